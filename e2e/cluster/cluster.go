@@ -22,13 +22,7 @@ const shardRows = 1024
 // Config describes a cluster.
 type Config struct {
 	Binary string // rowmill
-
-	// Previous is the program of the version before, and Old how many nodes
-	// begin with it. Without it faults of versions cannot strike.
-	Previous string
-	Old      int
-
-	Dir string // gets everything: data, logs, witnesses
+	Dir    string // gets everything: data, logs, witnesses
 
 	// Roles are those of the nodes: both, api or engines.
 	Roles []string
@@ -138,18 +132,8 @@ func (c *Cluster) makeNetwork(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) startNodes(ctx context.Context) error {
-	for i, role := range c.config.Roles {
-		n, err := c.AddNode(ctx, role)
-		if err != nil {
-			return err
-		}
-		n.Previous = i < c.config.Old
-	}
-	for _, n := range c.Nodes[:c.config.Old] { // they began the deployment, so that its format is theirs
-		if err := n.start(ctx); err != nil {
-			return err
-		}
-		if err := c.ready(ctx, n); err != nil {
+	for _, role := range c.config.Roles {
+		if _, err := c.AddNode(ctx, role); err != nil {
 			return err
 		}
 	}

@@ -47,9 +47,7 @@ func (d *deck) done(drawn []Fault, struck []string) {
 // complete reports whether each fault has struck.
 func (d *deck) complete() bool { return len(d.struck) == len(d.all) }
 
-// fits reports whether a fault can strike a cluster of a kind. older says that a node
-// of the version before runs there: what that may not survive does not strike it. Nor
-// does it begin where this version did, whose objects it cannot read.
-func (c Config) fits(f Fault, older bool) bool {
-	return (c.Hosts || !f.Hosts && !f.Root) && (c.Old > 0 || !f.Both) && (c.Secure || !f.Keys) && !(older && f.New)
+// fits reports whether a fault can strike a cluster of a kind.
+func (c Config) fits(f Fault) bool {
+	return (c.Hosts || !f.Hosts && !f.Root) && (c.Secure || !f.Keys)
 }

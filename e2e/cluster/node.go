@@ -35,8 +35,6 @@ type Node struct {
 	Spare bool          // up only while a fault wants one more
 	Clock time.Duration // how wrong its clock is
 
-	Previous bool // it runs the version before
-
 	host    *host
 	sim     *simulator // nil where it runs none
 	http    string     // HOST:PORT of the API
@@ -89,9 +87,8 @@ func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 	return n, nil
 }
 
-// serve is the command of a node; the settings are those that both versions
-// know. One without Redis is alone. A small file system of its own is mounted for
-// the process alone, and goes with it.
+// serve is the command of a node. One without Redis is alone. A small file system of
+// its own is mounted for the process alone, and goes with it.
 func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 	settings := append([]string{
 		"clock_offset=" + n.Clock.String(),
@@ -99,6 +96,8 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"jobs.part_interval=" + c.config.PartInterval.String(),
 		"jobs.drain_timeout=" + drainWithin.String(),
 		"jobs.probe_interval=1s",
+		"jobs.settle_time=" + settleTime.String(),
+		"secrets_interval=500ms",
 		"retention.interval=5s",
 		"inputs.allow_private_networks=true",
 		"inputs.allow_loopback=true",
@@ -107,9 +106,6 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"log.format=json",
 		"log.level=debug",
 	}, c.config.Settings...)
-	if !n.Previous { // which does not know them
-		settings = append(settings, "jobs.settle_time="+settleTime.String(), "secrets_interval=500ms")
-	}
 	if c.Redis != nil {
 		settings = append(settings,
 			"store.url=redis://"+c.Redis.address+"/0",
@@ -125,14 +121,13 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 			"cluster.role="+role,
 		)
 	}
-	switch {
-	case c.config.Secure:
+	if c.config.Secure {
 		settings = append(settings, "cluster.key_file="+c.gossipKeyFile(),
 			"cluster.tls_cert="+n.files.Cert, "cluster.tls_key="+n.files.Key, "cluster.tls_ca="+n.files.CA)
-	case !n.Previous: // which warns, and does not know the setting
+	} else {
 		settings = append(settings, "cluster.insecure=true")
 	}
-	args := []string{c.program(n), "serve", "--data", n.data, "--listen", n.http}
+	args := []string{c.config.Binary, "serve", "--data", n.data, "--listen", n.http}
 	if n.Runs {
 		args = append(args, "--engine", n.sim.url)
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,15 +15,13 @@ import (
 
 // topologies are the clusters that the soak takes in turn: all nodes do
 // everything, or owners and workers are apart; what they tell each other is
-// open, or encrypted; all begin with this version, or some or all with the one
-// before.
+// open, or encrypted.
 var topologies = []Config{
 	{Roles: []string{"both", "both", "both"}},
 	{Roles: []string{"api", "api", "engines", "engines"}, Secure: true},
 	{Roles: []string{"both", "both", "both", "both"}},
-	{Roles: []string{"both", "both", "both"}, Secure: true, Old: 1},
-	{Roles: []string{"api", "api", "engines", "engines"}, Old: 3},
-	{Roles: []string{"both", "both", "both", "both"}, Old: 4},
+	{Roles: []string{"both", "both", "both"}, Secure: true},
+	{Roles: []string{"api", "api", "engines", "engines"}},
 }
 
 // trialsEach is how many trials a cluster lives through before the next one is
@@ -44,22 +41,16 @@ func TestSoak(t *testing.T) {
 	}
 	first := seed.Of(t)
 	random := rand.New(rand.NewPCG(first, 0))
-	former, err := buildPrevious(t.Context())
-	if errors.Is(err, errNoHistory) {
-		t.Logf("two versions are NOT TESTED: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	all := kinds(former, hosts(t))
+	all := kinds(hosts(t))
 	d := newDeck(random, slices.DeleteFunc(Faults(), func(f Fault) bool {
-		return !slices.ContainsFunc(all, func(c Config) bool { return c.fits(f, false) })
+		return !slices.ContainsFunc(all, func(c Config) bool { return c.fits(f) })
 	}))
 	var table Table
 	begun := time.Now()
 	enough := func() bool { return t.Context().Err() != nil || time.Since(begun) > duration && d.complete() }
 	for round := 0; !enough(); round++ {
 		config := all[round%len(all)]
-		if len(d.left) > 0 && !slices.ContainsFunc(d.left, func(f Fault) bool { return config.fits(f, config.Old > 0) }) {
+		if len(d.left) > 0 && !slices.ContainsFunc(d.left, func(f Fault) bool { return config.fits(f) }) {
 			continue // another kind has what is left of this pass
 		}
 		soak(t, &table, d, config, enough)
@@ -67,15 +58,11 @@ func TestSoak(t *testing.T) {
 	fmt.Printf("\nSeed %d, %v:\n\n%s\n", first, time.Since(begun).Round(time.Second), table.Markdown()) // as it is, to be pasted
 }
 
-// kinds are the topologies as they can be here: with the program of the version before,
-// where there is one, and with hosts of their own.
-func kinds(previous string, hosts bool) []Config {
+// kinds are the topologies, with hosts of their own where there can be any.
+func kinds(hosts bool) []Config {
 	all := slices.Clone(topologies)
 	for i := range all {
-		all[i].Previous, all[i].Hosts = previous, hosts
-		if previous == "" {
-			all[i].Old = 0
-		}
+		all[i].Hosts = hosts
 	}
 	return all
 }
@@ -117,16 +104,14 @@ func soak(t *testing.T, table *Table, d *deck, config Config, enough func() bool
 // choose draws one fault, or two; none where nothing of this pass can strike the
 // cluster as it is.
 func choose(c *Cluster, d *deck) []Fault {
-	older := slices.ContainsFunc(c.nodes(), func(n *Node) bool { return n.Previous })
-	fits := func(f Fault) bool { return c.config.fits(f, older) }
-	first, ok := d.draw(fits)
+	first, ok := d.draw(c.config.fits)
 	if !ok {
 		return nil
 	}
 	if d.random.IntN(3) > 0 {
 		return []Fault{first}
 	}
-	second, ok := d.draw(func(f Fault) bool { return fits(f) && !(f.New && first.Both) && !(f.Both && first.New) })
+	second, ok := d.draw(c.config.fits)
 	if !ok {
 		return []Fault{first}
 	}
@@ -137,11 +122,11 @@ func choose(c *Cluster, d *deck) []Fault {
 // that did not come to strike.
 func TestDeck(t *testing.T) {
 	t.Parallel()
-	everywhere := Config{Hosts: true, Old: 1, Secure: true}
+	everywhere := Config{Hosts: true, Secure: true}
 	pass := func(seed uint64) (names []string) {
 		d := newDeck(rand.New(rand.NewPCG(seed, 0)), Faults())
 		for !d.complete() {
-			f, ok := d.draw(func(f Fault) bool { return everywhere.fits(f, false) })
+			f, ok := d.draw(everywhere.fits)
 			if !ok {
 				t.Fatalf("nothing fits of %d that are left", len(d.left))
 			}
@@ -168,21 +153,20 @@ func TestDeck(t *testing.T) {
 	if n := len(slices.Compact(first)); n != len(Faults()) {
 		t.Errorf("%d faults of %d were dealt", n, len(Faults()))
 	}
-	for _, kind := range kinds("previous", true) {
+	for _, kind := range kinds(true) {
 		d := newDeck(rand.New(rand.NewPCG(3, 0)), Faults())
-		older := kind.Old > 0
 		for range Faults() {
-			f, ok := d.draw(func(f Fault) bool { return kind.fits(f, older) })
+			f, ok := d.draw(kind.fits)
 			if !ok {
 				break
 			}
-			if f.New && older || f.Both && kind.Old == 0 || f.Keys && !kind.Secure {
+			if f.Keys && !kind.Secure {
 				t.Errorf("%s is dealt to %+v", f.Name, kind)
 			}
 		}
 	}
 	for _, f := range Faults() {
-		if !slices.ContainsFunc(kinds("previous", true), func(c Config) bool { return c.fits(f, c.Old > 0) }) {
+		if !slices.ContainsFunc(kinds(true), func(c Config) bool { return c.fits(f) }) {
 			t.Errorf("%s can strike no cluster of the soak as it begins", f.Name)
 		}
 	}

@@ -206,12 +206,12 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 }
 
 // excuse is for what a node leaves that died, or will when all is mended, before
-// the job had settled, and for nodes that remove less.
+// the job had settled.
 func (t *Trial) excuse() (may excuse) {
 	if t.removed != nil {
 		return excuse{}
 	}
-	may.records = slices.ContainsFunc(t.nodes(), func(n *Node) bool { return n.odd() || n.Previous })
+	may.records = slices.ContainsFunc(t.nodes(), func(n *Node) bool { return n.odd() })
 	end := slices.IndexFunc(t.watched.stop(), func(g Glimpse) bool { return g.Over })
 	may.objects = may.records || slices.ContainsFunc(t.strikes, func(s Strike) bool {
 		return end >= 0 && s.At.After(t.watched.history[end].At.Add(-time.Second))
@@ -304,8 +304,7 @@ var errOver = errors.New("the job is over")
 // struck notes what a fault does, at its moment.
 func (t *Trial) struck(s Strike) {
 	s.At, s.Done = time.Now(), t.watched.last().RowsDone
-	older := slices.ContainsFunc(t.nodes(), func(n *Node) bool { return n.Previous }) // for which a lost lease is the end
-	if t.feed != nil && (s.Lost > 0 || s.OwnerLost) && (!s.Lives || older) && !t.downloaded() {
+	if t.feed != nil && (s.Lost > 0 || s.OwnerLost) && !s.Lives && !t.downloaded() {
 		s.MayFail = downloadFailed
 	}
 	t.strikes = append(t.strikes, s)

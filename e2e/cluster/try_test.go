@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,24 +9,15 @@ import (
 )
 
 // TestFault strikes with the faults of ROWMILL_FAULT, names with semicolons
-// between them, one trial for each. Those of two versions strike a cluster of their
-// own, which begins with the version before.
+// between them, one trial for each.
 func TestFault(t *testing.T) {
 	names := os.Getenv("ROWMILL_FAULT")
 	if names == "" {
 		t.Skip("set ROWMILL_FAULT to the names of faults")
 	}
 	first := seed.Of(t)
-	clusters := map[bool]*Cluster{}
+	c := start(t, Config{Roles: []string{"both", "both", "both"}, Secure: true})
 	for i, name := range strings.Split(names, ";") {
-		both := slices.ContainsFunc(Faults(), func(f Fault) bool { return f.Name == name && f.Both })
-		if clusters[both] == nil {
-			config := Config{Roles: []string{"both", "both", "both"}, Secure: true}
-			if both {
-				config.Previous, config.Old = previous(t), len(config.Roles)
-			}
-			clusters[both] = start(t, config)
-		}
-		t.Run(name, func(t *testing.T) { try(t, clusters[both], first+uint64(i), name) })
+		t.Run(name, func(t *testing.T) { try(t, c, first+uint64(i), name) })
 	}
 }

@@ -249,3 +249,29 @@ func (c *Cluster) keepBusy(ctx context.Context) {
 		}
 	}
 }
+
+// alone makes a node with a store and objects of its own, on loopback.
+func alone(t *testing.T, c *Cluster) *Node {
+	t.Helper()
+	h, err := newHost(t.Context(), nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{Name: "alone", Owns: true, Runs: true, host: h, data: filepath.Join(c.dir, "alone")}
+	if n.http, err = h.listen(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	n.API = "http://" + n.http
+	if n.sim, err = c.startSimulator(t.Context(), h, n.Name); err != nil {
+		t.Fatal(err)
+	}
+	n.name, n.log = n.Name, filepath.Join(c.dir, "alone.log")
+	n.command = func(ctx context.Context) *exec.Cmd { return c.serve(ctx, n, "") }
+	c.Nodes = []*Node{n}
+	t.Cleanup(func() {
+		n.kill()
+		n.sim.kill()
+		c.client.http.CloseIdleConnections()
+	})
+	return n
+}
