@@ -18,11 +18,11 @@ func (a Adopter) Claimed() time.Time { return time.UnixMilli(a.Epoch).UTC() }
 const MostAdopters = 16
 
 // Adopt applies a Claim to rec, whose owner it is from now on: those whose
-// sessions have ended without a word stay listed before it. One that gave the job
-// back, and one that an older version of the program has followed, begin no list.
+// sessions have ended without a word stay listed before it. An owner that gave the
+// job back does not.
 func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
 	n := len(rec.Adopters)
-	if rec.Session == "" || n == 0 || n >= MostAdopters || rec.Adopters[n-1].Epoch != rec.Epoch {
+	if rec.Session == "" || n >= MostAdopters {
 		n = 0
 	}
 	lost := rec.Session != ""
@@ -35,10 +35,10 @@ func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
 // Tried are the owners that have taken up a job without a living one, or whose
 // session ended then, one after the other, oldest first.
 func (rec *Record) Tried() []Adopter {
-	if n := len(rec.Adopters); rec.Session != "" && n > 0 && rec.Adopters[n-1].Epoch == rec.Epoch {
-		return rec.Adopters
+	if rec.Session == "" {
+		return nil
 	}
-	return nil
+	return rec.Adopters
 }
 
 // proceed notes that a step of the input is done that is never done again: what

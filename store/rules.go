@@ -88,8 +88,8 @@ func (p Part) Check() error {
 // write: one of a newer schema, or in a state that it has never heard of.
 func (rec *Record) CheckVersion() error {
 	switch {
-	case rec.SchemaVersion > Newest:
-		return fmt.Errorf("job %s has schema version %d, this program writes %d: %w", rec.Job.ID, rec.SchemaVersion, Newest, ErrNewer)
+	case rec.SchemaVersion > SchemaVersion:
+		return fmt.Errorf("job %s has schema version %d, this program writes %d: %w", rec.Job.ID, rec.SchemaVersion, SchemaVersion, ErrNewer)
 	case !slices.Contains(rowmill.Statuses(), rec.Job.Status):
 		return fmt.Errorf("job %s is %q, which this program does not know: %w", rec.Job.ID, rec.Job.Status, ErrNewer)
 	}

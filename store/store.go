@@ -44,27 +44,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// SchemaVersion is the version of the records' format written by this code, but for
-// jobs that need a newer one, see SchemaOf. It grows only where an older program would do harm: where a member gets another
-// meaning, or one that it must heed is added. What it may overlook is added
-// without: a program keeps the members that it does not know when it writes a
-// record anew, at every level, and takes for absent what an older one left out.
+// SchemaVersion is the version of the format of records. It grows only where an older
+// program would do harm: where a member gets another meaning, or a member is added
+// that a program must heed. Other members are added without: a program keeps the
+// members that it does not know when it writes a record again.
 const SchemaVersion = 1
-
-// schemaOfRaw is that of a job with a rowmill.Raw, which an older program would run
-// as prompts. Newest is the highest that this code reads and writes.
-const (
-	schemaOfRaw = 2
-	Newest      = schemaOfRaw
-)
-
-// SchemaOf is the version of a new record.
-func SchemaOf(rec Record) int {
-	if rec.Spec.Raw != nil || rec.Spec.File != "" {
-		return schemaOfRaw
-	}
-	return SchemaVersion
-}
 
 // ErrNewer says that a record, or the whole store, was written by a version of
 // the program whose records this one only reads. Nothing has changed then.
@@ -125,10 +109,9 @@ type Fence struct {
 	Epoch   int64
 }
 
-// Counted reports whether the rows of the job's input are numbered, so that some
-// may be committed. A node of an earlier version leaves Shards out where the
-// record names the number of rows from the beginning.
-func (r *Record) Counted() bool { return r.Shards > 0 || r.Job.RowsDone > 0 }
+// Counted reports whether the rows of the job's input are numbered. None is committed
+// before.
+func (r *Record) Counted() bool { return r.Shards > 0 }
 
 // A Mark is where a record stands; the zero Mark is that of no record.
 type Mark struct {
@@ -409,8 +392,7 @@ type Ledger interface {
 
 	// UsageByKey is Usage at one moment, by day, then model, then the key that
 	// submitted the job. Its sums over keys are those of Usage: what has no key
-	// stands under the empty one, where there is any, and so does what nodes of
-	// an earlier version have committed, which tell no keys apart.
+	// stands under the empty one, where there is any.
 	UsageByKey(ctx context.Context, account string, from, to time.Time) ([]KeyUsage, error)
 
 	// Reserve sets usd aside for a job, in place of what it had set aside

@@ -55,15 +55,10 @@
 // about the first: the store then refuses every write until the process is started
 // again, which writes what the log has once more.
 //
-// After a stop the file is all there is, and earlier versions go on with it. After a
-// crash they do, too, if the machine has run on. After a power cut they would read a
-// file that may be torn, so that this version has to be started once before.
-//
 // # Free pages
 //
 // Which pages of the file are free is found by a walk over it at the start, and is
 // not written. Inputs that went with the data of their jobs leave free pages behind,
 // 15 for 60 KB, and a commit that wrote the list of them all would grow by 8 bytes
-// for each. A file that an earlier version has written has the list, and one without
-// it is read by earlier versions too.
+// for each.
 package bolt

@@ -32,7 +32,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	if err := store.CheckNew(rec, idem); err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
 	}
-	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaOf(rec), 1, 0, ""
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
 	spec, err := writeSpec(nil, rec.Spec)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)

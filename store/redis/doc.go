@@ -28,7 +28,6 @@
 //	days:ACCOUNT           sorted set: days with usage
 //	reserved:ACCOUNT       set: jobs with money set aside
 //	granted:ACCOUNT        sum of all that was ever set aside, millionths of a US dollar
-//	reservations:ACCOUNT   how often, for nodes of older versions
 //	held:ACCOUNT           sorted set: time of the end, as in an order, and id of jobs with data that are over
 //	due                    sorted set: jobs that are over, by when something of them is to be removed, ms since 1970
 //	holders                set: accounts that have such jobs

@@ -55,7 +55,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 	if err := store.CheckNew(rec, idem); err != nil {
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)
 	}
-	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaOf(rec), 1, 0, ""
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
 	f, err := encode(rec, nil)
 	if err != nil {
 		return store.Record{}, false, fmt.Errorf("%s: %w", what, err)

@@ -309,7 +309,6 @@ if job[6] ~= TOKEN then
   redis.call('HSET', JOB, 'reserved', money, 'token', TOKEN)
   redis.call('HINCRBY', JOB, 'version', 1)
   redis.call('INCRBY', granted, ARGV[8])
-  redis.call('INCR', P .. 'reservations:' .. account)
   if money == '0' then
     redis.call('SREM', P .. 'reserved:' .. account, ID)
   else

@@ -23,7 +23,7 @@ var _ store.Movable = (*Store)(nil)
 // Import makes anew. Those that end in a colon lead keys.
 var reached = []string{
 	"job:", "parts:", "shards:", "merged:", "waiting:", "waiters", "owned", "turns", "turn", "usage:", "keyusage:",
-	"reserved:", "granted:", "reservations:", "held:", "due", "holders", "keys", "values", "names",
+	"reserved:", "granted:", "held:", "due", "holders", "keys", "values", "names",
 	"batches:", "files", "filelist:", "filesdue", "deliveries", "deliverylist:", "deliveriesdue:", "endpointsdue", "deliveryexpires",
 	"meta", "ping",
 }

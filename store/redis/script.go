@@ -44,7 +44,7 @@ const wordNewer = "NEWER"
 
 // guard begins every script that writes. Where somebody has raised the schema
 // version of the records since the store was opened it refuses the rest, so
-// that a program of the version before does no harm from that moment. meta is
+// that this program does no harm from that moment. meta is
 // the key of the hash with that version, in Lua.
 func guard(meta string) string {
 	return fmt.Sprintf(`
@@ -71,7 +71,7 @@ local known = ` + statusTable(func(rowmill.Status) bool { return true }) + `
 
 -- foreign says that the job is of a newer version of the program.
 local function foreign(status, head)
-  return not known[status] or (cjson.decode(head).schema_version or 0) > ` + strconv.Itoa(store.Newest) + `
+  return not known[status] or (cjson.decode(head).schema_version or 0) > ` + strconv.Itoa(store.SchemaVersion) + `
 end
 
 local function alive(session)

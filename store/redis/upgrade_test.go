@@ -15,11 +15,10 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
-	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // TestRecordsUpgradedUnderARunningNode raises the schema version while a node
-// of the version before is at work: from that moment none of its writes has an
+// is at work: from that moment none of its writes has an
 // effect, it can still read, and its session ends by itself.
 func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	t.Parallel()
@@ -103,34 +102,6 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	if err := s.RenewSession(ctx, session); err != nil {
 		t.Errorf("renew after the upgrade was taken back: %v", err)
 	}
-}
-
-// TestUsageOfAnOlderNode holds that what a node of the version before has counted,
-// which knows no keys, stands under none: of jobs whose key it does not know, and
-// of those that a node of this version has stored.
-func TestUsageOfAnOlderNode(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "appendfsync everysec")
-	s := open(t, redis.Config{URL: server.URL(), Prefix: "p:"})
-	f := claimed(t, s, "job-1", newSession(t, s))
-	commit := func(key string, done, n int64) {
-		t.Helper()
-		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: key, Rows: n, Totals: of(n)}}, of(done)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	commit("before", 2, 2)
-	keyed := strings.Fields(command(t, server, "KEYS", "p:keyusage:*"))
-	if len(keyed) == 0 {
-		t.Fatal("nothing is counted by key")
-	}
-	command(t, server, append([]string{"DEL"}, keyed...)...)
-	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(2)})
-	commit("after", 5, 3)
-	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(2), storetest.KeyID: of(3)})
-	command(t, server, "HDEL", "p:job:job-1", "key") // as an older node stores a job
-	commit("older", 9, 4)
-	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(6), storetest.KeyID: of(3)})
 }
 
 // everything reads all that the store holds of the test.

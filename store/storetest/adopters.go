@@ -88,12 +88,6 @@ func testAdopters(s *suite) {
 	s.wantAdopters("its owner says that it waits", id)
 	dies()
 	s.wantTried("it waited", id)
-	fifth, dies := s.adopt(id, "p5")
-	s.update(fifth, func(r *store.Record) error { r.Adopters[0].Epoch--; return nil }) // as where an older version claims
-	dies()
-	s.wantTried("another has followed", id)
-	s.adopt(id, "p6")
-	s.wantAdopters("another has followed", id, "p6")
 }
 
 // What is done of a job clears its owners.

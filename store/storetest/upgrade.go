@@ -279,7 +279,7 @@ func testNewerRecords(s *suite) {
 		newer      func(doc []byte) []byte
 	}{
 		{"schema", DocJob, func(doc []byte) []byte {
-			return bytes.Replace(doc, fmt.Appendf(nil, `"schema_version":%d`, store.SchemaVersion), fmt.Appendf(nil, `"schema_version":%d`, store.Newest+1), 1)
+			return bytes.Replace(doc, fmt.Appendf(nil, `"schema_version":%d`, store.SchemaVersion), fmt.Appendf(nil, `"schema_version":%d`, store.SchemaVersion+1), 1)
 		}},
 		{"status", DocStatus, func([]byte) []byte { return []byte(`"paused"`) }},
 	} {
