@@ -31,7 +31,7 @@ func (p *process) downloadsAt(ctx context.Context, address, job string) (bool, e
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	running, err := p.transport.isDownloading(ctx, address, job)
-	if errors.Is(err, peer.ErrRefused) || code(err) == peer.CodeUnknownKind { // of the version before
+	if errors.Is(err, peer.ErrRefused) {
 		return false, nil
 	}
 	return running, err

@@ -104,8 +104,6 @@ func (r *committer) failedAt(address string, err error) (here bool) {
 		return true
 	case code(err) == peer.CodeTooLarge:
 		return true
-	case code(err) == peer.CodeUnknownKind: // of the version before
-		r.helpers.Declined(address)
 	default:
 		r.helpers.Lost(address)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/shard"
-	"github.com/rowmill/rowmill/store"
 )
 
 // Messages a worker receives.
@@ -233,19 +232,8 @@ func (w *worker) load(c actor.Context) {
 	})
 }
 
-// openShard opens the shard of a span. What an owner of an earlier version assigns
-// it does not describe: there is a manifest then.
+// openShard opens the shard of a span.
 func (w *worker) openShard(ctx context.Context, s assign.Span) (*shard.Reader, error) {
-	if s.Of.Rows == 0 {
-		m, err := archive.ReadManifest(ctx, w.cfg.Blob, &store.Record{Job: rowmill.Job{ID: w.job.id}})
-		switch {
-		case err != nil:
-			return nil, err
-		case s.Shard >= len(m.Shards):
-			return nil, fmt.Errorf("open shard %d: the manifest has %d", s.Shard, len(m.Shards))
-		}
-		s.Of = m.Shards[s.Shard]
-	}
 	return archive.OpenShard(ctx, w.cfg.Blob, w.job.id, w.job.spec, s.Shard, s.Of)
 }
 

@@ -91,8 +91,6 @@ type site struct {
 	owner   *Owner
 	listed  []byte // the list of copies
 	copied  []Part // that the owner has begun to write
-	older   bool   // the owner knows no copies, and has all rows run
-	olders  bool   // there was such an owner
 	read    int    // shards that the owner knows: the first one reads the input while rows run
 	epoch   int64
 	hands   []*hand
@@ -151,7 +149,7 @@ func (s *site) newOwner() {
 		s.readOn(n)
 	}
 	s.owner.Group(s.groups)
-	if whole && !s.older {
+	if whole {
 		s.owner.Copies(s.copies)
 	}
 	s.owner.Assigning = s.epoch == 1
@@ -334,7 +332,7 @@ func (s *site) run(h *hand, n int) {
 			some.Add(rel)
 			h.Finished(shard, int(rel))
 			key := fmt.Sprint(shard, "/", rel)
-			if rows := s.copiesOf(shard); rows != nil && rows.Contains(rel) && !s.olders {
+			if rows := s.copiesOf(shard); rows != nil && rows.Contains(rel) {
 				s.t.Fatalf("row %s was run, which is a copy", key)
 			}
 			if s.runs[key]++; s.runs[key] > 1 && !s.lost[key] {
@@ -521,8 +519,6 @@ func (s *site) step() {
 		if !rapid.Bool().Draw(t, "owner dies") {
 			return
 		}
-		s.older = s.read == len(s.shards) && rapid.IntRange(0, 4).Draw(t, "owner of the version before") == 0
-		s.olders = s.olders || s.older
 		s.newOwner()
 		for _, h := range s.hands {
 			if h.stopped {

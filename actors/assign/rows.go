@@ -155,7 +155,7 @@ type Span struct {
 	From   int
 	To     int // excluded
 	Except RowSet
-	Of     shard.Info // the shard; zero from a node of an earlier version, whose workers know the manifest
+	Of     shard.Info // the shard
 	// Block is the last shard of those whose rows are dealt with these, and Share
 	// the number of what one worker gets of them; 0 where each shard goes by itself.
 	Block int

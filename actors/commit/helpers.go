@@ -13,17 +13,16 @@ const errandsEach = 2
 // those that have written parts of it, so that the work is spread as the rows are.
 // The zero value has none, which leaves the owner.
 type Helpers struct {
-	busy     map[string]int  // errands of those that help
-	declined map[string]bool // never asked again
-	alone    bool            // the owner's node helps only because nobody else does
+	busy  map[string]int // errands of those that help
+	alone bool           // the owner's node helps only because nobody else does
 }
 
 // Wrote notes that a node has written a part.
 func (h *Helpers) Wrote(address string) {
 	if h.busy == nil {
-		h.busy, h.declined = make(map[string]int), make(map[string]bool)
+		h.busy = make(map[string]int)
 	}
-	if _, helps := h.busy[address]; !helps && !h.declined[address] {
+	if _, helps := h.busy[address]; !helps {
 		h.busy[address] = 0
 	}
 	if h.alone && len(h.busy) > 1 {
@@ -67,9 +66,3 @@ func (h *Helpers) Ended(address string) {
 
 // Lost leaves a node out until it writes another part.
 func (h *Helpers) Lost(address string) { delete(h.busy, address) }
-
-// Declined leaves a node out that knows no errands.
-func (h *Helpers) Declined(address string) {
-	h.Lost(address)
-	h.declined[address] = true
-}

@@ -52,7 +52,7 @@ func TestTheOwnersNodeStandsIn(t *testing.T) {
 	take(t, &h, "")
 }
 
-func TestNodesThatAreLostOrKnowNoErrands(t *testing.T) {
+func TestNodesThatAreLost(t *testing.T) {
 	t.Parallel()
 	var h Helpers
 	h.Wrote("a")
@@ -61,9 +61,7 @@ func TestNodesThatAreLostOrKnowNoErrands(t *testing.T) {
 	h.Lost("a")
 	h.Ended("a")
 	take(t, &h, "b")
-	h.Declined("b")
-	h.Ended("b")
-	h.Wrote("b")
+	h.Lost("b")
 	take(t, &h, "")
 	h.Wrote("a")
 	take(t, &h, "a")

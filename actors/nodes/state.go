@@ -49,8 +49,7 @@ type Engine struct {
 	InFlight  int                  `json:"in_flight"`
 	Models    []engine.ServedModel `json:"models,omitempty"`
 
-	// Resting says why ways through it are not in use, which a node of an earlier
-	// version does not say, and does not hear.
+	// Resting says why ways through it are not in use.
 	Resting map[engine.Route]string `json:"resting,omitempty"`
 }
 
