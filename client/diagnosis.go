@@ -30,7 +30,7 @@ type Facts struct {
 	Members    []string          `json:"members"`
 	Settings   map[string]string `json:"settings"`
 	Findings   []Finding         `json:"findings"`
-	Storage    *StorageTimes     `json:"storage"` // nil of a node of an earlier version
+	Storage    StorageTimes      `json:"storage"`
 }
 
 // StorageTimes are how long a node's storage took while it was tried, in seconds, one

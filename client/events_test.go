@@ -82,7 +82,7 @@ func TestEvents_StopsWhenToldTo(t *testing.T) {
 func TestEvents_Fails(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
-		"an older node": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"nothing there": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 		"no job":        func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "event: job\ndata: {\n\n") },
 		"silence":       func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); <-r.Context().Done() },
 	} {
@@ -98,7 +98,7 @@ func TestEvents_Fails(t *testing.T) {
 				break
 			}
 			var away *UnreachableError
-			if missing := errors.Is(first, rowmill.ErrNotFound); missing != (name == "an older node") || !missing && !errors.As(first, &away) {
+			if missing := errors.Is(first, rowmill.ErrNotFound); missing != (name == "nothing there") || !missing && !errors.As(first, &away) {
 				t.Errorf("%v", first)
 			}
 			if name == "silence" && !strings.Contains(first.Error(), "stood still") {

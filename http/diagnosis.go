@@ -22,7 +22,7 @@ type Facts struct {
 	Members    []string          `json:"members"`    // ids of the nodes that it sees
 	Settings   map[string]string `json:"settings"`   // those that nodes should have alike
 	Findings   []Finding         `json:"findings"`
-	Storage    *StorageTimes     `json:"storage"` // null of a node of an earlier version
+	Storage    StorageTimes      `json:"storage"`
 }
 
 // StorageTimes are how long a node's storage took while it was tried, in seconds, one

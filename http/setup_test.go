@@ -112,7 +112,7 @@ func (f *fakeService) Actors(_ context.Context, filter ActorFilter) ([]Actor, []
 func (f *fakeService) Diagnose(context.Context) ([]Diagnosis, error) {
 	away := "no answer in time"
 	return []Diagnosis{
-		{ID: "gpu1-a", Name: "gpu1", Facts: &Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []Finding{{"bucket", "fail", "cannot be written", "allow s3:PutObject"}}, Storage: &StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
+		{ID: "gpu1-a", Name: "gpu1", Facts: &Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []Finding{{"bucket", "fail", "cannot be written", "allow s3:PutObject"}}, Storage: StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
 		{ID: "gpu2-b", Name: "gpu2", Error: &away},
 	}, nil
 }

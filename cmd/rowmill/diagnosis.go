@@ -51,11 +51,10 @@ func (s service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
 		if facts.Findings == nil {
 			facts.Findings = []http.Finding{}
 		}
-		if s := facts.Storage; s != nil {
-			for _, times := range []*[]float64{&s.Commits, &s.Syncs, &s.Puts, &s.Gets} {
-				if *times == nil {
-					*times = []float64{}
-				}
+		s := &facts.Storage
+		for _, times := range []*[]float64{&s.Commits, &s.Syncs, &s.Puts, &s.Gets} {
+			if *times == nil {
+				*times = []float64{}
 			}
 		}
 		out[i].Facts = facts
@@ -97,7 +96,7 @@ func (m *Main) facts(ctx context.Context) http.Facts {
 	}
 	facts := http.Facts{
 		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog),
-		Settings: doctor.Shared(m.Settings), Findings: x.found, Storage: &x.times,
+		Settings: doctor.Shared(m.Settings), Findings: x.found, Storage: x.times,
 	}
 	maps.Copy(facts.Settings, m.fingerprints())
 	for _, n := range m.Pipeline.Nodes() {

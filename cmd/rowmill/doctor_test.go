@@ -158,7 +158,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 	defer api.Close()
 	for range 2 { // the record is there the second time
 		nodes, err := api.Diagnose(t.Context())
-		if err != nil || len(nodes) != 1 || nodes[0].Facts == nil || nodes[0].Facts.Storage == nil {
+		if err != nil || len(nodes) != 1 || nodes[0].Facts == nil {
 			t.Fatalf("%+v, error %v", nodes, err)
 		}
 		times := nodes[0].Facts.Storage

@@ -189,8 +189,8 @@ func TestStream_ManyByTwo(t *testing.T) {
 	})
 }
 
-// An entry that is recorded late, by a node whose clock is behind or that is of the
-// version before, is sent all the same, up to a bound.
+// An entry that is recorded late, by a node whose clock is behind, is sent all the same,
+// up to a bound.
 func TestStream_LateEntries(t *testing.T) {
 	inTime(t, func(r *rig) {
 		k := &taker{t: t}

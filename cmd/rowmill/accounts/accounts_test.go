@@ -157,12 +157,3 @@ func TestSettingsSayWhatGoes(t *testing.T) {
 	}
 	p.Run("settings set --retention-days 1").Want(0, "the data of 1 jobs will go within minutes; the oldest ended at 2026-03-01T12:00:00Z")
 }
-
-// A service that cannot say what goes is told to go on all the same.
-func TestSettingsOfAnOldService(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	p.old = true
-	p.Run("settings set --retention-days 7").Want(0, "too old to say what goes", "7 days")
-	p.Run("settings preview").Want(5, "there is nothing at GET")
-}

@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -129,14 +128,9 @@ func (c *commands) setSettings() *cobra.Command {
 	}))
 }
 
-// sayWhatGoes says what it will remove to keep data for so many days. Services older
-// than the question cannot say.
+// sayWhatGoes says what it will remove to keep data for so many days.
 func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int) error {
 	p, err := api.PreviewRetention(ctx, c.Account)
-	if refused := new(client.APIError); errors.As(err, &refused) && refused.Code == "unknown_route" {
-		c.Term.Say("this service is too old to say what goes")
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -251,10 +251,9 @@ func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
 			if interval, err := time.ParseDuration(n.Facts.Settings["jobs.part_interval"]); err == nil {
 				b.measured.Interval = max(b.measured.Interval, interval)
 			}
-			if t := n.Facts.Storage; t != nil {
-				s.Commits, s.Syncs, s.Puts, s.Gets, s.ObjectBytes = t.Commits, t.Syncs, t.Puts, t.Gets, t.ObjectBytes
-				b.measured.Embedded = b.measured.Embedded || len(t.Syncs) > 0
-			}
+			t := n.Facts.Storage
+			s.Commits, s.Syncs, s.Puts, s.Gets, s.ObjectBytes = t.Commits, t.Syncs, t.Puts, t.Gets, t.ObjectBytes
+			b.measured.Embedded = b.measured.Embedded || len(t.Syncs) > 0
 		}
 		b.measured.Storage = append(b.measured.Storage, s)
 	}

@@ -334,9 +334,6 @@ row, which is cancelled when it takes longer than 90 seconds.`,
 		if err != nil {
 			return fmt.Errorf("run %s: %w", args[0], err)
 		}
-		if ran := run.Function.Revision; revision != 0 && ran != revision {
-			return fmt.Errorf("run %s: this service is too old to run a revision that is not published, and ran revision %d", args[0], ran)
-		}
 		return c.Print(run.Raw, func(w io.Writer) error {
 			var text string
 			if json.Unmarshal(run.Output, &text) != nil { // a vector

@@ -35,7 +35,7 @@ type service struct {
 	queries     []string
 	refuse      int // status of every answer, when set
 	running     bool
-	events      http.HandlerFunc // nil: an older version, which has none
+	events      http.HandlerFunc // nil: there is nothing at the route
 	models      string           // the answer of /v1/models; empty: none
 	quotas      string           // the answer of /v1/get-quotas; empty: none
 }

@@ -44,16 +44,12 @@ func (c *commands) get() *cobra.Command {
 	})
 }
 
-// nodesOf is which nodes have rows of a job that runs. A service of an earlier version
-// does not say.
+// nodesOf is which nodes have rows of a job that runs.
 func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.NodeRows, error) {
 	if job.Status != rowmill.StatusRunning {
 		return nil, nil
 	}
 	p, err := api.Progress(ctx, job.ID)
-	if errors.Is(err, rowmill.ErrNotFound) {
-		return nil, nil
-	}
 	return p.Nodes, err
 }
 

@@ -286,15 +286,11 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 	}
 	if in.kind.Table && (in.size > uploadAbove || s.IDColumn != "" || fields) {
 		file, done, err := c.upload(ctx, api, in)
-		switch {
-		case err == nil:
-			s.URL, s.Format = "file:"+file, string(in.kind.Format)
-			return in, done, nil
-		case !isOld(err):
+		if err != nil {
 			return nil, nil, err
-		case s.IDColumn != "" || fields:
-			return nil, nil, errors.New("the service is of a version that takes no uploads: serve the file over HTTP and give its URL")
 		}
+		s.URL, s.Format = "file:"+file, string(in.kind.Format)
+		return in, done, nil
 	}
 	s.Rows, s.Column, s.Format = in.rows(), "", "" // the service sees bare rows
 	return in, func() {}, nil

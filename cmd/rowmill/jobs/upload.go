@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -43,12 +41,6 @@ func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (
 			c.Term.Say("warning: the uploaded copy of %s stays on the service for up to 30 days: %v", in.name, err)
 		}
 	}, nil
-}
-
-// isOld reports whether an upload failed because the service knows none.
-func isOld(err error) bool {
-	var refused *client.APIError
-	return errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Code == "unknown_route"
 }
 
 // A note is the file that says how far an upload came. It is a help and no more:

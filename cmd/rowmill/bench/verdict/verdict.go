@@ -282,7 +282,7 @@ func ofStorage(m Measured) (found []Finding) {
 		}
 		switch {
 		case commit.N == 0:
-			found = append(found, Finding{Warn, s.Node + " could not time its records", "`rowmill doctor` says why; a node of an earlier version does not time them"})
+			found = append(found, Finding{Warn, s.Node + " could not time its records", "`rowmill doctor` says why"})
 		case commit.Median > slowCommit:
 			found = append(found, Finding{Warn, fmt.Sprintf("%s: a commit takes %s", s.Node, millis(commit.Median)), remedy})
 		}

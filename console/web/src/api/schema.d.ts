@@ -2353,10 +2353,9 @@ export interface components {
                 }[];
                 /**
                  * @description How long its storage took while it was tried, one try after the other.
-                 *     A list ends where time ran out or a try failed. Null of a node of an
-                 *     earlier version.
+                 *     A list ends where time ran out or a try failed.
                  */
-                storage: null | {
+                storage: {
                     /** @description A small record written. */
                     commit_seconds: number[];
                     /** @description 4 KiB appended to a file beside the records and flushed; empty where these are in Redis. */
