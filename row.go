@@ -23,9 +23,9 @@ type IDKind uint8
 const (
 	IDNull IDKind = iota
 	IDString
-	IDInt       // signed, 64 bits; jobs of earlier versions have narrower ones too
-	IDUint      // unsigned, the same
-	IDFloat     // 64 bits, the same
+	IDInt       // signed, 64 bits
+	IDUint      // unsigned, 64 bits
+	IDFloat     // 64 bits
 	IDBool      //
 	IDLeafValue // any other type of a Parquet file that is no text, which IDLeaf spells out
 )

@@ -32,11 +32,6 @@ import (
 // them for something else. A program does not start on a bucket with a higher one.
 const Format = 1
 
-// formatMoving is the format of a bucket that is being filled from another: one that
-// no version of the program reads, so that those that know nothing of Moving refuse it
-// too.
-const formatMoving = 1 << 30
-
 // Value names the value of the store that holds its identity.
 const Value = "deployment"
 

@@ -14,7 +14,7 @@ import (
 // refused too.
 func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
 	mark := New(p.Clock())
-	mark.Format, mark.Moving = formatMoving, true
+	mark.Moving = true
 	if err := p.markBucket(ctx, mark); err != nil {
 		return Identity{}, err
 	}

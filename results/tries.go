@@ -17,8 +17,7 @@ import (
 )
 
 // The attempts at rows stand beside the columns, since few rows have any to tell
-// of: as attachments that those do not see who read the file for its columns, the
-// version before among them. Each is of some rows, whose first and last the key
+// of: as attachments that those do not see who read the file for its columns. Each is of some rows, whose first and last the key
 // says: a checksum (CRC-32C, four bytes, little endian) of what follows, Snappy of
 // JSON Lines, one for each row, ascending. The rows of one attachment are all
 // before those of the next.
