@@ -92,15 +92,3 @@ func (s *Store) CloseSession(ctx context.Context, session string) error {
 	delete(s.sessions.live, session)
 	return nil
 }
-
-// LiveSessions returns how many sessions there are that have not expired.
-func (s *Store) LiveSessions(ctx context.Context) (n int, err error) {
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	for id := range s.sessions.live {
-		if s.sessions.find(id) != nil {
-			n++
-		}
-	}
-	return n, ctx.Err()
-}
