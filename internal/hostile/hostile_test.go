@@ -60,7 +60,10 @@ func TestFront(t *testing.T) {
 		_, _ = io.WriteString(w, `{"right":true}`)
 	})})
 	t.Cleanup(server.Close)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	ask := func(path string) bool {
 		response, err := client.Post(server.URL+path, "application/json", strings.NewReader(`{}`))
 		if err != nil {
