@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"sync"
 )
 
 // An Outcome is what a careful reader makes of an answer.
@@ -49,14 +50,13 @@ type Request struct {
 // is answered by those of /v1/chat/completions/stream, which is no path of a
 // server.
 func Kinds(path string) []Kind {
-	var all []Kind
-	for _, k := range slices.Concat(framings(), bodies(), contents(), usages(), lists(), gauges()) {
-		if len(k.of) == 0 || slices.Contains(k.of, path) {
-			all = append(all, k)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(all()), func(k Kind) bool { return len(k.of) > 0 && !slices.Contains(k.of, path) })
 }
+
+// all makes the kinds once: some have texts of megabytes.
+var all = sync.OnceValue(func() []Kind {
+	return slices.Concat(framings(), bodies(), contents(), usages(), lists(), gauges())
+})
 
 // Own returns those of Kinds that misuse what the path is about, and not HTTP.
 func Own(path string) []Kind {
