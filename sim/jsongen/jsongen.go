@@ -61,6 +61,7 @@ func Compile(schema []byte) (*Generator, error) {
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(refuseLoads{})
+	compiler.AssertFormat() // else the compiled schema does not have the formats
 	var unknown error
 	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
 		compiled, err := regexp.Compile(pattern)

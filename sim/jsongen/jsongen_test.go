@@ -107,6 +107,18 @@ func formatsSchema() string {
 	return `{"type":"object","properties":{` + strings.Join(members, ",") + `}}`
 }
 
+// Validate knows the formats, so that values of all of them are dates, addresses and so on.
+func TestFormatsAreValidated(t *testing.T) {
+	t.Parallel()
+	g, err := Compile([]byte(`{"type":"string","format":"date"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Validate([]byte(`"2026-02-28"`)) != nil || g.Validate([]byte(`"simulated amber"`)) == nil {
+		t.Error("a date is not told from another text")
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, schema, reason string }{
