@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/rowmill/rowmill/internal/metricnames"
 	"github.com/rowmill/rowmill/internal/promtest"

@@ -3,7 +3,7 @@ package settings
 import (
 	"io"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Print writes the settings as a YAML file that Load reads back, except that
