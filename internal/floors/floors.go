@@ -83,7 +83,6 @@ func Rowmill() Table {
 			"github.com/asynkron/protoactor-go":     {"actors"},
 			"github.com/gin-gonic/gin":              {"http"},
 			"github.com/spf13/cobra":                {"cmd"},
-			"github.com/knadh/koanf":                {"cmd"},
 			"github.com/valyala/fasthttp":           {"engine"},
 			"code.dny.dev/ssrf":                     {"input"},
 			"github.com/go-jose/go-jose":            {"identity"},

@@ -24,9 +24,9 @@ const (
 
 // elsewhere is the secret of which a key says where it stands, and in which way;
 // secret is empty for other keys.
-func elsewhere(key string, fields map[string]reflect.Type) (secret, suffix string) {
+func elsewhere(key string, fields map[string]reflect.StructField) (secret, suffix string) {
 	for _, suffix := range []string{fileSuffix, envSuffix, credentialSuffix} {
-		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret] == secretType {
+		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret].Type == secretType {
 			return secret, suffix
 		}
 	}
@@ -39,12 +39,13 @@ var (
 	secretType   = reflect.TypeFor[Secret]()
 )
 
-// A decoder turns YAML nodes into values of the types that Settings has, one
-// source at a time, so that every complaint names its place.
+// A decoder writes YAML nodes into Settings, one source at a time, so that each
+// error names its place.
 type decoder struct {
-	source  string   // file name, variable or flag
-	lines   bool     // source has line numbers worth naming
-	environ []string // where named variables are looked up
+	source  string          // file name, variable or flag
+	lines   bool            // source has line numbers worth naming
+	environ []string        // where named variables are looked up
+	given   map[string]bool // the decoder adds the key of each setting that it writes
 	errs    []error
 }
 
@@ -58,46 +59,51 @@ func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
 
 func (d *decoder) err() error { return errors.Join(d.errs...) }
 
-// value decodes a node as a value of type t. ok is false for a null, which
-// means the default, and after a failure.
-func (d *decoder) value(node *yaml.Node, t reflect.Type, path string) (v any, ok bool) {
+// value decodes a node into a setting, and reports whether it has. It leaves the
+// setting alone where the node is null, which means the default, and after a failure.
+func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
-		return nil, false
+		return false
 	}
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t.Kind() {
+	switch into.Kind() {
+	case reflect.Pointer:
+		value := reflect.New(into.Type().Elem())
+		if !d.value(node, value.Elem(), path) {
+			return false
+		}
+		into.Set(value)
+		return true
 	case reflect.Struct:
-		return d.section(node, t, path)
+		return d.section(node, into, path)
 	case reflect.Slice:
-		return d.list(node, t, path)
+		return d.list(node, into, path)
 	case reflect.Map:
-		return d.names(node, path)
+		return d.names(node, into, path)
 	}
 	if node.Kind != yaml.ScalarNode {
 		d.fail(node, "%s must be a single value", path)
-		return nil, false
+		return false
 	}
-	v, err := scalar(node.Value, t)
+	v, err := scalar(node.Value, into.Type())
 	if err != nil {
 		d.fail(node, "%s: %v", path, err)
-		return nil, false
+		return false
 	}
-	return v, true
+	into.Set(reflect.ValueOf(v).Convert(into.Type()))
+	return true
 }
 
-// section decodes a mapping as a struct of settings.
-func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+// section decodes a mapping into a struct of settings, and leaves the settings alone
+// that it does not name.
+func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of settings", nameOr(path, "the file"))
-		return nil, false
+		return false
 	}
-	fields := fieldsOf(t)
-	out := map[string]any{}
+	fields := fieldsOf(into.Type())
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
@@ -107,7 +113,7 @@ func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bo
 			read := map[string]func(string) (string, error){fileSuffix: d.readFile, envSuffix: d.readVariable, credentialSuffix: d.readCredential}
 			value = d.secret(value, join(path, key.Value), read[suffix])
 		}
-		fieldType, known := fields[name]
+		field, known := fields[name]
 		if !known {
 			d.fail(key, "unknown key %s%s", join(path, key.Value), suggest(join(path, key.Value), Keys()))
 			continue
@@ -117,11 +123,11 @@ func (d *decoder) section(node *yaml.Node, t reflect.Type, path string) (any, bo
 			continue
 		}
 		seen[name] = true
-		if v, ok := d.value(value, fieldType, join(path, name)); ok {
-			out[name] = v
+		if d.value(value, into.FieldByIndex(field.Index), join(path, name)) {
+			d.given[join(path, name)] = true
 		}
 	}
-	return out, true
+	return true
 }
 
 // secret replaces the name of the place that holds a secret by what read finds
@@ -173,40 +179,43 @@ func (d *decoder) readCredential(name string) (string, error) {
 // credentialsVariable is where systemd says which folder holds a unit's credentials.
 const credentialsVariable = "CREDENTIALS_DIRECTORY"
 
-func (d *decoder) list(node *yaml.Node, t reflect.Type, path string) (any, bool) {
+// list decodes a sequence into a slice, in place of what the slice held.
+func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.SequenceNode {
 		d.fail(node, "%s must be a list", path)
-		return nil, false
+		return false
 	}
-	out := []any{}
+	out := reflect.MakeSlice(into.Type(), 0, len(node.Content))
 	for i, item := range node.Content {
+		element := reflect.New(into.Type().Elem()).Elem()
 		// A bare string in a list of engines is an engine's URL.
-		if t.Elem() == reflect.TypeFor[Engine]() && item.Kind == yaml.ScalarNode {
-			out = append(out, map[string]any{"url": item.Value})
+		if engine, ok := element.Addr().Interface().(*Engine); ok && item.Kind == yaml.ScalarNode {
+			engine.URL = item.Value
+		} else if !d.value(item, element, fmt.Sprintf("%s[%d]", path, i)) {
 			continue
 		}
-		if v, ok := d.value(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); ok {
-			out = append(out, v)
-		}
+		out = reflect.Append(out, element)
 	}
-	return out, true
+	into.Set(out)
+	return true
 }
 
-// names decodes a mapping of free names to strings.
-func (d *decoder) names(node *yaml.Node, path string) (any, bool) {
+// names decodes a mapping of free names, and adds them to the names that the map holds.
+func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of names", path)
-		return nil, false
+		return false
 	}
-	out := map[string]any{}
+	if into.IsNil() {
+		into.Set(reflect.MakeMap(into.Type()))
+	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i+1].Kind != yaml.ScalarNode {
-			d.fail(node.Content[i+1], "%s.%s must be a single value", path, node.Content[i].Value)
-			continue
+		name, element := node.Content[i], reflect.New(into.Type().Elem()).Elem()
+		if d.value(node.Content[i+1], element, join(path, name.Value)) {
+			into.SetMapIndex(reflect.ValueOf(name.Value), element)
 		}
-		out[node.Content[i].Value] = node.Content[i+1].Value
 	}
-	return out, true
+	return true
 }
 
 func scalar(text string, t reflect.Type) (any, error) {
@@ -248,15 +257,15 @@ func scalar(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// fieldsOf maps the names of a struct's settings to their types; any other type
+// fieldsOf maps the names of a struct's settings to their fields; any other type
 // has none.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
+func fieldsOf(t reflect.Type) map[string]reflect.StructField {
+	fields := map[string]reflect.StructField{}
 	if t.Kind() != reflect.Struct {
 		return fields
 	}
 	for field := range t.Fields() {
-		fields[field.Tag.Get("yaml")] = field.Type
+		fields[field.Tag.Get("yaml")] = field
 	}
 	return fields
 }

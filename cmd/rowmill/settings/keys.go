@@ -14,8 +14,8 @@ func Keys() []string {
 	var keys []string
 	var walk func(t reflect.Type, path string)
 	walk = func(t reflect.Type, path string) {
-		for name, fieldType := range fieldsOf(t) {
-			key := join(path, name)
+		for name, field := range fieldsOf(t) {
+			key, fieldType := join(path, name), field.Type
 			switch {
 			case fieldType.Kind() == reflect.Struct:
 				walk(fieldType, key)
@@ -42,14 +42,16 @@ func typeOf(key string) (reflect.Type, bool) {
 			return nil, false
 		}
 		fields := fieldsOf(t)
-		next, known := fields[part]
-		if secret, _ := elsewhere(part, fields); !known && secret != "" {
-			next, known = secretType, true
-		}
-		if !known {
+		field, known := fields[part]
+		secret, _ := elsewhere(part, fields)
+		switch {
+		case known:
+			t = field.Type
+		case secret != "":
+			t = secretType
+		default:
 			return nil, false
 		}
-		t = next
 	}
 	return t, true
 }

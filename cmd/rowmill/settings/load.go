@@ -12,8 +12,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -51,70 +49,58 @@ type Flag struct {
 	Values []string // one, or several for a list
 }
 
-// Load returns the effective settings, validated.
+// Load returns the effective settings, validated. The environment wins over the file,
+// and flags win over both.
 func Load(src Sources) (Settings, error) {
-	k := koanf.New(".")
-	layers := []func() (map[string]any, error){
-		src.file, src.environment, src.flags,
-	}
-	for _, layer := range layers {
-		values, err := layer()
-		if err != nil {
+	s, given := Defaults(), map[string]bool{}
+	for _, read := range []func(*Settings, map[string]bool) error{src.file, src.environment, src.flags} {
+		if err := read(&s, given); err != nil {
 			return Settings{}, err
 		}
-		if err := k.Load(confmap.Provider(values, ""), nil); err != nil {
-			return Settings{}, fmt.Errorf("merge settings: %w", err)
-		}
 	}
-	s := Defaults()
-	conf := koanf.UnmarshalConf{Tag: "yaml"}
-	if err := k.UnmarshalWithConf("", &s, conf); err != nil {
-		return Settings{}, fmt.Errorf("read settings: %w", err)
-	}
-	if !k.Exists("inputs.allow_loopback") {
+	if !given["inputs.allow_loopback"] {
 		s.Inputs.AllowLoopback = IsLoopback(s.HTTP.Listen)
 	}
 	if err := s.complete(src.Environ); err != nil {
 		return Settings{}, err
 	}
-	if err := s.Tracing.complete(src.Environ, k.Exists("tracing.sample")); err != nil {
+	if err := s.Tracing.complete(src.Environ, given["tracing.sample"]); err != nil {
 		return Settings{}, err
 	}
 	return s, s.Validate()
 }
 
-func (src Sources) file() (map[string]any, error) {
+func (src Sources) file(into *Settings, given map[string]bool) error {
 	name := src.File
 	if name == "" && !src.Alone {
 		name = lookup(src.Environ, "ROWMILL_CONFIG")
 	}
 	if name == "" {
-		return nil, nil
+		return nil
 	}
 	content, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration file: %w", err)
+		return fmt.Errorf("read the configuration file: %w", err)
 	}
 	documents := yaml.NewDecoder(bytes.NewReader(content))
 	var doc, more yaml.Node
 	switch err := documents.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil, nil // nothing but comments
+		return nil // nothing but comments
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if err := documents.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s:%d: only one YAML document is read; remove what follows the first", name, more.Line)
+		return fmt.Errorf("%s:%d: only one YAML document is read; remove what follows the first", name, more.Line)
 	}
-	d := &decoder{source: name, lines: true, environ: src.Environ}
-	values, _ := d.value(doc.Content[0], reflect.TypeFor[Settings](), "")
-	section, _ := values.(map[string]any)
-	return section, d.err()
+	d := &decoder{source: name, lines: true, environ: src.Environ, given: given}
+	d.value(doc.Content[0], reflect.ValueOf(into).Elem(), "")
+	return d.err()
 }
 
-func (src Sources) environment() (map[string]any, error) {
+func (src Sources) environment(into *Settings, given map[string]bool) error {
 	if src.Alone {
-		return nil, nil
+		return nil
 	}
 	byName := map[string]string{}
 	for _, key := range Keys() {
@@ -122,7 +108,6 @@ func (src Sources) environment() (map[string]any, error) {
 			byName[envName(key)] = key
 		}
 	}
-	out := map[string]any{}
 	var errs []error
 	for _, pair := range src.Environ {
 		name, value, _ := strings.Cut(pair, "=")
@@ -139,32 +124,33 @@ func (src Sources) environment() (map[string]any, error) {
 			errs = append(errs, fmt.Errorf("environment variable %s: unknown setting%s", name, suggest(name, names)))
 			continue
 		}
-		errs = append(errs, src.set(out, "environment variable "+name, key, splitList(key, value)))
+		d := &decoder{source: "environment variable " + name, environ: src.Environ, given: given}
+		errs = append(errs, d.set(into, key, splitList(key, value)))
 	}
-	return out, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-func (src Sources) flags() (map[string]any, error) {
-	out := map[string]any{}
+func (src Sources) flags(into *Settings, given map[string]bool) error {
 	var errs []error
 	for _, flag := range src.Flags {
 		if _, known := typeOf(flag.Key); !known {
 			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, Keys())))
 			continue
 		}
-		errs = append(errs, src.set(out, "flag "+flag.Name, flag.Key, flag.Values))
+		d := &decoder{source: "flag " + flag.Name, environ: src.Environ, given: given}
+		errs = append(errs, d.set(into, flag.Key, flag.Values))
 	}
-	return out, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// set decodes the text of one setting into its place in out.
-func (src Sources) set(out map[string]any, source, key string, values []string) error {
+// set decodes the text of one setting.
+func (d *decoder) set(into *Settings, key string, values []string) error {
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
 	switch t, _ := typeOf(key); {
 	case t.Kind() == reflect.Slice && len(values) == 1 && strings.HasPrefix(strings.TrimSpace(values[0]), "["):
 		if err := yaml.Unmarshal([]byte(values[0]), node); err != nil {
-			return fmt.Errorf("%s: %w", source, err)
+			return fmt.Errorf("%s: %w", d.source, err)
 		}
 		node = node.Content[0]
 	case t.Kind() == reflect.Slice:
@@ -173,9 +159,9 @@ func (src Sources) set(out map[string]any, source, key string, values []string) 
 			node.Content = append(node.Content, text(v))
 		}
 	case t.Kind() == reflect.Struct:
-		return fmt.Errorf("%s: %s is a section; name one of its settings", source, key)
+		return fmt.Errorf("%s: %s is a section; name one of its settings", d.source, key)
 	case len(values) != 1:
-		return fmt.Errorf("%s: %s takes one value", source, key)
+		return fmt.Errorf("%s: %s takes one value", d.source, key)
 	default:
 		node = text(values[0])
 		if strings.EqualFold(values[0], "null") {
@@ -186,28 +172,12 @@ func (src Sources) set(out map[string]any, source, key string, values []string) 
 	for i := len(parts) - 1; i >= 0; i-- {
 		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(parts[i]), node}}
 	}
-	d := &decoder{source: source, environ: src.Environ}
-	v, _ := d.value(node, reflect.TypeFor[Settings](), "")
-	if section, ok := v.(map[string]any); ok {
-		overlay(out, section)
-	}
+	d.value(node, reflect.ValueOf(into).Elem(), "")
 	return d.err()
 }
 
 func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-}
-
-// overlay writes the leaves of from over into.
-func overlay(into, from map[string]any) {
-	for key, value := range from {
-		below, nested := value.(map[string]any)
-		if existing, ok := into[key].(map[string]any); ok && nested {
-			overlay(existing, below)
-			continue
-		}
-		into[key] = value
-	}
 }
 
 // splitList cuts a variable's text at commas where the setting is a list and

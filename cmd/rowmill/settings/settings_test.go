@@ -69,7 +69,7 @@ func TestEveryType(t *testing.T) {
 	s, err := load(t, `
 data: /srv/mill
 inputs: {max_bytes: 1.5GiB, max_row_bytes: 1000, allow_loopback: false, max_rows: 5_000}
-jobs: {max_failed_rows: 1, part_interval: 250ms}
+jobs: {max_failed_rows: 1, part_interval: 250ms, weights: {acme: 3}}
 engines:
 - http://127.0.0.1:8000
 - {url: 'http://gpu2:8000/v1', name: two, api_key: s3cret, models: {llama-3.1-8b: meta/llama}}
@@ -86,6 +86,7 @@ quotas: [{priority: 1, row_quota: 7}]
 	want.Data = "/srv/mill"
 	want.Inputs.MaxBytes, want.Inputs.MaxRowBytes, want.Inputs.AllowLoopback, want.Inputs.MaxRows = 3<<29, 1000, false, 5000
 	want.Jobs.MaxFailedRows, want.Jobs.PartInterval, want.Jobs.MaxActive = &one, 250*time.Millisecond, 3
+	want.Jobs.Weights = map[string]int{"acme": 3}
 	want.Engines = []Engine{
 		{URL: "http://127.0.0.1:8000"},
 		{URL: "http://gpu2:8000/v1", Name: "two", APIKey: "s3cret", Models: map[string]string{"llama-3.1-8b": "meta/llama"}},
@@ -180,6 +181,7 @@ func TestComplaints(t *testing.T) {
 		{name: "share as a word", file: "tracing: {sample: all}", want: []string{"tracing.sample", `"all" is not a number`}},
 		{name: "shares beyond all", file: "tracing: {sample: 1.5, rows: -1, queue: 0, timeout: 1ms}", want: []string{"tracing.sample: must be a share from 0 to 1, is 1.5", "tracing.rows", "tracing.queue", "tracing.timeout"}},
 		{name: "collector without a scheme", file: "tracing: {endpoint: 'collector:4318'}", want: []string{"tracing.endpoint: must be an http or https URL"}},
+		{name: "weight that is no number", file: "jobs: {weights: {acme: heavy}}", want: []string{"rowmill.yaml:1: jobs.weights.acme: \"heavy\" is not a whole number"}},
 		{name: "header without a value", file: "tracing: {headers: 'a=b,x-key'}", want: []string{"tracing.headers: entry 2 of 2 is not NAME=VALUE"}},
 		{name: "header of two lines", file: "tracing: {headers: 'a=b%0d%0ac'}", want: []string{"tracing.headers: entry 1 of 1"}},
 		{name: "unknown sampler", environ: "OTEL_TRACES_SAMPLER=jaeger_remote", file: "tracing: {endpoint: 'http://c'}", want: []string{`OTEL_TRACES_SAMPLER: "jaeger_remote" is not known`, "tracing.sample"}},
