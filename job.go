@@ -35,7 +35,7 @@ type Job struct {
 	Status      Status          `json:"status"`
 	RunType     RunType         `json:"run_type"`
 	Model       string          `json:"model"` // id of the Spec's, or name of a Function
-	Priority    int             `json:"job_priority"`
+	Priority    Priority        `json:"job_priority"`
 	Name        *string         `json:"name"`
 	Description *string         `json:"description"`
 	System      *string         `json:"system_prompt"`
@@ -151,7 +151,7 @@ type Spec struct {
 	System       string          `json:"system,omitempty"`
 	Schema       json.RawMessage `json:"schema,omitempty"`
 	Sampling     map[string]any  `json:"sampling"` // effective parameters
-	Priority     int             `json:"priority"`
+	Priority     Priority        `json:"priority"`
 	Estimate     bool            `json:"estimate,omitempty"`
 	SeedPerRow   bool            `json:"seed_per_row,omitempty"`
 	Seed         int64           `json:"seed"` // the job's seed: rows derive theirs from it when SeedPerRow

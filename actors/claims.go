@@ -62,7 +62,7 @@ func (s *claims) begin(o store.Orphan, suspect bool, now time.Time) (alone, ok b
 	if owned || claiming {
 		return false, false
 	}
-	if alone, ok = s.trials.Admits(o.JobID, suspect, now); !ok || !s.places.Take(o.Account, o.Priority == 0, now) {
+	if alone, ok = s.trials.Admits(o.JobID, suspect, now); !ok || !s.places.Take(o.Account, o.Priority, now) {
 		return false, false
 	}
 	s.trials.Begin(o.JobID, suspect, alone)

@@ -208,7 +208,7 @@ func readShardInfo(s *peerv1.ShardInfo) shard.Info {
 func invitationOf(m *invite) *peerv1.InviteRequest {
 	r := &peerv1.InviteRequest{
 		Job: m.Job, Epoch: m.Epoch, Address: m.Address, Session: m.Session,
-		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.Sample, Account: valid(m.Account), Urgent: m.Urgent,
+		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.Sample, Account: valid(m.Account), Priority: small(int(m.Priority)),
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
@@ -223,7 +223,7 @@ func invitationOf(m *invite) *peerv1.InviteRequest {
 func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 	m := &invite{
 		Job: r.GetJob(), Epoch: r.GetEpoch(), Address: r.GetAddress(), Session: r.GetSession(),
-		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), Sample: r.GetSample(), Account: r.GetAccount(), Urgent: r.GetUrgent(),
+		Context: int(r.GetContext()), MaxTokens: int(r.GetMaxTokens()), Sample: r.GetSample(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 	}
 	if in := r.GetInput(); in != nil {
 		m.Input = &shard.Manifest{
@@ -245,7 +245,7 @@ func idTypeOf(kind uint32, leaf string) rowmill.IDType {
 }
 
 func hintRequestOf(h hint) *peerv1.HintRequest {
-	r := &peerv1.HintRequest{Job: h.Job, Cancelled: h.Cancelled, Priority: small(h.Priority)}
+	r := &peerv1.HintRequest{Job: h.Job, Cancelled: h.Cancelled, Priority: small(int(h.Priority))}
 	if h.Account != nil {
 		account := valid(*h.Account)
 		r.Account = &account
@@ -254,7 +254,7 @@ func hintRequestOf(h hint) *peerv1.HintRequest {
 }
 
 func readHint(r *peerv1.HintRequest) hint {
-	return hint{Job: r.GetJob(), Cancelled: r.GetCancelled(), Account: r.Account, Priority: int(r.GetPriority())}
+	return hint{Job: r.GetJob(), Cancelled: r.GetCancelled(), Account: r.Account, Priority: rowmill.Priority(r.GetPriority())}
 }
 
 func whereaboutsOf(w Whereabouts) *peerv1.LocateRowsResponse {
@@ -287,7 +287,7 @@ func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
 	e := m.Errand
 	s := e.Schema
 	return &peerv1.RunErrandRequest{
-		Job: m.Job, Account: valid(m.Account), Urgent: m.Urgent,
+		Job: m.Job, Account: valid(m.Account), Priority: small(int(m.Priority)),
 		Errand: &peerv1.Errand{
 			Kind: errandKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
@@ -311,7 +311,7 @@ func readErrand(r *peerv1.RunErrandRequest) (*mergeParts, error) {
 	}
 	s := e.GetSchema()
 	return &mergeParts{
-		Job: r.GetJob(), Account: r.GetAccount(), Urgent: r.GetUrgent(),
+		Job: r.GetJob(), Account: r.GetAccount(), Priority: rowmill.Priority(r.GetPriority()),
 		Errand: &commit.Errand{
 			Make: wordOf(errandKinds, e.GetKind()), Key: e.GetKey(), First: e.GetFirst(), Rows: e.GetRows(),
 			Schema: results.Schema{

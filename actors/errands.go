@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/tracing"
@@ -18,10 +19,10 @@ import (
 // of it; the answer is a commit.ErrandState. Once it has been answered the errand is
 // only its key.
 type mergeParts struct {
-	Job     string
-	Account string
-	Urgent  bool // the job is of priority 0
-	Errand  *commit.Errand
+	Job      string
+	Account  string
+	Priority rowmill.Priority // of the job
+	Errand   *commit.Errand
 }
 
 // An errand is an object that a committer wants.
@@ -136,7 +137,7 @@ func (f errandFailed) Error() string { return string(f) }
 // runAt has another node run an errand. One that is silent for as long as a lease is
 // lost.
 func (r *committer) runAt(ctx context.Context, address string, m *commit.Errand) (int64, error) {
-	ask := mergeParts{Job: r.job.id, Account: r.job.spec.Account, Urgent: r.job.spec.Priority == 0, Errand: m}
+	ask := mergeParts{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Errand: m}
 	known := ask
 	known.Errand = &commit.Errand{Key: m.Key}
 	begun := time.Now()
@@ -179,7 +180,7 @@ func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
 	}
 	return s.errands.Ask(m.Job, m.Errand.Key, func(ctx context.Context) (int64, error) {
 		if m.Errand.Heavy() {
-			if !s.slots.merge.Enter(ctx, m.Account, m.Urgent) {
+			if !s.slots.merge.Enter(ctx, m.Account, m.Priority) {
 				return 0, ctx.Err()
 			}
 			defer s.slots.merge.Leave(m.Account)

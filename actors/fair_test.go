@@ -48,7 +48,7 @@ func (a *arrivals) answer(ctx context.Context, row string, try int) (engine.Repl
 func TestNoAccountStopsAnother(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []string{"1", "3", "2 that own, 1 with engines"} {
-		for _, priority := range []int{0, 1} { // of the greedy account's jobs
+		for _, priority := range rowmill.Priorities() { // of the greedy account's jobs
 			t.Run(fmt.Sprintf("%s nodes, priority %d", nodes, priority), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { tryToStop(t, nodes, priority) })
@@ -57,7 +57,7 @@ func TestNoAccountStopsAnother(t *testing.T) {
 	}
 }
 
-func tryToStop(t *testing.T, nodes string, priority int) {
+func tryToStop(t *testing.T, nodes string, priority rowmill.Priority) {
 	t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
 	b, at := setup(t, nil), &arrivals{}
 	b.cfg.Ownership = actors.Ownership{MaxActive: 4, KeptPlaces: 2}
@@ -167,7 +167,7 @@ func TestManySmallJobsWarnNobody(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		var ids []string
 		for i := range 300 {
-			ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("account-", i%3), Priority: i % 2, Inline: numbered(3)}))
+			ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("account-", i%3), Priority: rowmill.Priority(i % 2), Inline: numbered(3)}))
 		}
 		for _, id := range ids {
 			if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {

@@ -51,7 +51,7 @@ func (j *job) ingest(ctx context.Context, in *ingested) (err error) {
 	}
 	reads, spec := j.reads(), in.rec.Spec
 	reads.Compute = func(ctx context.Context) (func(), bool) {
-		return func() { j.slots.compute.Leave(spec.Account) }, j.slots.compute.Enter(ctx, spec.Account, spec.Priority == 0)
+		return func() { j.slots.compute.Leave(spec.Account) }, j.slots.compute.Enter(ctx, spec.Account, spec.Priority)
 	}
 	reads.Stream = j.slots.streamed
 	reads.Turn = func(ctx context.Context) (func(), bool) { return j.turn(ctx, &spec) }

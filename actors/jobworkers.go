@@ -81,7 +81,7 @@ func (j *job) nodes() map[string]bool {
 func (j *job) invite(c actor.Context, address string) {
 	m := &invite{
 		Job: j.rec.Job.ID, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: j.address,
-		Context: j.job.context, MaxTokens: j.job.maxTokens, Account: j.job.spec.Account, Urgent: j.job.spec.Priority == 0,
+		Context: j.job.context, MaxTokens: j.job.maxTokens, Account: j.job.spec.Account, Priority: j.job.spec.Priority,
 	}
 	if !j.whole {
 		m.Input = &j.job.manifest

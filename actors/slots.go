@@ -58,7 +58,7 @@ func (t *turns) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) boo
 // order.
 func (t *turns) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
-	turn := g.LineUp(spec.Account, spec.Priority == 0)
+	turn := g.LineUp(spec.Account, spec.Priority)
 	return func(ctx context.Context) bool {
 		defer t.waiting.Add(-1)
 		return turn.Wait(ctx)

@@ -749,7 +749,7 @@ func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.MaxActive = 4; c.MemoryBudget = 1 << 16 })
 		var ids []string
 		for i := range 40 {
-			ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("team-", i%2), Priority: i % 2, Spooled: b.spool(numbered(150))}))
+			ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("team-", i%2), Priority: rowmill.Priority(i % 2), Spooled: b.spool(numbered(150))}))
 		}
 		for _, id := range ids {
 			b.checkEcho(b.end(id), numbered(150))

@@ -20,7 +20,7 @@ func (p *process) told(rec *store.Record) {
 	}
 	attrs := []slog.Attr{
 		slog.String("rowmill.job", job.ID), slog.String("rowmill.account", rec.Spec.Account), slog.String("rowmill.status", string(job.Status)),
-		slog.String("gen_ai.request.model", rec.Spec.Model.ID), slog.Int("rowmill.priority", job.Priority), slog.Int64("rowmill.owners", rec.Epoch),
+		slog.String("gen_ai.request.model", rec.Spec.Model.ID), slog.Int("rowmill.priority", int(job.Priority)), slog.Int64("rowmill.owners", rec.Epoch),
 		slog.Int64("rowmill.rows", job.RowsDone), slog.Int64("rowmill.rows.failed", job.FailedRows),
 	}
 	for name, tokens := range map[string]*int64{"gen_ai.usage.input_tokens": job.InputTokens, "gen_ai.usage.output_tokens": job.OutputTokens} {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -28,8 +29,8 @@ type (
 		// has a manifest.
 		Input *shard.Manifest
 
-		Account string // whose job it is
-		Urgent  bool   // it is of priority 0
+		Account  string           // whose job it is
+		Priority rowmill.Priority // of the job
 	}
 
 	// invited answers an invite.
@@ -71,7 +72,7 @@ type (
 		Job       string
 		Cancelled bool // else: it has no owner
 		Account   *string
-		Priority  int
+		Priority  rowmill.Priority
 	}
 
 	drain    struct{} // give all jobs back

@@ -107,7 +107,7 @@ func (w *worker) Receive(c actor.Context) {
 func (w *worker) onStarted(c actor.Context) {
 	root, self := c.ActorSystem().Root, c.Self()
 	w.outbox = &dispatch.Outbox{Notify: func() { root.Send(self, step(w.onRowsFinished)) }}
-	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority == 0, func() { root.Send(self, step(w.onMemoryFreed)) })
+	w.memory = w.budget.NewMemory(w.job.spec.Account, w.job.spec.Priority, func() { root.Send(self, step(w.onMemoryFreed)) })
 	var answer int64
 	if w.job.schema.Embedding {
 		answer = 4 * int64(w.job.spec.Model.Dimension)

@@ -74,7 +74,7 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 		return nil, refuse(codeDraining, "the node is draining")
 	case w.changing(job):
 		return nil, refuse(codeBusy, "a worker is being set up or taken down")
-	case remote && !w.places.Take(m.Account, m.Urgent, now):
+	case remote && !w.places.Take(m.Account, m.Priority, now):
 		return nil, refuse(codeFull, "the node works for %d jobs of others", w.places.Held())
 	}
 	if remote {

@@ -242,9 +242,9 @@ func paging(limit int, cursor string) url.Values {
 
 // Resumption says how a job is continued. What is empty is not sent.
 type Resumption struct {
-	Rows     string // "missing" or "failed"; empty leaves it to the service
-	Priority *int   // else that of the job
-	Name     string // else that of the job
+	Rows     string            // "missing" or "failed"; empty leaves it to the service
+	Priority *rowmill.Priority // else that of the job
+	Name     string            // else that of the job
 
 	// IdempotencyKey makes repeating the request harmless.
 	IdempotencyKey string

@@ -8,21 +8,23 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/rowmill/rowmill"
 )
 
 // Quota bounds one job of an account at one priority; 0 is no bound.
 type Quota struct {
-	Priority   int   `json:"priority"`
-	RowQuota   int64 `json:"row_quota"`
-	TokenQuota int64 `json:"token_quota"`
+	Priority   rowmill.Priority `json:"priority"`
+	RowQuota   int64            `json:"row_quota"`
+	TokenQuota int64            `json:"token_quota"`
 }
 
 // OwnQuota is what an account has of its own; nil is as the service is
 // configured.
 type OwnQuota struct {
-	Priority   int    `json:"priority"`
-	RowQuota   *int64 `json:"row_quota,omitempty"`
-	TokenQuota *int64 `json:"token_quota,omitempty"`
+	Priority   rowmill.Priority `json:"priority"`
+	RowQuota   *int64           `json:"row_quota,omitempty"`
+	TokenQuota *int64           `json:"token_quota,omitempty"`
 }
 
 // OwnQuotas are all of an account's own.
@@ -56,9 +58,9 @@ func (c *Client) Quotas(ctx context.Context, account string) (Quotas, error) {
 func (c *Client) Limits(ctx context.Context) ([]Quota, error) {
 	var answer struct {
 		Quotas []struct {
-			Priority   int   `json:"job_priority"`
-			RowQuota   int64 `json:"row_quota"`
-			TokenQuota int64 `json:"token_quota"`
+			Priority   rowmill.Priority `json:"job_priority"`
+			RowQuota   int64            `json:"row_quota"`
+			TokenQuota int64            `json:"token_quota"`
 		} `json:"quotas"`
 	}
 	if err := c.get(ctx, "/v1/get-quotas", nil, &answer); err != nil {

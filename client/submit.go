@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/spelling"
 )
 
@@ -26,7 +27,7 @@ type Submission struct {
 	System      string
 	Schema      json.RawMessage
 	Sampling    map[string]any
-	Priority    int
+	Priority    rowmill.Priority
 	SeedPerRow  bool
 	NoTruncate  bool
 	Dedup       *bool // equal rows run once; nil for what the service does by default

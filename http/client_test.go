@@ -79,7 +79,7 @@ func TestGoClient_Resume(t *testing.T) {
 	w := setup(t)
 	c := w.goClient()
 	id := w.ended(rowmill.StatusCancelled)
-	high := 1
+	high := rowmill.Production
 	want := client.Resumption{Rows: "failed", Priority: &high, Name: "again", IdempotencyKey: "k"}
 	made, err := c.Resume(t.Context(), id, want)
 	if err != nil {

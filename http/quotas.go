@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,9 @@ type ownQuotas struct {
 }
 
 type ownQuota struct {
-	Priority   int    `json:"priority"`
-	RowQuota   *int64 `json:"row_quota,omitempty"`
-	TokenQuota *int64 `json:"token_quota,omitempty"`
+	Priority   rowmill.Priority `json:"priority"`
+	RowQuota   *int64           `json:"row_quota,omitempty"`
+	TokenQuota *int64           `json:"token_quota,omitempty"`
 }
 
 // accountQuotas are the quotas in force for an account and those of its own
@@ -86,7 +87,7 @@ func (q *quotas) charge(ctx context.Context, account string, spec *rowmill.Spec)
 // inForce lays an account's own quotas over the configured ones.
 func (q *quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.configured)
-	slices.SortFunc(bounds, func(a, b Quota) int { return a.Priority - b.Priority })
+	slices.SortFunc(bounds, func(a, b Quota) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, mine := range own.Quotas {
 		for i := range bounds {
 			if bounds[i].Priority != mine.Priority {
@@ -155,13 +156,14 @@ func (q *quotas) put(c *gin.Context) (any, error) {
 // readQuotas takes the quotas out of a body.
 func readQuotas(body *request.Object) ownQuotas {
 	var own ownQuotas
-	seen := map[int]bool{}
+	seen := map[rowmill.Priority]bool{}
 	for _, entry := range body.Objects("quotas") {
 		q := ownQuota{Priority: -1}
-		if entry.Require("priority", "the integer 0 or 1", &q.Priority, "it must be 0 or 1") {
+		if entry.Require("priority", "the integer "+rowmill.PriorityValues, &q.Priority, "it must be "+rowmill.PriorityValues) {
+			err := q.Priority.Validate()
 			switch {
-			case q.Priority != 0 && q.Priority != 1:
-				entry.Add("priority", "is %d; it must be 0 or 1", q.Priority)
+			case err != nil:
+				entry.Add("priority", "%v", err)
 			case seen[q.Priority]:
 				entry.Add("priority", "%d stands in the list twice; name it once", q.Priority)
 			}

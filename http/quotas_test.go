@@ -113,9 +113,9 @@ func TestQuotas_BrokenBodiesAreRefused(t *testing.T) {
 	w.putQuotas("", `{"quotas":[{"priority":1,"row_quota":9}]}`).want(200)
 	for name, tt := range map[string]struct{ body, field, piece string }{
 		"PriorityMissing":    {`{"quotas":[{"row_quota":1}]}`, "quotas[0].priority", "missing"},
-		"PriorityOfTwo":      {`{"quotas":[{"priority":0},{"priority":2}]}`, "quotas[1].priority", "is 2; it must be 0 or 1"},
+		"PriorityUnknown":    {`{"quotas":[{"priority":0},{"priority":9}]}`, "quotas[1].priority", "is 9; it must be " + rowmill.PriorityValues},
 		"PriorityTwice":      {`{"quotas":[{"priority":0},{"priority":0}]}`, "quotas[1].priority", "twice"},
-		"PriorityText":       {`{"quotas":[{"priority":"0"}]}`, "quotas[0].priority", "must be the integer 0 or 1"},
+		"PriorityText":       {`{"quotas":[{"priority":"0"}]}`, "quotas[0].priority", "must be the integer " + rowmill.PriorityValues},
 		"RowsZero":           {`{"quotas":[{"priority":0,"row_quota":0}]}`, "quotas[0].row_quota", "is 0; it must be at least 1"},
 		"RowsFraction":       {`{"quotas":[{"priority":0,"row_quota":1.5}]}`, "quotas[0].row_quota", "whole number of rows"},
 		"TokensNegative":     {`{"quotas":[{"priority":0,"token_quota":-1}]}`, "quotas[0].token_quota", "is -1"},

@@ -35,7 +35,7 @@ type resumptions struct {
 // asked is the body of a request to resume a job.
 type asked struct {
 	rows     string // empty where it does not say
-	priority *int
+	priority *rowmill.Priority
 	name     *string
 }
 
@@ -91,7 +91,7 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 func (a asked) String() string {
 	text := a.rows
 	if a.priority != nil {
-		text += " priority " + strconv.Itoa(*a.priority)
+		text += " priority " + strconv.Itoa(int(*a.priority))
 	}
 	if a.name != nil {
 		text += " name " + *a.name
@@ -122,10 +122,11 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 	default:
 		body.Add("rows", "must be %q or %q", rowsMissing, rowsFailed)
 	}
-	var priority int
-	if body.Read("job_priority", "an integer", &priority) {
-		if want.priority = &priority; priority != 0 && priority != 1 {
-			body.Add("job_priority", "must be 0 or 1")
+	var priority rowmill.Priority
+	if body.Read("job_priority", "the integer "+rowmill.PriorityValues, &priority) {
+		want.priority = &priority
+		if err := priority.Validate(); err != nil {
+			body.Add("job_priority", "%v", err)
 		}
 	}
 	var name string

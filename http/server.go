@@ -80,9 +80,9 @@ type Version struct {
 
 // Quota bounds one job of an account at one priority.
 type Quota struct {
-	Priority   int   `json:"priority"`
-	RowQuota   int64 `json:"row_quota"`
-	TokenQuota int64 `json:"token_quota"`
+	Priority   rowmill.Priority `json:"priority"`
+	RowQuota   int64            `json:"row_quota"`
+	TokenQuota int64            `json:"token_quota"`
 }
 
 // Config is what a Server is made of.
@@ -167,13 +167,13 @@ type Config struct {
 	Now func() time.Time
 }
 
-// DefaultQuotas are the interface's: per job, 1000 rows and 1M tokens at
-// priority 0, 1M rows and 10M tokens at priority 1.
-func DefaultQuotas() []Quota {
-	return []Quota{
-		{Priority: 0, RowQuota: 1_000, TokenQuota: 1_000_000},
-		{Priority: 1, RowQuota: 1_000_000, TokenQuota: 10_000_000},
+// defaultQuotas returns the default quotas of each priority, in order.
+func defaultQuotas() (quotas []Quota) {
+	for _, p := range rowmill.Priorities() {
+		rows, tokens := p.DefaultQuotas()
+		quotas = append(quotas, Quota{Priority: p, RowQuota: rows, TokenQuota: tokens})
 	}
+	return quotas
 }
 
 // WithDefaults returns the configuration with its unset fields filled in.
@@ -206,7 +206,7 @@ func (c Config) WithDefaults() Config {
 		c.Patience = 2 * time.Minute
 	}
 	if c.Quotas == nil {
-		c.Quotas = DefaultQuotas()
+		c.Quotas = defaultQuotas()
 	}
 	if c.MaxKeys == 0 {
 		c.MaxKeys = 1000
@@ -267,18 +267,18 @@ func (c Config) Validate() error {
 	case c.IdempotencyTTL < 0:
 		return fmt.Errorf("http: Config.IdempotencyTTL: %v must not be negative", c.IdempotencyTTL)
 	}
-	seen := map[int]bool{}
+	seen := map[rowmill.Priority]bool{}
 	for i, q := range c.Quotas {
-		if q.Priority != 0 && q.Priority != 1 || seen[q.Priority] {
-			return fmt.Errorf("http: Config.Quotas[%d].Priority: %d must be 0 or 1, each once", i, q.Priority)
+		if err := q.Priority.Validate(); err != nil {
+			return fmt.Errorf("http: Config.Quotas[%d].Priority: %w", i, err)
 		}
 		if q.RowQuota < 0 || q.TokenQuota < 0 {
 			return fmt.Errorf("http: Config.Quotas[%d]: row_quota %d and token_quota %d must not be negative", i, q.RowQuota, q.TokenQuota)
 		}
 		seen[q.Priority] = true
 	}
-	if !seen[0] || !seen[1] {
-		return errors.New("http: Config.Quotas: must hold priority 0 and priority 1")
+	if all := len(rowmill.Priorities()); len(seen) != all || len(c.Quotas) != all {
+		return errors.New("http: Config.Quotas: must hold each priority once")
 	}
 	return nil
 }

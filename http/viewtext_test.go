@@ -103,7 +103,7 @@ func FuzzViewAsEncoded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, text, parameter, number string, count int64, cost float64, at int64) {
 		when := time.Unix(0, at).UTC()
 		view := jobView{Job: rowmill.Job{
-			ID: id, Status: rowmill.Status(text), Model: text, Priority: int(count), Name: &text, System: &id, Created: when, Started: &when,
+			ID: id, Status: rowmill.Status(text), Model: text, Priority: rowmill.Priority(count), Name: &text, System: &id, Created: when, Started: &when,
 			NumRows: &count, RowCounts: rowmill.RowCounts{RowsDone: count}, Warnings: []string{text, id}, Message: text,
 			FailureReason: &rowmill.Failure{Message: text}, Sampling: map[string]any{parameter: text, "on": true, "list": []any{text}},
 		}}

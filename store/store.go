@@ -303,7 +303,7 @@ type Jobs interface {
 type Orphan struct {
 	JobID    string
 	Account  string
-	Priority int
+	Priority rowmill.Priority
 	Status   rowmill.Status
 	Tried    []Adopter // see Record.Tried
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/engine"
 )
@@ -41,7 +42,7 @@ type Hooks struct {
 
 // A Dispatcher shares one inference server among the jobs that use it. Rows
 // wait in one queue per job; whenever the window has room, the next row is
-// picked: priority 0 before priority 1, within a priority the accounts in turn
+// picked: the lowest number of a priority first, within a priority the accounts in turn
 // by the tokens they cost and their weights (deficit round robin, Shreedhar and Varghese 1995),
 // within an account the jobs in turn. Rows run on goroutines of the
 // Dispatcher, which take their next row as they finish one. It is safe for
@@ -55,13 +56,13 @@ type Dispatcher struct {
 	window   *engine.Window
 	routes   map[engine.Route]*route
 	latency  latency
-	levels   [2]level
+	levels   [rowmill.Lowest + 1]level
 	crash    crash
 	trial    trial
 	pace     pace
 	requests int            // in flight
 	inFlight int            // rows
-	urgent   int            // rows in flight of priority 0
+	urgent   int            // urgent rows in flight
 	flying   map[string]int // rows in flight by account
 	tokens   int64          // expected of the rows in flight
 	queued   int            // rows in queues
@@ -222,7 +223,7 @@ func (d *Dispatcher) demand(q *Queue) int {
 	if d.of(q).breaker.phase != closed {
 		return leastAhead
 	}
-	limit := d.window.Limit(q.priority == 0)
+	limit := d.window.Limit(q.priority.Urgent())
 	half := max(limit/2, leastAhead)
 	most := half
 	if d.latency.settled() {
@@ -311,7 +312,7 @@ func (d *Dispatcher) next(r *request) bool {
 			d.pace.sent(r.tokens())
 			d.requests++
 			d.inFlight += len(r.tasks)
-			if r.queue.priority == 0 {
+			if r.queue.priority.Urgent() {
 				d.urgent += len(r.tasks)
 			}
 			d.flying[r.queue.account] += len(r.tasks)
@@ -353,7 +354,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence
 	if d.flying[q.account] -= rows; d.flying[q.account] <= 0 {
 		delete(d.flying, q.account)
 	}
-	if q.priority == 0 {
+	if q.priority.Urgent() {
 		if d.urgent -= rows; d.urgent == 0 {
 			d.wake()
 		}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/engine"
 )
@@ -152,7 +153,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 		d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) {}})
 		d.resumeByHand()
 		for i := range queues {
-			queues[i] = &Queue{out: out, route: engine.Route(fmt.Sprint(i % 2)), account: fmt.Sprint(i % 3), priority: i % 2, group: 1 + i/4*2}
+			queues[i] = &Queue{out: out, route: engine.Route(fmt.Sprint(i % 2)), account: fmt.Sprint(i % 3), priority: rowmill.Priority(i % 2), group: 1 + i/4*2}
 		}
 		in, left := 0, 0
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {

@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/rowmill/rowmill"
+)
 
 // A request is sent to the server as a whole: one row, or a group of texts to embed.
 type request struct {
@@ -19,14 +23,15 @@ func (d *Dispatcher) pick(r *request) bool {
 	}
 	if limit := d.window.Limit(true); d.inFlight >= limit && d.inFlight < limit+d.aside(limit) {
 		if q := d.newcomer(); q != nil {
-			d.levels[0].advance(q)
+			d.levels[rowmill.Prototyping].advance(q)
 			d.take(r, q)
 			return true
 		}
 	}
 	for i := range d.levels {
-		limit := d.window.Limit(i == 0)
-		if i > 0 && d.urgent > 0 {
+		urgent := rowmill.Priority(i).Urgent()
+		limit := d.window.Limit(urgent)
+		if !urgent && d.urgent > 0 {
 			limit = max(1, limit*besideUrgent/100)
 		}
 		if d.inFlight >= limit {
@@ -36,7 +41,7 @@ func (d *Dispatcher) pick(r *request) bool {
 		if q == nil {
 			continue
 		}
-		if !d.fits(q.waiting[0], i == 0) {
+		if !d.fits(q.waiting[0], urgent) {
 			return false // a later row may be smaller, but then the large one would never go
 		}
 		d.take(r, q)
@@ -61,9 +66,9 @@ func (d *Dispatcher) tries(r *request) {
 	}
 }
 
-// newcomer is a queue of priority 0 of an account that has nothing in flight here, or nil.
+// newcomer is an urgent queue of an account that has nothing in flight here, or nil.
 func (d *Dispatcher) newcomer() *Queue {
-	for _, a := range d.levels[0].accounts {
+	for _, a := range d.levels[rowmill.Prototyping].accounts {
 		if d.flying[a.name] == 0 {
 			return a.queues[0]
 		}
@@ -77,7 +82,7 @@ func (d *Dispatcher) aside(limit int) int {
 	return max(1, limit/8)
 }
 
-// besideUrgent is the percentage of the window for all rows while rows of priority 0 are
+// besideUrgent is the percentage of the window for all rows while urgent rows are
 // in flight: in a smaller batch every row is faster. Below 70 the other rows lose more
 // than the urgent ones gain, see B10 in bench/README.md.
 const besideUrgent = 70

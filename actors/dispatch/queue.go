@@ -29,7 +29,7 @@ type Queue struct {
 	job      Job
 	route    engine.Route
 	account  string
-	priority int // 0 or 1
+	priority rowmill.Priority
 	group    int // rows in a request
 	disp     *Dispatcher
 	call     engine.Call
@@ -74,7 +74,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, e
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: min(max(spec.Priority, 0), 1), group: 1, disp: d, call: call, ask: countOn(call, job), out: out}
+	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.Nearest(), group: 1, disp: d, call: call, ask: countOn(call, job), out: out}
 	if embeds {
 		q.group = job.Group
 	}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/rowmill/rowmill"
 )
 
 // A Gate lets in as much work at a time as it has places, and some more of
 // accounts that have none in it, where work is not soon done. What waits goes in
-// by turns: priority 0 before the rest, but for each fourth turn, so that nothing
-// waits for ever; within both the accounts one after another, however much each
-// has waiting. It is safe for concurrent use.
+// by turns: the lowest number of a priority first, but for each fourth turn, when
+// urgent work goes last, so that nothing waits for ever; within a priority the
+// accounts one after another, however much each has waiting. It is safe for concurrent use.
 type Gate struct {
 	places, kept int
 
@@ -18,7 +20,7 @@ type Gate struct {
 	inside map[string]int // by account
 	taken  int            // places, kept ones included
 	turn   int
-	levels [2][]*line
+	levels [rowmill.Lowest + 1][]*line
 }
 
 // A line is what waits of an account.
@@ -45,8 +47,8 @@ func (g *Gate) admit(account string, mine chan struct{}) {
 }
 
 // Enter waits for a place; it returns false when ctx ends first.
-func (g *Gate) Enter(ctx context.Context, account string, urgent bool) bool {
-	return g.LineUp(account, urgent).Wait(ctx)
+func (g *Gate) Enter(ctx context.Context, account string, p rowmill.Priority) bool {
+	return g.LineUp(account, p).Wait(ctx)
 }
 
 // A Turn is a place in the line before a gate. Wait must be called.
@@ -54,13 +56,13 @@ type Turn struct {
 	gate    *Gate
 	account string
 	mine    chan struct{}
-	level   int
+	level   rowmill.Priority
 }
 
 // LineUp takes the last place in the line of an account.
-func (g *Gate) LineUp(account string, urgent bool) Turn {
-	mine, level := g.queue(account, urgent)
-	return Turn{g, account, mine, level}
+func (g *Gate) LineUp(account string, p rowmill.Priority) Turn {
+	level := p.Nearest()
+	return Turn{g, account, g.queue(account, level), level}
 }
 
 // Wait waits until it is the turn; it returns false when ctx ends first.
@@ -77,16 +79,13 @@ func (t Turn) Wait(ctx context.Context) bool {
 }
 
 // queue lines work up, and lets it in where there is a place.
-func (g *Gate) queue(account string, urgent bool) (mine chan struct{}, level int) {
+func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	mine = make(chan struct{})
+	mine := make(chan struct{})
 	if g.may(account) { // then nothing waits that may, too
 		g.admit(account, mine)
-		return mine, 0
-	}
-	if !urgent {
-		level = 1
+		return mine
 	}
 	lines := g.levels[level]
 	if at := find(lines, account); at >= 0 {
@@ -94,11 +93,11 @@ func (g *Gate) queue(account string, urgent bool) (mine chan struct{}, level int
 	} else {
 		g.levels[level] = append(lines, &line{account, []chan struct{}{mine}})
 	}
-	return mine, level
+	return mine
 }
 
 // withdraw takes out what gives up, and reports whether it still waited.
-func (g *Gate) withdraw(level int, account string, mine chan struct{}) bool {
+func (g *Gate) withdraw(level rowmill.Priority, account string, mine chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := find(g.levels[level], account)
@@ -134,11 +133,11 @@ func (g *Gate) Leave(account string) {
 
 // next lets in one that waits and may, if there is any.
 func (g *Gate) next() bool {
-	first := 0
+	order := rowmill.Priorities()
 	if (g.turn+1)%4 == 0 {
-		first = 1
+		order = append(order[1:], order[0])
 	}
-	for _, level := range []int{first, 1 - first} {
+	for _, level := range order {
 		lines := g.levels[level]
 		at := slices.IndexFunc(lines, func(l *line) bool { return g.may(l.account) })
 		if at < 0 {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"github.com/rowmill/rowmill"
 )
 
 // What one account has waiting holds up another's work by one turn, and work of
@@ -14,24 +16,24 @@ func TestGateGoesByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, in := NewGate(1, 0), make(chan string, 100)
-		if !g.Enter(t.Context(), "first", false) {
+		if !g.Enter(t.Context(), "first", rowmill.Production) {
 			t.Fatal("an empty gate is closed")
 		}
-		work := func(account string, urgent bool, times int) {
+		work := func(account string, p rowmill.Priority, times int) {
 			for i := range times {
 				go func() {
-					if g.Enter(t.Context(), account, urgent) {
-						in <- fmt.Sprintf("%s%v%d", account, urgent, i)
+					if g.Enter(t.Context(), account, p) {
+						in <- fmt.Sprintf("%s %d %d", account, p, i)
 						g.Leave(account)
 					}
 				}()
 				synctest.Wait()
 			}
 		}
-		work("greedy", false, 4)
-		work("modest", false, 1)
-		work("greedy", true, 4)
-		work("modest", true, 1)
+		work("greedy", rowmill.Production, 4)
+		work("modest", rowmill.Production, 1)
+		work("greedy", rowmill.Prototyping, 4)
+		work("modest", rowmill.Prototyping, 1)
 		g.Leave("first")
 		synctest.Wait()
 		close(in)
@@ -40,8 +42,8 @@ func TestGateGoesByTurns(t *testing.T) {
 			got = append(got, who)
 		}
 		want := []string{
-			"greedytrue0", "modesttrue0", "greedytrue1", "greedyfalse0", "greedytrue2", "greedytrue3",
-			"modestfalse0", "greedyfalse1", "greedyfalse2", "greedyfalse3",
+			"greedy 0 0", "modest 0 0", "greedy 0 1", "greedy 1 0", "greedy 0 2", "greedy 0 3",
+			"modest 1 0", "greedy 1 1", "greedy 1 2", "greedy 1 3",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("they went in as %q\nwant %q", got, want)
@@ -55,10 +57,10 @@ func TestGateForgetsWhoGivesUp(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		g := NewGate(1, 0)
-		g.Enter(t.Context(), "a", true)
+		g.Enter(t.Context(), "a", rowmill.Prototyping)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan bool)
-		go func() { ended <- g.Enter(ctx, "b", false) }()
+		go func() { ended <- g.Enter(ctx, "b", rowmill.Production) }()
 		go cancel()
 		g.Leave("a")
 		if <-ended {
@@ -78,7 +80,7 @@ func TestGateKeepsPlaces(t *testing.T) {
 		g, in := NewGate(2, 1), make(chan string, 100)
 		enter := func(account string) {
 			go func() {
-				if g.Enter(t.Context(), account, false) {
+				if g.Enter(t.Context(), account, rowmill.Production) {
 					in <- account
 				}
 			}()

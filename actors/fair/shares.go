@@ -3,13 +3,15 @@ package fair
 import (
 	"slices"
 	"time"
+
+	"github.com/rowmill/rowmill"
 )
 
 // Config is how places are shared.
 type Config struct {
 	Places int // for everybody
 	// Kept are further places, for accounts to which nothing else is left: each
-	// has one of them at most. Half are for priority 0 alone.
+	// has one of them at most. Half are for urgent jobs alone.
 	Kept    int
 	Weights Weights
 	// Patience is how long an account counts as waiting that was given no place:
@@ -57,13 +59,12 @@ func (s *Shares) Free() int { return max(0, s.Places-s.general()) + s.Kept - len
 // general is how many of the places for everybody are taken.
 func (s *Shares) general() int { return s.total - len(s.kept) }
 
-// Take gives a place to work of an account, urgent if of priority 0, or notes
-// that the account waits.
-func (s *Shares) Take(account string, urgent bool, now time.Time) bool {
+// Take gives a place to a job of an account, or notes that the account waits.
+func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	switch {
 	case s.general() < s.Places && !s.behind(account, now):
-	case s.mayKeep(account, urgent):
-		s.kept = append(s.kept, keptPlace{account, urgent})
+	case s.mayKeep(account, p.Urgent()):
+		s.kept = append(s.kept, keptPlace{account, p.Urgent()})
 	default:
 		s.waiting[account] = now.Add(s.Patience)
 		return false

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/rowmill/rowmill"
 )
 
 // Whatever accounts ask for and give back: no place is given twice, none stays
@@ -45,11 +47,11 @@ func TestShares(t *testing.T) {
 					}
 				}
 				if calm > cfg.Kept/2 {
-					t.Fatalf("%d kept places of %d are not of priority 0", calm, cfg.Kept)
+					t.Fatalf("%d kept places of %d are not urgent", calm, cfg.Kept)
 				}
 			},
 			"take": func(t *rapid.T) {
-				account, urgent := rapid.SampledFrom(accounts).Draw(t, "account"), rapid.Bool().Draw(t, "urgent")
+				account, p := rapid.SampledFrom(accounts).Draw(t, "account"), rapid.SampledFrom(rowmill.Priorities()).Draw(t, "priority")
 				room, kept := s.general() < cfg.Places, len(s.kept)
 				worse := ""
 				for other, until := range waits {
@@ -57,13 +59,13 @@ func TestShares(t *testing.T) {
 						worse = other
 					}
 				}
-				got := s.Take(account, urgent, now)
+				got := s.Take(account, p, now)
 				switch {
 				case got && len(s.kept) == kept && worse != "":
 					t.Fatalf("%s with %d got a place before %s with %d", account, held[account], worse, held[worse])
 				case !got && room && worse == "":
 					t.Fatalf("a place stays free that %s may have", account)
-				case !got && urgent && held[account] == 0 && kept < cfg.Kept:
+				case !got && p.Urgent() && held[account] == 0 && kept < cfg.Kept:
 					t.Fatalf("%s has none, and none is kept for it: %d of %d are taken", account, kept, cfg.Kept)
 				}
 				if got {
@@ -92,21 +94,21 @@ func TestShares(t *testing.T) {
 func TestSharesComeToBeEven(t *testing.T) {
 	t.Parallel()
 	s, now := NewShares(Config{Places: 12, Kept: 4, Weights: Weights{"c": 2}, Patience: time.Second}), time.Now()
-	ask := func(account string, urgent bool) int {
+	ask := func(account string, p rowmill.Priority) int {
 		got := 0
-		for s.Take(account, urgent, now) {
+		for s.Take(account, p, now) {
 			got++
 		}
 		return got
 	}
-	if got := ask("a", true); got != 13 {
+	if got := ask("a", rowmill.Prototyping); got != 13 {
 		t.Fatalf("the first account got %d places, want all 12 and one of those kept", got)
 	}
-	if b, c := ask("b", false), ask("c", true); b != 1 || c != 1 {
+	if b, c := ask("b", rowmill.Production), ask("c", rowmill.Prototyping); b != 1 || c != 1 {
 		t.Fatalf("those that came later got %d and %d places, want one each", b, c)
 	}
-	if ask("d", false) != 1 || ask("e", false) != 0 {
-		t.Fatal("half of the kept places are for priority 0 alone")
+	if ask("d", rowmill.Production) != 1 || ask("e", rowmill.Production) != 0 {
+		t.Fatal("half of the kept places are for urgent jobs alone")
 	}
 	if got := s.Shut(); got != 1 {
 		t.Fatalf("%d accounts wait and have nothing, want the last", got)
@@ -116,7 +118,7 @@ func TestSharesComeToBeEven(t *testing.T) {
 	for range 12 { // each place that the first gives back
 		s.Leave("a")
 		for _, account := range []string{"a", "b", "c"} {
-			ask(account, false)
+			ask(account, rowmill.Production)
 		}
 	}
 	got := fmt.Sprint(s.held["a"], s.held["b"], s.held["c"])

@@ -46,7 +46,7 @@ func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64
 
 // Samples reports whether an estimate runs the first rows of its input.
 func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
-	return spec.Estimate && spec.Priority == 1 && size.Tokens >= c.SampleFrom
+	return spec.Estimate && !spec.Priority.Urgent() && size.Tokens >= c.SampleFrom
 }
 
 // Unsampled is the estimate of a job that runs so many rows, made from the input alone. The cost lies between that

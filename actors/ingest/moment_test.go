@@ -39,7 +39,7 @@ func TestInputsTakeMoments(t *testing.T) {
 		bucket, gate := &countingBucket{Bucket: r.Bucket}, fair.NewGate(2, 0)
 		r.Bucket = bucket
 		r.Compute = func(ctx context.Context) (func(), bool) {
-			return func() { gate.Leave("a") }, gate.Enter(ctx, "a", false)
+			return func() { gate.Leave("a") }, gate.Enter(ctx, "a", rowmill.Production)
 		}
 		const large, shards = 6, 50
 		ends := make(chan string, large+1)
@@ -72,7 +72,7 @@ func TestInputsTakeMoments(t *testing.T) {
 			t.Errorf("%d inputs were read at a time, want 2", most)
 		}
 		for range 2 {
-			if !gate.Enter(t.Context(), "a", false) {
+			if !gate.Enter(t.Context(), "a", rowmill.Production) {
 				t.Error("a turn was not given back")
 			}
 		}

@@ -33,8 +33,8 @@ func counted(n int64, more bool) string {
 // the command cannot name one.
 func raise(spec *rowmill.Spec, what string, value int64, more bool) string {
 	remedy := "Split the input"
-	if spec.Priority == 0 {
-		remedy += ", submit it with priority 1"
+	if spec.Priority < rowmill.Lowest {
+		remedy += fmt.Sprintf(", submit it with priority %d", spec.Priority+1)
 	}
 	to := fmt.Sprint(value)
 	if more {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/fair"
 )
@@ -50,9 +51,9 @@ func (b *Budget) InUse() int64 {
 // rows asks first; who finishes rows takes without asking, since an answer that
 // has arrived cannot be refused, and thereby delays the next load.
 type Memory struct {
-	budget *Budget
-	urgent bool   // its wishes go first, and it has a quarter of the budget more
-	wake   func() // asking again makes sense; must not block
+	budget   *Budget
+	priority rowmill.Priority // urgent memory goes first, and has a quarter of the budget more
+	wake     func()           // asking again makes sense; must not block
 
 	// All below is guarded by the budget's lock.
 	account *holding
@@ -61,10 +62,9 @@ type Memory struct {
 	asks    bool // wake is called when there is room
 }
 
-// NewMemory returns memory for a worker of an account, urgent if its job has
-// priority 0. wake is called, and must not block, when asking again makes sense
+// NewMemory returns memory for a worker of a job. wake is called, and must not block, when asking again makes sense
 // after it was refused: whoever is woken then calls Again.
-func (b *Budget) NewMemory(account string, urgent bool, wake func()) *Memory {
+func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func()) *Memory {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.accounts[account]
@@ -74,7 +74,7 @@ func (b *Budget) NewMemory(account string, urgent bool, wake func()) *Memory {
 		b.weight += h.weight
 	}
 	h.memories++
-	return &Memory{budget: b, urgent: urgent, wake: wake, account: h, waits: nothing}
+	return &Memory{budget: b, priority: priority, wake: wake, account: h, waits: nothing}
 }
 
 // A purpose is what memory is asked for. Rows that wait must leave room for the
@@ -116,7 +116,7 @@ func (m *Memory) own(p purpose) int64 {
 // room is how much may be in use for a memory to get more.
 func (b *Budget) room(m *Memory, p purpose) int64 {
 	room := p.share() * float64(b.limit)
-	if m.urgent {
+	if m.priority.Urgent() {
 		room += float64(b.limit) / 4
 	}
 	return int64(room)
@@ -198,8 +198,8 @@ func (b *Budget) take(m *Memory, n int64) {
 	m.account.bytes += n
 }
 
-// wakes returns who should ask again, now that an account has less: those of
-// priority 0 first, within that the accounts that have least.
+// wakes returns who should ask again, now that an account has less: the lowest number
+// of a priority first, within that the accounts that have least.
 func (b *Budget) wakes(freed *holding) (woken []*Memory) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(m *Memory) bool {
 		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.own(toSend)) {
@@ -210,13 +210,10 @@ func (b *Budget) wakes(freed *holding) (woken []*Memory) {
 		return true
 	})
 	slices.SortStableFunc(woken, func(a, b *Memory) int {
-		switch {
-		case a.urgent && !b.urgent:
-			return -1
-		case b.urgent && !a.urgent:
-			return 1
-		}
-		return cmp.Compare(a.account.bytes*int64(b.account.weight), b.account.bytes*int64(a.account.weight))
+		return cmp.Or(
+			cmp.Compare(a.priority, b.priority),
+			cmp.Compare(a.account.bytes*int64(b.account.weight), b.account.bytes*int64(a.account.weight)),
+		)
 	})
 	return woken
 }

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
@@ -13,10 +14,10 @@ func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(100, nil)
 	woken := ""
-	memory := func(urgent bool, name string) *Memory {
-		return b.NewMemory("a", urgent, func() { woken += name })
+	memory := func(p rowmill.Priority, name string) *Memory {
+		return b.NewMemory("a", p, func() { woken += name })
 	}
-	normal, urgent := memory(false, "n"), memory(true, "u")
+	normal, urgent := memory(rowmill.Production, "n"), memory(rowmill.Prototyping, "u")
 	if got := normal.acquire(5, 30, toSend); got != 3 {
 		t.Fatalf("%d units of 30 bytes in 100, want 3", got)
 	}
@@ -67,11 +68,11 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(1200, fair.Weights{"heavy": 3})
 	idle := func() {}
-	greedy := b.NewMemory("greedy", true, idle)
+	greedy := b.NewMemory("greedy", rowmill.Prototyping, idle)
 	for greedy.acquire(1, 10, toSend) > 0 {
 	}
 	greedy.take(5000)
-	modest, heavy := b.NewMemory("modest", false, idle), b.NewMemory("heavy", false, idle)
+	modest, heavy := b.NewMemory("modest", rowmill.Production, idle), b.NewMemory("heavy", rowmill.Production, idle)
 	if m, h := modest.acquire(100, 10, toSend), heavy.acquire(100, 10, toSend); m != 6 || h != 18 {
 		t.Fatalf("those that came later got %d and %d units, want 6 and 18 by their weights, of 30", m, h)
 	}
@@ -153,7 +154,7 @@ func TestBudget(t *testing.T) {
 			},
 			"come": func(t *rapid.T) {
 				c := &caller{}
-				c.Memory = b.NewMemory(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "account"), rapid.Bool().Draw(t, "urgent"), func() { c.woken = true })
+				c.Memory = b.NewMemory(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "account"), rapid.SampledFrom(rowmill.Priorities()).Draw(t, "priority"), func() { c.woken = true })
 				callers = append(callers, c)
 			},
 			"ask": func(t *rapid.T) {

@@ -60,7 +60,9 @@ func (s *shards) open(_ context.Context, span assign.Span) (*shard.Reader, error
 
 func (s *shards) Close() error { s.closed++; return nil }
 
-func memory(bytes int64) *Memory { return NewBudget(bytes, nil).NewMemory("a", false, func() {}) }
+func memory(bytes int64) *Memory {
+	return NewBudget(bytes, nil).NewMemory("a", rowmill.Production, func() {})
+}
 
 // loadAll loads all spans and returns the texts of their rows.
 func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {

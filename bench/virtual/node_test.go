@@ -188,7 +188,7 @@ func (n *node) close() {
 }
 
 // submit creates a job and returns its id.
-func (n *node) submit(rows []row, priority int) string {
+func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	n.t.Helper()
 	w, err := n.bucket.Create(n.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
 	if err != nil {

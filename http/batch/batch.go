@@ -66,7 +66,7 @@ type Batches struct {
 }
 
 // priority is that of all batches: a job of priority 0 has but a thousand rows.
-const priority = 1
+const priority = rowmill.Production
 
 // idColumn is what results call the ids of requests.
 const idColumn = "custom_id"

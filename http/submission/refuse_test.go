@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/request"
 )
 
@@ -71,11 +72,11 @@ func TestSubmission_Refuses(t *testing.T) {
 		"SamplingIllTyped":            {`{"inputs":["a"],"sampling_params":{"max_tokens":"many"}}`, "sampling_params.max_tokens", "integer"},
 		"SamplingN":                   {`{"inputs":["a"],"sampling_params":{"n":2}}`, "sampling_params.n", "must be 1"},
 		"MaxTokensLeaveNoRoom":        {`{"inputs":["a"],"sampling_params":{"max_tokens":131072}}`, "sampling_params.max_tokens", "no room"},
-		"PriorityOutOfRange":          {`{"inputs":["a"],"job_priority":2}`, "job_priority", "must be 0"},
+		"PriorityOutOfRange":          {`{"inputs":["a"],"job_priority":9}`, "job_priority", "must be 0"},
 		"PriorityNegative":            {`{"inputs":["a"],"job_priority":-1}`, "job_priority", "must be 0"},
-		"PriorityFraction":            {`{"inputs":["a"],"job_priority":0.5}`, "job_priority", "the integer 0 or 1"},
-		"PriorityString":              {`{"inputs":["a"],"job_priority":"1"}`, "job_priority", "the integer 0 or 1"},
-		"PriorityBoolean":             {`{"inputs":["a"],"job_priority":true}`, "job_priority", "the integer 0 or 1"},
+		"PriorityFraction":            {`{"inputs":["a"],"job_priority":0.5}`, "job_priority", "the integer " + rowmill.PriorityValues},
+		"PriorityString":              {`{"inputs":["a"],"job_priority":"1"}`, "job_priority", "the integer " + rowmill.PriorityValues},
+		"PriorityBoolean":             {`{"inputs":["a"],"job_priority":true}`, "job_priority", "the integer " + rowmill.PriorityValues},
 		"CostEstimateNotBoolean":      {`{"inputs":["a"],"cost_estimate":1}`, "cost_estimate", "must be a boolean"},
 		"RandomSeedNotBoolean":        {`{"inputs":["a"],"random_seed_per_input":"yes"}`, "random_seed_per_input", "must be a boolean"},
 		"DedupNotBoolean":             {`{"inputs":["a"],"dedup":"yes"}`, "dedup", "must be a boolean"},

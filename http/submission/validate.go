@@ -63,8 +63,10 @@ func (sub *Submission) validate(job *Job) {
 	}
 	spec.TruncateRows = true
 	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
-	if sub.read(fieldPriority, "the integer 0 or 1", &spec.Priority) && spec.Priority != 0 && spec.Priority != 1 {
-		sub.problems.Add(fieldPriority, "is %d; it must be 0 (prototyping) or 1 (production)", spec.Priority)
+	if sub.read(fieldPriority, "the integer "+rowmill.PriorityValues, &spec.Priority) {
+		if err := spec.Priority.Validate(); err != nil {
+			sub.problems.Add(fieldPriority, "%v", err)
+		}
 	}
 	job.name = sub.label(fieldName, maxNameRunes)
 	job.description = sub.label(fieldText, maxDescriptionRunes)

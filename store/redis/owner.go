@@ -314,7 +314,7 @@ func (s *Store) withStatus(ctx context.Context, chosen []store.Orphan) ([]store.
 		var head struct {
 			SchemaVersion int `json:"schema_version"`
 			Job           struct {
-				Priority int `json:"job_priority"`
+				Priority rowmill.Priority `json:"job_priority"`
 			} `json:"job"`
 		}
 		if err := document.Decode(got.text(1), &head); err != nil {

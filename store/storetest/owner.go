@@ -277,8 +277,8 @@ func testOrphansFair(s *suite) {
 
 // testOrphansPriority wants to be told who waits with what.
 func testOrphansPriority(s *suite) {
-	want := map[string]int{}
-	for priority := range 2 {
+	want := map[string]rowmill.Priority{}
+	for _, priority := range rowmill.Priorities() {
 		for _, released := range []bool{false, true} {
 			rec := s.newRecord(fmt.Sprint("account-", priority))
 			rec.Job.Priority, rec.Spec.Priority = priority, priority

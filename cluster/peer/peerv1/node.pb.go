@@ -325,7 +325,7 @@ type InviteRequest struct {
 	Sample        int64                  `protobuf:"varint,7,opt,name=sample,proto3" json:"sample,omitempty"`                        // only so many rows are run, for an estimate; 0 for all
 	Input         *Manifest              `protobuf:"bytes,8,opt,name=input,proto3" json:"input,omitempty"`                           // of an input that is still being read
 	Account       string                 `protobuf:"bytes,9,opt,name=account,proto3" json:"account,omitempty"`                       // whose job it is
-	Urgent        bool                   `protobuf:"varint,10,opt,name=urgent,proto3" json:"urgent,omitempty"`                       // it is of priority 0
+	Priority      int32                  `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`                   // of the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -423,11 +423,11 @@ func (x *InviteRequest) GetAccount() string {
 	return ""
 }
 
-func (x *InviteRequest) GetUrgent() bool {
+func (x *InviteRequest) GetPriority() int32 {
 	if x != nil {
-		return x.Urgent
+		return x.Priority
 	}
-	return false
+	return 0
 }
 
 // An InviteResponse says whether a report is to be waited for.
@@ -1774,7 +1774,7 @@ type HintRequest struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Cancelled     bool                   `protobuf:"varint,2,opt,name=cancelled,proto3" json:"cancelled,omitempty"`  // else: it has no owner
 	Account       *string                `protobuf:"bytes,3,opt,name=account,proto3,oneof" json:"account,omitempty"` // whose job it is
-	Priority      int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Priority      int32                  `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`    // of the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2042,8 +2042,8 @@ func (x *IsDownloadingResponse) GetRunning() bool {
 type RunErrandRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"` // whose job it is
-	Urgent        bool                   `protobuf:"varint,3,opt,name=urgent,proto3" json:"urgent,omitempty"`  // it is of priority 0
+	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`    // whose job it is
+	Priority      int32                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"` // of the job
 	Errand        *Errand                `protobuf:"bytes,4,opt,name=errand,proto3" json:"errand,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2093,11 +2093,11 @@ func (x *RunErrandRequest) GetAccount() string {
 	return ""
 }
 
-func (x *RunErrandRequest) GetUrgent() bool {
+func (x *RunErrandRequest) GetPriority() int32 {
 	if x != nil {
-		return x.Urgent
+		return x.Priority
 	}
-	return false
+	return 0
 }
 
 func (x *RunErrandRequest) GetErrand() *Errand {
@@ -3125,7 +3125,7 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"\x1arowmill/peer/v1/node.proto\x12\x0frowmill.peer.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"A\n" +
 	"\aRefusal\x126\n" +
-	"\x06reason\x18\x01 \x01(\x0e2\x1e.rowmill.peer.v1.RefusalReasonR\x06reason\"\x9f\x02\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1e.rowmill.peer.v1.RefusalReasonR\x06reason\"\xa3\x02\n" +
 	"\rInviteRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x18\n" +
@@ -3136,9 +3136,9 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"max_tokens\x18\x06 \x01(\x03R\tmaxTokens\x12\x16\n" +
 	"\x06sample\x18\a \x01(\x03R\x06sample\x12/\n" +
 	"\x05input\x18\b \x01(\v2\x19.rowmill.peer.v1.ManifestR\x05input\x12\x18\n" +
-	"\aaccount\x18\t \x01(\tR\aaccount\x12\x16\n" +
-	"\x06urgent\x18\n" +
-	" \x01(\bR\x06urgent\"*\n" +
+	"\aaccount\x18\t \x01(\tR\aaccount\x12\x1a\n" +
+	"\bpriority\x18\n" +
+	" \x01(\x05R\bpriority\"*\n" +
 	"\x0eInviteResponse\x12\x18\n" +
 	"\aworking\x18\x01 \x01(\bR\aworking\"\x92\x02\n" +
 	"\bManifest\x12\x17\n" +
@@ -3262,11 +3262,11 @@ const file_rowmill_peer_v1_node_proto_rawDesc = "" +
 	"\x14IsDownloadingRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"1\n" +
 	"\x15IsDownloadingResponse\x12\x18\n" +
-	"\arunning\x18\x01 \x01(\bR\arunning\"\x87\x01\n" +
+	"\arunning\x18\x01 \x01(\bR\arunning\"\x8b\x01\n" +
 	"\x10RunErrandRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
-	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x16\n" +
-	"\x06urgent\x18\x03 \x01(\bR\x06urgent\x12/\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12/\n" +
 	"\x06errand\x18\x04 \x01(\v2\x17.rowmill.peer.v1.ErrandR\x06errand\"\xd9\x01\n" +
 	"\x06Errand\x12/\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1b.rowmill.peer.v1.ErrandKindR\x04kind\x12\x10\n" +

@@ -17,9 +17,9 @@ import (
 
 const (
 	lookEvery    = 250 * time.Millisecond
-	tidyTimeout  = 30 * time.Second // a job that was cancelled is over within seconds
-	jobPatience  = 5 * time.Minute  // beyond --length, for one that waits behind others
-	jobPriority  = 1                // what is urgent goes first
+	tidyTimeout  = 30 * time.Second   // a job that was cancelled is over within seconds
+	jobPatience  = 5 * time.Minute    // beyond --length, for one that waits behind others
+	jobPriority  = rowmill.Production // what is urgent goes first
 	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
 )
 

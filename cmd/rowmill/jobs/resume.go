@@ -7,12 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 )
 
 func (c *commands) resume() *cobra.Command {
 	var want client.Resumption
-	var priority int
+	var priority rowmill.Priority
 	cmd := c.ofJobs(&cobra.Command{
 		Use:   "resume JOB",
 		Short: "Run what a job that is over has left",
@@ -27,7 +28,7 @@ that is.`,
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&want.Rows, "rows", "", "missing: rows that are not done; failed: those that failed too (default: failed where that is why the job failed, or it succeeded)")
-	flags.IntVar(&priority, "priority", 0, "priority of the new job, 0 or 1 (default: that of the job)")
+	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as jobs submit takes it (default: that of the job)")
 	flags.StringVar(&want.Name, "name", "", "name of the new job (default: that of the job)")
 	flags.StringVar(&want.IdempotencyKey, "idempotency-key", "", "makes repeating the command harmless")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {

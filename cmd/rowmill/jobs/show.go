@@ -76,7 +76,7 @@ func writeRecord(row terminal.Row, job client.Job) {
 	line("name", text(job.Name))
 	line("description", text(job.Description))
 	line("model", job.Model)
-	line("priority", strconv.Itoa(job.Priority))
+	line("priority", strconv.Itoa(int(job.Priority)))
 	line("rows", rowsOf(job))
 	line("continues", text(job.Continues))
 	line("continued by", text(job.ContinuedBy))

@@ -59,7 +59,7 @@ func (s *source) count(ctx context.Context, tokens func(text string) int) (n siz
 
 // within refuses an input with more rows than the account may run in one job, and warns
 // of an input that has more tokens, before any row is sent.
-func (c *commands) within(ctx context.Context, api *client.Client, name string, priority int, n size) error {
+func (c *commands) within(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
 	limits, err := api.Limits(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the service has the last word anyway

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
@@ -23,8 +24,10 @@ import (
 )
 
 const (
-	// manyRows is above what priority 0 is meant for.
+	// manyRows is the most rows of a job that is urgent by default.
 	manyRows = 1000
+	// bySize stands for no --priority: the number of rows decides.
+	bySize rowmill.Priority = -1
 	// maxSchema is the service's limit on a schema, in bytes.
 	maxSchema = 256 << 10
 )
@@ -98,7 +101,7 @@ rowmill quotas.
 	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE, the value as JSON, else as text; repeatable")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
-	flags.IntVar(&s.Priority, "priority", 0, "0 (a few rows, soon) or 1 (many rows); default: 1 above 1,000 rows and for URLs, else 0")
+	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")
 	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row a random seed of its own")
 	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the others get the same answer, without tokens (default: as jobs.dedup of the service says)")
 	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
@@ -110,7 +113,7 @@ rowmill quotas.
 	command.Choices(cmd, "input-format", append([]string{kindAuto}, input.Formats()...)...)
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if !flags.Changed("priority") {
-			s.Priority = -1
+			s.Priority = bySize
 		}
 		if flags.Changed("dedup") {
 			s.Dedup = &s.dedup
@@ -141,9 +144,9 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 		if err := s.fromURL(from); err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		if s.Priority < 0 {
-			s.Priority = 1
-			c.Term.Say("using priority 1, since nobody knows yet how many rows the URL holds; --priority overrides")
+		if s.Priority == bySize {
+			s.Priority = rowmill.Production
+			c.Term.Say("using priority %d, since nobody knows yet how many rows the URL holds; --priority overrides", s.Priority)
 		}
 	} else {
 		in, sent, err := c.fromFile(ctx, api, from, s)
@@ -183,8 +186,8 @@ func (s *submission) read() error {
 	if err := input.ValidateFormat(s.Format); err != nil {
 		return fmt.Errorf("--input-format %w", err)
 	}
-	if s.Priority < -1 || s.Priority > 1 {
-		return fmt.Errorf("--priority must be 0 or 1, is %d", s.Priority)
+	if err := s.Priority.Validate(); err != nil && s.Priority != bySize {
+		return fmt.Errorf("--priority %w", err)
 	}
 	s.System = s.system
 	if name, isFile := strings.CutPrefix(s.system, "@"); isFile {
@@ -273,13 +276,13 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 			return nil, nil, err
 		}
 		c.Term.Say("%s: %s rows of %s", in.name, terminal.Count(size.rows), in.describe())
-		if s.Priority < 0 && size.rows <= manyRows {
-			s.Priority = 0
+		if s.Priority == bySize && size.rows <= manyRows {
+			s.Priority = rowmill.Prototyping
 		}
 	}
-	if s.Priority < 0 {
-		s.Priority = 1
-		c.Term.Say("using priority 1, since there are, or may be, more than %s rows; --priority overrides", terminal.Count(manyRows))
+	if s.Priority == bySize {
+		s.Priority = rowmill.Production
+		c.Term.Say("using priority %d, since there are, or may be, more than %s rows; --priority overrides", s.Priority, terminal.Count(manyRows))
 	}
 	if err := c.within(ctx, api, in.name, s.Priority, size); err != nil {
 		return nil, nil, err

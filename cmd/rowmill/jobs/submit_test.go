@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 )
@@ -231,7 +232,7 @@ func TestSubmitRefusals(t *testing.T) {
 		{"column of CSV", "p,q\n1,2\n", []string{"in.csv", "-c", "nix"}, 1, []string{"nix"}},
 		{"unclosed quote", "p,q\n1,\"2\n3,4\n", []string{"in.csv"}, 1, []string{"in.csv"}},
 		{"input format", "a\n", []string{"in.txt", "--input-format", "xml"}, 2, []string{"--input-format must be csv, tsv"}},
-		{"priority", "a\n", []string{"in.txt", "--priority", "2"}, 2, []string{"must be 0 or 1"}},
+		{"priority", "a\n", []string{"in.txt", "--priority", "9"}, 2, []string{"--priority is 9; it must be " + rowmill.PriorityValues}},
 		{"parameter", "a\n", []string{"in.txt", "-p", "temperature"}, 2, []string{"NAME=VALUE"}},
 		{"parameter twice", "a\n", []string{"in.txt", "-p", "seed=1", "-p", "seed=2"}, 2, []string{"twice"}},
 		{"schema", "a\n", []string{"in.txt", "--schema", "DIR/in.txt"}, 2, []string{"must hold a JSON object"}},

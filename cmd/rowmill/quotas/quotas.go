@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
@@ -97,7 +98,7 @@ func count(n int64) string {
 }
 
 // ownAt finds the account's own quota of a priority, or -1.
-func ownAt(own []client.OwnQuota, priority int) int {
+func ownAt(own []client.OwnQuota, priority rowmill.Priority) int {
 	return slices.IndexFunc(own, func(q client.OwnQuota) bool { return q.Priority == priority })
 }
 
@@ -107,9 +108,12 @@ const (
 	unlimited  = "none"    // cost
 )
 
+// unnamed stands for no --priority.
+const unnamed rowmill.Priority = -1
+
 // change is what the flags of set say; nil is left as it is.
 type change struct {
-	priority     int
+	priority     rowmill.Priority
 	rows, tokens *string
 	cost         *string
 }
@@ -128,7 +132,7 @@ submitted earlier keep the quotas they had.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&ch.priority, "priority", 0, "which jobs --rows and --tokens are for: 0 (a few rows, soon) or 1 (many rows)")
+	flags.IntVar((*int)(&ch.priority), "priority", 0, "the priority of the jobs that --rows and --tokens are for, as jobs submit takes it")
 	flags.StringVar(&rows, "rows", "", "rows of one job, or "+configured+" for what the service is configured with")
 	flags.StringVar(&tokens, "tokens", "", "tokens in of one job, or "+configured)
 	flags.StringVar(&cost, "cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
@@ -142,7 +146,7 @@ submitted earlier keep the quotas they had.`,
 			}
 		}
 		if !flags.Changed("priority") {
-			ch.priority = -1
+			ch.priority = unnamed
 		}
 		return c.apply(ctx, api, ch)
 	}))
@@ -170,13 +174,15 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 
 // check refuses a change that does not say what to change.
 func (ch change) check() error {
-	bounds := ch.rows != nil || ch.tokens != nil
+	bounds, invalid := ch.rows != nil || ch.tokens != nil, ch.priority.Validate()
 	switch {
 	case !bounds && ch.cost == nil:
 		return errors.New("nothing to change; name --rows, --tokens or --cost-usd")
-	case bounds && ch.priority != 0 && ch.priority != 1:
-		return errors.New("--rows and --tokens are for one priority; say --priority 0 or --priority 1")
-	case !bounds && ch.priority != -1:
+	case bounds && ch.priority == unnamed:
+		return errors.New("--rows and --tokens are for one priority; name it with --priority: " + rowmill.PriorityValues)
+	case bounds && invalid != nil:
+		return fmt.Errorf("--priority %w", invalid)
+	case !bounds && ch.priority != unnamed:
 		return errors.New("--priority is for --rows and --tokens; the cost quota is for all jobs together")
 	}
 	_, err := ch.on(client.OwnQuotas{})

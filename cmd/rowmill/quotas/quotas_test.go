@@ -107,8 +107,8 @@ func TestQuotasSetRefusals(t *testing.T) {
 	for line, want := range map[string]string{
 		"quotas set":                                   "nothing to change",
 		"quotas set --priority 1":                      "nothing to change",
-		"quotas set --rows 5":                          "say --priority 0 or --priority 1",
-		"quotas set --rows 5 --priority 2":             "say --priority 0 or --priority 1",
+		"quotas set --rows 5":                          "name it with --priority: " + rowmill.PriorityValues,
+		"quotas set --rows 5 --priority 9":             "--priority is 9; it must be " + rowmill.PriorityValues,
 		"quotas set --cost-usd 5 --priority 1":         "for all jobs together",
 		"quotas set --rows 0 --priority 1":             `at least 1, or default; is "0"`,
 		"quotas set --rows many --priority 1":          `is "many"`,

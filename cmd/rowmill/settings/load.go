@@ -222,8 +222,8 @@ func (s *Settings) complete(environ []string) error {
 func (s *Settings) mergeQuotas() error {
 	merged := defaultQuotas()
 	for i, q := range s.Quotas {
-		if q.Priority < 0 || q.Priority >= len(merged) {
-			return fmt.Errorf("quotas[%d].priority: must be 0 or 1, is %d", i, q.Priority)
+		if err := q.Priority.Validate(); err != nil {
+			return fmt.Errorf("quotas[%d].priority: %w", i, err)
 		}
 		if q.RowQuota != nil {
 			merged[q.Priority].RowQuota = q.RowQuota

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/rowmill/rowmill"
 )
 
 // Settings are the effective settings of one node. The name of a setting is
@@ -429,12 +431,10 @@ type Estimates struct {
 
 // Quota bounds the jobs of one priority.
 type Quota struct {
-	Priority int `yaml:"priority"` // 0 or 1
-	// RowQuota is the rows of one job. Default: 1,000 at priority 0 and
-	// 1,000,000 at priority 1.
+	Priority rowmill.Priority `yaml:"priority"`
+	// RowQuota is the rows of one job. Default: as Priority.DefaultQuotas says.
 	RowQuota *int64 `yaml:"row_quota"`
-	// TokenQuota is the input tokens of one job. Default: 1,000,000 at
-	// priority 0 and 10,000,000 at priority 1.
+	// TokenQuota is the input tokens of one job. Default: as RowQuota.
 	TokenQuota *int64 `yaml:"token_quota"`
 }
 
@@ -552,13 +552,13 @@ func Defaults() Settings {
 	}
 }
 
-// defaultQuotas are those of the interface.
-func defaultQuotas() []Quota {
-	count := func(n int64) *int64 { return &n }
-	return []Quota{
-		{Priority: 0, RowQuota: count(1000), TokenQuota: count(1_000_000)},
-		{Priority: 1, RowQuota: count(1_000_000), TokenQuota: count(10_000_000)},
+// defaultQuotas returns the default quotas of each priority, in order.
+func defaultQuotas() (quotas []Quota) {
+	for _, p := range rowmill.Priorities() {
+		rows, tokens := p.DefaultQuotas()
+		quotas = append(quotas, Quota{Priority: p, RowQuota: &rows, TokenQuota: &tokens})
 	}
+	return quotas
 }
 
 // defaultRetries are those of the specification.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rowmill/rowmill"
 )
 
 // load is Load with the file's content instead of its name and a HOME.
@@ -157,7 +159,7 @@ func TestComplaints(t *testing.T) {
 		{name: "no YAML", file: "data: [", want: []string{"rowmill.yaml"}},
 		{name: "half of TLS", file: "http: {tls_cert: a.pem}", want: []string{"http.tls_cert: needs http.tls_key"}},
 		{name: "address", flag: Flag{"--listen", "http.listen", []string{"8088"}}, want: []string{"http.listen: must be HOST:PORT"}},
-		{name: "priority", file: "quotas: [{priority: 2}]", want: []string{"quotas[0].priority: must be 0 or 1"}},
+		{name: "priority", file: "quotas: [{priority: 9}]", want: []string{"quotas[0].priority: is 9; it must be " + rowmill.PriorityValues}},
 		{name: "engine URL", file: "engines: [localhost]", want: []string{"engines[0].url"}},
 		{name: "engine twice", file: "engines: ['http://a', 'http://a']", want: []string{"engines[1].name", "used twice"}},
 		{name: "choice", file: "simulator: {enabled: yes}", want: []string{`simulator.enabled: must be auto, always or never, is "yes"`}},

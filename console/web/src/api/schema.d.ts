@@ -2071,7 +2071,7 @@ export interface components {
             json_schema?: Record<string, never> | null;
             sampling_params?: components["schemas"]["SamplingParams"] | null;
             /** @default 0 */
-            job_priority: number | null;
+            job_priority: components["schemas"]["Priority"] | null;
             /**
              * @description Estimate what the job would cost instead of running it.
              * @default false
@@ -2420,10 +2420,14 @@ export interface components {
          * @description A day in UTC.
          */
         Day: string;
+        /**
+         * @description Which jobs go first: 0 (prototyping) before 1 (production).
+         * @enum {integer}
+         */
+        Priority: 0 | 1;
         /** @description Per job, in the order of priority. */
         QuotasInForce: {
-            /** @enum {integer} */
-            priority: 0 | 1;
+            priority: components["schemas"]["Priority"];
             /** @description 0 where the configuration sets no bound. */
             row_quota: number;
             /** @description 0 where the configuration sets no bound. */
@@ -2436,8 +2440,7 @@ export interface components {
             run_type: "FULL" | "COST_ESTIMATE";
             /** @description Model, by the name that was submitted or what that is an alias of, or Function. */
             model: string;
-            /** @enum {integer} */
-            job_priority: 0 | 1;
+            job_priority: components["schemas"]["Priority"];
             name: string | null;
             description: string | null;
             system_prompt: string | null;
@@ -2815,8 +2818,7 @@ export interface components {
                     /** @description What it lacks comes from the configuration of the service. */
                     own: {
                         quotas: {
-                            /** @enum {integer} */
-                            priority: 0 | 1;
+                            priority: components["schemas"]["Priority"];
                             row_quota?: number;
                             token_quota?: number;
                         }[];
@@ -3357,11 +3359,8 @@ export interface operations {
                      * @enum {string|null}
                      */
                     rows?: "missing" | "failed" | null;
-                    /**
-                     * @description Default that of the job.
-                     * @enum {integer|null}
-                     */
-                    job_priority?: 0 | 1 | null;
+                    /** @description Default that of the job. */
+                    job_priority?: components["schemas"]["Priority"] | null;
                     /** @description Default that of the job. */
                     name?: string | null;
                 };
@@ -3806,11 +3805,8 @@ export interface operations {
                     /** @description The same as in the query. */
                     account?: components["schemas"]["AccountName"] | null;
                     quotas?: {
-                        /**
-                         * @description Each at most once.
-                         * @enum {integer}
-                         */
-                        priority: 0 | 1;
+                        /** @description Each at most once. */
+                        priority: components["schemas"]["Priority"];
                         row_quota?: number | null;
                         token_quota?: number | null;
                     }[] | null;
