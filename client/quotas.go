@@ -57,20 +57,10 @@ func (c *Client) Quotas(ctx context.Context, account string) (Quotas, error) {
 // Limits fetches the quotas in force for the key's account, by priority. Any key may.
 func (c *Client) Limits(ctx context.Context) ([]Quota, error) {
 	var answer struct {
-		Quotas []struct {
-			Priority   rowmill.Priority `json:"job_priority"`
-			RowQuota   int64            `json:"row_quota"`
-			TokenQuota int64            `json:"token_quota"`
-		} `json:"quotas"`
+		Quotas []Quota `json:"quotas"`
 	}
-	if err := c.get(ctx, "/v1/get-quotas", nil, &answer); err != nil {
-		return nil, err
-	}
-	var limits []Quota
-	for _, q := range answer.Quotas {
-		limits = append(limits, Quota(q))
-	}
-	return limits, nil
+	err := c.get(ctx, "/v1/get-quotas", nil, &answer)
+	return answer.Quotas, err
 }
 
 // SetQuotas replaces an account's own quotas, if they are still those of the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,19 @@ func TestGoClient_PartialResults(t *testing.T) {
 		if _, err := c.Save(t.Context(), id, client.Results{Format: "parquet"}, path, nil); !errors.As(err, &refusal) || refusal.Code != "job_not_succeeded" {
 			t.Errorf("results of a job that has not succeeded: %v", err)
 		}
+	}
+}
+
+// The client reads the quotas as the service writes them, each with its priority.
+func TestGoClient_Limits(t *testing.T) {
+	t.Parallel()
+	limits, err := setup(t).goClient().Limits(t.Context())
+	var want []client.Quota
+	for _, q := range defaultQuotas() {
+		want = append(want, client.Quota(q))
+	}
+	if err != nil || !slices.Equal(limits, want) {
+		t.Errorf("the client read %+v, error %v; want %+v", limits, err, want)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestSubmit_ModelThatIsServed(t *testing.T) {
 // A quota that the input breaks is said before a row is sent.
 func TestSubmit_Quotas(t *testing.T) {
 	t.Parallel()
-	const quotas = `{"quotas":[{"job_priority":0,"row_quota":5,"token_quota":0},{"job_priority":1,"row_quota":0,"token_quota":10000}]}`
+	const quotas = `{"quotas":[{"priority":0,"row_quota":5,"token_quota":0},{"priority":1,"row_quota":0,"token_quota":10000}]}`
 	for name, test := range map[string]struct {
 		rows int
 		row  string
