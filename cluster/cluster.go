@@ -1,8 +1,8 @@
-// Package cluster answers three questions: who is here, where can they be
-// reached, and what do they say of themselves. It gossips over memberlist,
-// which no other package knows. Its answers are hints: another member may see
-// it differently, and one that is listed may have died a moment ago. Who owns
-// what is decided by leases in the store, never here.
+// Package cluster knows the members of the cluster, their addresses and the state that
+// each member publishes. It gossips over memberlist; no other package imports
+// memberlist. Its answers are hints: another node may see other members, and a listed
+// member may have died a moment ago. Leases in the store decide who owns a job, never
+// this package.
 //
 //	Join, JoinDNS, JoinFile, former members ──► seek ──► memberlist.Join
 //	                                                          │
@@ -10,8 +10,8 @@
 //	                      ▲                        ▲
 //	                      └──── spread ◄──────── SetState
 //
-// Callbacks run under memberlist's locks: they write to the roster and call
-// nothing of memberlist.
+// Callbacks run under memberlist's locks: they write to the roster and never call
+// memberlist.
 package cluster
 
 import (
@@ -37,37 +37,37 @@ const idSuffix = 4
 // maxID bounds an ID: a name, a hyphen and the suffix in hex.
 const maxID = 64 + 1 + 2*idSuffix
 
-// Cluster is this node's part in the cluster. Its methods may be called
+// Cluster is this node's membership in the cluster. Its methods may be called
 // concurrently.
 type Cluster struct {
 	cfg     Config
-	self    present
+	self    aliveMember
 	meta    []byte
 	metrics *metrics
 	list    *memberlist.Memberlist
 	network *network
-	ring    *memberlist.Keyring             // nil for gossip in the clear
-	gossip  memberlist.TransmitLimitedQueue // goodbyes
+	ring    *memberlist.Keyring             // nil if gossip is not encrypted
+	gossip  memberlist.TransmitLimitedQueue // the queue of goodbyes
 	changed chan struct{}
 
-	ctx  context.Context // of seek and spread
+	ctx  context.Context // ends seek and spread
 	stop context.CancelFunc
 	work sync.WaitGroup
 
 	rekeying sync.Mutex // serialises SetKeys
 
-	end sync.Mutex // serialises Leave and Close
-	off bool
+	closing sync.Mutex // serialises Leave and Close
+	closed  bool
 
-	mu     sync.Mutex // guards what follows; held briefly, never around a call of list
-	roster *roster
-	outbox *outbox
-	head   atomic.Int64 // members in the roster, for gossip, whose lock may be held
+	mu         sync.Mutex // guards the fields below; held briefly, and never during a call of list
+	roster     *roster
+	outbox     *outbox
+	aliveCount atomic.Int64 // number of alive members; atomic because memberlist reads it while mu may be held
 }
 
-// Open joins the cluster. It returns as soon as this node listens: the others
-// are looked for in the background, for as long as they are missing. The
-// context bounds the look-up of names in Bind and Advertise.
+// Open joins the cluster. It returns once this node listens; seek keeps looking for
+// missing members in the background. The context bounds the name look-ups of Bind and
+// Advertise.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -79,7 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	var suffix [idSuffix]byte
 	_, _ = rand.Read(suffix[:]) // never fails
-	self := present{
+	self := aliveMember{
 		id: cfg.Node + "-" + hex.EncodeToString(suffix[:]),
 		profile: profile{
 			Rowmill: 1, Node: cfg.Node, Peer: cfg.Peer, API: cfg.API,
@@ -105,8 +105,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		roster:  newRoster(self, cfg.Timing.ForgetAfter),
 		outbox:  newOutbox(),
 	}
-	c.head.Store(1)
-	c.gossip = memberlist.TransmitLimitedQueue{RetransmitMult: retransmits, NumNodes: func() int { return int(c.head.Load()) }}
+	c.aliveCount.Store(1)
+	c.gossip = memberlist.TransmitLimitedQueue{RetransmitMult: retransmits, NumNodes: func() int { return int(c.aliveCount.Load()) }}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.metrics = newMetrics(cfg.Metrics, c)
 	if c.list, err = memberlist.Create(c.gossipConfig(bind, advertise)); err != nil {
@@ -116,21 +116,21 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c.publishHealth()
 	if len(cfg.Keys) == 0 && !advertise.Addr().IsLoopback() {
-		cfg.Logger.Warn("gossip is not encrypted: whoever reaches its port can join the cluster", "address", advertise.String())
+		cfg.Logger.Warn("gossip is not encrypted: any program that reaches the gossip port can join the cluster; set gossip keys", "address", advertise.String())
 	}
 	c.work.Go(c.seek)
 	c.work.Go(c.spread)
 	return c, nil
 }
 
-// retransmits is memberlist's factor for how often a message is sent on, times
-// the logarithm of the members.
+// retransmits is memberlist's RetransmitMult: a message is sent on retransmits ×
+// log(members) times.
 const retransmits = 4
 
-// suspicionMax bounds how much longer a suspicion lasts that others do not
-// confirm. memberlist's default is 6, and it waits for confirmations of members
-// that are dead as well: in a cluster of two that had been five, a kill took
-// 13.8 s to notice.
+// suspicionMax is memberlist's SuspicionMaxTimeoutMult: a suspicion that no other
+// member confirms lasts at most this many times longer. memberlist's default is 6, and
+// it also waits for confirmations from dead members: in a cluster that had shrunk from
+// five members to two, a killed member was noticed after 13.8 s.
 const suspicionMax = 2
 
 func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Config {
@@ -144,11 +144,11 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 	m.GossipInterval, m.PushPullInterval = c.cfg.Timing.GossipInterval, c.cfg.Timing.SyncInterval
 	m.GossipToTheDeadTime, m.TCPTimeout = c.cfg.Timing.DeadTime, c.cfg.Timing.StreamTimeout
 	m.RetransmitMult = retransmits
-	// Packets are small, and a compressor's table has 64 KiB: compressing them
-	// costs more than sending them.
+	// Packets are small, and a compressor's table has 64 KiB: compressing costs more
+	// than sending.
 	m.EnableCompression = false
 	if len(c.cfg.Keys) > 0 {
-		// The keys were checked; the first is the one that encrypts.
+		// validate has checked the keys; the first key encrypts.
 		m.Keyring, _ = memberlist.NewKeyring(c.cfg.Keys, c.cfg.Keys[0])
 		c.ring = m.Keyring
 	}
@@ -161,31 +161,31 @@ func (c *Cluster) gossipConfig(bind, advertise netip.AddrPort) *memberlist.Confi
 	return m
 }
 
-// Self is this node.
+// Self returns this node.
 func (c *Cluster) Self() Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roster.member(c.self)
 }
 
-// Members returns the members that are here, this one included, sorted by ID.
+// Members returns the members that are alive, including this node, sorted by ID.
 func (c *Cluster) Members() []Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roster.members()
 }
 
-// Changed yields a token after members or what they say have changed, one for
-// any number of changes.
+// Changed yields a token after members or their states have changed: one token for any
+// number of changes.
 func (c *Cluster) Changed() <-chan struct{} { return c.changed }
 
-// SetState says something of this node to all members, present and future, in
-// place of what it said before. Each is told directly, at once; those that
-// cannot be reached hear it later, from this node or another. An error says
-// that doc is over MaxState; then nothing was changed.
+// SetState publishes doc as this node's state and replaces the last one. Each member
+// gets it directly, at once, and new members get it when they join. Members that cannot
+// be reached get it later, from this node or from another. A doc larger than MaxState
+// is an error and changes nothing.
 func (c *Cluster) SetState(doc []byte) error {
 	if len(doc) > c.cfg.MaxState {
-		return fmt.Errorf("what this node says of itself has %d bytes, MaxState is %d", len(doc), c.cfg.MaxState)
+		return fmt.Errorf("the state of this node has %d bytes, MaxState is %d: publish a smaller state", len(doc), c.cfg.MaxState)
 	}
 	c.mu.Lock()
 	n := c.roster.publish(append([]byte{}, doc...), time.Now())
@@ -196,26 +196,27 @@ func (c *Cluster) SetState(doc []byte) error {
 	return nil
 }
 
-// SetKeys replaces Config.Keys. A member that encrypts with a key that this one lacks is
-// not heard, so a key changes in three steps, each on all nodes before the next: {old,
-// new}, {new, old}, {new}. Gossip that is in the clear stays so, and none can be made so.
+// SetKeys replaces Config.Keys. A member cannot read packets that are encrypted with a
+// key it lacks. So change a key in three steps, each on all nodes before the next step:
+// {old, new}, {new, old}, {new}. SetKeys cannot turn encryption on or off.
 func (c *Cluster) SetKeys(keys [][]byte) error {
 	if err := checkKeys(keys); err != nil {
 		return err
 	}
 	if c.ring == nil || len(keys) == 0 {
-		return errors.New("whether gossip is encrypted is settled when the cluster is opened; keys can be replaced by others alone")
+		return errors.New("encryption of gossip cannot be turned on or off while the node runs: restart the node to change it")
 	}
 	c.rekeying.Lock()
 	defer c.rekeying.Unlock()
 	return rekey(c.ring, keys)
 }
 
-// rekey makes the keys those of a ring, the first the one that encrypts.
+// rekey replaces the keys of a ring; the first key encrypts.
 //
-// The ring takes a key out of the very slice that its readers walk. At the end of it
-// nothing moves under them, so that what goes is brought there first; only keys that
-// were there before and stay encrypt meanwhile, which the others know.
+// RemoveKey shifts the keys behind the removed one, in the same slice that concurrent
+// readers iterate over. So rekey first moves the old keys to the end, where removing
+// them shifts nothing. Meanwhile only a key that stays encrypts, because the other
+// members know it.
 func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	holds := func(keys [][]byte, key []byte) bool {
 		return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })
@@ -253,30 +254,31 @@ func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	return ring.UseKey(keys[0])
 }
 
-// Leave tells the others that this node goes, so that nobody looks for it, and
-// closes. The context bounds the telling.
+// Leave tells the other members that this node leaves, so that they do not look for it,
+// and closes. The context bounds the time for the goodbye.
 func (c *Cluster) Leave(ctx context.Context) error {
-	c.end.Lock()
-	defer c.end.Unlock()
-	if c.off {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed {
 		return nil
 	}
-	c.stop() // no Join after memberlist has left
-	carried := c.farewell(ctx)
-	// memberlist says goodbye too, and would wait until its gossip has carried
-	// that, even where the others leave at the same time and nobody is left to
-	// send it to.
+	c.stop() // memberlist must not Join after it has left
+	carried := c.sayGoodbye(ctx)
+	// memberlist sends its own goodbye and would wait until gossip has carried it, even
+	// if all members leave at the same time and no receiver is left. One nanosecond
+	// skips that wait.
 	_ = c.list.Leave(time.Nanosecond)
-	return errors.Join(c.await(ctx, carried), c.close())
+	return errors.Join(c.waitForGoodbye(ctx, carried), c.close())
 }
 
-// leavePatience bounds how long gossip is given to carry a goodbye.
-const leavePatience = 5 * time.Second
+// leaveTimeout limits how long Leave waits until gossip has carried the goodbye.
+const leaveTimeout = 5 * time.Second
 
-// await has gossip carry a goodbye, until it has or nobody is left to hear it.
-// It does not wait for the next packets of news: pings carry some too.
-func (c *Cluster) await(ctx context.Context, carried <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+// waitForGoodbye waits until gossip has carried the goodbye or no other member is left.
+// It pings the others meanwhile: pings carry gossip too, and come sooner than the next
+// gossip packet.
+func (c *Cluster) waitForGoodbye(ctx context.Context, carried <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	for turn := 0; ; turn++ {
 		others := c.others()
@@ -287,34 +289,34 @@ func (c *Cluster) await(ctx context.Context, carried <-chan struct{}) error {
 		case <-carried:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("leave the cluster: the goodbye did not get through to %d members: they notice by themselves: %w", len(others), ctx.Err())
+			return fmt.Errorf("leave the cluster: the goodbye did not get through to %d members: their probes will find that this node is gone: %w", len(others), ctx.Err())
 		default:
 		}
 		to := others[turn%len(others)]
-		_, _ = c.list.Ping(to.id, net.UDPAddrFromAddrPort(to.at)) // whoever does not answer may be going as well
+		_, _ = c.list.Ping(to.id, net.UDPAddrFromAddrPort(to.at)) // a member that does not answer may be leaving too
 	}
 }
 
-// others are the members that are here, but for this node.
-func (c *Cluster) others() []present {
+// others returns the alive members without this node.
+func (c *Cluster) others() []aliveMember {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(c.roster.current(), func(p present) bool { return p.id == c.self.id })
+	return slices.DeleteFunc(c.roster.current(), func(p aliveMember) bool { return p.id == c.self.id })
 }
 
-// Close stops at once: to the others this node has died. After Leave, or
+// Close stops at once; the other members see this node as dead. After Leave, or called
 // twice, it does nothing.
 func (c *Cluster) Close() error {
-	c.end.Lock()
-	defer c.end.Unlock()
+	c.closing.Lock()
+	defer c.closing.Unlock()
 	return c.close()
 }
 
 func (c *Cluster) close() error {
-	if c.off {
+	if c.closed {
 		return nil
 	}
-	c.off = true
+	c.closed = true
 	c.stop()
 	c.network.cut()
 	err := c.list.Shutdown()
@@ -325,7 +327,7 @@ func (c *Cluster) close() error {
 	return nil
 }
 
-// signal says that something has changed.
+// signal puts a token into changed.
 func (c *Cluster) signal() {
 	select {
 	case c.changed <- struct{}{}:

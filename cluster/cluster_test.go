@@ -54,13 +54,13 @@ func TestJoinAndLeave(t *testing.T) {
 		t.Errorf("leaving twice: %v", err)
 	}
 	wantNodes(t, []string{"a", "c"}, a, c)
-	wantFigures(t, reg, 2, 1, 0)
+	wantMemberGauges(t, reg, 2, 1, 0)
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v, %v", problems, err)
 	}
 }
 
-// TestKill closes a member without a goodbye and starts another at its address.
+// TestKill closes a member without a goodbye and starts another at the same address.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -73,32 +73,32 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNodes(t, []string{"a", "c"}, a, c)
-	wantFigures(t, reg, 2, 0, 1)
-	if lost := figure(t, reg, "rowmill_cluster_members_lost_total"); lost != 1 {
+	wantMemberGauges(t, reg, 2, 0, 1)
+	if lost := metricValue(t, reg, "rowmill_cluster_members_lost_total"); lost != 1 {
 		t.Errorf("%v members were lost, want 1", lost)
 	}
 	wait.For(t, "a looks for the one that is lost", func() bool {
-		return figure(t, reg, "rowmill_cluster_joins_total", "outcome=failed") > 0
+		return metricValue(t, reg, "rowmill_cluster_joins_total", "outcome=failed") > 0
 	})
 
-	// It joins nobody, and is found at the old address.
+	// It has no Join, and the others find it at the old address.
 	again := quick("b")
 	again.Bind = b.address()
 	b2 := open(t, again)
 	wantNodes(t, []string{"a", "b", "c"}, a, b2, c)
-	wantFigures(t, reg, 3, 0, 0)
+	wantMemberGauges(t, reg, 3, 0, 0)
 	if b2.Self().ID == b.Self().ID {
 		t.Error("another process has the same ID")
 	}
 }
 
-// TestRestart starts a member anew before anybody has noticed that the former
-// one is gone: there is never a time with two of them.
+// TestRestart starts a member again before the others have noticed that the former one
+// is gone: they never see two of it.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	patient := func(node string, join ...string) Config {
 		cfg := quick(node, join...)
-		cfg.Timing.ProbeInterval, cfg.Timing.ProbeTimeout = time.Hour, time.Hour // nobody notices anything
+		cfg.Timing.ProbeInterval, cfg.Timing.ProbeTimeout = time.Hour, time.Hour // no member notices anything
 		return cfg
 	}
 	a := open(t, patient("a"))
@@ -123,7 +123,7 @@ func TestSameNameTwice(t *testing.T) {
 	wantNodes(t, []string{"twin", "twin"}, a, b)
 }
 
-// TestNewcomer joins by one member, and all know it.
+// TestNewcomer joins by one member, and all members learn of it.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	a := open(t, silent("a"))
@@ -135,7 +135,7 @@ func TestNewcomer(t *testing.T) {
 	wantNodes(t, []string{"a", "b", "c", "d"}, a, b, c, d)
 }
 
-// TestState tells states of all sizes without gossip.
+// TestState sends states of all sizes without gossip.
 func TestState(t *testing.T) {
 	t.Parallel()
 	a := open(t, silent("a"))
@@ -144,7 +144,7 @@ func TestState(t *testing.T) {
 	c := open(t, silent("c", a.address()))
 	wantNodes(t, []string{"a", "b", "c"}, a, b, c)
 	if a.stateOf("b") != nil {
-		t.Error("b has said something already")
+		t.Error("b has a state before its first SetState")
 	}
 	small := []byte(`{"models":["m"],"load":0.5}`)
 	if err := b.SetState(small); err != nil {
@@ -161,7 +161,7 @@ func TestState(t *testing.T) {
 	}
 	wantState(t, "b", small[:7], a, b, c)
 
-	// One that comes later hears all of it, and all hear from it.
+	// A later member gets all states, and all members get its state.
 	if err := c.SetState(large); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestState(t *testing.T) {
 	wantState(t, "b", small[:7], b)
 }
 
-// TestStateStorm publishes faster than anything spreads: the last one wins.
+// TestStateStorm publishes faster than states spread: the last state wins.
 func TestStateStorm(t *testing.T) {
 	t.Parallel()
 	a := open(t, quick("a"))
@@ -199,9 +199,9 @@ func TestStateStorm(t *testing.T) {
 	wantState(t, "b", last, a)
 }
 
-// TestPartition cuts a cluster of four into halves for longer than memberlist
-// remembers the dead, and mends it. Only one half knows an address of the other
-// from its configuration, and that one has left.
+// TestPartition splits a cluster of four for longer than memberlist remembers dead
+// members, and joins the halves again. Only one half has an address of the other in its
+// settings, and the member at that address has left.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newWires()
@@ -233,7 +233,7 @@ func TestPartition(t *testing.T) {
 	wantState(t, "c", state, a, b)
 }
 
-// forgotten says that memberlist no longer talks to any dead.
+// forgotten reports whether memberlist has dropped all dead members.
 func (c *Cluster) forgotten() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,7 +262,7 @@ func TestKeys(t *testing.T) {
 	wantState(t, "a", []byte("secret"), b)
 
 	for name, keys := range map[string][][]byte{"wrong": {bytes.Repeat([]byte("3"), 32)}, "none": nil} {
-		log := &journal{}
+		log := &logBuffer{}
 		cfg := keyed(name, keys, a.address(), b.address())
 		cfg.Logger = log.logger()
 		stranger := open(t, cfg)
@@ -273,8 +273,8 @@ func TestKeys(t *testing.T) {
 }
 
 // TestKeyRotation changes the key of a cluster of two in three steps, one member after
-// the other, as SetKeys says. At no time do the two not hear each other, and at the end
-// whoever has the old key alone is refused.
+// the other, as SetKeys says. The two always hear each other, and in the end a member
+// with only the old key is refused.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	before, after := bytes.Repeat([]byte("b"), 32), bytes.Repeat([]byte("a"), 32)
@@ -299,7 +299,7 @@ func TestKeyRotation(t *testing.T) {
 		}
 	}
 	wantNodes(t, []string{"a", "b"}, a, b)
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := keyed("late", before, a.address())
 	cfg.Logger = log.logger()
 	late := open(t, cfg)
@@ -320,12 +320,13 @@ func TestSetKeysRefuses(t *testing.T) {
 		"a short one":                   encrypted.SetKeys([][]byte{[]byte("short")}),
 	} {
 		if err == nil {
-			t.Errorf("%s is taken", what)
+			t.Errorf("%s is accepted", what)
 		}
 	}
 }
 
-// Whatever keys there were, those that are wanted are there then, the first first.
+// TestRekey checks that the ring holds exactly the new keys afterwards, the first one
+// as the encrypting key, whatever keys it held before.
 func TestRekey(t *testing.T) {
 	t.Parallel()
 	keys := func(names string) (keys [][]byte) {
@@ -341,7 +342,7 @@ func TestRekey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		walked := ring.GetKeys() // by whoever decrypts
+		walked := ring.GetKeys() // as a concurrent reader decrypts
 		as := fmt.Sprintf("%s", walked)
 		if err := rekey(ring, keys(test[1])); err != nil {
 			t.Fatalf("%s to %s: %v", test[0], test[1], err)
@@ -370,7 +371,7 @@ func TestLabel(t *testing.T) {
 	a := open(t, labelled("a", "blue"))
 	b := open(t, labelled("b", "blue", a.address()))
 	wantNodes(t, []string{"a", "b"}, a, b)
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := labelled("c", "green", a.address())
 	cfg.Logger = log.logger()
 	c := open(t, cfg)
@@ -384,7 +385,7 @@ func TestLabel(t *testing.T) {
 
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := quick("a")
 	cfg.Logger = log.logger()
 	a := open(t, cfg)
@@ -409,13 +410,13 @@ func (n *names) LookupNetIP(_ context.Context, network, host string) ([]netip.Ad
 	return append([]netip.Addr(nil), *addrs...), nil
 }
 
-// TestJoinDNS joins by a name that does not exist at first, and then has two
-// addresses, one of which nobody is at.
+// TestJoinDNS joins by a name that does not exist at first and then has two addresses,
+// one without a member.
 func TestJoinDNS(t *testing.T) {
 	t.Parallel()
 	a := open(t, quick("a"))
 	var resolver names
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := quick("b")
 	cfg.JoinDNS = fmt.Sprintf("rowmill-headless:%d", a.self.at.Port())
 	cfg.Resolver, cfg.Logger = &resolver, log.logger()
@@ -428,7 +429,7 @@ func TestJoinDNS(t *testing.T) {
 func TestJoinFile(t *testing.T) {
 	t.Parallel()
 	a := open(t, quick("a"))
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := quick("b")
 	cfg.JoinFile, cfg.Logger = filepath.Join(t.TempDir(), "members"), log.logger()
 	b := open(t, cfg)
@@ -441,10 +442,10 @@ func TestJoinFile(t *testing.T) {
 	wait.For(t, "the bad line is logged once", func() bool { return log.count(`"nonsense\" is not HOST:PORT`) == 1 })
 }
 
-// TestEmptyStream makes a connection to the gossip's port and says nothing.
+// TestEmptyStream connects to the gossip port and sends nothing.
 func TestEmptyStream(t *testing.T) {
 	t.Parallel()
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := quick("a")
 	cfg.Label = "mill"
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -458,21 +459,21 @@ func TestEmptyStream(t *testing.T) {
 	}
 	wait.For(t, "it is noted", func() bool { return log.count("discarding stream") == 1 })
 	if log.count(`level=DEBUG msg="memberlist reported" detail="discarding stream`) != 1 {
-		t.Error("an operator is told of it")
+		t.Error("the log has an Info line about an empty connection")
 	}
 }
 
-// TestCloseWhileSeeking does not wait for members that do not answer.
+// TestCloseWhileSeeking closes without waiting for members that do not answer.
 func TestCloseWhileSeeking(t *testing.T) {
 	t.Parallel()
-	cfg := quick("a", "192.0.2.1:7946") // a network that nobody has
+	cfg := quick("a", "192.0.2.1:7946") // a network without hosts (RFC 5737)
 	cfg.Timing.StreamTimeout = time.Hour
 	a := open(t, cfg)
 	began := time.Now()
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > patience/2 {
+	if took := time.Since(began); took > waitTimeout/2 {
 		t.Errorf("closing took %v", took)
 	}
 }

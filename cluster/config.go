@@ -15,117 +15,115 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config says who this node is and how it finds the others.
+// Config describes this node and how it finds the other members.
 type Config struct {
-	// Node is the operator's name of this node, such as its host name: 1 to 64
-	// letters, digits and . _ -. Two nodes of one name are two members.
+	// Node is the operator's name of this node, such as its host name: 1 to 64 letters,
+	// digits and . _ -. Two nodes with the same name are two members.
 	Node string
 
-	// Bind is the HOST:PORT of gossip, for UDP and TCP alike. Port 0 takes any
-	// free one, for tests.
+	// Bind is the HOST:PORT of gossip, for both UDP and TCP. Port 0 takes any free
+	// port, for tests.
 	Bind string
 
-	// Advertise is the HOST:PORT at which the others reach Bind. Default Bind,
-	// which then names one address: what 0.0.0.0 stands for is not guessed.
+	// Advertise is the HOST:PORT at which the other members reach Bind. Default Bind,
+	// which must then be one address: Open does not guess an address for 0.0.0.0.
 	Advertise string
 
-	// Join lists members to look for, HOST:PORT; they need not be up yet. One
-	// that is named here and missing is looked for as long as this node lives.
+	// Join lists the HOST:PORT of members to look for; they need not be up yet. This
+	// node looks for a missing one for as long as it runs.
 	Join []string
 
-	// JoinDNS is the NAME:PORT of a headless service: all addresses of the name
-	// are members to look for. It is resolved again each time.
+	// JoinDNS is the NAME:PORT of a headless service: this node looks for a member at
+	// every address of the name. It resolves the name again each time.
 	JoinDNS string
 
-	// JoinFile is a file with one HOST:PORT a line; empty lines and lines that
-	// begin with # are skipped. It is read again each time.
+	// JoinFile is a file with one HOST:PORT per line; empty lines and lines that begin
+	// with # are skipped. It is read again each time.
 	JoinFile string
 
-	// Keys encrypt gossip (AES-GCM, 16, 24 or 32 bytes). The first encrypts,
-	// all decrypt. SetKeys changes them. Whoever reaches the port of a cluster
-	// without keys can join it.
+	// Keys encrypt gossip (AES-GCM, 16, 24 or 32 bytes). The first key encrypts, all
+	// keys decrypt. SetKeys changes them. Without keys, any program that reaches the
+	// port can join the cluster.
 	Keys [][]byte
 
-	// Label keeps clusters apart that could reach each other: members of
-	// another label are not heard. At most 64 bytes.
+	// Label separates clusters that can reach each other: members ignore packets with
+	// another label. At most 64 bytes.
 	Label string
 
-	// Peer and API are the addresses of this node's peer server and API, told
-	// to the others.
+	// Peer and API are the addresses of this node's peer server and API. The other
+	// members learn them.
 	Peer, API string
 
-	// Engines says that this node runs rows, Owns that it owns jobs.
+	// Engines reports that this node runs rows, Owns that it owns jobs.
 	Engines, Owns bool
 
-	// Protocol is the version of the requests that this node answers. Members
-	// of another version are members, and are reported.
+	// Protocol is the version of requests that this node answers. A member with another
+	// version joins, and is logged.
 	Protocol int
 
-	// Timing is how often and how long things are tried.
+	// Timing sets intervals and timeouts.
 	Timing Timing
 
-	// MaxState bounds what a member says of itself, in bytes. Default 16 KiB:
-	// every member keeps a copy, and a full exchange carries all of them.
+	// MaxState limits the state of one member, in bytes. Default 16 KiB: every member
+	// keeps a copy, and a full exchange carries all states.
 	MaxState int
 
 	// Resolver looks up the names in Bind, Advertise, Join and JoinDNS.
 	// Default net.DefaultResolver.
 	Resolver Resolver
 
-	// Logger receives what an operator should know. Default: nothing is logged.
+	// Logger receives messages for operators. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// Metrics registers the figures; nil measures without publishing.
+	// Metrics registers the metrics; nil measures without publishing.
 	Metrics prometheus.Registerer
 
 	// transport wraps the network, for tests that break it.
 	transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport
 }
 
-// Timing is the pace of gossip. The zero value of each is its default.
+// Timing holds the intervals and timeouts of gossip. A zero field means its default.
 type Timing struct {
-	// RejoinInterval is the time between looks for members that are missing,
-	// a fifth more or less. Default 10 s: it bounds how long a cluster stays in
-	// two halves after a partition has healed, for one TCP connection to each
-	// missing member.
+	// RejoinInterval is the time between two attempts to find missing members, ±20 %.
+	// Default 10 s. After a partition heals, the cluster stays split for at most this
+	// long; each attempt costs one TCP connection per missing member.
 	RejoinInterval time.Duration
 
-	// ForgetAfter is how long a member that vanished without leaving is looked
-	// for, when nothing above names it. Default 24 h: longer than the outages
-	// that somebody works on.
+	// ForgetAfter is how long this node looks for a member that vanished without
+	// leaving and that Config does not name. Default 24 h: longer than an outage that
+	// an operator works on.
 	ForgetAfter time.Duration
 
-	// ProbeInterval is the time between probes; each goes to one member.
-	// Default 1 s: a probe wakes two processes twice, which is most of what
-	// gossip costs a node, and whoever works with a member sees sooner that it
-	// is gone. ProbeTimeout is the patience of one, default 500 ms. After a
-	// failed probe a member is suspect for SuspicionMult × max(1, log10 of the
-	// members) × ProbeInterval, up to twice that while too few others confirm
-	// it, and then gone. Default 4, so 4 to 8 s: leases last about as long,
-	// and a starved CPU accuses others falsely below that.
+	// ProbeInterval is the time between probes; each probe goes to one member. Default
+	// 1 s: probes are most of the cost of gossip, because each wakes two processes
+	// twice, and nodes that exchange requests with a dead member notice it sooner
+	// anyway. ProbeTimeout is the timeout of one probe, default 500 ms. After a failed
+	// probe a member is suspect for SuspicionMult × max(1, log10(members)) ×
+	// ProbeInterval, and up to twice that while too few members confirm it; then it is
+	// gone. SuspicionMult is 4 by default, which gives 4 to 8 s, about as long as a
+	// lease. With less, a node with too little CPU suspects healthy members.
 	ProbeInterval, ProbeTimeout time.Duration
 	SuspicionMult               int
 
-	// GossipInterval is the time between packets of news, each to three
-	// members. Default ProbeInterval: both are counted from the same moment,
-	// so that a process that has nothing to do is woken once for the two of
-	// them. What must not wait is told directly: a member that comes, what one
-	// says of itself, and its goodbye.
+	// GossipInterval is the time between gossip packets, each to three members. Default
+	// ProbeInterval: both timers then fire together, and an idle process wakes once for
+	// both. Urgent messages do not wait for a gossip packet: a new member, a new state
+	// and a goodbye are sent directly.
 	GossipInterval time.Duration
 
-	// SyncInterval is the time between full exchanges with a random member,
-	// which repair what was lost. Default 30 s, as in memberlist.
+	// SyncInterval is the time between full exchanges with a random member, which
+	// repair lost messages. Default 30 s, as in memberlist.
 	SyncInterval time.Duration
 
-	// DeadTime is how long news still goes to a member that is gone, so that it
-	// can object. Default 30 s.
+	// DeadTime is how long gossip still goes to a member that is gone, so that a live
+	// one can object. Default 30 s.
 	DeadTime time.Duration
 
 	// StreamTimeout bounds one TCP exchange. Default 5 s.
 	StreamTimeout time.Duration
 }
 
-// Resolver looks up names; *net.Resolver is one.
+// Resolver looks up names; *net.Resolver implements it.
 type Resolver interface {
 	// LookupNetIP returns the addresses of a host; network is "ip".
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -157,8 +155,8 @@ func orDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// nodeName is what Config.Node may be: it becomes part of IDs, which stand in
-// logs, keys and paths.
+// nodeName is the form of Config.Node, which becomes part of IDs in logs, keys and
+// paths.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // maxLabel bounds Config.Label, in bytes. Every packet carries it.
@@ -188,7 +186,7 @@ func (cfg Config) validate() error {
 func checkKeys(keys [][]byte) error {
 	for i, key := range keys {
 		if !slices.Contains([]int{16, 24, 32}, len(key)) {
-			return fmt.Errorf("Keys: number %d has %d bytes; a key has 16, 24 or 32", i+1, len(key))
+			return fmt.Errorf("Keys: key %d has %d bytes; use a key of 16, 24 or 32 bytes", i+1, len(key))
 		}
 	}
 	return nil
@@ -201,7 +199,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// splitAddress takes HOST:PORT apart, both of them given.
+// splitAddress splits HOST:PORT; both parts are required.
 func splitAddress(address string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -214,8 +212,8 @@ func splitAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(number), nil
 }
 
-// endpoints are the addresses of gossip: where this node listens, and where the
-// others find it. A port 0 stands for the one it gets.
+// endpoints returns the address on which this node listens for gossip and the address
+// at which the others reach it. Port 0 means that the system chooses a port.
 func (cfg Config) endpoints(ctx context.Context) (bind, advertise netip.AddrPort, err error) {
 	if bind, err = cfg.endpoint(ctx, "Bind", cfg.Bind); err != nil {
 		return bind, advertise, err
@@ -230,7 +228,7 @@ func (cfg Config) endpoints(ctx context.Context) (bind, advertise netip.AddrPort
 		return bind, advertise, err
 	}
 	if advertise.Addr().IsUnspecified() {
-		return bind, advertise, fmt.Errorf("Advertise %q is no address that other nodes can reach: name one of this machine's", cfg.Advertise)
+		return bind, advertise, fmt.Errorf("Advertise %q is not an address that other nodes can reach: give one address of this machine", cfg.Advertise)
 	}
 	return bind, advertise, nil
 }
@@ -254,7 +252,7 @@ func (cfg Config) endpoint(ctx context.Context, field, address string) (netip.Ad
 	return netip.AddrPortFrom(addrs[0], uint16(port)), nil
 }
 
-// lookup returns the addresses of a host, IPv4 first, at least one.
+// lookup returns at least one address of a host, IPv4 addresses first.
 func (cfg Config) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.Unmap()}, nil

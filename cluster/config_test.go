@@ -21,13 +21,13 @@ func TestConfigRefusals(t *testing.T) {
 		{"set Advertise", func(c *Config) { c.Bind = "0.0.0.0:0" }},
 		{"set Advertise", func(c *Config) { c.Bind = "[::]:0" }},
 		{"set Advertise", func(c *Config) { c.Bind = ":0" }},
-		{"no address that other nodes can reach", func(c *Config) { c.Advertise = "0.0.0.0:7946" }},
+		{"not an address that other nodes can reach", func(c *Config) { c.Advertise = "0.0.0.0:7946" }},
 		{`Bind "7946" is not HOST:PORT`, func(c *Config) { c.Bind = "7946" }},
 		{"port \"70000\"", func(c *Config) { c.Advertise = "127.0.0.1:70000" }},
 		{"look up nowhere", func(c *Config) { c.Advertise, c.Resolver = "nowhere:1", &names{} }},
 		{`Node "my node"`, func(c *Config) { c.Node = "my node" }},
 		{`Node ""`, func(c *Config) { c.Node = "" }},
-		{"number 2 has 5 bytes", func(c *Config) { c.Keys = [][]byte{make([]byte, 16), []byte("short")} }},
+		{"key 2 has 5 bytes", func(c *Config) { c.Keys = [][]byte{make([]byte, 16), []byte("short")} }},
 		{"Label has 65 bytes", func(c *Config) { c.Label = strings.Repeat("x", 65) }},
 		{`Join: address "nodeport" is not`, func(c *Config) { c.Join = []string{"nodeport"} }},
 		{"with a port from 1", func(c *Config) { c.JoinDNS = "service:0" }},
@@ -67,7 +67,7 @@ func TestEndpoints(t *testing.T) {
 // TestForeignMember joins with a memberlist of another program.
 func TestForeignMember(t *testing.T) {
 	t.Parallel()
-	log := &journal{}
+	log := &logBuffer{}
 	cfg := quick("a")
 	cfg.Logger = log.logger()
 	a := open(t, cfg)
@@ -83,16 +83,16 @@ func TestForeignMember(t *testing.T) {
 	if _, err := list.Join([]string{a.address()}); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it is refused", func() bool { return log.count("no Rowmill node") > 0 })
+	wait.For(t, "it is refused", func() bool { return log.count("not a Rowmill node") > 0 })
 	wantNodes(t, []string{"a", "b"}, a, b)
 }
 
-// TestAdvertise is reached elsewhere than where it listens.
+// TestAdvertise gives an address other than the one it listens on.
 func TestAdvertise(t *testing.T) {
 	t.Parallel()
 	cfg := quick("a")
 	cfg.Bind, cfg.Advertise = "0.0.0.0:0", "127.0.0.1:0"
-	log := &journal{}
+	log := &logBuffer{}
 	cfg.Logger = log.logger()
 	a := open(t, cfg)
 	b := open(t, quick("b", a.address()))

@@ -9,8 +9,7 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// Two members on one machine. What one says of itself the other hears; that
-// something is new, Changed tells.
+// Two members on one machine. Changed signals that the state of the other has arrived.
 func Example() {
 	ctx, first := context.Background(), freeAddress()
 	quiet := slog.New(slog.DiscardHandler)
@@ -48,7 +47,7 @@ func Example() {
 	// gpu says {"models": ["llama-3.1-8b"]}
 }
 
-// freeAddress is one of this machine at which nobody listens.
+// freeAddress returns a free loopback address.
 func freeAddress() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

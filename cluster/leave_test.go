@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// TestGoodbyePassedOn leaves while one member cannot be told directly.
+// TestGoodbyePassedOn leaves while one member cannot be reached directly.
 func TestGoodbyePassedOn(t *testing.T) {
 	t.Parallel()
 	w := newWires()
@@ -28,10 +28,10 @@ func TestGoodbyePassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNodes(t, []string{"a", "c"}, a, c)
-	wantFigures(t, reg, 2, 1, 0)
+	wantMemberGauges(t, reg, 2, 1, 0)
 }
 
-// TestLeaveTogether ends all members at once: none waits for those that have
+// TestLeaveTogether lets all members leave at once: none waits for members that are
 // gone.
 func TestLeaveTogether(t *testing.T) {
 	t.Parallel()
@@ -47,13 +47,13 @@ func TestLeaveTogether(t *testing.T) {
 		if err := leaving.Wait(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > leavePatience/2 {
+		if took := time.Since(began); took > leaveTimeout/2 {
 			t.Errorf("leaving took %v", took)
 		}
 	}
 }
 
-// TestLeaveAtOnce leaves without waiting for packets of news.
+// TestLeaveAtOnce leaves without waiting for gossip packets.
 func TestLeaveAtOnce(t *testing.T) {
 	t.Parallel()
 	a := open(t, silent("a"))
@@ -63,22 +63,22 @@ func TestLeaveAtOnce(t *testing.T) {
 	if err := b.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > leavePatience/2 {
+	if took := time.Since(began); took > leaveTimeout/2 {
 		t.Errorf("leaving took %v", took)
 	}
 	wantNodes(t, []string{"a", "c"}, a, c)
 	for _, m := range []*Cluster{a, c} {
-		wait.For(t, "memberlist knows too, and does not probe the one that left", func() bool { return m.list.NumMembers() == 2 })
+		wait.For(t, "memberlist knows too, and does not probe the member that left", func() bool { return m.list.NumMembers() == 2 })
 	}
 }
 
-// TestLeaveUnheard leaves while nobody hears it.
+// TestLeaveUnheard leaves while no member can receive the goodbye.
 func TestLeaveUnheard(t *testing.T) {
 	t.Parallel()
 	w := newWires()
 	a := open(t, w.attach(quick("a")))
 	deaf := quick("b", a.address())
-	deaf.Timing.ProbeInterval, deaf.Timing.GossipInterval = time.Hour, time.Hour // it notices nothing
+	deaf.Timing.ProbeInterval, deaf.Timing.GossipInterval = time.Hour, time.Hour // it sends no probes and no gossip
 	b := open(t, w.attach(deaf))
 	wantNodes(t, []string{"a", "b"}, a, b)
 	w.set(true, []*Cluster{a}, []*Cluster{b})

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are the figures of membership, as this node sees it.
+// metrics are the membership metrics, as this node sees the cluster.
 type metrics struct {
 	joins *prometheus.CounterVec // outcome
 	lost  prometheus.Counter
@@ -16,7 +16,7 @@ func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
 	members := func(state string, number func() int) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "rowmill_cluster_members",
-			Help:        "Members by state: alive (this one included), left, or dead, which is gone without leaving and looked for.",
+			Help:        "Members by state: alive (this one included), left, or dead (gone without leaving; this node still looks for it).",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 {
 			c.mu.Lock()
@@ -28,15 +28,15 @@ func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
 	members("left", func() int { _, left, _ := c.roster.count(); return left })
 	members("dead", func() int { _, _, dead := c.roster.count(); return dead })
 	return &metrics{
-		joins: f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_cluster_joins_total", Help: "Exchanges with members that were missing, and of a new member with those it hears of, by outcome: ok or failed."}, []string{"outcome"}),
+		joins: f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_cluster_joins_total", Help: "Full exchanges with missing members, and of a new member with the members it learned of, by outcome: ok or failed."}, []string{"outcome"}),
 		lost:  f.NewCounter(prometheus.CounterOpts{Name: "rowmill_cluster_members_lost_total", Help: "Members that were gone without leaving."}),
 	}
 }
 
-// publishHealth registers what only a running memberlist knows.
+// publishHealth registers the metric that needs a running memberlist.
 func (c *Cluster) publishHealth() {
 	promauto.With(c.cfg.Metrics).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rowmill_cluster_health_score",
-		Help: "How late this node is with probes and answers to them: 0 is healthy; more means a starved CPU or a bad network here.",
+		Help: "How late this node is with probes and their answers: 0 is healthy; more means too little CPU or a bad network on this node.",
 	}, func() float64 { return float64(c.list.GetHealthScore()) })
 }

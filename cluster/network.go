@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// network is memberlist's transport over UDP and TCP, whose connections can be
-// cut: memberlist itself would wait for their time-outs when it shuts down.
+// network is memberlist's transport over UDP and TCP. Its method cut closes all
+// outgoing connections: without it, memberlist's shutdown waits for their timeouts.
 type network struct {
 	*memberlist.NetTransport
-	ctx context.Context // of connections that this node makes
+	ctx context.Context // ends the outgoing connections
 	cut context.CancelFunc
 }
 
@@ -28,7 +28,7 @@ func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
 	}
 	tries := 1
 	if bind.Port() == 0 {
-		tries = 10 // the free TCP port that it gets may be taken for UDP
+		tries = 10 // UDP may already use the free TCP port that the system chose
 	}
 	for {
 		inner, err := memberlist.NewNetTransport(&cfg)
@@ -42,7 +42,7 @@ func newNetwork(bind netip.AddrPort, logger *slog.Logger) (*network, error) {
 	}
 }
 
-// DialAddressTimeout makes a connection.
+// DialAddressTimeout opens a TCP connection.
 func (n *network) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: timeout}
 	conn, err := dialer.DialContext(n.ctx, "tcp", a.Addr)
@@ -52,13 +52,13 @@ func (n *network) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 	return &connection{Conn: conn, stop: context.AfterFunc(n.ctx, func() { _ = conn.Close() })}, nil
 }
 
-// connection is one that ends with its network.
+// connection is a TCP connection that closes when its network is cut.
 type connection struct {
 	net.Conn
 	stop func() bool
 }
 
-// Close ends the connection alone.
+// Close closes only this connection.
 func (c *connection) Close() error {
 	c.stop()
 	return c.Conn.Close()

@@ -10,47 +10,46 @@ import (
 
 // Member is one process of the cluster, as this node sees it.
 type Member struct {
-	ID      string    // Node and a random suffix: one per process, never used again
+	ID      string    // Node and a random suffix: one per process, never reused
 	Node    string    // the operator's name
-	Peer    string    // address of its peer server
-	API     string    // address of its API
+	Peer    string    // address of the peer server
+	API     string    // address of the API
 	Engines bool      // runs rows
 	Owns    bool      // owns jobs
-	Started time.Time // by its own clock
+	Started time.Time // by the member's clock
 
-	// Protocol is the version of the requests that it answers.
+	// Protocol is the version of requests that the member answers.
 	Protocol int
 
-	// State is what the member said of itself last, nil before that. It is
+	// State is the last state that the member published, nil before the first. It is
 	// shared: do not modify it.
 	State []byte
 
 	Self bool
 }
 
-// roster is what this node knows about members. It decides who is one, what
-// each said last and who is missing; it knows no network and is not safe for
-// concurrent use.
+// roster holds this node's knowledge of members: which are alive, their last states,
+// and which are missing. It has no network access and is not safe for concurrent use.
 type roster struct {
 	self        string
 	forgetAfter time.Duration
-	alive       map[string]present
-	docs        map[string]document // by ID, also of members that are not, or no longer, here
-	gone        map[netip.AddrPort]absent
+	alive       map[string]aliveMember
+	docs        map[string]document // by ID, also of members that have gone or have not joined yet
+	gone        map[netip.AddrPort]goneMember
 	leavers     map[string]time.Time // IDs that said goodbye, and when
 }
 
-// present is a member that is here.
-type present struct {
+// aliveMember is a member that is here.
+type aliveMember struct {
 	id string
 	profile
-	at netip.AddrPort // of its gossip
+	at netip.AddrPort // address of its gossip
 }
 
-// absent is who was at an address last.
-type absent struct {
+// goneMember is the last member at a gossip address that has none now.
+type goneMember struct {
 	id    string
-	left  bool // said goodbye
+	left  bool // it said goodbye
 	since time.Time
 }
 
@@ -61,28 +60,27 @@ type document struct {
 }
 
 const (
-	// strayTime is how long a document outlives its member, or precedes it: a
-	// document may overtake the news that there is such a member, and a member
-	// that was given up wrongly is soon back without repeating itself.
-	strayTime = 2 * time.Minute
+	// strayTTL is how long a document without an alive member is kept. A document may
+	// arrive before its member joins, and a member that was declared dead by mistake
+	// soon returns without sending its document again.
+	strayTTL = 2 * time.Minute
 
-	// maxStrays bounds the documents and goodbyes of unknown members.
+	// maxStrays limits the documents and goodbyes of unknown members.
 	maxStrays = 1024
 )
 
-func newRoster(self present, forgetAfter time.Duration) *roster {
+func newRoster(self aliveMember, forgetAfter time.Duration) *roster {
 	return &roster{
 		self: self.id, forgetAfter: forgetAfter,
-		alive:   map[string]present{self.id: self},
+		alive:   map[string]aliveMember{self.id: self},
 		docs:    make(map[string]document),
-		gone:    make(map[netip.AddrPort]absent),
+		gone:    make(map[netip.AddrPort]goneMember),
 		leavers: make(map[string]time.Time),
 	}
 }
 
-// join adds a member, or what it tells of itself now, and reports whether
-// anything is new.
-func (r *roster) join(p present) bool {
+// join adds a member or updates its profile. It reports whether anything changed.
+func (r *roster) join(p aliveMember) bool {
 	if _, goodbye := r.leavers[p.id]; goodbye || p.id == r.self || r.alive[p.id] == p {
 		return false
 	}
@@ -101,7 +99,7 @@ func (r *roster) lose(id string, now time.Time) bool {
 	return true
 }
 
-func (r *roster) remove(p present, left bool, now time.Time) {
+func (r *roster) remove(p aliveMember, left bool, now time.Time) {
 	delete(r.alive, p.id)
 	if doc, ok := r.docs[p.id]; ok {
 		doc.since = now
@@ -109,16 +107,16 @@ func (r *roster) remove(p present, left bool, now time.Time) {
 	}
 	for _, other := range r.alive {
 		if other.at == p.at {
-			return // somebody took its place: nobody is missing there
+			return // another member has this address: none is missing there
 		}
 	}
-	r.gone[p.at] = absent{id: p.id, left: left, since: now}
+	r.gone[p.at] = goneMember{id: p.id, left: left, since: now}
 }
 
-// learn takes in a message and reports whether it was new.
-func (r *roster) learn(n news, now time.Time) bool {
+// learn applies a message and reports whether it was new.
+func (r *roster) learn(n update, now time.Time) bool {
 	if n.id == r.self {
-		return false // nobody knows better
+		return false // only this node publishes its own state
 	}
 	if n.leaving {
 		return r.goodbye(n.id, now)
@@ -152,33 +150,33 @@ func (r *roster) goodbye(id string, now time.Time) bool {
 	return true
 }
 
-// publish sets this node's own document and returns the message about it.
-func (r *roster) publish(text []byte, now time.Time) news {
+// publish sets this node's own document and returns the message with it.
+func (r *roster) publish(text []byte, now time.Time) update {
 	doc := document{version: r.docs[r.self].version + 1, text: text, since: now}
 	r.docs[r.self] = doc
-	return news{id: r.self, version: doc.version, doc: text}
+	return update{id: r.self, version: doc.version, doc: text}
 }
 
-// current returns all members that are here. Where two were started at one
-// address the later one has taken the other's place, which cannot be alive.
-func (r *roster) current() []present {
-	at := make(map[netip.AddrPort]present, len(r.alive))
+// current returns the alive members. If two members have the same address, only the one
+// that started later can be alive; current leaves the other out.
+func (r *roster) current() []aliveMember {
+	at := make(map[netip.AddrPort]aliveMember, len(r.alive))
 	for _, p := range r.alive {
 		if former, taken := at[p.at]; !taken || r.later(p, former) {
 			at[p.at] = p
 		}
 	}
-	return slices.SortedFunc(maps.Values(at), func(a, b present) int { return cmp.Compare(a.id, b.id) })
+	return slices.SortedFunc(maps.Values(at), func(a, b aliveMember) int { return cmp.Compare(a.id, b.id) })
 }
 
-func (r *roster) later(a, b present) bool {
+func (r *roster) later(a, b aliveMember) bool {
 	if a.id == r.self || b.id == r.self {
 		return a.id == r.self
 	}
 	return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.id, b.id)) > 0
 }
 
-// members returns the current ones as others see them.
+// members returns the current members in their public form.
 func (r *roster) members() []Member {
 	var list []Member
 	for _, p := range r.current() {
@@ -187,25 +185,25 @@ func (r *roster) members() []Member {
 	return list
 }
 
-func (r *roster) member(p present) Member {
+func (r *roster) member(p aliveMember) Member {
 	return Member{
 		ID: p.id, Node: p.Node, Peer: p.Peer, API: p.API, Engines: p.Engines, Owns: p.Owns,
 		Started: p.started(), Protocol: p.Protocol, State: r.docs[p.id].text, Self: p.id == r.self,
 	}
 }
 
-// messages returns what is known of the members here, for a full exchange.
-func (r *roster) messages() []news {
-	var all []news
+// messages returns the documents of all alive members, for a full exchange.
+func (r *roster) messages() []update {
+	var all []update
 	for id := range r.alive {
 		if doc, ok := r.docs[id]; ok {
-			all = append(all, news{id: id, version: doc.version, doc: doc.text})
+			all = append(all, update{id: id, version: doc.version, doc: doc.text})
 		}
 	}
 	return all
 }
 
-// occupied reports whether a member is at an address.
+// occupied reports whether an alive member has an address.
 func (r *roster) occupied(at netip.AddrPort) bool {
 	for _, p := range r.alive {
 		if p.at == at {
@@ -215,7 +213,7 @@ func (r *roster) occupied(at netip.AddrPort) bool {
 	return false
 }
 
-// missing returns where members were that vanished without a goodbye.
+// missing returns the addresses of members that vanished without a goodbye.
 func (r *roster) missing() []netip.AddrPort {
 	var list []netip.AddrPort
 	for at, a := range r.gone {
@@ -226,18 +224,18 @@ func (r *roster) missing() []netip.AddrPort {
 	return list
 }
 
-// count returns how many members are here, have left and are missing.
+// count returns how many members are alive, have left and are missing.
 func (r *roster) count() (alive, left, dead int) {
 	dead = len(r.missing())
 	return len(r.current()), len(r.gone) - dead, dead
 }
 
-// forget drops what is too old to matter.
+// forget drops entries that are too old.
 func (r *roster) forget(now time.Time) {
-	maps.DeleteFunc(r.gone, func(_ netip.AddrPort, a absent) bool { return now.Sub(a.since) > r.forgetAfter })
+	maps.DeleteFunc(r.gone, func(_ netip.AddrPort, a goneMember) bool { return now.Sub(a.since) > r.forgetAfter })
 	maps.DeleteFunc(r.leavers, func(_ string, since time.Time) bool { return now.Sub(since) > r.forgetAfter })
 	maps.DeleteFunc(r.docs, func(id string, doc document) bool {
 		_, here := r.alive[id]
-		return !here && now.Sub(doc.since) > strayTime
+		return !here && now.Sub(doc.since) > strayTTL
 	})
 }

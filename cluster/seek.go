@@ -14,27 +14,25 @@ import (
 )
 
 const (
-	// seekFirst is the time from the first look for members to the second; it
-	// doubles up to RejoinInterval. Nodes that start together find each other
-	// within it.
+	// seekFirst is the first pause of seek; it doubles up to RejoinInterval. Nodes that
+	// start together find each other within it.
 	seekFirst = 500 * time.Millisecond
 
-	// seekAtOnce is how many missing members are tried at a time: one whose
-	// machine is off costs StreamTimeout.
+	// seekAtOnce limits concurrent exchanges: one with a machine that is off takes
+	// StreamTimeout.
 	seekAtOnce = 8
 
-	// introductions is how many members a new one turns to by itself. In a
-	// larger cluster those pass it on: gossip begins with as many.
+	// introductions limits how many members a new node contacts by itself. In a larger
+	// cluster gossip spreads the news of it further.
 	introductions = 32
 )
 
-// seek looks for members that ought to be here and are not, until Close.
-// memberlist itself forgets those that were gone for DeadTime, so that the
-// halves of a cluster would stay apart after a longer partition.
+// seek looks for missing members until Close. memberlist forgets a member that was gone
+// for DeadTime, so after a longer partition the halves of a cluster would stay apart.
 func (c *Cluster) seek() {
 	failing, known := make(map[string]bool), false
 	for wait := seekFirst; ; wait = min(2*wait, c.cfg.Timing.RejoinInterval) {
-		tried := c.look()
+		tried := c.joinMissing()
 		if c.ctx.Err() != nil {
 			return
 		}
@@ -45,24 +43,24 @@ func (c *Cluster) seek() {
 		c.mu.Lock()
 		c.roster.forget(time.Now())
 		c.mu.Unlock()
-		// A fifth more or less, so that halves do not try in step.
+		// ±20 %, so that the halves of a cluster do not try at the same time.
 		if !c.pause(wait - wait/5 + rand.N(2*wait/5+1)) {
 			return
 		}
 	}
 }
 
-// look tries every address where a member ought to be and none is. It returns
-// what it tried, names and files included, and how each went.
-func (c *Cluster) look() map[string]error {
+// joinMissing tries every address where a member is expected and none is alive. It
+// returns the error or nil of each address, and of each name and file that it resolved.
+func (c *Cluster) joinMissing() map[string]error {
 	tried := make(map[string]error)
 	c.exchange(c.targets(tried), tried)
 	return tried
 }
 
-// introduce turns to the members that this node has heard of by its first
-// exchange: gossip would tell them of it some rounds later, and rows come only
-// from owners that know it. It reports whether there was such an exchange.
+// introduce contacts the members that this node learned of in its first exchange.
+// Gossip would reach them some rounds later, and only owners that know this node send
+// it rows. It reports whether there was a first exchange.
 func (c *Cluster) introduce(tried map[string]error) bool {
 	others := c.others()
 	if len(others) == 0 {
@@ -79,8 +77,8 @@ func (c *Cluster) introduce(tried map[string]error) bool {
 	return true
 }
 
-// exchange has memberlist exchange all it knows with whoever is at some
-// addresses, and notes in tried how each went.
+// exchange runs a full exchange with the member at each address and records each result
+// in tried.
 func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[string]error) {
 	var mu sync.Mutex // guards tried
 	var tries sync.WaitGroup
@@ -94,7 +92,7 @@ func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[stri
 			}
 			_, err := c.list.Join([]string{at.String()})
 			if reason := errors.Unwrap(err); reason != nil {
-				err = reason // alone: memberlist's list of errors has several lines
+				err = reason // memberlist's list of errors has several lines
 			}
 			c.metrics.joins.WithLabelValues(outcome(err)).Inc()
 			mu.Lock()
@@ -105,8 +103,8 @@ func (c *Cluster) exchange(addresses map[netip.AddrPort]struct{}, tried map[stri
 	tries.Wait()
 }
 
-// targets are the addresses where a member ought to be and none is. What could
-// not be resolved or read goes into tried.
+// targets returns the addresses where a member is expected and none is alive. It
+// records in tried the names and files that could not be resolved or read.
 func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Timing.StreamTimeout)
 	defer cancel()
@@ -144,7 +142,7 @@ func (c *Cluster) targets(tried map[string]error) map[netip.AddrPort]struct{} {
 	return found
 }
 
-// readAddresses reads the lines of a file that are neither empty nor comments.
+// readAddresses reads the lines of a file and skips empty lines and comments.
 func readAddresses(file string) ([]string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -164,8 +162,8 @@ func readAddresses(file string) ([]string, error) {
 	return list, nil
 }
 
-// report logs each trouble when it begins and when it is over, and returns what
-// fails now.
+// report logs when an address begins to fail and when it no longer fails, and returns
+// the addresses that fail now.
 func (c *Cluster) report(before map[string]bool, tried map[string]error) map[string]bool {
 	now := make(map[string]bool)
 	for what, err := range tried {
@@ -174,7 +172,7 @@ func (c *Cluster) report(before map[string]bool, tried map[string]error) map[str
 		}
 		now[what] = true
 		if !before[what] {
-			c.cfg.Logger.Warn("no member found, looking again and again", "address", what, "err", err)
+			c.cfg.Logger.Warn("no member found at an address, retrying until one answers", "address", what, "err", err)
 		}
 	}
 	for what := range before {

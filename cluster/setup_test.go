@@ -18,14 +18,14 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// TestMain looks for goroutines that are left over. memberlist waits for the
-// answer to its last probe for a while after it was shut down.
+// TestMain looks for leaked goroutines. After shutdown, memberlist still waits a while
+// for the answer to its last probe.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
-// quick makes a cluster on loopback that notices everything about ten times as
-// soon as the defaults.
+// quick returns the settings of a member on loopback with timers about ten times as
+// fast as the defaults.
 func quick(node string, join ...string) Config {
 	return Config{
 		Node: node, Bind: "127.0.0.1:0", Join: join, Peer: node + ":7001", API: node + ":8080", Protocol: 1,
@@ -37,15 +37,15 @@ func quick(node string, join ...string) Config {
 	}
 }
 
-// silent makes a cluster that tells nothing but directly: no gossip, no probes
-// and no full exchanges, except for those of a join.
+// silent returns the settings of a member that sends messages only directly: no gossip,
+// no probes, and no full exchange except when it joins.
 func silent(node string, join ...string) Config {
 	cfg := quick(node, join...)
 	cfg.Timing.ProbeInterval, cfg.Timing.GossipInterval, cfg.Timing.SyncInterval = time.Hour, time.Hour, time.Hour
 	return cfg
 }
 
-// open starts a member that is closed with the test.
+// open starts a member and closes it at the end of the test.
 func open(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
 	c, err := Open(t.Context(), cfg)
@@ -62,7 +62,7 @@ func open(t *testing.T, cfg Config) *Cluster {
 
 func (c *Cluster) address() string { return c.self.at.String() }
 
-// nodes are the names of the members that c sees, sorted.
+// nodes returns the sorted names of the members that c sees.
 func (c *Cluster) nodes() []string {
 	var names []string
 	for _, m := range c.Members() {
@@ -72,7 +72,7 @@ func (c *Cluster) nodes() []string {
 	return names
 }
 
-// stateOf is what c has heard of a node.
+// stateOf returns the state of a node as c knows it.
 func (c *Cluster) stateOf(node string) []byte {
 	for _, m := range c.Members() {
 		if m.Node == node {
@@ -82,7 +82,7 @@ func (c *Cluster) stateOf(node string) []byte {
 	return nil
 }
 
-// wantNodes waits until each member sees those nodes and no other.
+// wantNodes waits until each member sees exactly these nodes.
 func wantNodes(t *testing.T, names []string, members ...*Cluster) {
 	t.Helper()
 	for _, c := range members {
@@ -92,7 +92,7 @@ func wantNodes(t *testing.T, names []string, members ...*Cluster) {
 	}
 }
 
-// wantState waits until each member has heard that of a node.
+// wantState waits until each member knows this state of a node.
 func wantState(t *testing.T, node string, state []byte, members ...*Cluster) {
 	t.Helper()
 	for _, c := range members {
@@ -102,13 +102,13 @@ func wantState(t *testing.T, node string, state []byte, members ...*Cluster) {
 	}
 }
 
-// patience is far beyond what a busy machine needs.
-const patience = 30 * time.Second
+// waitTimeout is far longer than a busy machine needs.
+const waitTimeout = 30 * time.Second
 
-// waitFor waits for a change after which something is true: a change without a
-// token fails the test.
+// waitFor waits until a condition holds and checks it after each token of Changed. So a
+// change without a token fails the test.
 func waitFor(c *Cluster, holds func() bool) bool {
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for !holds() {
 		select {
 		case <-c.Changed():
@@ -119,8 +119,8 @@ func waitFor(c *Cluster, holds func() bool) bool {
 	return true
 }
 
-// wires is a network whose lines can be cut. What is sent into a cut line is
-// lost, as packets are; connections fail.
+// wires is a network with links that can be cut. Packets over a cut link are lost;
+// connections fail.
 type wires struct {
 	mu  sync.Mutex
 	cut map[string]bool // by from + to
@@ -128,7 +128,7 @@ type wires struct {
 
 func newWires() *wires { return &wires{cut: make(map[string]bool)} }
 
-// set cuts or mends both directions between members of two sides.
+// set cuts or restores the links between all members of two sides, in both directions.
 func (w *wires) set(cut bool, one, other []*Cluster) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,28 +175,28 @@ func (w *wired) DialAddressTimeout(a memberlist.Address, timeout time.Duration) 
 	return w.NodeAwareTransport.DialAddressTimeout(a, timeout)
 }
 
-// journal is a log that can be searched.
-type journal struct {
+// logBuffer is a log that tests can search.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(b []byte) (int, error) {
+func (j *logBuffer) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(b)
 }
 
-func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+func (j *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-func (j *journal) count(text string) int {
+func (j *logBuffer) count(text string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Count(j.text.String(), text)
 }
 
-// figure reads one series; labels are "name=value".
-func figure(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
+// metricValue reads one series; labels are "name=value".
+func metricValue(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
@@ -204,11 +204,11 @@ func figure(t *testing.T, reg *prometheus.Registry, name string, labels ...strin
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			var has []string
+			var sent []string
 			for _, label := range metric.GetLabel() {
-				has = append(has, label.GetName()+"="+label.GetValue())
+				sent = append(sent, label.GetName()+"="+label.GetValue())
 			}
-			if family.GetName() == name && slices.Equal(has, labels) {
+			if family.GetName() == name && slices.Equal(sent, labels) {
 				return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
 			}
 		}
@@ -216,13 +216,13 @@ func figure(t *testing.T, reg *prometheus.Registry, name string, labels ...strin
 	return 0
 }
 
-// wantFigures waits until the gauges say so: a goodbye may come just after the
-// silence that it explains.
-func wantFigures(t *testing.T, reg *prometheus.Registry, alive, left, dead float64) {
+// wantMemberGauges waits until the gauges have these values: a goodbye may come shortly
+// after the failed probe that it explains.
+func wantMemberGauges(t *testing.T, reg *prometheus.Registry, alive, left, dead float64) {
 	t.Helper()
 	wait.For(t, fmt.Sprintf("%v members alive, %v left, %v dead", alive, left, dead), func() bool {
-		return figure(t, reg, "rowmill_cluster_members", "state=alive") == alive &&
-			figure(t, reg, "rowmill_cluster_members", "state=left") == left &&
-			figure(t, reg, "rowmill_cluster_members", "state=dead") == dead
+		return metricValue(t, reg, "rowmill_cluster_members", "state=alive") == alive &&
+			metricValue(t, reg, "rowmill_cluster_members", "state=left") == left &&
+			metricValue(t, reg, "rowmill_cluster_members", "state=dead") == dead
 	})
 }

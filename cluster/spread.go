@@ -13,39 +13,39 @@ const (
 	// spreadPause is the least time between two rounds of sending.
 	spreadPause = 250 * time.Millisecond
 
-	// spreadRetry is the time until a failed delivery is tried again.
+	// spreadRetry is the time until a failed delivery is retried.
 	spreadRetry = time.Second
 
-	// spreadAtOnce is how many members are sent to at a time.
+	// spreadAtOnce limits concurrent deliveries.
 	spreadAtOnce = 8
 )
 
-// outbox knows which members lack this node's document. Each gets it directly:
-// it is there at once, whatever its size, and nobody has to pass it on. Its
-// fields are guarded by the cluster's mutex, except for due.
+// outbox knows which members lack this node's document. The document goes to each
+// member directly: it arrives at once, whatever its size, and no other member has to
+// pass it on. The cluster's mutex guards all fields except due.
 type outbox struct {
 	version uint64 // of the message
 	message []byte
-	has     map[string]uint64 // the version that a member has been sent; absent for a member that has just come
+	sent    map[string]uint64 // by member ID: the last version sent to the member; no entry for a new member
 	sending map[string]bool
-	due     chan struct{} // a token when a round is due
+	due     chan struct{} // a token when a round of deliveries is due
 }
 
 func newOutbox() *outbox {
-	return &outbox{has: make(map[string]uint64), sending: make(map[string]bool), due: make(chan struct{}, 1)}
+	return &outbox{sent: make(map[string]uint64), sending: make(map[string]bool), due: make(chan struct{}, 1)}
 }
 
 // publish replaces the message.
 func (o *outbox) publish(version uint64, message []byte) { o.version, o.message = version, message }
 
-// greet notes a member that has just come.
-func (o *outbox) greet(id string) { delete(o.has, id) }
+// resend has the document sent again to a member that has just joined.
+func (o *outbox) resend(id string) { delete(o.sent, id) }
 
-// keep forgets members that are gone.
-func (o *outbox) keep(here map[string]present) {
-	for id := range o.has {
+// retain drops the entries of members that are gone.
+func (o *outbox) keep(here map[string]aliveMember) {
+	for id := range o.sent {
 		if _, ok := here[id]; !ok {
-			delete(o.has, id)
+			delete(o.sent, id)
 		}
 	}
 }
@@ -57,17 +57,17 @@ func (o *outbox) wake() {
 	}
 }
 
-// delivery is one message for one member.
+// delivery is one message to one member.
 type delivery struct {
-	to      present
+	to      aliveMember
 	version uint64
 	message []byte
 }
 
-// next returns the deliveries that are lacking and marks them as under way.
-func (o *outbox) next(members []present, self string) (list []delivery) {
+// next returns the outstanding deliveries and marks them as being sent.
+func (o *outbox) next(members []aliveMember, self string) (list []delivery) {
 	for _, p := range members {
-		if p.id == self || o.version == 0 || o.sending[p.id] || o.has[p.id] == o.version {
+		if p.id == self || o.version == 0 || o.sending[p.id] || o.sent[p.id] == o.version {
 			continue
 		}
 		o.sending[p.id] = true
@@ -76,16 +76,16 @@ func (o *outbox) next(members []present, self string) (list []delivery) {
 	return list
 }
 
-// done notes how a delivery went, and reports whether another is needed.
+// done records the result of a delivery and reports whether another one is needed.
 func (o *outbox) done(d delivery, ok bool) (again bool) {
 	delete(o.sending, d.to.id)
 	if ok {
-		o.has[d.to.id] = d.version
+		o.sent[d.to.id] = d.version
 	}
 	return !ok || d.version != o.version
 }
 
-// spread sends this node's document to those who lack it, until Close.
+// spread sends this node's document to the members that lack it, until Close.
 func (c *Cluster) spread() {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -113,13 +113,13 @@ func (c *Cluster) spread() {
 	}
 }
 
-// delivered notes the end of a delivery and has a failed one repeated.
+// delivered records the end of a delivery and has a failed one repeated.
 func (c *Cluster) delivered(d delivery, err error) {
 	c.mu.Lock()
 	again := c.outbox.done(d, err == nil)
 	c.mu.Unlock()
 	if err != nil {
-		c.cfg.Logger.Debug("state was not delivered", "node", d.to.id, "err", err)
+		c.cfg.Logger.Debug("delivering the state failed, retrying", "node", d.to.id, "err", err)
 		if !c.pause(spreadRetry) {
 			return
 		}
@@ -129,34 +129,34 @@ func (c *Cluster) delivered(d delivery, err error) {
 	}
 }
 
-// send gives a message to a member over TCP.
-func (c *Cluster) send(to present, message []byte) error {
+// send sends a message to a member over TCP.
+func (c *Cluster) send(to aliveMember, message []byte) error {
 	node := &memberlist.Node{Name: to.id, Addr: net.IP(to.at.Addr().AsSlice()), Port: to.at.Port()}
 	return c.list.SendReliable(node, message)
 }
 
-// farewell tells each member directly that this node goes: memberlist's own
-// goodbye looks to them like a death. The channel is closed once gossip has
-// carried it as well.
-func (c *Cluster) farewell(ctx context.Context) (carried <-chan struct{}) {
-	n := news{id: c.self.id, leaving: true}
+// sayGoodbye tells each member directly that this node leaves: with memberlist's own
+// goodbye they would take it for dead. The channel is closed once gossip has carried
+// the goodbye as well.
+func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
+	n := update{id: c.self.id, leaving: true}
 	message := n.append(nil)
-	var told sync.WaitGroup
+	var wg sync.WaitGroup
 	room := make(chan struct{}, spreadAtOnce)
 	for _, p := range c.others() {
-		told.Add(1)
+		wg.Add(1)
 		c.work.Go(func() {
-			defer told.Done()
+			defer wg.Done()
 			room <- struct{}{}
 			defer func() { <-room }()
 			if err := c.send(p, message); err != nil {
-				c.cfg.Logger.Debug("goodbye was not delivered", "node", p.id, "err", err)
+				c.cfg.Logger.Debug("delivering the goodbye failed, other members pass it on", "node", p.id, "err", err)
 			}
 		})
 	}
 	all := make(chan struct{})
-	c.work.Go(func() { defer close(all); told.Wait() })
-	timer := time.NewTimer(farewellPatience)
+	c.work.Go(func() { defer close(all); wg.Wait() })
+	timer := time.NewTimer(goodbyeTimeout)
 	defer timer.Stop()
 	select {
 	case <-all:
@@ -168,36 +168,36 @@ func (c *Cluster) farewell(ctx context.Context) (carried <-chan struct{}) {
 	return gossiped
 }
 
-// farewellPatience bounds how long a goodbye waits for members that do not
-// answer; those that do pass it on.
-const farewellPatience = time.Second
+// goodbyeTimeout limits how long Leave waits for members that do not answer; the other
+// members pass the goodbye on.
+const goodbyeTimeout = time.Second
 
 // goodbye is a message in memberlist's queue.
 type goodbye struct {
 	id       string
 	message  []byte
-	finished func() // it was sent as often as it should; nil: nobody waits for that
+	finished func() // memberlist has sent the message often enough; may be nil
 }
 
 var _ memberlist.NamedBroadcast = goodbye{}
 
-// Name is that of the member that leaves: one goodbye of each is enough.
+// Name returns the ID of the leaving member: the queue keeps one goodbye per name.
 func (g goodbye) Name() string { return g.id }
 
-// Message is what is sent.
+// Message returns the bytes to send.
 func (g goodbye) Message() []byte { return g.message }
 
-// Invalidates is for messages without names.
+// Invalidates returns false: the queue compares names instead.
 func (g goodbye) Invalidates(memberlist.Broadcast) bool { return false }
 
-// Finished ends the wait of whoever leaves.
+// Finished tells the leaving node that gossip has carried the goodbye.
 func (g goodbye) Finished() {
 	if g.finished != nil {
 		g.finished()
 	}
 }
 
-// pause waits, and reports false when this node closes meanwhile.
+// pause waits for d. It reports false if this node closes meanwhile.
 func (c *Cluster) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// profile is what a member tells of itself once, as memberlist's metadata.
+// profile is the fixed description of a member. It travels as memberlist's metadata.
 type profile struct {
-	Rowmill  int    `json:"rowmill"` // form of this document, always 1: tells ours from other programs' members
+	Rowmill  int    `json:"rowmill"` // format of this document, always 1: other programs' members lack it
 	Node     string `json:"node"`
 	Peer     string `json:"peer,omitempty"`
 	API      string `json:"api,omitempty"`
@@ -20,7 +20,7 @@ type profile struct {
 	Started  int64  `json:"started"` // Unix time in µs, by the member's clock
 }
 
-// maxProfile bounds a profile, in bytes: memberlist takes 512 and panics beyond.
+// maxProfile limits an encoded profile, in bytes: memberlist panics above 512.
 const maxProfile = 400
 
 func encodeProfile(p profile) ([]byte, error) {
@@ -38,31 +38,30 @@ func encodeProfile(p profile) ([]byte, error) {
 func decodeProfile(text []byte) (profile, error) {
 	var p profile
 	if err := json.Unmarshal(text, &p); err != nil || p.Rowmill != 1 {
-		return profile{}, errors.New("it is no Rowmill node of a version that this one knows")
+		return profile{}, errors.New("not a Rowmill node, or one with an unknown format")
 	}
 	return p, nil
 }
 
 func (p profile) started() time.Time { return time.UnixMicro(p.Started) }
 
-// news is a message about one member, of what it says of itself or that it
-// leaves. On the wire: kind, length of the ID and ID, version, length of the
-// document and document; numbers are varints.
-type news struct {
+// update is a message about one member: a new state or a goodbye. On the wire: kind,
+// length of the ID, ID, version, length of the document, document. Numbers are varints.
+type update struct {
 	id      string
 	leaving bool
-	version uint64 // of the document: grows with each that the member publishes
+	version uint64 // of the document: grows with each document that the member publishes
 	doc     []byte
 }
 
-// The kinds on the wire. Others may follow: unknown ones are skipped, which is
-// why a document has a length although it comes last.
+// The kinds on the wire. Later releases may add kinds. Receivers skip unknown kinds;
+// they need the length of the document for that, although the document comes last.
 const (
 	kindState   = 1
 	kindLeaving = 2
 )
 
-func (n news) append(to []byte) []byte {
+func (n update) append(to []byte) []byte {
 	kind := byte(kindState)
 	if n.leaving {
 		kind = kindLeaving
@@ -75,40 +74,41 @@ func (n news) append(to []byte) []byte {
 	return append(to, n.doc...)
 }
 
-// errNews says that a message cannot be read.
-var errNews = errors.New("malformed message about a member")
+// errMalformed reports a message that cannot be decoded.
+var errMalformed = errors.New("malformed message about a member")
 
-// decodeNews reads messages until the end and calls each with those it knows.
-// Documents over maxDoc bytes are malformed. What each gets is a copy.
-func decodeNews(text []byte, maxDoc int, each func(news)) error {
+// decodeUpdates decodes all messages in text and calls each with those of a known kind.
+// A document over maxDoc bytes is malformed. The update that each gets is a copy.
+func decodeUpdates(text []byte, maxDoc int, each func(update)) error {
 	for len(text) > 0 {
 		kind := text[0]
 		id, rest, ok := cut(text[1:], maxID)
 		if !ok {
-			return errNews
+			return errMalformed
 		}
 		version, n := binary.Uvarint(rest)
 		if n <= 0 {
-			return errNews
+			return errMalformed
 		}
 		doc, rest, ok := cut(rest[n:], maxDoc)
 		if !ok {
-			return errNews
+			return errMalformed
 		}
 		text = rest
 		if kind == kindState || kind == kindLeaving {
-			each(news{id: string(id), leaving: kind == kindLeaving, version: version, doc: append([]byte(nil), doc...)})
+			each(update{id: string(id), leaving: kind == kindLeaving, version: version, doc: append([]byte(nil), doc...)})
 		}
 	}
 	return nil
 }
 
-// cut takes a length and that many bytes, limit at most, off the front.
+// cut splits a length and that many bytes off the front. A length over limit is an
+// error.
 func cut(text []byte, limit int) (field, rest []byte, ok bool) {
 	length, n := binary.Uvarint(text)
 	if n <= 0 || length > uint64(limit) || length > uint64(len(text)-n) {
 		return nil, nil, false
 	}
-	end := n + int(length)
-	return text[n:end], text[end:], true
+	closing := n + int(length)
+	return text[n:closing], text[closing:], true
 }

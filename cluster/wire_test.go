@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestNews(t *testing.T) {
+func TestUpdates(t *testing.T) {
 	t.Parallel()
-	sent := []news{
+	sent := []update{
 		{id: "a-0", version: 1, doc: []byte("text")},
 		{id: strings.Repeat("x", maxID), version: 1 << 60},
 		{id: "b-1", leaving: true},
@@ -21,35 +21,35 @@ func TestNews(t *testing.T) {
 	for i, n := range sent {
 		text = n.append(text)
 		if i == 1 { // a kind of a later release
-			later := news{id: "later", version: 7, doc: []byte("what?")}.append(nil)
+			later := update{id: "later", version: 7, doc: []byte("what?")}.append(nil)
 			later[0] = 77
 			text = append(text, later...)
 		}
 	}
-	var got []news
-	if err := decodeNews(text, 1000, func(n news) { got = append(got, n) }); err != nil {
+	var got []update
+	if err := decodeUpdates(text, 1000, func(n update) { got = append(got, n) }); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sent, got, cmp.AllowUnexported(news{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(sent, got, cmp.AllowUnexported(update{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
-	if err := decodeNews(text, 999, func(news) {}); err == nil {
-		t.Error("a document over the limit is let in")
+	if err := decodeUpdates(text, 999, func(update) {}); err == nil {
+		t.Error("a document over the limit is accepted")
 	}
-	if err := decodeNews(text[:len(text)-1], 1000, func(news) {}); err == nil {
-		t.Error("half a message is let in")
+	if err := decodeUpdates(text[:len(text)-1], 1000, func(update) {}); err == nil {
+		t.Error("half a message is accepted")
 	}
 }
 
-// FuzzNews decodes anything, and what was decoded again.
-func FuzzNews(f *testing.F) {
-	f.Add(news{id: "a-0", version: 1, doc: []byte("text")}.append(news{id: "b", leaving: true}.append(nil)))
+// FuzzUpdates decodes any input, and encodes and decodes the result again.
+func FuzzUpdates(f *testing.F) {
+	f.Add(update{id: "a-0", version: 1, doc: []byte("text")}.append(update{id: "b", leaving: true}.append(nil)))
 	f.Add([]byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		const limit = 64
-		var first []news
-		_ = decodeNews(text, limit, func(n news) { // what comes before an error counts
+		var first []update
+		_ = decodeUpdates(text, limit, func(n update) { // messages before an error count
 			if len(n.id) > maxID || len(n.doc) > limit {
 				t.Fatalf("over a limit: %+v", n)
 			}
@@ -59,11 +59,11 @@ func FuzzNews(f *testing.F) {
 		for _, n := range first {
 			again = n.append(again)
 		}
-		var second []news
-		if err := decodeNews(again, limit, func(n news) { second = append(second, n) }); err != nil {
+		var second []update
+		if err := decodeUpdates(again, limit, func(n update) { second = append(second, n) }); err != nil {
 			t.Fatalf("what was read cannot be read again: %v", err)
 		}
-		if diff := cmp.Diff(first, second, cmp.AllowUnexported(news{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(first, second, cmp.AllowUnexported(update{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -85,7 +85,7 @@ func TestProfile(t *testing.T) {
 	}
 	for _, foreign := range []string{"", "null", "{}", `{"node":"x"}`, `{"rowmill":2,"node":"x"}`, "\x01\x02"} {
 		if _, err := decodeProfile([]byte(foreign)); err == nil {
-			t.Errorf("%q is taken for one of ours", foreign)
+			t.Errorf("%q is accepted as a Rowmill node", foreign)
 		}
 	}
 }
