@@ -1,15 +1,14 @@
-// Package catalog owns the list of models Rowmill offers and the rules of
-// sampling parameters: which names a caller may give, their types and ranges,
-// and how they merge over a model's defaults. It refuses to know which server
-// runs a model, and what a job costs.
+// Package catalog owns the list of models that Rowmill offers and the rules of sampling
+// parameters: their names, types and ranges, and how a caller's parameters override a
+// model's defaults. It does not know which server runs a model or how much a job costs.
 //
-// A catalog is a YAML document. Its models is a list of entries with the fields
-// of rowmill.Model, of which the embedded default, models.yaml, is an example of
-// every one. An entry may leave out what servers tell: kind, context_length and
-// dimension; without both prices it has none. What sampling names stands over the
-// defaults of the model's family, and a null takes one of those away. Its aliases
-// are further names, each with what it stands for: an id, or whatever a server
-// calls a model. With extends: default the embedded catalog's entries and aliases
+// A catalog is a YAML document. Its field models is a list of entries with the fields
+// of rowmill.Model; the embedded catalog, models.yaml, shows every field. An entry may
+// omit the fields that servers report: kind, context_length and dimension. A model
+// without both prices has no price. The sampling of an entry overrides the defaults of
+// the model's family; null removes a default. The field aliases maps further names to
+// an id or to a server's name for a model. With extends: default, Load adds the entries
+// and aliases of the embedded catalog for ids and names that the file does not define.
 // are added, as far as the file has none of that id or name.
 package catalog
 
@@ -29,28 +28,28 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// DefaultModel is the model of a submission that names none.
+// DefaultModel is the model of a submission that does not name one.
 const DefaultModel = "gpt-oss-20b"
 
-// maxFileBytes bounds a catalog file: thousands of models, yet nothing that a
-// mistaken path could fill memory with.
+// maxFileBytes limits a catalog file: enough for thousands of models, and small enough
+// to protect memory if the path is wrong.
 const maxFileBytes = 1 << 20
 
 //go:embed models.yaml
 var embedded string
 
-// What names may look like: they stand in log lines, and that of a tokenizer is
-// a file's. An id may be a Hugging Face id, or a server's name with a tag.
+// Patterns of names, which appear in log lines. A tokenizer's name is also a file name.
+// An id may be a Hugging Face id, or a server's name with a tag.
 var (
 	idPattern        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,127}$`)
 	tokenizerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
-// maxAlias bounds an alias, and what it stands for, bytes.
+// maxAlias limits an alias and its target, in bytes.
 const maxAlias = 256
 
-// Catalog is an immutable list of models, safe for concurrent use. Models it
-// returns share their maps and slices: callers must not change those.
+// Catalog is an immutable list of models, safe for concurrent use. The models that it
+// returns share maps and slices: callers must not change them.
 type Catalog struct {
 	models   []rowmill.Model
 	byID     map[string]int
@@ -58,8 +57,8 @@ type Catalog struct {
 	aliases  map[string]string
 }
 
-// Default returns the embedded catalog. It panics if that is invalid, which a
-// test excludes.
+// Default returns the embedded catalog. It panics if that catalog is invalid; a test
+// checks it.
 func Default() *Catalog {
 	c, err := Load(strings.NewReader(embedded))
 	if err != nil {
@@ -68,8 +67,8 @@ func Default() *Catalog {
 	return c
 }
 
-// Load reads and validates a catalog. The error names the entry and the field
-// of everything that is wrong.
+// Load reads and validates a catalog. The error names the entry and the field of every
+// problem.
 func Load(r io.Reader) (*Catalog, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
 	if err != nil {
@@ -93,7 +92,7 @@ func Load(r io.Reader) (*Catalog, error) {
 	case file.Extends != "" && file.Extends != "default":
 		problems = append(problems, fmt.Errorf(`extends: %q must be default, or be left out`, file.Extends))
 	case file.Extends == "" && len(file.Models) == 0:
-		return nil, errors.New("models file: models: the list is empty; name at least one model, or say extends: default")
+		return nil, errors.New("models file: models: the list is empty; name at least one model, or set extends: default")
 	}
 	markUnpriced(text, file.Models)
 	c := &Catalog{models: file.Models, byID: make(map[string]int, len(file.Models)), byEngine: map[string][]int{}, aliases: map[string]string{}}
@@ -122,21 +121,22 @@ func Load(r io.Reader) (*Catalog, error) {
 	return c, nil
 }
 
-// markUnpriced marks the models of a file of which it says no price: 0 is one.
+// markUnpriced sets NoPrice for each entry that gives no price. A price of 0 is a
+// price.
 func markUnpriced(text []byte, models []rowmill.Model) {
-	var said struct {
+	var prices struct {
 		Models []struct {
 			Input  *float64 `yaml:"input_price"`
 			Output *float64 `yaml:"output_price"`
 		} `yaml:"models"`
 	}
-	_ = yaml.Unmarshal(text, &said) // it was decoded before
-	for i := range min(len(said.Models), len(models)) {
-		models[i].NoPrice = said.Models[i].Input == nil && said.Models[i].Output == nil
+	_ = yaml.Unmarshal(text, &prices) // Load has decoded this text without error
+	for i := range min(len(prices.Models), len(models)) {
+		models[i].NoPrice = prices.Models[i].Input == nil && prices.Models[i].Output == nil
 	}
 }
 
-// checkAliases returns what is wrong with them, by name.
+// checkAliases returns the problems of all aliases, sorted by alias.
 func (c *Catalog) checkAliases() (problems []error) {
 	for _, alias := range slices.Sorted(maps.Keys(c.aliases)) {
 		target := c.aliases[alias]
@@ -147,9 +147,9 @@ func (c *Catalog) checkAliases() (problems []error) {
 		case strings.TrimSpace(alias) == "" || len(alias) > maxAlias:
 			says = fmt.Sprintf("must be a name of 1 to %d bytes", maxAlias)
 		case strings.TrimSpace(target) == "" || len(target) > maxAlias:
-			says = "must stand for an id of the catalog, or for what a server calls a model"
+			says = "must have as its target an id of the catalog, or a server's name for a model"
 		case chained:
-			says = fmt.Sprintf("stands for %q, which is an alias itself: name what that stands for", target)
+			says = fmt.Sprintf("has the target %q, which is an alias too: use the target of that alias", target)
 		case taken:
 			says = "is the id of a model already"
 		default:
@@ -160,7 +160,8 @@ func (c *Catalog) checkAliases() (problems []error) {
 	return problems
 }
 
-// extend adds what another catalog has and this one does not.
+// extend adds the entries and aliases of another catalog for ids and names that c does
+// not define.
 func (c *Catalog) extend(other *Catalog) {
 	named := func(name string) bool {
 		_, id := c.byID[name]
@@ -189,7 +190,7 @@ func (c *Catalog) Find(id string) (rowmill.Model, bool) {
 	return c.models[i], true
 }
 
-// Alias returns what a name stands for: itself, unless it is an alias.
+// Alias returns the target of an alias. It returns any other name unchanged.
 func (c *Catalog) Alias(name string) string {
 	if target, is := c.aliases[name]; is {
 		return target
@@ -197,12 +198,12 @@ func (c *Catalog) Alias(name string) string {
 	return name
 }
 
-// Aliases returns the aliases and what each stands for.
+// Aliases returns the target of each alias.
 func (c *Catalog) Aliases() map[string]string { return maps.Clone(c.aliases) }
 
-// Called returns the models that have a name among their engine names, in the
-// order of the file.
-func (c *Catalog) Called(name string) []rowmill.Model {
+// ByEngineName returns the models that list name among their engine names, in the order
+// of the file.
+func (c *Catalog) ByEngineName(name string) []rowmill.Model {
 	found := make([]rowmill.Model, 0, len(c.byEngine[name]))
 	for _, i := range c.byEngine[name] {
 		found = append(found, c.models[i])
@@ -210,12 +211,13 @@ func (c *Catalog) Called(name string) []rowmill.Model {
 	return found
 }
 
-// Tells reports whether the entries that servers' names of a model lead to say what
-// it does, all the same.
-func (c *Catalog) Tells(names ...string) bool {
+// Describes reports whether the entries for a server's names of one model give its kind
+// (and the dimension of an embedding model), all with the same kind. Then the server
+// need not be asked.
+func (c *Catalog) Describes(names ...string) bool {
 	var kind rowmill.Kind
 	for _, name := range names {
-		entries := c.Called(name)
+		entries := c.ByEngineName(name)
 		if m, found := c.Find(name); found {
 			entries = append(entries, m)
 		}
@@ -232,14 +234,13 @@ func (c *Catalog) Tells(names ...string) bool {
 // All returns the models in the order of the file.
 func (c *Catalog) All() []rowmill.Model { return slices.Clone(c.models) }
 
-// Templates lists the templates that a model may name, sorted: those of package
-// prompt, which a test there compares.
+// Templates lists the templates that a model may name, sorted. Package prompt
+// implements them; a test there compares the two lists.
 func Templates() []string {
 	return []string{"chatml", "embedding", "gemma", "harmony", "llama-3", "none", "qwen-3", "qwen-3-embedding", "qwen-3-thinking"}
 }
 
-// Nearest returns the id most like id, or "" where none is close enough to be
-// what a caller meant.
+// Nearest returns the id most similar to id, or "" if no id is similar enough.
 func (c *Catalog) Nearest(id string) string {
 	names := make([]string, len(c.models))
 	for i, m := range c.models {
@@ -256,7 +257,7 @@ func entryError(i int, m *rowmill.Model, field, format string, args ...any) erro
 	return fmt.Errorf("models[%d] (%s): %s: %s", i, name, field, fmt.Sprintf(format, args...))
 }
 
-// check normalises entry i and returns what is wrong with it.
+// check normalises entry i and returns its problems.
 func check(i int, m *rowmill.Model) (problems []error) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, entryError(i, m, field, format, args...))
@@ -268,13 +269,13 @@ func check(i int, m *rowmill.Model) (problems []error) {
 	switch m.Kind {
 	case rowmill.KindGeneration, rowmill.KindReasoning, rowmill.KindEmbedding, "":
 	default:
-		wrong("kind", "%q must be generation, reasoning or embedding, or be left out where servers tell", m.Kind)
+		wrong("kind", "%q must be generation, reasoning or embedding, or be left out if servers report it", m.Kind)
 	}
 	if m.ContextLength != 0 && m.ContextLength < 2 {
-		wrong("context_length", "%d must be at least 2 tokens, one for the prompt and one for the answer; leave it out to have what servers tell", m.ContextLength)
+		wrong("context_length", "%d must be at least 2 tokens, one for the prompt and one for the answer; leave it out to use the value that servers report", m.ContextLength)
 	}
 	if m.Dimension < 0 {
-		wrong("dimension", "%d must be the number of floats per row, at least 1; leave it out to have what servers tell", m.Dimension)
+		wrong("dimension", "%d must be the number of floats per row, at least 1; leave it out to use the value that servers report", m.Dimension)
 	}
 	if !embedding && m.Kind != "" && m.Dimension != 0 {
 		wrong("dimension", "%d is given, but only embedding models have one", m.Dimension)
@@ -319,14 +320,14 @@ func check(i int, m *rowmill.Model) (problems []error) {
 		}
 	}
 	if m.Kind != "" {
-		*m = OfKind(*m, m.Kind, m.ID)
+		*m = WithKind(*m, m.Kind, m.ID)
 	}
 	return problems
 }
 
-// OfKind returns an entry that does not say its kind as one of this kind, with
-// the sampling defaults of a name's family under its own.
-func OfKind(m rowmill.Model, kind rowmill.Kind, family string) rowmill.Model {
+// WithKind returns an entry that leaves out its kind with this kind. The sampling of
+// the entry overrides the defaults of the family that the name belongs to.
+func WithKind(m rowmill.Model, kind rowmill.Kind, family string) rowmill.Model {
 	own := m.Sampling
 	m.Kind, m.Sampling = kind, FamilyDefaults(family, kind)
 	if kind == rowmill.KindEmbedding {

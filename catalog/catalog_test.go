@@ -86,7 +86,7 @@ func TestDefault_SamplingDefaultsOfTheInterface(t *testing.T) {
 			t.Errorf("%s: warnings %q, error %v", m.ID, warnings, err)
 		}
 		family := want[m.ID]
-		if family == nil { // beyond the interface's ids its rule of prefixes holds
+		if family == nil { // models outside the interface get the defaults of their family
 			family = FamilyDefaults(m.ID, m.Kind)
 		}
 		if diff := cmp.Diff(family, effective); diff != "" {
@@ -95,8 +95,8 @@ func TestDefault_SamplingDefaultsOfTheInterface(t *testing.T) {
 	}
 }
 
-// What current clients offer to choose from.
-func TestDefault_HoldsWhatClientsSend(t *testing.T) {
+// Current clients offer these models.
+func TestDefault_HoldsClientModels(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{
 		"embeddinggemma-300m", "qwen-3-embedding-0.6b", "qwen-3-embedding-4b", "qwen-3-embedding-8b",
@@ -114,12 +114,13 @@ func TestDefault_HoldsWhatClientsSend(t *testing.T) {
 	}
 }
 
-// Names of one kind lead to one entry, so that what a server serves has one price.
-func TestDefault_EngineNamesAreOfOneEntryOfTheirKind(t *testing.T) {
+// Within one kind, each engine name belongs to one entry, so a served model has one
+// price.
+func TestDefault_EngineNameHasOneEntryPerKind(t *testing.T) {
 	t.Parallel()
 	for _, m := range Default().All() {
 		for _, name := range m.EngineNames {
-			for _, other := range Default().Called(name) {
+			for _, other := range Default().ByEngineName(name) {
 				if other.Kind == m.Kind && other.ID != m.ID {
 					t.Errorf("%s is %s and %s", name, m.ID, other.ID)
 				}
@@ -128,8 +129,8 @@ func TestDefault_EngineNamesAreOfOneEntryOfTheirKind(t *testing.T) {
 	}
 }
 
-// The defaults go by what a name begins with, not by the ids of the embedded
-// catalog, and what a file says stands over them.
+// The defaults depend on the prefix of the name, not on the ids of the embedded
+// catalog. The sampling of a file's entry overrides them.
 func TestLoad_SamplingDefaultsOfTheFamily(t *testing.T) {
 	t.Parallel()
 	entry := func(id, kind, rest string) string {
@@ -195,34 +196,34 @@ func TestLoad_NamesEntryAndField(t *testing.T) {
 	}
 	entry := func(fields string) string { return "models:\n  - {" + fields + "}\n" }
 	for name, c := range map[string]struct{ file, want string }{
-		"empty file":      {"", "models: the list is empty"},
-		"empty list":      {"models: []", "models: the list is empty"},
-		"not YAML":        {"models: [", "parse models file"},
-		"unknown field":   {entry("id: a, kind: generation, context_length: 10, speed: 3"), "field speed not found"},
-		"bad id":          {entry("id: 'a b', kind: generation, context_length: 10"), `models[0] (a b): id: "a b" must be`},
-		"no id":           {entry("kind: generation, context_length: 10"), "models[0] (without id): id:"},
-		"twice":           {good + "  - {id: a, kind: generation, context_length: 10}\n", "models[1] (a): id: is the id of models[0]"},
-		"kind":            {entry("id: a, kind: vision, context_length: 10"), `models[0] (a): kind: "vision" must be`},
-		"context":         {entry("id: a, kind: generation, context_length: 1"), "models[0] (a): context_length: 1 must"},
-		"no dimension":    {entry("id: a, kind: embedding, context_length: 10, dimension: -1"), "models[0] (a): dimension: -1 must be"},
-		"extends":         {"extends: others\n" + good, `extends: "others" must be default`},
-		"alias of nobody": {"aliases: {b: ''}\n" + good, `aliases: "b" must stand for`},
-		"alias chain":     {"aliases: {b: c, c: a}\n" + good, `aliases: "b" stands for "c", which is an alias itself`},
-		"alias of an id":  {"aliases: {a: x}\n" + good, `aliases: "a" is the id of a model already`},
-		"alias too long":  {"aliases: {" + strings.Repeat("a", 257) + ": a}\n" + good, "must be a name of 1 to 256 bytes"},
-		"dimension":       {entry("id: a, kind: generation, context_length: 10, dimension: 4"), "models[0] (a): dimension: 4 is given"},
-		"engine name":     {entry("id: a, kind: generation, context_length: 10, engine_names: ['']"), "models[0] (a): engine_names[0]: must not be empty"},
-		"engine twice":    {entry("id: a, kind: generation, context_length: 10, engine_names: [x, x]"), "models[0] (a): engine_names[1]: \"x\" is listed twice"},
-		"price":           {entry("id: a, kind: generation, context_length: 10, input_price: -1"), "models[0] (a): input_price: -1 is negative"},
-		"output price":    {entry("id: a, kind: generation, context_length: 10, output_price: -0.5"), "models[0] (a): output_price: -0.5 is negative"},
-		"no price":        {entry("id: a, kind: generation, context_length: 10, output_price: .nan"), "models[0] (a): output_price: NaN is not a number"},
-		"endless price":   {entry("id: a, kind: generation, context_length: 10, input_price: .inf"), "models[0] (a): input_price: +Inf is not a number"},
-		"template":        {entry("id: a, kind: generation, context_length: 10, template: llama3"), `models[0] (a): template: "llama3" is not known: use one of chatml, `},
-		"tokenizer":       {entry("id: a, kind: generation, context_length: 10, tokenizer: ../x.json"), `models[0] (a): tokenizer: "../x.json" must be the name`},
-		"sampling name":   {entry("id: a, kind: generation, context_length: 10, sampling: {top_pp: 1}"), `models[0] (a): sampling.top_pp: is not a sampling parameter; did you mean "top_p"?`},
-		"sampling value":  {entry("id: a, kind: generation, context_length: 10, sampling: {top_p: 2}"), "models[0] (a): sampling.top_p: must be a number above 0"},
-		"embedding param": {entry("id: a, kind: embedding, dimension: 3, context_length: 10, sampling: {top_p: 1}"), "models[0] (a): sampling: embedding models"},
-		"too large":       {good + strings.Repeat("#", maxFileBytes), "larger than"},
+		"empty file":             {"", "models: the list is empty"},
+		"empty list":             {"models: []", "models: the list is empty"},
+		"not YAML":               {"models: [", "parse models file"},
+		"unknown field":          {entry("id: a, kind: generation, context_length: 10, speed: 3"), "field speed not found"},
+		"bad id":                 {entry("id: 'a b', kind: generation, context_length: 10"), `models[0] (a b): id: "a b" must be`},
+		"no id":                  {entry("kind: generation, context_length: 10"), "models[0] (without id): id:"},
+		"twice":                  {good + "  - {id: a, kind: generation, context_length: 10}\n", "models[1] (a): id: is the id of models[0]"},
+		"kind":                   {entry("id: a, kind: vision, context_length: 10"), `models[0] (a): kind: "vision" must be`},
+		"context":                {entry("id: a, kind: generation, context_length: 1"), "models[0] (a): context_length: 1 must"},
+		"no dimension":           {entry("id: a, kind: embedding, context_length: 10, dimension: -1"), "models[0] (a): dimension: -1 must be"},
+		"extends":                {"extends: others\n" + good, `extends: "others" must be default`},
+		"alias without a target": {"aliases: {b: ''}\n" + good, `aliases: "b" must have as its target`},
+		"alias chain":            {"aliases: {b: c, c: a}\n" + good, `aliases: "b" has the target "c", which is an alias too`},
+		"alias of an id":         {"aliases: {a: x}\n" + good, `aliases: "a" is the id of a model already`},
+		"alias too long":         {"aliases: {" + strings.Repeat("a", 257) + ": a}\n" + good, "must be a name of 1 to 256 bytes"},
+		"dimension":              {entry("id: a, kind: generation, context_length: 10, dimension: 4"), "models[0] (a): dimension: 4 is given"},
+		"engine name":            {entry("id: a, kind: generation, context_length: 10, engine_names: ['']"), "models[0] (a): engine_names[0]: must not be empty"},
+		"engine twice":           {entry("id: a, kind: generation, context_length: 10, engine_names: [x, x]"), "models[0] (a): engine_names[1]: \"x\" is listed twice"},
+		"price":                  {entry("id: a, kind: generation, context_length: 10, input_price: -1"), "models[0] (a): input_price: -1 is negative"},
+		"output price":           {entry("id: a, kind: generation, context_length: 10, output_price: -0.5"), "models[0] (a): output_price: -0.5 is negative"},
+		"no price":               {entry("id: a, kind: generation, context_length: 10, output_price: .nan"), "models[0] (a): output_price: NaN is not a number"},
+		"endless price":          {entry("id: a, kind: generation, context_length: 10, input_price: .inf"), "models[0] (a): input_price: +Inf is not a number"},
+		"template":               {entry("id: a, kind: generation, context_length: 10, template: llama3"), `models[0] (a): template: "llama3" is not known: use one of chatml, `},
+		"tokenizer":              {entry("id: a, kind: generation, context_length: 10, tokenizer: ../x.json"), `models[0] (a): tokenizer: "../x.json" must be the name`},
+		"sampling name":          {entry("id: a, kind: generation, context_length: 10, sampling: {top_pp: 1}"), `models[0] (a): sampling.top_pp: is not a sampling parameter; did you mean "top_p"?`},
+		"sampling value":         {entry("id: a, kind: generation, context_length: 10, sampling: {top_p: 2}"), "models[0] (a): sampling.top_p: must be a number above 0"},
+		"embedding param":        {entry("id: a, kind: embedding, dimension: 3, context_length: 10, sampling: {top_p: 1}"), "models[0] (a): sampling: embedding models"},
+		"too large":              {good + strings.Repeat("#", maxFileBytes), "larger than"},
 	} {
 		_, err := Load(strings.NewReader(c.file))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -18,8 +18,8 @@ func load(t *testing.T, file string) *Catalog {
 	return c
 }
 
-// An entry may leave out what servers tell. Its own sampling then waits until
-// the kind is known, and a null still takes a default away.
+// An entry may omit the fields that servers report. Its sampling overrides the family's
+// defaults once the kind is known, and null still removes a default.
 func TestLoad_EntriesThatServersComplete(t *testing.T) {
 	t.Parallel()
 	c := load(t, "models:\n  - {id: my/Qwen3-4B, input_price: 1, sampling: {temperature: 0.1, top_k: null}}\n")
@@ -32,7 +32,7 @@ func TestLoad_EntriesThatServersComplete(t *testing.T) {
 		rowmill.KindReasoning:  {"temperature": 0.1, "top_p": 0.95, "max_tokens": int64(4096), "repetition_penalty": 1.0},
 		rowmill.KindEmbedding:  {},
 	} {
-		whole := OfKind(m, kind, m.ID)
+		whole := WithKind(m, kind, m.ID)
 		if diff := cmp.Diff(want, whole.Sampling); diff != "" || whole.Kind != kind {
 			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
@@ -42,7 +42,7 @@ func TestLoad_EntriesThatServersComplete(t *testing.T) {
 	}
 }
 
-// No price is not a price of 0, and half of one is a price.
+// No price differs from a price of 0. One of the two prices is enough.
 func TestLoad_Prices(t *testing.T) {
 	t.Parallel()
 	c := load(t, "models:\n  - {id: none}\n  - {id: free, input_price: 0}\n  - {id: half, output_price: 2}\n")
@@ -60,7 +60,7 @@ func TestLoad_ExtendsTheDefault(t *testing.T) {
 		t.Errorf("%d models, want one more than the default's %d", len(c.All()), len(Default().All()))
 	}
 	if m, _ := c.Find("llama-3.1-8b"); m.InputPrice != 9 || m.Kind != "" {
-		t.Errorf("the file's entry does not stand over the default's: %+v", m)
+		t.Errorf("the file's entry does not replace the default's: %+v", m)
 	}
 	if m, found := c.Find(DefaultModel); !found || m.Kind != rowmill.KindReasoning {
 		t.Errorf("the default model: %t, %+v", found, m)
@@ -68,37 +68,37 @@ func TestLoad_ExtendsTheDefault(t *testing.T) {
 	if c.Alias("cheap") != "org/Served" || c.Alias("mine") != "mine" {
 		t.Errorf("cheap is %q, mine %q", c.Alias("cheap"), c.Alias("mine"))
 	}
-	if called := c.Called("org/Served"); len(called) != 1 || called[0].ID != "mine" {
-		t.Errorf("org/Served is %v", called)
+	if called := c.ByEngineName("org/Served"); len(called) != 1 || called[0].ID != "mine" {
+		t.Errorf("ByEngineName(org/Served) = %v", called)
 	}
 	if only := load(t, "extends: default\n"); len(only.All()) != len(Default().All()) {
 		t.Errorf("%d models of a file without any", len(only.All()))
 	}
 }
 
-// Two entries may name one model of a server, the file's first entry first.
-func TestCalled_InTheOrderOfTheFile(t *testing.T) {
+// Two entries may list the same engine name. The first entry of the file comes first.
+func TestByEngineName_InTheOrderOfTheFile(t *testing.T) {
 	t.Parallel()
 	var ids []string
-	for _, m := range Default().Called("Qwen/Qwen3-30B-A3B") {
+	for _, m := range Default().ByEngineName("Qwen/Qwen3-30B-A3B") {
 		ids = append(ids, m.ID)
 	}
 	if diff := cmp.Diff([]string{"qwen-3-30b-a3b", "qwen-3-30b-a3b-thinking"}, ids); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if called := Default().Called("nobody/knows"); len(called) != 0 {
-		t.Errorf("nobody/knows is %v", called)
+	if called := Default().ByEngineName("unknown/model"); len(called) != 0 {
+		t.Errorf("ByEngineName(unknown/model) = %v", called)
 	}
 }
 
-func TestThinks(t *testing.T) {
+func TestHasReasoningName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"Qwen/Qwen3-4B-Thinking-2507": true, "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": true, "deepseek-ai/DeepSeek-R1": true,
 		"openai/gpt-oss-120b": true, "microsoft/Phi-4-reasoning": true, "Qwen/QwQ-32B": true,
 		"meta-llama/Llama-3.1-8B-Instruct": false, "my-model": false, "r1": false,
 	} {
-		if got := Thinks(name); got != want {
+		if got := HasReasoningName(name); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ models:
 	// did you mean my-llama?
 }
 
-// All that is wrong with a file is said at once.
+// Load reports all problems of a file in one error.
 func ExampleLoad_wrong() {
 	_, err := catalog.Load(strings.NewReader(`
 models:
@@ -42,7 +42,7 @@ models:
 	fmt.Println(err)
 	// Output:
 	// models file: models[0] (my llama): id: "my llama" must be 1 to 128 letters, digits, '.', '_', '-', '/', ':', '@' or '+', starting with a letter or digit
-	// models[0] (my llama): context_length: 1 must be at least 2 tokens, one for the prompt and one for the answer; leave it out to have what servers tell
+	// models[0] (my llama): context_length: 1 must be at least 2 tokens, one for the prompt and one for the answer; leave it out to use the value that servers report
 }
 
 func ExampleMergeSampling() {

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// families are the default parameters of models by what their names begin with.
-// Of a family with a thinking variant, thinking are those of its reasoning
+// families are the default parameters of model families, by prefix of the model's name.
+// For a family with a thinking variant, thinking holds the defaults of its reasoning
 // models.
 var families = []struct {
 	prefixes        []string
@@ -28,10 +28,9 @@ func defaults(temperature, topP float64, topK int64) map[string]any {
 	return d
 }
 
-// FamilyDefaults returns the parameters that models with such a name have where
-// nobody says otherwise, to be kept by the caller; empty for other names, and
-// for embedding models. What stands before the last slash is no part of a name,
-// and neither is case.
+// FamilyDefaults returns the sampling defaults of a model's family as a new map: empty
+// for unknown families and for embedding models. It ignores the part of the name up to
+// the last slash, and case.
 func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
 	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
 	for _, family := range families {
@@ -48,12 +47,12 @@ func FamilyDefaults(name string, kind rowmill.Kind) map[string]any {
 	return map[string]any{}
 }
 
-// thinking are what the names of models hold that reason.
-var thinking = []string{"thinking", "reason", "gpt-oss", "deepseek-r1", "-r1-", "qwq", "magistral"}
+// reasoningWords are parts of the names of reasoning models.
+var reasoningWords = []string{"thinking", "reason", "gpt-oss", "deepseek-r1", "-r1-", "qwq", "magistral"}
 
-// Thinks reports whether a model with such a name reasons, as far as a name tells.
-func Thinks(name string) bool {
+// HasReasoningName reports whether the name of a model suggests that it reasons.
+func HasReasoningName(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasSuffix(name, "-r1") ||
-		slices.ContainsFunc(thinking, func(word string) bool { return strings.Contains(name, word) })
+		slices.ContainsFunc(reasoningWords, func(word string) bool { return strings.Contains(name, word) })
 }

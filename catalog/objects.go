@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// reservedArgs are the names by which vLLM's own parts pass each other values in
-// extra_args. What stands there is believed: a wrong type ends the server.
+// reservedArgs are the names in extra_args that vLLM's own components use. vLLM does
+// not check their types: a wrong type crashes the server.
 var reservedArgs = []string{"kv_transfer_params", "ec_transfer_params", "kv_cache_report_mode"}
 
-// reservedArgPrefix begins the names of those of its diffusion models.
+// reservedArgPrefix is the prefix of such names of vLLM's diffusion models.
 const reservedArgPrefix = "diffusion_"
 
-// structuredOutputs takes one rule other than a JSON Schema, which is the job's
-// json_schema. What the rule says is checked by package schema.
+// structuredOutputs accepts one rule. A JSON Schema is not accepted here: it belongs in
+// the job's json_schema. Package schema checks the content of the rule.
 func structuredOutputs(v any) (any, string) {
 	const must = "an object with one of regex (a string), choice (a list of strings) and grammar (a string); a JSON Schema is the job's json_schema"
 	table, ok := v.(map[string]any)
@@ -40,7 +40,8 @@ func structuredOutputs(v any) (any, string) {
 	return table, ""
 }
 
-// extraArgs takes what vLLM takes as vllm_xargs: texts, numbers, and lists of them.
+// extraArgs accepts the values that vLLM accepts as vllm_xargs: strings, numbers, and
+// lists of strings and numbers.
 func extraArgs(v any) (any, string) {
 	must := fmt.Sprintf("an object of at most %d names, with strings, numbers, or lists of at most %d of them; names and strings have at most %d bytes, integers 64 bits",
 		maxExtraArgs, maxExtraArgs, maxExtraBytes)
@@ -51,7 +52,7 @@ func extraArgs(v any) (any, string) {
 	clean := make(map[string]any, len(table))
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		if slices.Contains(reservedArgs, name) || strings.HasPrefix(name, reservedArgPrefix) {
-			return nil, "without " + name + ", which servers use among themselves; leave it out"
+			return nil, "without " + name + ", which servers reserve for their own components; leave it out"
 		}
 		list, isList := table[name].([]any)
 		if !isList {
@@ -62,7 +63,7 @@ func extraArgs(v any) (any, string) {
 		}
 		values := make([]any, len(list))
 		for i, entry := range list {
-			if values[i] = plain(entry); values[i] == nil {
+			if values[i] = scalar(entry); values[i] == nil {
 				return nil, must
 			}
 		}
@@ -73,8 +74,9 @@ func extraArgs(v any) (any, string) {
 	return clean, ""
 }
 
-// plain is a text or a number in the form that is kept, nil for anything else.
-func plain(v any) any {
+// scalar returns a string or a number in the form kept in a job, nil for any other
+// value.
+func scalar(v any) any {
 	if text, is := v.(string); is {
 		if len(text) > maxExtraBytes || !utf8.ValidString(text) {
 			return nil
@@ -84,7 +86,7 @@ func plain(v any) any {
 	if i, is := asInt(v); is {
 		return i
 	}
-	if f, is := asFloat(v); is && (math.Abs(f) < 1<<53 || f != math.Trunc(f)) { // else an integer beyond 64 bits
+	if f, is := asFloat(v); is && (math.Abs(f) < 1<<53 || f != math.Trunc(f)) { // rejects an integer beyond 64 bits
 		return f
 	}
 	return nil

@@ -8,24 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of list-valued parameters. Servers compare every one of them with
-// every token, so a long list slows each row down.
+// Limits of list-valued parameters. Servers compare every entry with every token, so a
+// long list slows each row down.
 const (
 	maxStopStrings = 64     // stop and bad_words, entries
 	maxStopBytes   = 1024   // one entry of stop or bad_words
 	maxTokenIDs    = 16_384 // stop_token_ids, allowed_token_ids, logit_bias, entries
-	maxLogprobs    = 20     // vLLM's own default bound of alternatives per token
-	maxExtraArgs   = 64     // extra_args, entries and the values of one
-	maxExtraBytes  = 1024   // a name or a text of extra_args
+	maxLogprobs    = 20     // vLLM's default limit of alternatives per token
+	maxExtraArgs   = 64     // extra_args, and each list in it, entries
+	maxExtraBytes  = 1024   // a name or a string of extra_args
 )
 
-// A parse turns a decoded JSON or YAML value into the form kept in a job
-// (int64, float64, bool, string, []any, map[string]any), or says what it must
-// be instead.
+// A parse converts a decoded JSON or YAML value into the form kept in a job (int64,
+// float64, bool, string, []any, map[string]any). For a wrong value it returns a
+// description of the right one.
 type parse func(v any) (clean any, problem string)
 
-// params are the parameters a caller may give: those of vLLM's SamplingParams
-// that make sense for a single row, with the ranges vLLM checks.
+// params are the parameters that a caller may give: the fields of vLLM's SamplingParams
+// that make sense for a single row, with vLLM's ranges.
 var params = map[string]parse{
 	"temperature":        number(0, math.MaxFloat64, "a number of at least 0"),
 	"top_p":              positive(1, "a number above 0 and at most 1"),
@@ -39,7 +39,7 @@ var params = map[string]parse{
 	"seed":               integer(math.MinInt64, math.MaxInt64, "an integer of at most 64 bits"),
 	"logprobs":           logprobs,
 
-	"thinking_token_budget": integer(-1, math.MaxInt32, "an integer of at least -1 (-1 bounds nothing)"),
+	"thinking_token_budget": integer(-1, math.MaxInt32, "an integer of at least -1 (-1 means no limit)"),
 
 	"stop":      stopStrings,
 	"bad_words": wordList,
@@ -62,8 +62,8 @@ var params = map[string]parse{
 	"n": one,
 }
 
-// refused are names that exist in vLLM or in other APIs, with the reason why
-// they are refused: better than "unknown".
+// refused maps names that exist in vLLM or in other APIs to the reason for the refusal,
+// which helps more than "unknown".
 var refused = map[string]string{
 	"stream":                      "a batch job has no stream",
 	"echo":                        "ask for the inputs with include_inputs when you fetch the results",
@@ -92,9 +92,9 @@ var refused = map[string]string{
 	"guided_choice":               "use structured_outputs, as {\"choice\": […]}",
 	"guided_grammar":              "use structured_outputs, as {\"grammar\": …}",
 	"guided_decoding":             "use structured_outputs",
-	"guided_decoding_backend":     "the server chooses what guides it; leave it out",
+	"guided_decoding_backend":     "the server chooses the backend; leave it out",
 	"guided_whitespace_pattern":   "it is a setting of the server; leave it out",
-	"structural_tag":              "it is for calls of tools, which rows have not; use structured_outputs, as {\"grammar\": …}",
+	"structural_tag":              "it is for tool calls, which rows do not have; use structured_outputs, as {\"grammar\": …}",
 	"regex":                       "use structured_outputs, as {\"regex\": …}",
 	"grammar":                     "use structured_outputs, as {\"grammar\": …}",
 	"ebnf":                        "use structured_outputs, as {\"grammar\": …}",
@@ -132,7 +132,7 @@ func asInt(v any) (int64, bool) {
 	return 0, false
 }
 
-// asFloat reads a finite number of any type of the decoders.
+// asFloat reads a finite number from any number type of the decoders.
 func asFloat(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int:
@@ -180,8 +180,8 @@ func integer(low, high int64, rule string) parse {
 	}
 }
 
-// logprobs takes a number of alternatives, as vLLM's class does, or the switch of
-// the dialect.
+// logprobs accepts a number of alternatives, as vLLM does, or a boolean, as the chat
+// completions API does.
 func logprobs(v any) (any, string) {
 	if _, is := v.(bool); is {
 		return v, ""

@@ -13,15 +13,15 @@ import (
 // CodeInvalidSampling is the code of errors about sampling parameters.
 const CodeInvalidSampling = "invalid_sampling_params"
 
-// MergeSampling checks a caller's parameters and merges them over the model's
-// defaults; the caller's win. A null is an absent parameter. The result is
-// never nil; its numbers are int64 where the parameter is an integer, float64
-// elsewhere. stop is a list of strings.
+// MergeSampling checks a caller's parameters and merges them over the model's defaults;
+// the caller's values win. A null counts as absent. The result is never nil; its
+// numbers are int64 for integer parameters and float64 for others. stop is a list of
+// strings.
 //
-// A max_tokens that leaves no room for a prompt in the model's context is an
-// error where the caller gave it; a default is lowered to half the context,
-// with a warning. A context of 0 is not known. Embedding models take no
-// parameters: those given are checked, named in a warning and left out.
+// A max_tokens that leaves no room for a prompt in the model's context is an error if
+// the caller gave it; a default is lowered to half the context, with a warning. A
+// context length of 0 means unknown. Embedding models take no parameters: MergeSampling
+// checks them, names them in a warning and drops them.
 func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string]any, warnings []string, err *rowmill.InvalidError) {
 	given, faults := checkSampling(caller)
 
@@ -44,7 +44,7 @@ func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string
 	maps.Copy(effective, given)
 	delete(effective, "n") // always 1
 	if effective["seed"] == int64(-1) {
-		delete(effective, "seed") // what servers take for none
+		delete(effective, "seed") // servers read -1 as no seed
 	}
 
 	if limit, isInt := effective["max_tokens"].(int64); isInt && m.ContextLength > 0 && limit >= int64(m.ContextLength) {
@@ -69,9 +69,9 @@ func MergeSampling(m rowmill.Model, caller map[string]any) (effective map[string
 	return effective, warnings, nil
 }
 
-// checkSampling returns given with its values in their kept form, nulls left
-// out, and a fault for each parameter that is unknown, refused or out of
-// range, sorted by name.
+// checkSampling returns the valid parameters in the form kept in a job, without nulls.
+// It returns a fault for each parameter that is unknown, refused or out of range,
+// sorted by name.
 func checkSampling(given map[string]any) (clean map[string]any, faults []rowmill.FieldError) {
 	clean = make(map[string]any, len(given))
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -105,14 +105,14 @@ func unknownParam(name string) rowmill.FieldError {
 	return samplingFault(name, "is not a sampling parameter; known are %s", strings.Join(slices.Sorted(maps.Keys(params)), ", "))
 }
 
-// samplingFault names the parameter in full; a long name is cut, since the
-// caller chose it.
+// samplingFault makes an error with the full field name. It shortens long names,
+// because the caller chose them.
 func samplingFault(name, format string, args ...any) rowmill.FieldError {
 	return rowmill.FieldError{Field: "sampling_params." + spelling.Shorten(name, 64), Message: fmt.Sprintf(format, args...)}
 }
 
-// Nearest returns the name with the smallest edit distance to word, whatever the
-// case of either, or "" when more than a third of it would have to change.
+// Nearest returns the name with the smallest edit distance to word, ignoring case. It
+// returns "" if more than a third of word would have to change.
 func Nearest(word string, names []string) string {
 	word = strings.ToLower(word)
 	if len(word) > 128 {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// decode reads JSON as the API does: numbers stay as they are written.
+// decode reads JSON as the API does: numbers keep their spelling.
 func decode(t testing.TB, text string) map[string]any {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -205,9 +205,9 @@ func TestMergeSampling_EmbeddingsTakeNone(t *testing.T) {
 	}
 }
 
-// Members are those of vLLM's SamplingParams in 0.32, and of its older ones that
-// clients still send: each is taken or refused with a reason, none is unknown.
-func TestMergeSampling_KnowsTheClass(t *testing.T) {
+// These are the members of vLLM's SamplingParams in 0.32, and older ones that clients
+// still send. Each is accepted or refused with a reason; none is unknown.
+func TestMergeSampling_KnowsSamplingParams(t *testing.T) {
 	t.Parallel()
 	for _, name := range strings.Fields(`n presence_penalty frequency_penalty repetition_penalty temperature watermarking top_p top_k min_p
 		seed stop stop_token_ids ignore_eos max_tokens min_tokens logprobs prompt_logprobs prompt_logprob_token_ids prompt_logprob_start

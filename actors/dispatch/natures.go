@@ -97,7 +97,7 @@ func (n *Natures) Answered(m engine.ServedModel, found engine.Nature, err error,
 		seen.tries++
 		return false
 	}
-	if found.Kind == rowmill.KindGeneration && slices.ContainsFunc(m.Names(), catalog.Thinks) {
+	if found.Kind == rowmill.KindGeneration && slices.ContainsFunc(m.Names(), catalog.HasReasoningName) {
 		found.Kind = rowmill.KindReasoning // its server has no parser, and its template opens the thought
 	}
 	before := seen.Nature

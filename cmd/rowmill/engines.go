@@ -143,7 +143,7 @@ func simulated(models []rowmill.Model) []rowmill.Model {
 		case m.Kind != "":
 		case m.Dimension > 0:
 			m.Kind = rowmill.KindEmbedding
-		case catalog.Thinks(m.ID):
+		case catalog.HasReasoningName(m.ID):
 			m.Kind = rowmill.KindReasoning
 		default:
 			m.Kind = rowmill.KindGeneration

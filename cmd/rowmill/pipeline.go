@@ -61,7 +61,7 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	config.Servers.Pace = m.Settings.Pace
 	config.Servers.Asked = cmp.Or(jobs.AskedModels, -1)
 	config.Servers.Warm = func(served []engine.ServedModel) { words.warm(m.Catalog, served) }
-	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Tells(s.Names()...) }
+	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Describes(s.Names()...) }
 	if m.Cluster != nil {
 		if config.Peers, err = m.openPeers(); err != nil {
 			return err

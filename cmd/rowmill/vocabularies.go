@@ -56,7 +56,7 @@ const mostWarm = 8
 // job will say.
 func (v *vocabularies) warm(known *catalog.Catalog, served []engine.ServedModel) {
 	for _, s := range served[:min(len(served), mostWarm)] {
-		models := known.Called(s.Name)
+		models := known.ByEngineName(s.Name)
 		if m, found := known.Find(s.Name); found {
 			models = append(models, m)
 		}
