@@ -83,7 +83,7 @@ func errorOfModels(c *gin.Context, e *request.Error) any {
 // list answers GET /v1/models: those that are served now first.
 func (m *modelList) list(c *gin.Context) (any, error) {
 	all := m.all.List()
-	slices.SortStableFunc(all, func(a, b offer.Offered) int {
+	slices.SortStableFunc(all, func(a, b offer.ListedModel) int {
 		return cmp.Compare(min(1, len(b.Servers)), min(1, len(a.Servers)))
 	})
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
@@ -118,7 +118,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is no model that can be used now", spelling.Shorten(name, 128))
 }
 
-func (m *modelList) view(o offer.Offered) modelView {
+func (m *modelList) view(o offer.ListedModel) modelView {
 	v := modelView{
 		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: orNull(o.Problem),
 		ContextLength: orNone(o.Model.ContextLength), Dimension: orNone(o.Model.Dimension), Servers: []serverView{}, Counted: countedRoughly,

@@ -1,8 +1,8 @@
-// Package offer is what a service offers: the models of the catalog, and those
-// that live servers serve, each refined by the other. It owns what a name means
-// (Models.Find), which a submission asks once and its job's record keeps, and the
-// list of all models (Models.List). It refuses to know how it is learned what
-// servers serve, and who may use what.
+// Package offer knows the available models: the models of the catalog and the models
+// that live servers serve, each completed by the other. It resolves names of models
+// (Models.Find; a submission calls it once and the job's record keeps the result) and
+// lists all models (Models.List). It does not know how the served models are found out,
+// or who may use which model.
 package offer
 
 import (
@@ -16,25 +16,25 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// A Server is an inference server that is up, as its node describes it.
+// A Server is a live inference server, as its node describes it.
 type Server struct {
 	Node   string // the name of its node
-	Name   string // of the engine, on its node
+	Name   string // name of the engine on its node
 	Kind   string // such as "vllm"
-	Counts bool   // it counts prompts
-	// Simulated says that its outputs are made up.
+	Counts bool   // the server counts the tokens of prompts
+	// Simulated reports that the server's outputs are made up.
 	Simulated bool
 	Models    []engine.ServedModel
 }
 
-// Models are the models there are now. It is safe for concurrent use.
+// Models are the models that are available now. It is safe for concurrent use.
 type Models struct {
 	catalog *catalog.Catalog
 	servers func() []Server
 }
 
-// New returns the models of a catalog and of the servers that a function lists;
-// nil for none.
+// New returns the models of a catalog and of the servers that a function lists; nil
+// means no servers.
 func New(c *catalog.Catalog, servers func() []Server) *Models {
 	if servers == nil {
 		servers = func() []Server { return nil }
@@ -42,56 +42,56 @@ func New(c *catalog.Catalog, servers func() []Server) *Models {
 	return &Models{c, servers}
 }
 
-// UnknownError says that a name is no model's.
+// UnknownError reports that no model has this name.
 type UnknownError struct {
 	Name string
-	Near string   // a name that may have been meant; empty for none
-	All  []string // names of models, those that are served now first
+	Near string   // the most similar name; empty if none is similar
+	All  []string // all names of models, served models first
 }
 
-// few is how many names a message lists.
-const few = 12
+// maxListed is how many names an error lists.
+const maxListed = 12
 
-// Error names the remedy.
+// Error returns the message with the remedy.
 func (e *UnknownError) Error() string {
 	text := fmt.Sprintf("%q is no model of this service", spelling.Shorten(e.Name, 128))
 	return text + e.Hint()
 }
 
-// Hint says which models there are.
+// Hint returns the rest of the message: a similar name or the available models.
 func (e *UnknownError) Hint() string {
 	text := ""
 	if e.Near != "" {
 		text = fmt.Sprintf("; did you mean %q?", e.Near)
 	} else if len(e.All) > 0 {
 		text = "; there are"
-		for i, name := range e.All[:min(few, len(e.All))] {
+		for i, name := range e.All[:min(maxListed, len(e.All))] {
 			if i > 0 {
 				text += ","
 			}
 			text += " " + spelling.Shorten(name, 64)
 		}
-		if more := len(e.All) - few; more > 0 {
+		if more := len(e.All) - maxListed; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
 	}
 	return text + " (GET /v1/models lists all)"
 }
 
-// UnsettledError says that there is a model of a name, and that it cannot be used.
-type UnsettledError struct {
+// UnusableError reports that a model with this name exists but cannot be used now.
+type UnusableError struct {
 	Name   string
 	Reason string // with the remedy
-	Soon   bool   // it may be in a moment
+	Soon   bool   // a retry in a few seconds may succeed
 }
 
-// Error names the remedy.
-func (e *UnsettledError) Error() string {
+// Error returns the message with the remedy.
+func (e *UnusableError) Error() string {
 	return fmt.Sprintf("%q %s", spelling.Shorten(e.Name, 128), e.Reason)
 }
 
-// Find returns the whole model that a name means now. It is an *UnknownError where
-// there is none, an *UnsettledError where it cannot be used.
+// Find resolves a name to a complete model. It returns an *UnknownError if no model has
+// the name, and an *UnusableError if the model cannot be used now.
 func (o *Models) Find(name string) (rowmill.Model, error) {
 	servers := o.servers()
 	target := o.catalog.Alias(name)
@@ -101,14 +101,14 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	m := rowmill.Model{ID: target, Sampling: map[string]any{}, NoPrice: true}
 	served := serving(servers, m)
 	switch {
-	case len(served) > 0, len(o.catalog.Called(target)) > 0:
+	case len(served) > 0, len(o.catalog.ByEngineName(target)) > 0:
 	case target != name:
-		return rowmill.Model{}, &UnsettledError{Name: name, Reason: fmt.Sprintf(
-			"is an alias of %q, which no live server serves and no entry of the catalog describes; start a server of it, or give it an entry", target)}
+		return rowmill.Model{}, &UnusableError{Name: name, Reason: fmt.Sprintf(
+			"is an alias of %q, but no live server serves that model and the catalog has no entry for it; start a server of it, or add an entry", target)}
 	default:
 		return rowmill.Model{}, o.unknown(name, servers)
 	}
-	if entry, called := o.called(target, served); called {
+	if entry, found := o.entryOf(target, served); found {
 		m = entry
 		m.ID, m.EngineNames = target, nil
 		return complete(m, served, entry.ID)
@@ -116,24 +116,23 @@ func (o *Models) Find(name string) (rowmill.Model, error) {
 	return complete(m, served, target)
 }
 
-// Known reports whether a name is a model's, usable or not.
+// Known reports whether a model has this name, usable or not.
 func (o *Models) Known(name string) bool {
 	target := o.catalog.Alias(name)
-	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.Called(target)) > 0 {
+	if _, found := o.catalog.Find(target); found || target != name || len(o.catalog.ByEngineName(target)) > 0 {
 		return true
 	}
 	return target != "" && len(serving(o.servers(), rowmill.Model{ID: target})) > 0
 }
 
-// called returns the entry of a model that servers serve under a name, or that its
-// engine names hold: of several the one of the kind that servers show, else the
-// first.
-func (o *Models) called(name string, served []engine.ServedModel) (rowmill.Model, bool) {
-	entries := o.catalog.Called(name)
+// entryOf returns the catalog's entry for a served name or for an engine name. Of
+// several entries it prefers the kind that the servers report, then the first entry.
+func (o *Models) entryOf(name string, served []engine.ServedModel) (rowmill.Model, bool) {
+	entries := o.catalog.ByEngineName(name)
 	for _, s := range served {
 		for _, other := range s.Names() {
 			if len(entries) == 0 {
-				entries = o.catalog.Called(other)
+				entries = o.catalog.ByEngineName(other)
 			}
 		}
 	}
@@ -149,7 +148,7 @@ func (o *Models) called(name string, served []engine.ServedModel) (rowmill.Model
 	return entries[0], true
 }
 
-// serving are the models of servers that are m.
+// serving returns each server's description of model m.
 func serving(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	for _, server := range servers {
 		if s, ok := (engine.Info{Models: server.Models}).Find(m); ok {
@@ -159,8 +158,8 @@ func serving(servers []Server, m rowmill.Model) (served []engine.ServedModel) {
 	return served
 }
 
-// kindOf is what servers show of a model, empty where none does. Where they differ
-// one has no parser for reasoning.
+// kindOf returns the kind that servers report for a model, empty if none does. If they
+// differ, reasoning wins: the other server runs without a reasoning parser.
 func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
 	for _, s := range served {
 		if s.Kind == rowmill.KindReasoning || kind == "" {
@@ -170,13 +169,13 @@ func kindOf(served []engine.ServedModel) (kind rowmill.Kind) {
 	return kind
 }
 
-// complete fills in what servers tell of a model. family is the name that sampling
-// defaults go by, where that has some.
+// complete fills the missing fields of m with the values that servers report. If family
+// is not the name of a known family, a served name decides the sampling defaults.
 func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowmill.Model, error) {
 	if m.Kind == "" {
 		kind := kindOf(served)
 		if kind == "" {
-			return rowmill.Model{}, unsettled(m, served)
+			return rowmill.Model{}, unusable(m, served)
 		}
 		for _, s := range served {
 			for _, name := range s.Names() {
@@ -185,9 +184,9 @@ func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowm
 				}
 			}
 		}
-		m = catalog.OfKind(m, kind, family)
+		m = catalog.WithKind(m, kind, family)
 	}
-	if m.ContextLength == 0 { // an entry's is held against the servers' when the job starts
+	if m.ContextLength == 0 { // the length of an entry is compared with the servers' when the job starts
 		m.ContextLength = leastContext(served)
 	}
 	for _, s := range served {
@@ -196,13 +195,12 @@ func complete(m rowmill.Model, served []engine.ServedModel, family string) (rowm
 		}
 	}
 	if m.Kind == rowmill.KindEmbedding && m.Dimension == 0 {
-		return rowmill.Model{}, unsettled(m, served)
+		return rowmill.Model{}, unusable(m, served)
 	}
 	return m, nil
 }
 
-// leastContext is the shortest context of those that servers tell, 0 where none
-// does.
+// leastContext returns the shortest context length that servers report, 0 if none does.
 func leastContext(served []engine.ServedModel) (least int) {
 	for _, s := range served {
 		if s.ContextLength > 0 && (least == 0 || s.ContextLength < least) {
@@ -212,10 +210,11 @@ func leastContext(served []engine.ServedModel) (least int) {
 	return least
 }
 
-// unsettled says why it is not known what a model does, and what to do about it.
-func unsettled(m rowmill.Model, served []engine.ServedModel) error {
-	e := &UnsettledError{Name: m.ID}
-	const remedy = "say its kind in an entry of the catalog"
+// unusable returns the error for a model without a known kind or dimension, with the
+// remedy.
+func unusable(m rowmill.Model, served []engine.ServedModel) error {
+	e := &UnusableError{Name: m.ID}
+	const remedy = "set its kind in an entry of the catalog"
 	for _, s := range served {
 		if s.Unusable != "" {
 			e.Reason = "is served and cannot be used: " + s.Unusable
@@ -224,24 +223,24 @@ func unsettled(m rowmill.Model, served []engine.ServedModel) error {
 	}
 	switch {
 	case len(served) == 0 && m.Kind == rowmill.KindEmbedding:
-		e.Reason = "is in the catalog without its dimension, and no live server says it; start a server of it, or give its dimension"
+		e.Reason = "is in the catalog without its dimension, and no live server reports it; start a server of it, or set its dimension in the catalog"
 	case len(served) == 0:
-		e.Reason = "is in the catalog without its kind, and no live server says it; start a server of it, or give its kind"
+		e.Reason = "is in the catalog without its kind, and no live server reports it; start a server of it, or set its kind in the catalog"
 	default:
 		e.Soon = true
-		e.Reason = "is served, and it is being found out whether it generates, reasons or embeds; try again in a few seconds, or " + remedy
+		e.Reason = "is served, and Rowmill is finding out whether it generates, reasons or embeds; try again in a few seconds, or " + remedy
 	}
 	return e
 }
 
-// unknown makes the error of a name that is no model's.
+// unknown returns the error for a name that no model has.
 func (o *Models) unknown(name string, servers []Server) error {
 	var served, rest []string
-	for _, offered := range o.list(servers) {
-		if len(offered.Servers) > 0 {
-			served = append(served, offered.Model.ID)
+	for _, listed := range o.list(servers) {
+		if len(listed.Servers) > 0 {
+			served = append(served, listed.Model.ID)
 		} else {
-			rest = append(rest, offered.Model.ID)
+			rest = append(rest, listed.Model.ID)
 		}
 	}
 	e := &UnknownError{Name: name, All: append(served, rest...)}
@@ -256,18 +255,19 @@ func (o *Models) unknown(name string, servers []Server) error {
 	}
 	slices.Sort(others)
 	if e.Near = nearest(name, slices.Compact(others)); e.Near == "" && !strings.Contains(name, "/") {
-		e.Near = named(name, others)
+		e.Near = withOrganisation(name, others)
 	}
 	return e
 }
 
-// nearest is the name most like another.
+// nearest returns the name most similar to name.
 func nearest(name string, names []string) string {
 	return catalog.Nearest(name, slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" }))
 }
 
-// named is the name of an organisation's model that is called name there.
-func named(name string, names []string) string {
+// withOrganisation returns the full name, organisation/name, of the model that has name
+// as its last part.
+func withOrganisation(name string, names []string) string {
 	for _, full := range names {
 		if _, own, is := strings.Cut(full, "/"); is && strings.EqualFold(own, name) && name != "" {
 			return full

@@ -22,7 +22,7 @@ models:
   - {id: vectors, kind: embedding}
 `
 
-// models are those of the file and of servers.
+// models returns the models of the file and of servers.
 func models(t *testing.T, servers ...Server) *Models {
 	t.Helper()
 	c, err := catalog.Load(strings.NewReader(file))
@@ -96,8 +96,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// An unknown name is told what there is, what is served first.
-func TestUnknownSaysWhatThereIs(t *testing.T) {
+// The error for an unknown name lists the available models, served models first.
+func TestUnknownListsModels(t *testing.T) {
 	t.Parallel()
 	served := make([]engine.ServedModel, 12)
 	for i := range served {
@@ -110,8 +110,8 @@ func TestUnknownSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// A model of which it is not known what it does cannot be used yet, and one whose
-// server refuses every row not at all.
+// A model of unknown kind cannot be used yet. A model whose server refuses every row
+// cannot be used at all.
 func TestFind_Unsettled(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -120,21 +120,21 @@ func TestFind_Unsettled(t *testing.T) {
 		says   string
 		soon   bool
 	}{
-		"an alias of nobody":    {"gone", nil, `is an alias of "nowhere"`, false},
-		"not asked yet":         {"own", []engine.ServedModel{{Name: "own"}}, "try again in a few seconds", true},
-		"refused":               {"own", []engine.ServedModel{{Name: "own", Unusable: "no template"}}, "cannot be used: no template", false},
-		"nobody serves it":      {"left-out", nil, "without its kind, and no live server says it", false},
-		"without its dimension": {"vectors", nil, "without its dimension", false},
-		"dimension not known":   {"vectors", []engine.ServedModel{{Name: "vectors", Kind: rowmill.KindEmbedding}}, "try again", true},
+		"an alias without a model": {"gone", nil, `is an alias of "nowhere"`, false},
+		"not asked yet":            {"own", []engine.ServedModel{{Name: "own"}}, "try again in a few seconds", true},
+		"refused":                  {"own", []engine.ServedModel{{Name: "own", Unusable: "no template"}}, "cannot be used: no template", false},
+		"no server serves it":      {"left-out", nil, "without its kind, and no live server reports it", false},
+		"without its dimension":    {"vectors", nil, "without its dimension", false},
+		"dimension not known":      {"vectors", []engine.ServedModel{{Name: "vectors", Kind: rowmill.KindEmbedding}}, "try again", true},
 	} {
 		o := models(t, server("a", test.served...))
 		_, err := o.Find(test.model)
-		var unsettled *UnsettledError
-		if !errors.As(err, &unsettled) || unsettled.Soon != test.soon || !strings.Contains(err.Error(), test.says) {
+		var unusable *UnusableError
+		if !errors.As(err, &unusable) || unusable.Soon != test.soon || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if !o.Known(test.model) {
-			t.Errorf("%s: it is not known", name)
+			t.Errorf("%s: Known is false", name)
 		}
 	}
 }
@@ -173,6 +173,6 @@ func TestList(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if empty := New(catalog.Default(), nil).List(); len(empty) != len(catalog.Default().All()) {
-		t.Errorf("without servers there are %d", len(empty))
+		t.Errorf("without servers the list has %d models", len(empty))
 	}
 }

@@ -17,7 +17,7 @@ type ModelView struct {
 }
 
 // ViewModel is a model of the service.
-func ViewModel(o offer.Offered) ModelView {
+func ViewModel(o offer.ListedModel) ModelView {
 	v := ModelView{ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active"}
 	if n := o.Model.ContextLength; n > 0 {
 		v.MaxInput = &n
@@ -26,7 +26,7 @@ func ViewModel(o offer.Offered) ModelView {
 }
 
 // ViewModels is the list of all models, which is one page.
-func ViewModels(all []offer.Offered) any {
+func ViewModels(all []offer.ListedModel) any {
 	list := struct {
 		Data    []ModelView `json:"data"`
 		HasMore bool        `json:"has_more"`

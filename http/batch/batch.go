@@ -95,7 +95,7 @@ func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	model, err := b.Model(name)
 	var (
 		unknown   *offer.UnknownError
-		unsettled *offer.UnsettledError
+		unsettled *offer.UnusableError
 	)
 	refuse := func(format string, args ...any) (rowmill.Model, error) {
 		e := request.Errorf(http.StatusBadRequest, "model_not_found", format, args...)

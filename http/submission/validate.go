@@ -135,7 +135,7 @@ func (sub *Submission) model(job *Job) rowmill.Model {
 
 // unusable takes the error of a model that there is and that cannot be used.
 func (sub *Submission) unusable(err error) {
-	var unsettled *offer.UnsettledError
+	var unsettled *offer.UnusableError
 	if errors.As(err, &unsettled) && unsettled.Soon {
 		sub.notNow = request.NotNow(CodeUnsettled, "model: %s", err)
 		return

@@ -31,5 +31,5 @@ func TestModels(t *testing.T) {
 	if lines := strings.Split(p.Out.String(), "\n"); !strings.HasPrefix(lines[6], "llama-3.1-8b ") {
 		t.Errorf("after those that are served comes %q", lines[6])
 	}
-	p.Run("models list -o json").Want(0, `"id": "vectors"`, `"input_price": null`, `"problem": "\"new\" is served, and it is being found out`)
+	p.Run("models list -o json").Want(0, `"id": "vectors"`, `"input_price": null`, `"problem": "\"new\" is served, and Rowmill is finding out`)
 }
