@@ -29,16 +29,16 @@ func (s *server) ask(c actor.Context) {
 	s.tasks.run(c, "ask what a model does", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
-		var found engine.Nature
+		var found engine.Capability
 		err := contain.Run(func() (err error) {
-			found, err = engine.Inquire(ctx, s.engine, name, askPatience)
+			found, err = engine.FindCapability(ctx, s.engine, name, askPatience)
 			return err
 		})
 		return func(c actor.Context) { s.onAsked(c, name, found, err) }
 	})
 }
 
-func (s *server) onAsked(c actor.Context, name string, found engine.Nature, err error) {
+func (s *server) onAsked(c actor.Context, name string, found engine.Capability, err error) {
 	asked := engine.ServedModel{Name: name}
 	for _, m := range s.health.Info().Models {
 		if m.Name == name {

@@ -1,8 +1,8 @@
-// Package engine runs rows on models. It owns the contract between the
-// pipeline and an inference server (Engine), the classes of error, and the
-// suite that every adapter must pass (enginetest). engine/openai speaks to
-// real servers over HTTP; sim is a simulated server behind the same
-// adapter. It knows nothing of jobs, shards or actors.
+// Package engine runs rows on models. It defines the contract between the pipeline and
+// an inference server (Engine), the classes of error, and the conformance suite for
+// adapters (enginetest). Package engine/openai talks to real servers over HTTP; sim is
+// a simulated server that the same adapter talks to. The package does not know jobs,
+// shards or actors.
 package engine
 
 import (
@@ -19,20 +19,21 @@ import (
 
 // Engine is one inference server. All methods are safe for concurrent use.
 type Engine interface {
-	// Name is unique among a node's engines and stable over restarts, such as
-	// "127.0.0.1:8000".
+	// Name returns a name that is unique among a node's engines and stable over
+	// restarts, such as "127.0.0.1:8000".
 	Name() string
 
-	// Probe asks the server what it is and what it serves now. An error means
-	// that it is not usable at present.
+	// Probe asks the server for its kind and its current models. After an error the
+	// server is unusable until a later probe succeeds.
 	Probe(ctx context.Context) (Info, error)
 
-	// Gauges reads how busy the server is. ErrNoGauges where it does not say.
+	// Gauges reads the server's load. It returns ErrNoGauges if the server publishes
+	// none.
 	Gauges(ctx context.Context) (Gauges, error)
 
-	// Prepare compiles what all rows of a job have in common. The job's model
-	// must be served by the last probe. An error here is a configuration the
-	// server cannot honour, never a passing fault.
+	// Prepare compiles the settings that all rows of a job share. The last probe must
+	// have listed the job's model. An error means that the server cannot run this
+	// configuration; it is never transient.
 	Prepare(p Params) (Call, error)
 
 	// Close drops idle connections.
@@ -42,121 +43,120 @@ type Engine interface {
 // Call runs rows that share Params on one server. It is safe for concurrent
 // use.
 type Call interface {
-	// Generate runs one row. Its text is UTF-8, and is neither changed nor kept. A non-nil
-	// error is an *Error, or the context's. Closing the context cancels the
-	// request on the server where that can be done.
+	// Generate runs one row. The row's text is UTF-8; Generate neither changes nor
+	// keeps it. A non-nil error is an *Error or the context's error. Cancelling the
+	// context also cancels the request on the server, if the server supports that.
 	Generate(ctx context.Context, row Row) (Reply, error)
 
-	// Embed runs a group of rows on an embedding model; replies come in the
-	// order of the rows. A row's own fault is in its Reply's place of the
-	// second result (nil for the good ones): the group is halved until the bad
-	// rows stand alone.
+	// Embed runs a group of rows on an embedding model and returns the replies in the
+	// order of the rows. The second result holds the *Error of each bad row, nil for
+	// good rows: Embed halves a refused group until each bad row is alone.
 	Embed(ctx context.Context, rows []Row) ([]Reply, []*Error, error)
 
-	// Warnings lists parameters that this server cannot honour or changes, and what its
-	// answers have shown: it may become longer while rows run.
+	// Warnings lists the parameters that this server ignores or changes, and problems
+	// seen in its answers. The list may grow while rows run.
 	Warnings() []string
 }
 
-// PromptCounter is an optional interface of a Call, for servers that count
-// prompts themselves. Our own count is made from a vocabulary and a template
-// that may be missing or wrong; the server's is what its usage will say.
+// PromptCounter is an optional interface of a Call, for servers that count the tokens
+// of a prompt. Rowmill's own count needs a vocabulary and a template, which may be
+// missing or wrong; the server's count equals its usage.
 type PromptCounter interface {
-	// CountPrompt returns the tokens of the whole prompt as the server would
-	// see it: the row's text with template, system prompt and everything else
-	// that Generate or Embed would send. Nothing is generated. The error is
-	// ErrNoCounting where the server cannot do it, else an *Error or the
-	// context's; a prompt beyond the server's context is either counted or
-	// refused with TooLong. No error says anything of how the server runs rows:
-	// servers switch counting off, or are slow at it, and work.
+	// CountPrompt returns the tokens of the whole prompt: the row's text with the
+	// template, the system prompt and everything else that Generate or Embed would
+	// send. It generates nothing. The error is ErrNoCounting if the server cannot
+	// count, otherwise an *Error or the context's error. A prompt longer than the
+	// server's context is either counted or refused with TooLong. Errors of CountPrompt
+	// do not affect the server's health: a server may switch counting off, or count
+	// slowly, and still run rows.
 	CountPrompt(ctx context.Context, row Row) (tokens int, err error)
 }
 
-// ErrNoCounting says that a server cannot count prompts.
-var ErrNoCounting = errors.New("server counts no prompts")
+// ErrNoCounting reports that a server cannot count prompts.
+var ErrNoCounting = errors.New("server does not count prompts")
 
-// ErrCutsPrompts is the ErrNoCounting of a server that, beyond its context, cuts
-// prompts without saying so, where others refuse them.
-var ErrCutsPrompts = fmt.Errorf("%w, and cuts those beyond its context", ErrNoCounting)
+// ErrCutsPrompts is the ErrNoCounting of a server that silently truncates prompts
+// longer than its context. Other servers refuse them.
+var ErrCutsPrompts = fmt.Errorf("%w, and truncates prompts longer than its context", ErrNoCounting)
 
-// Params is what the rows of a job have in common.
+// Params are the settings that all rows of a job share.
 type Params struct {
 	Model      rowmill.Model
-	Path       string          // of requests whose bodies are the rows: then Model's kind is KindRaw, and what follows means nothing
+	Path       string          // request path of a raw job (rows are request bodies, Model's kind is KindRaw); then the fields below are unused
 	System     string          // system prompt; empty for none
 	Schema     json.RawMessage // JSON Schema the answer must conform to; nil for none
 	Sampling   map[string]any  // effective sampling parameters, validated
 	Logprobs   bool            // ask for log probabilities
-	RowSeeds   bool            // rows come with seeds of their own
-	MaxTokens  int             // upper bound of the answer, tokens; 0 is the server's own
+	RowSeeds   bool            // each row brings its own seed
+	MaxTokens  int             // limit of the answer, tokens; 0 means the server's default
 	ContextLen int             // pinned context length of the job, tokens
 }
 
 // Row is one request.
 type Row struct {
-	Text []byte // the prompt as the user message, UTF-8; of KindRaw an object, the body but for its model
+	Text []byte // the prompt as the user message, UTF-8; for KindRaw a JSON object, the body without its model
 	Seed *int64 // overrides the seed of Params for this row
 
-	// Patience is how long to wait for the answer, queueing on the server
-	// included; 0 is the engine's own bound, made for the slowest server. When
-	// it is over the call fails with a Moment whose Code is "timeout".
+	// Patience is the timeout of the request, including the time in the server's queue;
+	// 0 means the engine's own timeout, which suits the slowest server. After it the
+	// call fails with a Moment with Code "timeout".
 	Patience time.Duration
 
-	// Failures is how often servers have answered the row with HTTP 500. What the engine
-	// adds to the request by itself may be the cause.
+	// Failures counts the HTTP 500 answers of servers to this row. A parameter that the
+	// engine adds by itself may be the cause.
 	Failures int
 
-	// Traceparent is a header of the request, as the W3C's Trace Context has it: the
-	// span that the request is. Empty for none; of a group the first row's is meant.
+	// Traceparent is the W3C Trace Context header of the request; empty for none. For a
+	// group, the first row's is used.
 	Traceparent string
 }
 
 // Reply is one accepted answer.
 type Reply struct {
-	Content   string // the final answer; of KindRaw the whole reply, on one line
+	Content   string // the final answer; for KindRaw the whole reply, on one line
 	Reasoning string // reasoning models; empty otherwise
 	Embedding []float32
 
 	Finish       rowmill.FinishReason
-	InputTokens  int64 // 0 where the server does not count them
-	CachedTokens int64 // of InputTokens: those the server had in its prefix cache; 0 where it does not say
+	InputTokens  int64 // 0 if the server does not count them
+	CachedTokens int64 // the part of InputTokens found in the server's prefix cache; 0 if the server does not report it
 	OutputTokens int64
 
-	// LogprobSum and LogprobCount cover the tokens of the final answer,
-	// reasoning excluded; count 0 means that the server gave none.
+	// LogprobSum and LogprobCount cover the tokens of the final answer without
+	// reasoning. A count of 0 means that the server gave no log probabilities.
 	LogprobSum   float64
 	LogprobCount int64
 }
 
-// Info is what a server says about itself.
+// Info is a server's description of itself.
 type Info struct {
 	Kind      string        // "vllm", "sglang", "llama.cpp", "ollama", "infinity", "tei", "rowmill-sim", "openai"
-	Version   string        // empty where the server does not say
+	Version   string        // empty if the server does not report it
 	Simulated bool          // outputs are made up
-	Slots     int           // rows it runs at once; 0 when unknown
-	Models    []ServedModel // what it serves now
+	Slots     int           // rows that the server runs at once; 0 if unknown
+	Models    []ServedModel // the models that the server serves now
 }
 
-// Same reports whether both offer the same models, in as many slots.
+// Same reports whether both have the same kind, models and number of slots.
 func (i Info) Same(other Info) bool {
 	return i.Kind == other.Kind && i.Slots == other.Slots && slices.Equal(i.Models, other.Models)
 }
 
-// ServedModel is a model a server offers.
+// ServedModel is a model that a server serves.
 type ServedModel struct {
 	Name          string // the server's name for it
-	ContextLength int    // tokens a request may use on this server; 0 when unknown
+	ContextLength int    // maximum tokens of a request on this server; 0 if unknown
 
-	// What it is, each empty where nobody has said.
-	Origin    string       `json:",omitempty"` // its Hugging Face id, where Name is another
-	Base      string       `json:",omitempty"` // of an adapter: the server's name for what it adapts
+	// Each of these fields is empty if unknown.
+	Origin    string       `json:",omitempty"` // the model's Hugging Face id, if Name is not that id
+	Base      string       `json:",omitempty"` // for an adapter (LoRA): the server's name for the base model
 	Kind      rowmill.Kind `json:",omitempty"`
-	Dimension int          `json:",omitempty"` // of an embedding
-	Unusable  string       `json:",omitempty"` // why nothing can run on it, with the remedy
+	Dimension int          `json:",omitempty"` // of an embedding model
+	Unusable  string       `json:",omitempty"` // why the model cannot run rows, with the remedy
 }
 
-// Names are what the model may be asked for as: what the server calls it, where
-// Ollama's tag "latest" may be left out as it may there, and its Hugging Face id.
+// Names returns the names that select this model: the server's name, the same without
+// Ollama's tag "latest", and the Hugging Face id.
 func (s ServedModel) Names() []string {
 	names := []string{s.Name}
 	if short, latest := strings.CutSuffix(s.Name, ":latest"); latest {
@@ -168,9 +168,8 @@ func (s ServedModel) Names() []string {
 	return names
 }
 
-// Find returns the served model that is m: one called by its id or one of its
-// engine names. What servers call theirs goes before their other names, which
-// several may share.
+// Find returns the served model with m's id or one of its engine names. It compares the
+// servers' own names first, because several served models may share their other names.
 func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
 	meant := func(name string) bool { return name == m.ID || slices.Contains(m.EngineNames, name) }
 	for _, served := range i.Models {
@@ -186,11 +185,11 @@ func (i Info) Find(m rowmill.Model) (ServedModel, bool) {
 	return ServedModel{}, false
 }
 
-// A Route is a way of rows through a server: a model, and the path that it is
-// asked by. One can be broken while the server's others work.
+// A Route is one way for rows through a server: a model and a request path. One route
+// can fail while the server's other routes work.
 type Route string
 
-// RouteOf is the route of a job's rows.
+// RouteOf returns the route of a job's rows.
 func RouteOf(spec *rowmill.Spec) Route {
 	switch m := spec.Model; m.Kind {
 	case rowmill.KindEmbedding:
@@ -202,59 +201,60 @@ func RouteOf(spec *rowmill.Spec) Route {
 	}
 }
 
-// Gauges are a server's own load figures.
+// Gauges are the load metrics of a server.
 type Gauges struct {
 	Running     int64   // rows in the batch
 	Waiting     int64   // rows in the server's queue
-	KVUse       float64 // share of the KV cache in use, 0 to 1; -1 when unknown
+	KVUse       float64 // used share of the KV cache, 0 to 1; -1 if unknown
 	Preemptions int64   // total since the server started
-	KVTokens    int64   // size of the KV cache in tokens; 0 when unknown
+	KVTokens    int64   // size of the KV cache in tokens; 0 if unknown
 }
 
-// ErrNoGauges says that a server publishes no load figures.
+// ErrNoGauges reports that a server publishes no load metrics.
 var ErrNoGauges = fmt.Errorf("server publishes no gauges")
 
-// Class says whose fault an error is, which decides what happens next.
+// Class is the cause of an error. It decides what happens next.
 type Class uint8
 
 // The classes of error.
 const (
-	// RowFault is final: sending the row again cannot help.
+	// RowFault is permanent: retrying the row cannot help.
 	RowFault Class = iota + 1
-	// Moment is a passing fault that the row may have caused: the row is tried
-	// again, elsewhere first, a bounded number of times.
+	// Moment is a transient fault that the row may have caused. The row is retried a
+	// limited number of times, on another server first.
 	Moment
-	// Busy is the state of the server: a rate limit, too much load, a model that is
-	// still loading, a used-up quota, a gateway without a server behind it. It costs
-	// the row no attempt. The row waits as long as the server asks, or longer each time.
+	// Busy is a state of the server: a rate limit, overload, a model that is still
+	// loading, an exhausted quota, or a gateway without a server. It costs the row no
+	// attempt. The row waits for the time that the server asks for, or longer after
+	// each refusal.
 	Busy
-	// ServerFault is the server's: the row goes elsewhere without blame and
-	// the server is taken out of use until a probe succeeds.
+	// ServerFault is caused by the server. The row goes to another server and no
+	// attempt is counted. The server gets no rows until a probe succeeds.
 	ServerFault
-	// JobFault refuses what all rows have in common, such as a schema the
-	// server cannot compile: the job fails at once.
+	// JobFault rejects a setting that all rows share, such as a schema that the server
+	// cannot compile. The job fails at once.
 	JobFault
 )
 
-// Pace is the most that is sent to a server in a minute. Zero is no limit.
+// Pace limits what Rowmill sends to a server per minute. Zero means no limit.
 type Pace struct {
 	Requests int
 	Tokens   int // of prompts and answers
 }
 
-// Error is why a server gave no answer.
+// Error describes why a server gave no answer.
 type Error struct {
 	Class      Class
-	Status     int           // HTTP status; 0 when there was none
-	Code       string        // machine word: a rowmill.Row… code, or the server's own
+	Status     int           // HTTP status; 0 if there was no response
+	Code       string        // machine-readable: a rowmill.Row… code, or the server's own
 	Message    string        // short; never holds a prompt or an answer
-	Raw        string        // the answer that was not accepted, if any, cut to 64 KiB
-	RetryAfter time.Duration // what the server asked for; 0 when nothing
+	Raw        string        // the rejected answer, if any, cut to 64 KiB
+	RetryAfter time.Duration // delay that the server asked for; 0 if none
 	Overloaded bool          // 429 or 503: the window should shrink
 	Broke      bool          // the connection ended before the answer: the server may have crashed
 	TooLong    bool          // the prompt exceeds the server's context
-	Context    int           // of a prompt that does: the context, tokens, where the server says it; else 0
-	Prompt     int           // of a prompt that does: its own tokens, likewise
+	Context    int           // if TooLong: the server's context length, tokens; 0 if the server does not report it
+	Prompt     int           // if TooLong: the tokens of the prompt; 0 if the server does not report them
 }
 
 // Error returns the message with the status.

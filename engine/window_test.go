@@ -7,11 +7,11 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-func TestWindowStartsAtTheServersSlots(t *testing.T) {
+func TestWindowStartsWithTheServersSlots(t *testing.T) {
 	t.Parallel()
 	w := engine.NewWindow(8)
 	if got := w.Limit(false); got != 10 {
-		t.Errorf("limit with 8 slots = %d, want those and a queue of 2", got)
+		t.Errorf("limit with 8 slots = %d, want the slots and a queue of 2", got)
 	}
 	if got := w.Limit(true); got != 12 {
 		t.Errorf("limit of urgent rows with 8 slots = %d, want 12", got)
@@ -23,10 +23,10 @@ func TestWindowStartsAtTheServersSlots(t *testing.T) {
 	}
 }
 
-func TestWindowKeepsASmallQueueOnTheServer(t *testing.T) {
+func TestWindowKeepsASmallQueue(t *testing.T) {
 	t.Parallel()
 	w, now := engine.NewWindow(64), time.Unix(0, 0)
-	for range 100 { // a server with 64 slots queues whatever is beyond them
+	for range 100 { // a server with 64 slots queues further rows
 		now = now.Add(time.Second)
 		waiting := max(0, w.Limit(false)-64)
 		w.Observe(engine.Gauges{Running: int64(min(64, w.Limit(false))), Waiting: int64(waiting)}, w.Limit(false), 0, now)
@@ -47,7 +47,7 @@ func TestWindowShrinksWhenTheServerPreempts(t *testing.T) {
 	}
 }
 
-func TestWindowFindsMoreRoomThanGuessed(t *testing.T) {
+func TestWindowGrowsBeyondTheFirstGuess(t *testing.T) {
 	t.Parallel()
 	w, now := engine.NewWindow(0), time.Unix(0, 0)
 	for range 20 { // a server that never queues
@@ -55,12 +55,12 @@ func TestWindowFindsMoreRoomThanGuessed(t *testing.T) {
 		w.Observe(engine.Gauges{Running: int64(w.Limit(false)), KVUse: 0.1}, w.Limit(false), 0, now)
 	}
 	if got := w.Limit(false); got < 512 || got > 1088 {
-		t.Errorf("limit = %d, want it to pass the guess of 256 and stop at 1024 and a queue", got)
+		t.Errorf("limit = %d, want more than the guess of 256, up to 1024 and a queue", got)
 	}
 }
 
-// serve answers rows for so many seconds as a server without gauges does that
-// runs slots rows at once, each for a second.
+// serve answers rows for some seconds like a server without gauges that runs slots rows
+// at once, one second per row.
 func serve(w *engine.Window, slots int, now time.Time, seconds int) {
 	due := 0.0
 	for range seconds * 100 {
@@ -102,11 +102,12 @@ func TestWindowHalvesOnRefusals(t *testing.T) {
 	}
 }
 
-// After refusals, and after rows of quite another length, a window without gauges is soon
-// as large as a new one. The case window-stays-at-one is "shorter rows, three refusals".
-func TestWindowComesBack(t *testing.T) {
+// After refusals, or after rows of very different lengths, a window without gauges soon
+// reaches the size of a new one. The known case window-stays-at-one is "shorter rows,
+// three refusals".
+func TestWindowRecoversAfterRefusals(t *testing.T) {
 	t.Parallel()
-	// answer has rows answered one by one, of which each takes so long.
+	// answer has rows answered one after the other; each row takes took.
 	answer := func(w *engine.Window, now time.Time, rows int, took time.Duration, tokens int64) time.Time {
 		for range rows {
 			n := w.Limit(false)
@@ -134,7 +135,7 @@ func TestWindowComesBack(t *testing.T) {
 			}
 			return now
 		},
-		// platinummonkey/go-concurrency-limits 117: rows of 10 ms and of 2 s by turns.
+		// platinummonkey/go-concurrency-limits 117: rows of 10 ms and of 2 s alternate.
 		"rows of all lengths, a refusal": func(w *engine.Window, now time.Time) time.Time {
 			for range 20 {
 				now = answer(w, now, 20, 10*time.Millisecond, 10)
@@ -152,7 +153,8 @@ func TestWindowComesBack(t *testing.T) {
 			}
 			return now
 		},
-		// sgl-project/sglang 39464: a full server refuses in bursts, and then runs empty.
+		// sgl-project/sglang 39464: a full server refuses in bursts and then runs
+		// empty.
 		"bursts of refusals": func(w *engine.Window, now time.Time) time.Time {
 			for range 5 {
 				now = answer(w, now, 50, 100*time.Millisecond, 50)
@@ -177,15 +179,15 @@ func TestWindowComesBack(t *testing.T) {
 			answer(fresh, time.Unix(100, 0), 20, 3*time.Second, 1500)
 			answer(used, before(used, time.Unix(100, 0)), 20, 3*time.Second, 1500)
 			if got, want := used.Limit(false), fresh.Limit(false); got*10 < want*9 {
-				t.Errorf("limit %d after 20 answers, of a new window %d", got, want)
+				t.Errorf("limit %d after 20 answers, a new window has %d", got, want)
 			}
 		})
 	}
 }
 
-// After a refusal the window grows by a row at least with each window of answers, up to
-// where a new one begins (Netflix/concurrency-limits 155: a limit that is halved again and
-// again; palantir/dialogue 3052: a limit that grows too slowly for a spike).
+// After a refusal the window grows by at least one row per window of answers, up to the
+// size of a new window (Netflix/concurrency-limits 155: a limit that is halved
+// repeatedly; palantir/dialogue 3052: a limit that grows too slowly for a spike).
 func TestWindowGrowsWithEachEpoch(t *testing.T) {
 	t.Parallel()
 	begin := engine.NewWindow(0).Limit(false)

@@ -11,27 +11,27 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// A shape is the mean lengths of rows, in tokens.
+// A shape holds the mean lengths of rows, in tokens.
 type shape struct{ prompt, output int }
 
-// A drive is a server kept busy for a while in virtual time.
-type drive struct {
-	rate      float64       // rows per second, once settled
-	preempted float64       // share of rows
+// A result describes a server that was kept busy for a while in virtual time.
+type result struct {
+	rate      float64       // rows per second after the start phase
+	preempted float64       // share of preempted rows
 	limit     int           // at the end
-	full      time.Duration // until the batch first held 0.95 of the most it ever did
+	full      time.Duration // time until the batch first reached 95 % of its maximum
 }
 
-// run keeps a simulated engine busy for a length of time with as many rows in
-// flight as the window allows, or a fixed number without one.
-func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) drive {
+// run keeps a simulated engine busy for a length of time. It keeps as many rows in
+// flight as the window allows, or a fixed number without a window.
+func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, fixed int, length time.Duration) result {
 	t.Helper()
 	e, err := batching.New(batching.Config{Profile: p, MaxSeqs: seqs, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(7, 7))
-	draw := func(mean int) int { // lognormal of spread 0.8
+	draw := func(mean int) int { // lognormal with sigma 0.8
 		return max(1, min(16*mean, int(float64(mean)*math.Exp(0.8*random.NormFloat64()-0.32))))
 	}
 	start := time.Unix(0, 0)
@@ -40,8 +40,8 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 	var tokens int64
 	expected := int64(s.prompt + s.output)
 	perSecond := make([]int, int(length/time.Second)+2)
-	var batch []int          // at each step
-	var when []time.Duration // it began
+	var batch []int          // rows in the batch at each step
+	var when []time.Duration // start of each step
 	for now < length {
 		if w != nil && now >= reading {
 			l := e.Load()
@@ -75,7 +75,7 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 			}
 		}
 	}
-	var d drive
+	var d result
 	n := len(perSecond) - 2
 	for _, rows := range perSecond[n/3 : n] {
 		d.rate += float64(rows)
@@ -90,15 +90,15 @@ func run(t testing.TB, p batching.Profile, seqs int, s shape, w *engine.Window, 
 	return d
 }
 
-// Without being told anything, the window drives a server as well as the best
-// fixed number of rows in flight does, whether its slots, its KV cache or its
-// front end is what bounds it.
-func TestWindowSaturates(t *testing.T) {
+// The window has no information about the server, and still drives it as well as the
+// best fixed number of rows in flight, whether slots, the KV cache or the front end
+// limit the server.
+func TestWindowMatchesTheBestFixedLimit(t *testing.T) {
 	t.Parallel()
 	const length = 6 * time.Minute
 	profiles := []string{"llama-3.1-8b/h100", "gpt-oss-20b/h100", "qwen3-235b/h100"}
 	if testing.Short() {
-		profiles = nil // the arithmetic of one goroutine: the race detector finds nothing in it and takes minutes
+		profiles = nil // the code has one goroutine: the race detector has nothing to find and takes minutes
 	}
 	for _, name := range profiles {
 		p, err := batching.Lookup(name)
@@ -107,7 +107,7 @@ func TestWindowSaturates(t *testing.T) {
 		}
 		for _, seqs := range []int{256, 1024} {
 			for _, s := range []shape{{300, 150}, {4000, 200}, {100, 8}} {
-				var best drive
+				var best result
 				for _, fixed := range []int{64, 192, 288, 640, 1088} {
 					if d := run(t, p, seqs, s, nil, fixed, length); d.rate > best.rate {
 						best = d

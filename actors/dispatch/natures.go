@@ -28,7 +28,7 @@ type Natures struct {
 }
 
 type nature struct {
-	engine.Nature
+	engine.Capability
 	settled bool // since the server came up
 	tries   int
 	due     time.Time
@@ -86,7 +86,7 @@ func untold(m engine.ServedModel) bool {
 
 // Answered takes what rows have shown of a model; an error says that they could
 // not. It reports whether that is news.
-func (n *Natures) Answered(m engine.ServedModel, found engine.Nature, err error, now time.Time) bool {
+func (n *Natures) Answered(m engine.ServedModel, found engine.Capability, err error, now time.Time) bool {
 	n.asks = false
 	seen := n.seen[m.Name]
 	if seen == nil {
@@ -100,8 +100,8 @@ func (n *Natures) Answered(m engine.ServedModel, found engine.Nature, err error,
 	if found.Kind == rowmill.KindGeneration && slices.ContainsFunc(m.Names(), catalog.HasReasoningName) {
 		found.Kind = rowmill.KindReasoning // its server has no parser, and its template opens the thought
 	}
-	before := seen.Nature
-	*seen = nature{Nature: found, settled: true}
+	before := seen.Capability
+	*seen = nature{Capability: found, settled: true}
 	return before != found
 }
 

@@ -31,7 +31,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 		if other, ok := n.Next(info, now); ok {
 			t.Fatalf("asks about %q while %s is not answered", other, want)
 		}
-		if !n.Answered(engine.ServedModel{Name: name}, engine.Nature{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
+		if !n.Answered(engine.ServedModel{Name: name}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
 			t.Errorf("%s is no news", name)
 		}
 	}
@@ -45,7 +45,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 	if name, ok := n.Next(info, now); !ok || name != "a" {
 		t.Errorf("after the server came up anew: %q, %t", name, ok)
 	}
-	if n.Answered(engine.ServedModel{Name: "a"}, engine.Nature{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
+	if n.Answered(engine.ServedModel{Name: "a"}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
 		t.Error("the same answer is news")
 	}
 	if info.Models[0].Kind != "" {
@@ -61,7 +61,7 @@ func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 		if _, ok := n.Next(info, now); !ok {
 			t.Fatalf("does not ask after a pause, before one of %v", pause)
 		}
-		n.Answered(info.Models[0], engine.Nature{}, errors.New("busy"), now)
+		n.Answered(info.Models[0], engine.Capability{}, errors.New("busy"), now)
 		if _, ok := n.Next(info, now.Add(pause-1)); ok {
 			t.Fatalf("asks before %v are over", pause)
 		}
@@ -91,9 +91,9 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 		if !ok || name != want {
 			t.Fatalf("asks about %q, %t, want %s", name, ok, want)
 		}
-		kind := engine.Nature{Kind: rowmill.KindReasoning}
+		kind := engine.Capability{Kind: rowmill.KindReasoning}
 		if name == "vectors" {
-			kind = engine.Nature{Kind: rowmill.KindEmbedding, Dimension: 7}
+			kind = engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 7}
 		}
 		n.Answered(engine.ServedModel{Name: name}, kind, nil, now)
 	}
@@ -112,7 +112,7 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 	if name, _ := based.Next(tuned, now); name != "known" {
 		t.Errorf("for adapters of a model that the catalog knows it asks about %q", name)
 	}
-	based.Answered(tuned.Models[0], engine.Nature{Kind: rowmill.KindGeneration}, nil, now)
+	based.Answered(tuned.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
 	if m := based.Settle(tuned).Models[2]; m.Kind != rowmill.KindGeneration {
 		t.Errorf("the second adapter is %+v", m)
 	}
@@ -123,7 +123,7 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 	if name, _ := few.Next(listed("a", "b"), now); name != "a" {
 		t.Errorf("asks about %q first", name)
 	}
-	few.Answered(engine.ServedModel{Name: "a"}, engine.Nature{Refusal: "no"}, nil, now)
+	few.Answered(engine.ServedModel{Name: "a"}, engine.Capability{Refusal: "no"}, nil, now)
 	if name, ok := few.Next(listed("a", "b"), now); ok {
 		t.Errorf("asks about %s, the second of at most one", name)
 	}
@@ -152,7 +152,7 @@ func TestNatures_NamesTellOfReasoning(t *testing.T) {
 	n, now := NewNatures(8, nobodyKnows), time.Now()
 	info := engine.Info{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
 	n.Next(info, now)
-	n.Answered(info.Models[0], engine.Nature{Kind: rowmill.KindGeneration}, nil, now)
+	n.Answered(info.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)
 	if m := n.Settle(info).Models[0]; m.Kind != rowmill.KindReasoning {
 		t.Errorf("it is %+v", m)
 	}

@@ -11,50 +11,49 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// unidentified is the kind of a server that an adapter could talk to without
-// recognising it.
+// unidentified is the kind of a server that the adapter can use but not identify.
 const unidentified = "openai"
 
-// ask returns what the server at s says about itself, nil where there is none
-// that may be used.
-func (f *Finder) ask(ctx context.Context, s *spot) *engine.Info {
+// check asks the server of a candidate for its description. It returns nil if there is
+// no usable server.
+func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 	info, err := s.engine.Probe(ctx)
 	if err != nil {
-		f.cfg.Logger.Debug("no inference server", "address", s.address, "err", err)
+		f.cfg.Logger.Debug("probe failed, no inference server at this address", "address", s.address, "err", err)
 		return nil
 	}
 	switch {
 	case info.Kind == unidentified && len(info.Models) > 0:
-		// Whoever lists something under /v1/models: prompts go there only
-		// where somebody said so.
-		f.tell(s, "its kind is not known; name it with --engine to use it")
+		// Any web server may list models under /v1/models. Prompts go to it only if the
+		// operator names it.
+		f.logOnce(s, "its kind is unknown; name it with --engine to use it")
 		return nil
 	case info.Kind == unidentified:
 		return nil
 	case len(info.Models) == 0:
-		f.tell(s, "it offers no model yet")
+		f.logOnce(s, "it serves no model yet")
 		return nil
 	}
 	if ours, err := f.isNode(ctx, s.address); ours || err != nil {
 		if ours {
-			f.tell(s, "it is a Rowmill node, no inference server")
+			f.logOnce(s, "it is a Rowmill node, not an inference server")
 		}
 		return nil
 	}
 	return &info
 }
 
-// tell logs, once, why what listens at an address is not used.
-func (f *Finder) tell(s *spot, why string) {
-	if s.told != why {
-		s.told = why
-		f.cfg.Logger.Info("server found and not used", "address", s.address, "reason", why)
+// logOnce logs why a server is not used, once per reason.
+func (f *Finder) logOnce(s *candidate, why string) {
+	if s.logged != why {
+		s.logged = why
+		f.cfg.Logger.Info("server found but not used", "address", s.address, "reason", why)
 	}
 }
 
-// isNode reports whether a Rowmill node listens at an address. It is asked for
-// what no inference server answers: which build it is. An error means that it
-// cannot be told now.
+// isNode reports whether a Rowmill node listens at an address. It asks for /version,
+// which has the fields commit and built only on a node. An error means that the answer
+// is unknown now.
 func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/version", nil)
 	if err != nil {
@@ -80,21 +79,22 @@ func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	return err == nil && build.Commit != nil && build.Built != nil && strings.HasPrefix(build.Go, "go"), nil
 }
 
-// steadfast is an engine that stays real, or stays simulated, whatever takes
-// its server's place.
-type steadfast struct {
+// pinned is an engine that stays real or stays simulated, even if another server takes
+// the address.
+type pinned struct {
 	engine.Engine
 	simulated bool
 }
 
-// Probe asks the server, and refuses one of the other sort.
-func (e steadfast) Probe(ctx context.Context) (engine.Info, error) {
+// Probe asks the server and rejects a real one in place of a simulated one, and the
+// reverse.
+func (e pinned) Probe(ctx context.Context) (engine.Info, error) {
 	info, err := e.Engine.Probe(ctx)
 	switch {
 	case err != nil || info.Simulated == e.simulated:
 		return info, err
 	case info.Simulated:
-		return engine.Info{}, fmt.Errorf("%s is a simulated server now and was a real one: start the real one again, or restart this node", e.Name())
+		return engine.Info{}, fmt.Errorf("%s is a simulated server now, but was a real one: start the real one again, or restart this node", e.Name())
 	}
-	return engine.Info{}, fmt.Errorf("%s is a real server now and was a simulated one: restart this node to use it", e.Name())
+	return engine.Info{}, fmt.Errorf("%s is a real server now, but was a simulated one: restart this node to use it", e.Name())
 }

@@ -1,7 +1,6 @@
-// Package discover finds inference servers by looking: it asks what listens at
-// a few addresses whether it is one. It owns what counts as a server and that
-// each is reported once. It does not know what becomes of those it finds, and
-// speaks no dialect itself: engine adapters do.
+// Package discover looks for inference servers at a few addresses. It decides whether
+// an address has a usable server and reports each server once. It does not know how the
+// servers are used, and speaks no protocol itself: engine adapters do.
 package discover
 
 import (
@@ -18,40 +17,40 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Config says where to look, and how.
+// Config sets the addresses, the interval and the adapter.
 type Config struct {
-	// Addresses are the places to look at, HOST:PORT. Default: DefaultAddresses.
+	// Addresses are the addresses to probe, HOST:PORT. Default: DefaultAddresses.
 	Addresses []string
 
-	// Interval is the time between looks. Default 5 s: a model takes longer to
-	// load, and a look costs one refused connection per address.
+	// Interval is the time between probes. Default 5 s: a model takes longer to load,
+	// and a probe costs one refused connection per address.
 	Interval time.Duration
 
-	// Timeout bounds one look; addresses are asked at the same time. Default
-	// 1 s: an idle server answers in milliseconds, and a start waits for it.
+	// Timeout limits one round of probes; all addresses are probed at once. Default 1
+	// s: an idle server answers in milliseconds, and the start of a node waits for the
+	// first round.
 	Timeout time.Duration
 
 	// Open makes an engine for the server at a base URL such as
-	// "http://127.0.0.1:8000". It must not send a key: who listens there is
-	// not known. Required.
+	// "http://127.0.0.1:8000". The engine must not send a key, because an unknown
+	// server listens there. Required.
 	Open func(baseURL string) (engine.Engine, error)
 
-	// Transport carries the question whether a server is a node of ours.
-	// Default: plain connections, no proxy.
+	// Transport carries the request that recognises Rowmill nodes. Default: new
+	// connections, with the proxy of the environment.
 	Transport http.RoundTripper
 
-	// Logger receives what an operator should know once. Default: nothing is
-	// logged.
+	// Logger receives messages for operators. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// DefaultAddresses returns the usual ports on this machine: those of vLLM,
-// llama.cpp, Ollama and SGLang.
+// DefaultAddresses returns the default ports of vLLM, llama.cpp, Ollama and SGLang on
+// this machine.
 func DefaultAddresses() []string {
 	return []string{"127.0.0.1:8000", "127.0.0.1:8080", "127.0.0.1:11434", "127.0.0.1:30000"}
 }
 
-// WithDefaults returns c with every unset field at its default.
+// WithDefaults returns c with a default in every unset field.
 func (c Config) WithDefaults() Config {
 	if c.Addresses == nil {
 		c.Addresses = DefaultAddresses()
@@ -71,14 +70,14 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first field that cannot work.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	for i, address := range c.Addresses {
 		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 			return fmt.Errorf("discover: Addresses[%d] must be HOST:PORT, is %q", i, address)
 		}
 		if slices.Contains(c.Addresses[:i], address) {
-			return fmt.Errorf("discover: Addresses[%d]: %s is named twice", i, address)
+			return fmt.Errorf("discover: Addresses[%d]: %s is listed twice", i, address)
 		}
 	}
 	switch {
@@ -94,23 +93,23 @@ func (c Config) Validate() error {
 type Found struct {
 	Address string // HOST:PORT
 	Engine  engine.Engine
-	Info    engine.Info // what it said
+	Info    engine.Info // the result of the probe
 }
 
 // A Finder looks for inference servers. Its methods are for one goroutine.
 type Finder struct {
-	cfg   Config
-	spots []*spot // those where no server was found yet
+	cfg        Config
+	candidates []*candidate // addresses without a server so far
 }
 
-// A spot is one address to look at.
-type spot struct {
+// A candidate is one address to probe.
+type candidate struct {
 	address string
 	engine  engine.Engine
-	told    string // the last thing said about it
+	logged  string // the last reason that was logged
 }
 
-// New prepares a Finder; it looks at nothing yet.
+// New returns a Finder; it does not probe yet.
 func New(cfg Config) (*Finder, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -122,54 +121,53 @@ func New(cfg Config) (*Finder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("discover: %s: %w", address, err)
 		}
-		f.spots = append(f.spots, &spot{address: address, engine: e})
+		f.candidates = append(f.candidates, &candidate{address: address, engine: e})
 	}
 	return f, nil
 }
 
-// Waiting returns the addresses at which no server was found yet.
+// Waiting returns the addresses without a server so far.
 func (f *Finder) Waiting() []string {
-	addresses := make([]string, len(f.spots))
-	for i, s := range f.spots {
+	addresses := make([]string, len(f.candidates))
+	for i, s := range f.candidates {
 		addresses[i] = s.address
 	}
 	return addresses
 }
 
-// Look asks at all addresses where no server was found yet, at the same time,
-// and returns the servers found, in the order of the addresses. It takes no
-// longer than Config.Timeout.
+// Look probes all addresses without a server so far, all at once, and returns the
+// servers that it finds in the order of the addresses. It takes at most Config.Timeout.
 //
-// The engine of a server keeps to what the server was: where real outputs came
-// from, simulated ones are refused by its Probe, and the reverse.
+// The engine of a server stays real or simulated: if simulated outputs replace real
+// ones at the address, or the reverse, its Probe fails.
 func (f *Finder) Look(ctx context.Context) []Found {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	infos := make([]*engine.Info, len(f.spots))
-	var asked sync.WaitGroup
-	for i, s := range f.spots {
-		asked.Go(func() { infos[i] = f.ask(ctx, s) })
+	infos := make([]*engine.Info, len(f.candidates))
+	var wg sync.WaitGroup
+	for i, s := range f.candidates {
+		wg.Go(func() { infos[i] = f.check(ctx, s) })
 	}
-	asked.Wait()
+	wg.Wait()
 	var found []Found
-	var rest []*spot
-	for i, s := range f.spots {
+	var rest []*candidate
+	for i, s := range f.candidates {
 		if infos[i] == nil {
 			rest = append(rest, s)
 			continue
 		}
-		found = append(found, Found{Address: s.address, Info: *infos[i], Engine: steadfast{s.engine, infos[i].Simulated}})
+		found = append(found, Found{Address: s.address, Info: *infos[i], Engine: pinned{s.engine, infos[i].Simulated}})
 	}
-	f.spots = rest
+	f.candidates = rest
 	return found
 }
 
-// Run looks every Config.Interval, for the first time after one, and passes on
-// what it finds, until ctx ends or there is a server at every address.
+// Run calls Look every Config.Interval, first after one interval, and passes each
+// server to found. It returns when ctx ends or every address has a server.
 func (f *Finder) Run(ctx context.Context, found func(Found)) {
 	again := time.NewTicker(f.cfg.Interval)
 	defer again.Stop()
-	for len(f.spots) > 0 {
+	for len(f.candidates) > 0 {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -181,9 +179,9 @@ func (f *Finder) Run(ctx context.Context, found func(Found)) {
 	}
 }
 
-// Close drops the connections to the addresses where no server was found.
+// Close closes the engines of the addresses without a server.
 func (f *Finder) Close() {
-	for _, s := range f.spots {
+	for _, s := range f.candidates {
 		s.engine.Close()
 	}
 }

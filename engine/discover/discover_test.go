@@ -28,19 +28,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open makes real adapters, without a key as Open promises.
+// open returns a real adapter without a key, as Open requires.
 func open(baseURL string) (engine.Engine, error) {
 	return openai.New(openai.Config{BaseURL: baseURL})
 }
 
-// patience is how long a server is waited for that answers: longer than a machine may
-// stand still.
-const patience = 30 * time.Second
+// waitTimeout is how long a test waits for a server that answers: longer than a machine
+// may pause.
+const waitTimeout = 30 * time.Second
 
-// pages answers by path; every other path is 404.
+// pages answers each path with a text; every other path is 404.
 type pages map[string]string
 
-// hangs reports whether a server leaves a request without an answer.
+// hangs reports whether a server leaves some request without an answer.
 func hangs(h http.Handler) bool {
 	p, _ := h.(pages)
 	return slices.Contains(slices.Collect(maps.Values(p)), "hang")
@@ -59,7 +59,7 @@ func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// always answers every request alike.
+// always gives the same answer to every request.
 func always(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }
@@ -102,7 +102,7 @@ func TestLook(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		server http.Handler
-		kind   string // empty where it is no inference server
+		kind   string // empty if it is not an inference server
 		model  string
 		logs   string
 	}{
@@ -111,7 +111,7 @@ func TestLook(t *testing.T) {
 		{"llama.cpp", llama, "llama.cpp", "llama-3.1-8b", ""},
 		{"Ollama", ollama, "ollama", "gemma3:12b", ""},
 		{"simulated", simulated, "rowmill-sim", "llama-3.1-8b", ""},
-		{"Ollama without a model", pages{"/": "Ollama is running", "/v1/models": `{"object":"list","data":null}`}, "", "", "offers no model yet"},
+		{"Ollama without a model", pages{"/": "Ollama is running", "/v1/models": `{"object":"list","data":null}`}, "", "", "serves no model yet"},
 		{"vLLM whose engine has died", pages{"/v1/models": vllm["/v1/models"], "/health": "hang"}, "", "", ""},
 		{"web server with a page for everything", always("<!doctype html><title>It works!</title>"), "", "", ""},
 		{"web server with JSON for everything", always(`{}`), "", "", ""},
@@ -122,7 +122,7 @@ func TestLook(t *testing.T) {
 		{"redirects", http.RedirectHandler("http://example.invalid/", http.StatusFound), "", "", ""},
 		{"hangs", pages{"/v1/models": "hang"}, "", "", ""},
 		{
-			// As a node would be mistaken for vLLM if it listed its models.
+			// If a node listed its models, it would look like vLLM.
 			"Rowmill",
 			pages{
 				"/v1/models": `{"object":"list","data":[{"id":"llama-3.1-8b","owned_by":"rowmill","max_model_len":8192}]}`,
@@ -144,7 +144,7 @@ func TestLook(t *testing.T) {
 			defer server.Close()
 			address := strings.TrimPrefix(server.URL, "http://")
 			var logs bytes.Buffer
-			timeout := patience
+			timeout := waitTimeout
 			if hangs(test.server) {
 				timeout = 500 * time.Millisecond
 			}
@@ -187,19 +187,19 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A look at several addresses asks all servers at once: none of these answers before
-// all were asked. The servers come in the order of the addresses.
+// Look asks all servers at once: none of these servers answers before all were asked.
+// The result has the order of the addresses.
 func TestLookAsksAllAtOnce(t *testing.T) {
 	t.Parallel()
 	handlers := []http.Handler{always("<html>"), ollama, http.NotFoundHandler(), vllm}
-	var asked atomic.Int32
+	var wg atomic.Int32
 	all := make(chan struct{})
 	var addresses []string
 	for _, h := range handlers {
 		var first sync.Once
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			first.Do(func() {
-				if asked.Add(1) == int32(len(handlers)) {
+				if wg.Add(1) == int32(len(handlers)) {
 					close(all)
 				}
 			})
@@ -212,7 +212,7 @@ func TestLookAsksAllAtOnce(t *testing.T) {
 		defer server.Close()
 		addresses = append(addresses, server.Listener.Addr().String())
 	}
-	f, err := discover.New(discover.Config{Addresses: addresses, Timeout: patience, Open: open})
+	f, err := discover.New(discover.Config{Addresses: addresses, Timeout: waitTimeout, Open: open})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,9 +227,9 @@ func TestLookAsksAllAtOnce(t *testing.T) {
 	}
 }
 
-// What comes to an address after a server has vanished is the engine's to
-// find out: another model is fine, simulated outputs in place of real ones and
-// a mere web server are not.
+// After a server vanished, another one may use its address. Then the engine's Probe
+// decides: another model is accepted; simulated outputs in place of real ones, or a web
+// server, are errors.
 func TestAnotherServerAtTheSameAddress(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -277,15 +277,15 @@ func TestAnotherServerAtTheSameAddress(t *testing.T) {
 	}
 }
 
-// A fake is an engine whose server comes up after a time.
+// A fake is an engine with a server that starts at a given time.
 type fake struct {
 	engine.Engine
-	name string
-	up   time.Time // zero for never
-	hang bool
-	mu   sync.Mutex
-	asks []time.Duration // since the beginning
-	from time.Time
+	name   string
+	up     time.Time // zero for never
+	hang   bool
+	mu     sync.Mutex
+	probes []time.Duration // since the beginning
+	from   time.Time
 }
 
 func (e *fake) Name() string { return e.name }
@@ -293,7 +293,7 @@ func (e *fake) Close()       {}
 
 func (e *fake) Probe(ctx context.Context) (engine.Info, error) {
 	e.mu.Lock()
-	e.asks = append(e.asks, time.Since(e.from))
+	e.probes = append(e.probes, time.Since(e.from))
 	e.mu.Unlock()
 	if e.hang {
 		<-ctx.Done()
@@ -305,15 +305,15 @@ func (e *fake) Probe(ctx context.Context) (engine.Info, error) {
 	return engine.Info{Kind: "vllm", Models: []engine.ServedModel{{Name: "m"}}}, nil
 }
 
-// notOurs answers as a server does that has no page of that name.
-type notOurs struct{}
+// notNode answers like a server without the page /version.
+type notNode struct{}
 
-func (notOurs) RoundTrip(*http.Request) (*http.Response, error) {
+func (notNode) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
 }
 
-// Run looks in intervals, reports each server once, does not
-// ask again where there is one, and lets no address delay another.
+// Run probes in intervals, reports each server once, does not probe a found server
+// again, and does not let one address delay another.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestRun(t *testing.T) {
 		}
 		f, err := discover.New(discover.Config{
 			Addresses: []string{"here:1", "later:2", "never:3", "hangs:4"},
-			Transport: notOurs{},
+			Transport: notNode{},
 			Open: func(baseURL string) (engine.Engine, error) {
 				fakes[baseURL].from = began
 				return fakes[baseURL], nil
@@ -342,13 +342,13 @@ func TestRun(t *testing.T) {
 		f.Run(ctx, func(found discover.Found) {
 			got = append(got, fmt.Sprint(found.Engine.Name(), " ", time.Since(began)))
 		})
-		// A look at the one that hangs takes 1 s.
+		// A probe of the address that hangs takes 1 s.
 		if want := []string{"here 6s", "later 16s"}; !slices.Equal(got, want) {
 			t.Errorf("found %v, want %v", got, want)
 		}
 		for url, want := range map[string]int{"http://here:1": 1, "http://later:2": 3, "http://never:3": 6, "http://hangs:4": 6} {
-			if asks := fakes[url].asks; len(asks) != want {
-				t.Errorf("%s was asked %d times, want %d: %v", url, len(asks), want, asks)
+			if probes := fakes[url].probes; len(probes) != want {
+				t.Errorf("%s was asked %d times, want %d: %v", url, len(probes), want, probes)
 			}
 		}
 		if time.Since(began) != 31*time.Second {
@@ -357,12 +357,12 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestRunEndsWhenThereIsNothingToLookFor(t *testing.T) {
+func TestRunEndsWhenAllAreFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{name: "here", up: time.Now()}
 		f, err := discover.New(discover.Config{
-			Addresses: []string{"here:1"}, Transport: notOurs{},
+			Addresses: []string{"here:1"}, Transport: notNode{},
 			Open: func(string) (engine.Engine, error) { return e, nil },
 		})
 		if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// countedTexts are rows whose count is easily wrong: white space that a
-// template trims or a vocabulary merges with its own line breaks, markers that
-// are one token, nothing at all.
+// countedTexts are rows that are easily counted wrong: white space that a template
+// trims or a vocabulary merges with its own line breaks, markers that are one token, an
+// empty text.
 var countedTexts = []string{
 	"Hello there.", "", " ", "\n", "\n\n two lines before and after \n\n", "\tGröße, 日本語 🦙", "<|im_end|> and </think>",
 	`a "quoted" \ text`, "broken \xff bytes", strings.Repeat("word ", 300),
 }
 
-// counting demands that the server's count of a prompt is what its usage says
-// once the row has run.
+// counting checks that the server's count of a prompt equals the usage that it reports
+// after it has run the row.
 func counting(t *testing.T, s Server) {
 	const schema = `{"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}`
 	if !s.Counts {
@@ -30,7 +30,7 @@ func counting(t *testing.T, s Server) {
 				continue
 			}
 			if n, err := counter.CountPrompt(within(t), engine.Row{Text: []byte("Hello.")}); !errors.Is(err, engine.ErrNoCounting) {
-				t.Errorf("%s: counted %d, %v, where the server is said to count nothing", m.ID, n, err)
+				t.Errorf("%s: counted %d, %v, but Counts says that the server does not count", m.ID, n, err)
 			}
 		}
 		return
@@ -63,7 +63,7 @@ func counting(t *testing.T, s Server) {
 			c := call(t, s, engine.Params{Model: *s.Embedding})
 			for _, text := range countedTexts[1:] {
 				if strings.TrimSpace(text) == "" {
-					continue // some servers refuse to embed nothing
+					continue // some servers refuse to embed an empty text
 				}
 				replies, faults, err := c.Embed(within(t), []engine.Row{{Text: []byte(text)}})
 				if err != nil || faults[0] != nil {
@@ -95,7 +95,7 @@ func counting(t *testing.T, s Server) {
 	})
 }
 
-// count has the server count the prompt of one row.
+// count returns the server's count of a row's prompt.
 func count(t *testing.T, c engine.Call, text string) int64 {
 	t.Helper()
 	n, err := c.(engine.PromptCounter).CountPrompt(within(t), engine.Row{Text: []byte(text)})

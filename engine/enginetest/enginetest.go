@@ -1,8 +1,7 @@
-// Package enginetest is the suite that every server behind engine.Engine must
-// pass. It owns what the pipeline relies on: answers, seeds, schemas, the split
-// of reasoning, log probabilities, overflow, cancelling, embeddings. It refuses
-// to know what a model says: a test may rely on the form of an answer, never on
-// its words.
+// Package enginetest is the conformance suite for every server behind engine.Engine. It
+// checks what the pipeline relies on: answers, seeds, schemas, separated reasoning, log
+// probabilities, prompts that are too long, cancelling, embeddings. It checks the form
+// of an answer and never its words.
 package enginetest
 
 import (
@@ -16,51 +15,51 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// patience bounds every single request of the suite; it only matters when
-// something hangs.
+// patience is the timeout of each request of the suite; it matters only if a request
+// hangs.
 const patience = 60 * time.Second
 
-// A Server is what the suite runs against. Models that are nil are not tested;
-// their ContextLength and Dimension must be what the server really has.
+// A Server is the server under test. The suite skips models that are nil; ContextLength
+// and Dimension must be the server's real values.
 type Server struct {
 	Engine     engine.Engine
 	Generation *rowmill.Model
 	Reasoning  *rowmill.Model
 	Embedding  *rowmill.Model
 
-	// Concurrency is the most rows that the suite keeps in flight; default 48.
-	// llama.cpp holds a thread for every connection, the idle ones included, and
-	// lets others wait: there it is the slots and a few more, as the window
-	// makes it.
+	// Concurrency limits the rows that the suite keeps in flight; default 48. llama.cpp
+	// needs a thread for every connection, idle ones included, and makes further
+	// connections wait: set the number of slots and a few more, like the window does.
 	Concurrency int
 
-	// Cancels says that the server stops working on a row whose request is
-	// closed, and shows that in its gauges.
+	// Cancels says that the server stops a row after its request was closed, and that
+	// its gauges show it.
 	Cancels bool
 
 	// Counts says that the server counts prompts (engine.PromptCounter).
 	Counts bool
 
-	// Forms are the rules of structured_outputs that the server takes on
+	// Forms are the rules of structured_outputs that the server supports for
 	// Generation: regex, choice, grammar.
 	Forms []string
 
-	// Takes are sampling parameters that the server takes on Generation, all in one
-	// request. Refuses are some of which it refuses the value: the job's fault.
+	// Takes are sampling parameters that the server accepts for Generation, all in one
+	// request. Refuses are parameters with values that the server refuses; each must
+	// fail as a JobFault.
 	Takes, Refuses map[string]any
 
-	// Cuts says that the server cuts prompts that are too long, and answers.
+	// Cuts says that the server truncates prompts that are too long and answers them.
 	Cuts bool
 
-	// Ignores is what the server takes and does nothing with: Logprobs, Schemas,
+	// Ignores lists features that the server accepts and ignores: Logprobs, Schemas,
 	// Seeds, Limits, Usage.
 	Ignores []string
 
-	// Lacks is what the server refuses, of the same.
+	// Lacks lists features, from the same set, that the server refuses.
 	Lacks []string
 }
 
-// What servers of the dialect may ignore.
+// Features that a server may ignore.
 const (
 	Logprobs = "log probabilities"
 	Schemas  = "schemas"
@@ -69,9 +68,9 @@ const (
 	Usage    = "tokens, which it does not count"
 )
 
-// heeds skips a check of what the server ignores or lacks. The table of docs/engines.md
-// knows the words.
-func (s Server) heeds(t *testing.T, what string) {
+// needs skips a check if the server ignores or refuses the feature. The table of
+// docs/engines.md uses the same words.
+func (s Server) needs(t *testing.T, what string) {
 	t.Helper()
 	if slices.Contains(s.Ignores, what) {
 		t.Skipf("the server ignores %s", what)
@@ -81,8 +80,7 @@ func (s Server) heeds(t *testing.T, what string) {
 	}
 }
 
-// Run runs the suite. open is called once; what it opens it must also close,
-// by t.Cleanup.
+// Run runs the suite. It calls open once; open must close its resources with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Server) {
 	t.Helper()
 	s := open(t)
@@ -106,7 +104,7 @@ func Run(t *testing.T, open func(t *testing.T) Server) {
 	}
 }
 
-// models lists the server's models under test.
+// models returns the models under test.
 func (s Server) models() []*rowmill.Model {
 	var all []*rowmill.Model
 	for _, m := range []*rowmill.Model{s.Generation, s.Reasoning, s.Embedding} {
@@ -172,14 +170,14 @@ func prepare(t *testing.T, s Server) {
 	}
 }
 
-// within returns a context for one request.
+// within returns the context of one request.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// call prepares a call after a probe, and fails the test on an error.
+// call probes the server and prepares a call. It fails the test on an error.
 func call(t *testing.T, s Server, p engine.Params) engine.Call {
 	t.Helper()
 	if _, err := s.Engine.Probe(within(t)); err != nil {
@@ -192,7 +190,7 @@ func call(t *testing.T, s Server, p engine.Params) engine.Call {
 	return c
 }
 
-// ask runs one row and checks what must hold for every answer.
+// ask runs one row and checks the rules for every answer.
 func ask(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
 	t.Helper()
 	r, err := c.Generate(within(t), engine.Row{Text: []byte(text), Seed: seed})
@@ -203,7 +201,7 @@ func ask(t *testing.T, c engine.Call, text string, seed *int64) engine.Reply {
 	return r
 }
 
-// fault returns the *engine.Error of err.
+// fault returns the *engine.Error in err.
 func fault(t *testing.T, err error) *engine.Error {
 	t.Helper()
 	var e *engine.Error

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// check demands what holds for every accepted answer.
+// check checks the rules for every accepted answer.
 func check(t *testing.T, r engine.Reply) {
 	t.Helper()
 	if r.Finish != rowmill.FinishStop && r.Finish != rowmill.FinishLength {
@@ -37,7 +37,7 @@ func check(t *testing.T, r engine.Reply) {
 	}
 }
 
-// forms are rules of structured_outputs, with what answers must match.
+// forms are rules of structured_outputs, each with a pattern that answers must match.
 var forms = []struct {
 	rule  string
 	value any
@@ -78,7 +78,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a seed repeats, another differs", func(t *testing.T) {
-		s.heeds(t, Seeds)
+		s.needs(t, Seeds)
 		c := call(t, s, plain)
 		differs := false
 		for i := range 8 {
@@ -95,7 +95,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a row's seed goes before the job's", func(t *testing.T) {
-		s.heeds(t, Seeds)
+		s.needs(t, Seeds)
 		seeded := plain
 		seeded.Sampling = map[string]any{"temperature": 0.8, "seed": int64(11)}
 		job, free := call(t, s, seeded), call(t, s, plain)
@@ -111,7 +111,7 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("log probabilities only where asked for", func(t *testing.T) {
-		s.heeds(t, Logprobs)
+		s.needs(t, Logprobs)
 		with := plain
 		with.Logprobs = true
 		r := ask(t, call(t, s, with), "Say a few words.", ptr(int64(3)))
@@ -119,12 +119,12 @@ func generation(t *testing.T, s Server) {
 			t.Errorf("sum %v of %d tokens, %d tokens out", r.LogprobSum, r.LogprobCount, r.OutputTokens)
 		}
 		if r := ask(t, call(t, s, plain), "Say a few words.", ptr(int64(3))); r.LogprobCount != 0 {
-			t.Errorf("%d log probabilities that nobody asked for", r.LogprobCount)
+			t.Errorf("got %d log probabilities without asking for them", r.LogprobCount)
 		}
 	})
 
 	t.Run("a schema is obeyed", func(t *testing.T) {
-		s.heeds(t, Schemas)
+		s.needs(t, Schemas)
 		with := plain
 		with.MaxTokens = 400
 		with.Schema = json.RawMessage(`{
@@ -141,7 +141,7 @@ func generation(t *testing.T, s Server) {
 				Sure  *bool   `json:"sure"`
 			}
 			if r.Finish != rowmill.FinishStop {
-				continue // cut off: that is no matter of the schema
+				continue // the answer was cut off, so it cannot be complete JSON
 			}
 			if err := json.Unmarshal([]byte(r.Content), &got); err != nil || got.Label == nil || got.Sure == nil ||
 				*got.Label != "good" && *got.Label != "bad" {
@@ -150,7 +150,7 @@ func generation(t *testing.T, s Server) {
 		}
 	})
 
-	t.Run("sampling parameters are taken", func(t *testing.T) {
+	t.Run("sampling parameters are accepted", func(t *testing.T) {
 		with := plain
 		with.Sampling = s.Takes
 		ask(t, call(t, s, with), "Say a few words.", nil)
@@ -158,7 +158,7 @@ func generation(t *testing.T, s Server) {
 
 	t.Run("a parameter that is refused fails the job", func(t *testing.T) {
 		if len(s.Refuses) == 0 {
-			t.Skip("the server refuses none that is known")
+			t.Skip("the server has no parameter that it refuses")
 		}
 		for name, value := range s.Refuses {
 			with := plain
@@ -166,7 +166,7 @@ func generation(t *testing.T, s Server) {
 			_, err := call(t, s, with).Generate(within(t), engine.Row{Text: []byte("Say a few words.")})
 			var fault *engine.Error
 			if !errors.As(err, &fault) || fault.Class != engine.JobFault || !strings.Contains(fault.Message, name) {
-				t.Errorf("%s: %v, want the job's fault, by its name", name, err)
+				t.Errorf("%s: %v, want a JobFault that names the parameter", name, err)
 			}
 		}
 	})
@@ -177,9 +177,9 @@ func generation(t *testing.T, s Server) {
 			with.Sampling = map[string]any{"temperature": 0.8, "structured_outputs": map[string]any{form.rule: form.value}}
 			if !slices.Contains(s.Forms, form.rule) {
 				if _, err := s.Engine.Prepare(with); err == nil {
-					t.Error("Prepare takes it")
+					t.Error("Prepare accepts a rule that the server does not support")
 				}
-				t.Skip("the server does not take it")
+				t.Skip("the server does not support this rule")
 			}
 			c := call(t, s, with)
 			for i := range 4 {
@@ -201,9 +201,9 @@ func generation(t *testing.T, s Server) {
 	})
 
 	t.Run("a prompt beyond the context is too long", func(t *testing.T) {
-		s.heeds(t, Limits)
+		s.needs(t, Limits)
 		if s.Cuts {
-			t.Skip("the server cuts it")
+			t.Skip("the server truncates the prompt")
 		}
 		_, err := call(t, s, plain).Generate(within(t), engine.Row{Text: overlong(m)})
 		if e := fault(t, err); e.Class != engine.RowFault || !e.TooLong || strings.Contains(e.Message, "word word") {
@@ -254,7 +254,7 @@ func cancelling(t *testing.T, s Server, p engine.Params) {
 	if _, err := c.Generate(gone, engine.Row{Text: []byte("Never sent.")}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled context gave %v", err)
 	}
-	// At any moment of a row: before, while and after it is sent.
+	// The request is cancelled before, while and after it is sent.
 	for wait := range 40 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(wait)*100*time.Microsecond)
 		r, err := c.Generate(ctx, engine.Row{Text: []byte("Count to a thousand, in words.")})
@@ -286,7 +286,7 @@ func cancelling(t *testing.T, s Server, p engine.Params) {
 	}
 }
 
-// overlong returns a text that cannot fit the model's context.
+// overlong returns a text that is longer than the model's context.
 func overlong(m rowmill.Model) []byte {
 	return []byte(strings.Repeat("word ", m.ContextLength+100))
 }

@@ -21,15 +21,15 @@ func reasoning(t *testing.T, s Server) {
 		r := ask(t, c, fmt.Sprintf("Think about riddle %d.", i), ptr(int64(i)))
 		if strings.Contains(r.Content, "</think>") && r.Finish == rowmill.FinishStop ||
 			strings.Contains(r.Reasoning, "</think>") {
-			t.Errorf("row %d: the tag is left in the answer", i)
+			t.Errorf("row %d: the answer contains the tag </think>", i)
 		}
 		reasoned = reasoned || r.Reasoning != ""
 		answered = answered || r.Content != ""
 		if r.Reasoning != "" && r.Content != "" && r.LogprobCount >= r.OutputTokens {
-			t.Errorf("row %d: %d log probabilities of %d tokens: the reasoning is among them", i, r.LogprobCount, r.OutputTokens)
+			t.Errorf("row %d: %d log probabilities of %d tokens: they include the reasoning", i, r.LogprobCount, r.OutputTokens)
 		}
 		if r.Content == "" && r.Finish == rowmill.FinishLength && r.LogprobCount != 0 {
-			t.Errorf("row %d was cut off while thinking and has a score", i)
+			t.Errorf("row %d was cut off while thinking and has log probabilities", i)
 		}
 	}
 	if !reasoned || !answered {
@@ -59,9 +59,9 @@ func embedding(t *testing.T, s Server) {
 	})
 
 	t.Run("a bad text fails alone", func(t *testing.T) {
-		s.heeds(t, Limits)
+		s.needs(t, Limits)
 		if s.Cuts {
-			t.Skip("the server cuts it")
+			t.Skip("the server truncates the prompt")
 		}
 		rows := make([]engine.Row, 0, 9)
 		for i := range 9 {

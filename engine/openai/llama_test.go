@@ -56,16 +56,16 @@ func TestLlamaEmbed(t *testing.T) {
 }
 
 // A real server does not say what its model does, and a row shows it.
-func TestLlamaInquire(t *testing.T) {
+func TestLlamaFindCapability(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[string]engine.Nature{
+	for kind, want := range map[string]engine.Capability{
 		llama.Chat: {Kind: rowmill.KindGeneration}, llama.Think: {Kind: rowmill.KindReasoning}, llama.Embed: {Kind: rowmill.KindEmbedding, Dimension: llama.Dimension},
 	} {
 		e, m := llamaEngine(t, kind)
 		if info, err := e.Probe(t.Context()); err != nil || len(info.Models) != 1 || info.Models[0].Kind != "" {
 			t.Fatalf("%s: the server says %+v, %v", kind, info.Models, err)
 		}
-		if got, err := engine.Inquire(t.Context(), e, m.ID, time.Minute); got != want || err != nil {
+		if got, err := engine.FindCapability(t.Context(), e, m.ID, time.Minute); got != want || err != nil {
 			t.Errorf("%s: %+v, %v", kind, got, err)
 		}
 	}

@@ -46,7 +46,7 @@ func said(message string) string {
 	return `{"choices":[{"index":0,"message":` + message + `,"finish_reason":"length"}],"usage":{"prompt_tokens":5,"completion_tokens":32}}`
 }
 
-func TestInquire(t *testing.T) {
+func TestFindCapability(t *testing.T) {
 	t.Parallel()
 	vector := `{"data":[{"index":0,"embedding":[0.5,0.25,0.125]}],"usage":{"prompt_tokens":1}}`
 	chat := map[string]string{
@@ -59,21 +59,21 @@ func TestInquire(t *testing.T) {
 		"/version":   `{"version":"0.32.0"}`, "/health": "",
 	}, chat: answers(chat, map[string]string{"vectors": vector, "gone": vector, "python": "unable"})}
 	e := f.start(t, nil)
-	for model, want := range map[string]engine.Nature{
+	for model, want := range map[string]engine.Capability{
 		"talks": {Kind: rowmill.KindGeneration}, "thinks": {Kind: rowmill.KindReasoning}, "older": {Kind: rowmill.KindReasoning},
 		"tagged": {Kind: rowmill.KindReasoning}, "closed": {Kind: rowmill.KindReasoning}, "python": {Kind: rowmill.KindGeneration},
 		"vectors": {Kind: rowmill.KindEmbedding, Dimension: 3}, "gone": {Kind: rowmill.KindEmbedding, Dimension: 3},
 	} {
-		got, err := engine.Inquire(t.Context(), e, model, time.Minute)
+		got, err := engine.FindCapability(t.Context(), e, model, time.Minute)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", model, err, diff)
 		}
 	}
-	got, err := engine.Inquire(t.Context(), e, "nothing", time.Minute)
+	got, err := engine.FindCapability(t.Context(), e, "nothing", time.Minute)
 	if err != nil || got.Kind != "" || strings.Count(got.Refusal, "not with nothing") != 2 {
 		t.Errorf("a model that runs no row is %+v, %v", got, err)
 	}
-	if got, err := engine.Inquire(t.Context(), e, "busy", time.Minute); err == nil {
+	if got, err := engine.FindCapability(t.Context(), e, "busy", time.Minute); err == nil {
 		t.Errorf("a server that is busy says %+v", got)
 	}
 }
