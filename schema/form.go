@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// maxFormSteps bounds the steps of a regular expression that whole answers
-	// are held against: an answer takes its length times the steps.
+	// maxFormSteps limits the steps of a regular expression that whole answers must
+	// match: the match takes the length of the answer times the steps.
 	maxFormSteps = 4096
-	// maxChoices and maxChoiceBytes bound a list of choices: as many as patterns
-	// of a schema, each as long as a stop string.
+	// maxChoices and maxChoiceBytes limit a list of choices: as many as a schema may
+	// have patterns, each as long as a stop string.
 	maxChoices     = maxPatterns
 	maxChoiceBytes = 1024
-	// maxGrammarBytes bounds a grammar. Those of whole programming languages have
-	// some 20 KiB.
+	// maxGrammarBytes limits a grammar. The grammar of a whole programming language has
+	// about 20 KiB.
 	maxGrammarBytes = 64 << 10
 )
 
-// A Form binds answers otherwise than by a JSON Schema: to a regular expression,
-// to a list of choices, or to a grammar. It is safe for concurrent use.
-type Form struct {
-	mu      sync.Mutex // one answer at a time, as for a Schema
+// A Constraint restricts answers to a regular expression, a list of choices or a
+// grammar; a Schema does it for JSON. It is safe for concurrent use.
+type Constraint struct {
+	mu      sync.Mutex // checks one answer at a time, as a Schema does
 	pattern *regexp.Regexp
-	choices map[string]bool // nil for none
+	choices map[string]bool // nil if there are no choices
 }
 
-// CompileForm takes the one rule that a job's structured_outputs holds: regex,
-// choice or grammar. What is wrong with it is said in words that follow its name.
-func CompileForm(rule map[string]any) (*Form, error) {
+// CompileConstraint compiles the rule of a job's structured_outputs: regex, choice or
+// grammar. An error text continues a sentence that begins with the field's name.
+func CompileConstraint(rule map[string]any) (*Constraint, error) {
 	if len(rule) != 1 {
 		return nil, errors.New("must have one of regex, choice and grammar")
 	}
-	f := &Form{}
+	f := &Constraint{}
 	for name, value := range rule {
 		switch value := value.(type) {
 		case string:
 			switch {
 			case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
-				return nil, fmt.Errorf("has a %s with a NUL character, or that is not UTF-8; leave it out", name)
+				return nil, fmt.Errorf("has a %s with a NUL character or with bytes that are not UTF-8; remove them", name)
 			case strings.TrimSpace(value) == "":
 				return nil, fmt.Errorf("has an empty %s; write one, or leave it out", name)
 			case name == "regex":
@@ -56,29 +56,29 @@ func CompileForm(rule map[string]any) (*Form, error) {
 				return f, f.choose(value)
 			}
 		}
-		return nil, fmt.Errorf("has a %s of a wrong type or name; regex and grammar are strings, choice is a list of strings", name)
+		return nil, fmt.Errorf("has a rule %s with a wrong type or name; regex and grammar are strings, choice is a list of strings", name)
 	}
 	return nil, nil
 }
 
-// compilePattern takes a regular expression for whole answers. Servers let a dot
-// be any character, and look for no lines.
-func (f *Form) compilePattern(text string) error {
+// compilePattern compiles a regular expression for whole answers. As on servers, a dot
+// matches line breaks, and ^ and $ do not match at them.
+func (f *Constraint) compilePattern(text string) error {
 	if len(text) > maxPatternBytes {
 		return fmt.Errorf("has a regex of %d bytes, more than %d; shorten it", len(text), maxPatternBytes)
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl|syntax.DotNL)
 	if err != nil {
-		return fmt.Errorf("has a regex that is not taken, which must be one of RE2, without lookaround and references to groups: %w", err)
+		return fmt.Errorf("has a regex that is not valid RE2 syntax, which has no lookaround and no back-references: %w", err)
 	}
-	if steps := stepsOf(parsed); steps > maxFormSteps {
+	if steps := programSize(parsed); steps > maxFormSteps {
 		return fmt.Errorf("has a regex of %d steps, more than %d, where x{0,1000} has 1000; repeat less", steps, maxFormSteps)
 	}
 	f.pattern, err = regexp.Compile(`\A(?s:` + text + `)\z`)
 	return err
 }
 
-func (f *Form) choose(list []any) error {
+func (f *Constraint) choose(list []any) error {
 	if len(list) == 0 || len(list) > maxChoices {
 		return fmt.Errorf("has %d choices; give 1 to %d", len(list), maxChoices)
 	}
@@ -86,20 +86,19 @@ func (f *Form) choose(list []any) error {
 	for i, entry := range list {
 		choice, is := entry.(string)
 		if !is || choice == "" || len(choice) > maxChoiceBytes || !utf8.ValidString(choice) || strings.ContainsRune(choice, 0) {
-			return fmt.Errorf("has at choice[%d] something else than a string of 1 to %d bytes", i, maxChoiceBytes)
+			return fmt.Errorf("has a choice[%d] that is not a string of 1 to %d bytes", i, maxChoiceBytes)
 		}
 		f.choices[choice] = true
 	}
 	return nil
 }
 
-// Violation says what is wrong with an answer, in words that follow a colon;
-// nothing where it conforms. Answers are not held against a grammar: that is the
-// server's alone.
-func (f *Form) Violation(answer string) string {
+// Violation describes how an answer violates the constraint; empty if it conforms. The
+// text continues a sentence after a colon. It does not check grammars: only servers do.
+func (f *Constraint) Violation(answer string) string {
 	switch {
 	case f.choices != nil && !f.choices[answer]:
-		return "it is none of the choices"
+		return "it is not one of the choices"
 	case f.pattern == nil:
 		return ""
 	}
@@ -111,17 +110,17 @@ func (f *Form) Violation(answer string) string {
 	return ""
 }
 
-// checkGrammar bounds what a server's parser of grammars would have to take:
-// groups within groups, which it enters one by one, and repetitions, which it
-// writes out. Everything else about a grammar the server says.
+// checkGrammar limits the cost of a grammar for a server's parser: nested groups, which
+// the parser handles recursively, and repetitions, which it expands. Servers check
+// everything else in a grammar.
 func checkGrammar(text string) error {
 	if len(text) > maxGrammarBytes {
 		return fmt.Errorf("has a grammar of %d bytes, more than %d; shorten it", len(text), maxGrammarBytes)
 	}
 	var (
-		outer []int // steps of the groups around this one
-		steps int   // of this group
-		last  int   // of the last element
+		outer []int // steps of the enclosing groups
+		steps int   // steps of this group
+		last  int   // steps of the last element
 	)
 	for at := 0; at < len(text); at++ {
 		switch c := text[at]; c {
@@ -135,7 +134,7 @@ func checkGrammar(text string) error {
 			}
 		case '(':
 			if outer = append(outer, steps); len(outer) > maxLevels {
-				return fmt.Errorf("has a grammar of groups nested more than %d deep; use rules of their own", maxLevels)
+				return fmt.Errorf("has a grammar with groups nested more than %d deep; move inner groups into separate rules", maxLevels)
 			}
 			steps = 0
 		case ')':
@@ -158,8 +157,8 @@ func checkGrammar(text string) error {
 	return nil
 }
 
-// closing is where the literal or the class that begins at a byte ends, or the
-// text does.
+// closing returns the end of the literal or class that begins at a byte, or the end of
+// the text.
 func closing(text string, at int) int {
 	end := text[at]
 	if end == '[' {
@@ -173,8 +172,8 @@ func closing(text string, at int) int {
 	return min(at, len(text)-1)
 }
 
-// repetition reads {m,n}: the larger number, no more than is refused in any case,
-// and where it ends.
+// repetition reads {m,n}. It returns the larger number, capped just above the limit,
+// and the position of the closing brace.
 func repetition(text string, at int) (most, end int) {
 	number := 0
 	for at++; at < len(text) && text[at] != '}'; at++ {

@@ -13,13 +13,13 @@ func list(n int, text string) []any {
 	return made
 }
 
-func TestForms(t *testing.T) {
+func TestConstraint(t *testing.T) {
 	t.Parallel()
 	const grammar = "root ::= \"yes (\" | [^)\\]\"] tail{2,5} # a comment with (((\ntail ::= (\"a\" | \"b\")* \"\\\"{\"\n"
 	for name, c := range map[string]struct {
 		rule   map[string]any
 		answer string
-		want   string // a part of what is wrong with the answer
+		want   string // part of the violation
 	}{
 		"regex":                {map[string]any{"regex": `[a-z]+@example\.org`}, "ab@example.org", ""},
 		"regex, with anchors":  {map[string]any{"regex": `^\d{4}$`}, "2026", ""},
@@ -29,23 +29,23 @@ func TestForms(t *testing.T) {
 		"regex, line matches":  {map[string]any{"regex": `^a$`}, "a\nb", "does not match"},
 		"regex, cut":           {map[string]any{"regex": `\d{4}`}, "20", "does not match"},
 		"choice":               {map[string]any{"choice": []any{"yes", "no"}}, "no", ""},
-		"choice, another":      {map[string]any{"choice": []any{"yes", "no"}}, "No", "none of the choices"},
-		"choice, with a space": {map[string]any{"choice": []any{"yes", "no"}}, " no", "none of the choices"},
+		"choice, another":      {map[string]any{"choice": []any{"yes", "no"}}, "No", "not one of the choices"},
+		"choice, with a space": {map[string]any{"choice": []any{"yes", "no"}}, " no", "not one of the choices"},
 		"grammar":              {map[string]any{"grammar": grammar}, "anything", ""},
 		"grammar of Lark":      {map[string]any{"grammar": `start: /[(]{3}\(/ "x"i ~ 3`}, "anything", ""},
 	} {
-		f, err := CompileForm(c.rule)
+		f, err := CompileConstraint(c.rule)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		if got := f.Violation(c.answer); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q is wrong with %q, want %q", name, got, c.answer, c.want)
+			t.Errorf("%s: violation of %q is %q, want %q", name, got, c.answer, c.want)
 		}
 	}
 }
 
-func TestFormsAreBounded(t *testing.T) {
+func TestConstraintLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		rule map[string]any
@@ -59,8 +59,8 @@ func TestFormsAreBounded(t *testing.T) {
 		"an empty regex":    {map[string]any{"regex": ""}, "an empty regex"},
 		"an empty grammar":  {map[string]any{"grammar": " \n"}, "an empty grammar"},
 		"NUL":               {map[string]any{"regex": "a\x00"}, "NUL"},
-		"lookahead":         {map[string]any{"regex": "(?=a)b"}, "without lookaround"},
-		"out of its group":  {map[string]any{"regex": "a)|(b"}, "not taken"},
+		"lookahead":         {map[string]any{"regex": "(?=a)b"}, "no lookaround"},
+		"out of its group":  {map[string]any{"regex": "a)|(b"}, "not valid RE2 syntax"},
 		"a long regex":      {map[string]any{"regex": strings.Repeat("x", maxPatternBytes+1)}, "8193 bytes"},
 		"steps":             {map[string]any{"regex": strings.Repeat("x{0,1000}", 5)}, "more than 4096"},
 		"no choice":         {map[string]any{"choice": []any{}}, "0 choices"},
@@ -76,14 +76,14 @@ func TestFormsAreBounded(t *testing.T) {
 		"repeated at once":  {map[string]any{"grammar": `root ::= "x"{1000}{1000}`}, "more than 65536 steps"},
 		"unclosed, repeats": {map[string]any{"grammar": `root ::= [a]{1000000`}, "more than 65536 steps"},
 	} {
-		if _, err := CompileForm(c.rule); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := CompileConstraint(c.rule); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
 }
 
-// A grammar that breaks off anywhere ends the check.
-func TestGrammarsThatBreakOff(t *testing.T) {
+// The check ends on a grammar that is cut off at any place.
+func TestGrammarsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`root ::= "a\`, `[`, `[\`, `{`, `{3,`, `#`, `"`, "(){2}", ")){2}", "root ::= [\\"} {
 		if err := checkGrammar(text); err != nil {

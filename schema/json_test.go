@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_Schemas has every kind of JSON stand in a schema.
+// TestSuite_Schemas puts every kind of JSON into a schema.
 func TestSuite_Schemas(t *testing.T) {
 	t.Parallel()
 	oddjson.Test(t, oddjson.Place{
@@ -23,7 +23,7 @@ func TestSuite_Schemas(t *testing.T) {
 	})
 }
 
-// TestSuite_Answers has it stand in an answer that a schema binds.
+// TestSuite_Answers puts every kind of JSON into an answer to a schema.
 func TestSuite_Answers(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `{"type":["object","array","string","number","boolean","null"]}`)
@@ -39,8 +39,8 @@ func TestSuite_Answers(t *testing.T) {
 	})
 }
 
-// verdicts are the verdicts of schemas and of answers. Numbers are compared exactly, which
-// bounds their digits and exponents.
+// verdicts returns the verdicts for schemas and for answers. Numbers are compared
+// exactly, so their digits and exponents are limited.
 func verdicts(deep oddjson.Verdict) map[string]oddjson.Verdict {
 	return map[string]oddjson.Verdict{
 		"NaN": oddjson.Refused, "number of many digits": oddjson.Taken, "number of endless digits": oddjson.Refused,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// versions are the drafts in order, as testdata/keywords.jsonl names them.
+// versions are the drafts in order, with their names in testdata/keywords.jsonl.
 var versions = []string{"4", "6", "7", "2019", "2020"}
 
 // mandatory are the keywords of each draft that refuse values or name schemas.
@@ -23,11 +23,11 @@ var mandatory = map[string]string{
 	"2020": "prefixItems items $dynamicRef",
 }
 
-// gone are keywords that a draft has no more.
+// gone are the keywords that a draft has dropped.
 var gone = map[string]string{"6": "id", "2019": "dependencies", "2020": "additionalItems $recursiveRef"}
 
-// keywordCase is a line of testdata/keywords.jsonl: drafts, keyword, schema, values that
-// conform, values that do not.
+// keywordCase is a line of testdata/keywords.jsonl: drafts, keyword, schema, conforming
+// values, violating values.
 type keywordCase struct {
 	drafts, keyword string
 	schema          map[string]json.RawMessage
@@ -38,7 +38,8 @@ func (c *keywordCase) UnmarshalJSON(line []byte) error {
 	return json.Unmarshal(line, &[]any{&c.drafts, &c.keyword, &c.schema, &c.good, &c.bad})
 }
 
-// in reports whether a case is about a draft: "6-" means 6 and later, "4-7" a range.
+// in reports whether a case applies to a draft: "6-" means 6 and later, "4-7" is a
+// range.
 func (c *keywordCase) in(t *testing.T, version string) bool {
 	first, last, isRange := strings.Cut(c.drafts, "-")
 	switch {
@@ -54,8 +55,8 @@ func (c *keywordCase) in(t *testing.T, version string) bool {
 	return from <= at && at <= to
 }
 
-// TestSuite_Keywords tries every keyword of every draft with the functions that jobs use
-// to compile schemas and to check answers.
+// TestSuite_Keywords tests every keyword of every draft with the functions that compile
+// a job's schema and check its answers.
 func TestSuite_Keywords(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open("testdata/keywords.jsonl")
@@ -85,7 +86,7 @@ func TestSuite_Keywords(t *testing.T) {
 		}
 	}
 	if cases < 600 {
-		t.Errorf("%d cases", cases)
+		t.Errorf("got only %d cases", cases)
 	}
 	var keywords []string
 	for _, version := range versions {
@@ -96,7 +97,7 @@ func TestSuite_Keywords(t *testing.T) {
 		for _, keyword := range keywords {
 			c := seen[version+" "+keyword]
 			if c == nil || c.good == 0 || c.bad == 0 && !strings.HasPrefix(keyword, "content") {
-				t.Errorf("draft %s, %s: no cases that conform, or none that do not", version, keyword)
+				t.Errorf("draft %s, %s: conforming or violating cases are missing", version, keyword)
 			}
 		}
 	}
@@ -121,17 +122,18 @@ func (c *keywordCase) check(t *testing.T, draft string) {
 	}
 	for _, value := range c.good {
 		if got := s.Violation(t.Context(), string(value)); got != "" {
-			t.Errorf("%s: %s is wrong: %s", text, value, got)
+			t.Errorf("%s: %s violates it: %s", text, value, got)
 		}
 	}
 	for _, value := range c.bad {
 		if got := s.Violation(t.Context(), string(value)); got == "" {
-			t.Errorf("%s: %s conforms", text, value)
+			t.Errorf("%s: %s conforms, want a violation", text, value)
 		}
 	}
 }
 
-// TestSuite_KeywordsOfAWrongForm gives every keyword a value that its draft does not allow.
+// TestSuite_KeywordsOfAWrongForm gives every keyword a value that its draft does not
+// allow.
 func TestSuite_KeywordsOfAWrongForm(t *testing.T) {
 	t.Parallel()
 	all := `{"type":"text"} {"type":1} {"type":[]} {"type":["string","string"]} {"minimum":"1"} {"maximum":null} {"multipleOf":0} {"multipleOf":-1}
@@ -150,7 +152,7 @@ func TestSuite_KeywordsOfAWrongForm(t *testing.T) {
 		for _, text := range append(strings.Fields(all), strings.Fields(newer[version])...) {
 			text = `{"$schema":"` + drafts[i] + `",` + text[1:]
 			if _, err := Compile([]byte(text)); err == nil {
-				t.Errorf("%s is taken", text)
+				t.Errorf("%s is accepted", text)
 			}
 		}
 	}

@@ -16,49 +16,49 @@ import (
 )
 
 const (
-	// maxPatterns bounds the different patterns of a schema.
+	// maxPatterns limits the number of different patterns in a schema.
 	maxPatterns = 1000
-	// maxPatternBytes bounds one: the largest that people pass on to each
-	// other, that of all mail addresses, has 6 KiB.
+	// maxPatternBytes limits one pattern: the largest pattern in common use, for all
+	// mail addresses, has 6 KiB.
 	maxPatternBytes = 8 << 10
-	// maxPatternSteps bounds the steps of all of them together, for a short
-	// pattern may be a long program: x{0,1000} has a thousand steps. Compiling
-	// takes about a microsecond and 100 bytes for each.
+	// maxPatternSteps limits the total steps of all patterns, because a short pattern
+	// can be a long program: x{0,1000} has a thousand steps. Compiling a step takes
+	// about a microsecond and 100 bytes.
 	maxPatternSteps = 1 << 16
-	// maxMatchSteps bounds the steps that all patterns together take for one answer:
-	// half a second, or some seconds for patterns that Go's regexp runs. The pattern of
-	// zod for mail addresses takes about 5 steps for each byte of an address.
+	// maxMatchSteps limits the steps that all patterns together take for one answer:
+	// half a second, or some seconds for patterns that Go's regexp runs. zod's pattern
+	// for mail addresses takes about 5 steps per byte of an address.
 	maxMatchSteps = 1 << 25
 )
 
-// patterns compiles the patterns of one schema, each once, within bounds.
+// patterns compiles each different pattern of a schema once, within limits.
 type patterns struct {
-	places   map[string]string // of each pattern: the first place where it stands
+	places   map[string]string // by pattern: its first place in the schema
 	compiled map[string]*pattern
 	steps    int
-	refused  error // why a pattern was refused; from then on none is compiled
-	most     int   // steps for an answer: maxMatchSteps, but in tests
-	left     int   // of them, for the answer that is checked
+	refused  error // the error of the first refused pattern; after it nothing is compiled
+	limit    int   // steps per answer: maxMatchSteps, less in tests
+	left     int   // steps left for the current answer
 }
 
-// A pattern is one that the library matches with.
+// A pattern is a compiled pattern for the validation library.
 type pattern struct {
 	*ecma.Pattern
-	place string
-	of    *patterns
+	place  string
+	parent *patterns
 }
 
-// MatchString ends the validation by a panic where the answer takes too many steps: the
-// library has no other way out.
+// MatchString matches text. It panics if the answer takes too many steps, because the
+// library cannot stop a validation in another way.
 func (p *pattern) MatchString(text string) bool {
-	found, err := p.Match(text, &p.of.left)
+	found, err := p.Match(text, &p.parent.left)
 	if err != nil {
 		panic(&costlyMatch{p, err})
 	}
 	return found
 }
 
-// A costlyMatch ends a validation.
+// A costlyMatch is the panic value that ends a validation.
 type costlyMatch struct {
 	pattern *pattern
 	err     error
@@ -69,10 +69,10 @@ func (c *costlyMatch) problem() string {
 	if errors.Is(c.err, ecma.ErrPlaces) {
 		return fmt.Sprintf("%s to remember more than %d places of this answer", named, ecma.MaxPlaces)
 	}
-	return fmt.Sprintf("%s more than %d steps for this answer", named, c.pattern.of.most)
+	return fmt.Sprintf("%s more than %d steps for this answer", named, c.pattern.parent.limit)
 }
 
-// compile is a jsonschema.RegexpEngine.
+// compile implements jsonschema.RegexpEngine.
 func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	if p.refused != nil {
 		return nil, p.refused
@@ -89,7 +89,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	}
 	made, err := ecma.Compile(text, maxPatternSteps)
 	if err != nil {
-		return nil, p.refuse("is no JSON Schema: the pattern %q at %s is refused: %w", spelling.Shorten(text, 128), place, err)
+		return nil, p.refuse("is not a valid JSON Schema: the pattern %q at %s is refused: %w", spelling.Shorten(text, 128), place, err)
 	}
 	if p.steps += made.Size(); p.steps > maxPatternSteps {
 		return nil, p.refuse("has patterns of more than %d steps together, where x{0,1000} has 1000; repeat less (found at %s)", maxPatternSteps, place)
@@ -106,7 +106,8 @@ func (p *patterns) refuse(format string, args ...any) error {
 	return p.refused
 }
 
-// placesOfPatterns returns the first place of each pattern in a schema: a JSON pointer.
+// placesOfPatterns returns the first place of each pattern in a schema, as a JSON
+// pointer.
 func placesOfPatterns(document any) map[string]string {
 	places := map[string]string{}
 	add := func(text string, path []string) {
@@ -120,18 +121,18 @@ func placesOfPatterns(document any) map[string]string {
 		}
 		named, _ := schema["patternProperties"].(map[string]any)
 		for _, text := range slices.Sorted(maps.Keys(named)) {
-			add(text, append(path, "patternProperties", step(text)))
+			add(text, append(path, "patternProperties", pointerStep(text)))
 		}
 	})
 	return places
 }
 
-// stepsOf is about how large the program of a regular expression of RE2 will be, where
-// every repetition is written out and a class counts by its ranges.
-func stepsOf(re *syntax.Regexp) int {
+// programSize estimates the size of the program of an RE2 expression. Repetitions are
+// expanded, and a class counts its ranges.
+func programSize(re *syntax.Regexp) int {
 	steps := 1 + len(re.Rune)/2
 	for _, sub := range re.Sub {
-		steps += stepsOf(sub)
+		steps += programSize(sub)
 	}
 	if re.Op == syntax.OpRepeat {
 		steps *= max(re.Min+1, re.Max)

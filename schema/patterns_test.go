@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// schemaOfPatterns has n patterns, each with its number for a %d.
+// schemaOfPatterns returns a schema with n patterns; %d in the pattern becomes its
+// number.
 func schemaOfPatterns(draft, pattern string, n int) string {
 	fields := make([]string, n)
 	for i := range fields {
@@ -46,9 +47,9 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 }
 
-// A schema whose patterns took 17 s and 480 MB.
-func TestCostlyPatternsCostLittle(t *testing.T) {
-	// Not parallel: it counts what the process allocates.
+// Compiling this schema once took 17 s and 480 MB.
+func TestExpensivePatternsAreRefused(t *testing.T) {
+	// not parallel: it measures the allocations of the process
 	schema := schemaOfPatterns("", "(x{0,1000}y%d)?", 4700)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -62,9 +63,9 @@ func TestCostlyPatternsCostLittle(t *testing.T) {
 	}
 }
 
-// A pattern has its meaning in ECMA-262, with each draft and in each place. A schema with
-// another pattern is refused, and the error names the pattern and its place.
-func TestPatternsAreThoseOfECMA262(t *testing.T) {
+// Patterns follow ECMA-262 in every draft and every place. Compile refuses any other
+// pattern with an error that names the pattern and its place.
+func TestPatternsFollowECMA262(t *testing.T) {
 	t.Parallel()
 	for _, draft := range drafts {
 		for name, c := range map[string]struct {
@@ -98,13 +99,13 @@ func TestPatternsAreThoseOfECMA262(t *testing.T) {
 				}
 			}
 		}
-		const first = `{"$schema":"` // of a schema with a pattern that is not taken
+		const first = `{"$schema":"` // begins a schema with a pattern that Compile refuses
 		for schema, want := range map[string]string{
-			`","properties":{"a/b":{"pattern":"^\\Ax"}}}`:                                      `is no JSON Schema: the pattern "^\\Ax" at #/properties/a~1b/pattern is refused: "\\A" at character 2 means nothing in ECMA-262; write ^`,
-			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `is no JSON Schema: the pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x is refused: "(?i" at character 1 begins no group of ECMA-262, which has no flags in a pattern; write both cases, such as [Aa]`,
-			`","anyOf":[{"items":{"pattern":"^a\\z"}}]}`:                                       `is no JSON Schema: the pattern "^a\\z" at #/anyOf/0/items/pattern is refused: "\\z" at character 3 means nothing in ECMA-262; write $`,
-			`","enum":[{"pattern":"("}],"properties":{"pattern":{"pattern":"("}}}`:             `is no JSON Schema: the pattern "(" at #/properties/pattern/pattern is refused: "(" at character 1 opens a group`,
-			`","definitions":{"x":{"items":{"pattern":"[a"}}},"$ref":"#/definitions/x"}`:       `is no JSON Schema: the pattern "[a" at #/definitions/x/items/pattern is refused`,
+			`","properties":{"a/b":{"pattern":"^\\Ax"}}}`:                                      `is not a valid JSON Schema: the pattern "^\\Ax" at #/properties/a~1b/pattern is refused: "\\A" at character 2 means nothing in ECMA-262; write ^`,
+			`","allOf":[{},{"patternProperties":{"(?i)x":{}}}]}`:                               `is not a valid JSON Schema: the pattern "(?i)x" at #/allOf/1/patternProperties/(?i)x is refused: "(?i" at character 1 begins no group of ECMA-262, which has no flags in a pattern; write both cases, such as [Aa]`,
+			`","anyOf":[{"items":{"pattern":"^a\\z"}}]}`:                                       `is not a valid JSON Schema: the pattern "^a\\z" at #/anyOf/0/items/pattern is refused: "\\z" at character 3 means nothing in ECMA-262; write $`,
+			`","enum":[{"pattern":"("}],"properties":{"pattern":{"pattern":"("}}}`:             `is not a valid JSON Schema: the pattern "(" at #/properties/pattern/pattern is refused: "(" at character 1 opens a group`,
+			`","definitions":{"x":{"items":{"pattern":"[a"}}},"$ref":"#/definitions/x"}`:       `is not a valid JSON Schema: the pattern "[a" at #/definitions/x/items/pattern is refused`,
 			`","patternProperties":{"a":{"additionalProperties":{"pattern":"\\p{Klingon}"}}}}`: `at #/patternProperties/a/additionalProperties/pattern is refused: "\\p{Klingon}" at character 1 names a property`,
 		} {
 			_, err := Compile(json.RawMessage(first + draft + schema))
@@ -115,15 +116,15 @@ func TestPatternsAreThoseOfECMA262(t *testing.T) {
 	}
 }
 
-// An answer that a pattern needs too many steps for is wrong, in bounded work, and the
-// next answer has all steps again.
+// Too many match steps for an answer are a violation after limited work. The next
+// answer starts with all steps again.
 func TestMatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `{"properties":{"email":{"pattern":"^(?=(a+)+$)"},"n":{"items":{"pattern":"^(?!b)"}}}}`)
-	if s.patterns.most != 33_554_432 {
-		t.Errorf("an answer may take %d steps, which docs/api.md does not say", s.patterns.most)
+	if s.patterns.limit != 33_554_432 {
+		t.Errorf("an answer may take %d steps, which docs/api.md does not say", s.patterns.limit)
 	}
-	s.patterns.most /= 64 // to save time
+	s.patterns.limit /= 64 // to save time
 	const want = `the pattern "^(?=(a+)+$)" at #/properties/email/pattern needs more than 524288 steps for this answer`
 	if got := s.Violation(t.Context(), `{"email":"`+strings.Repeat("a", 50)+`b"}`); got != want {
 		t.Errorf("violation = %q", got)
@@ -136,9 +137,9 @@ func TestMatchesAreBounded(t *testing.T) {
 	if want := `the pattern "^(?!x)(?:a|b)*$" at #/patternProperties/^(?!x)(?:a|b)*$ needs to remember more than 1048576 places of this answer`; got != want {
 		t.Errorf("violation = %q", got)
 	}
-	// Many values share the steps of one answer.
+	// All values of an answer share the steps.
 	s = compile(t, `{"items":{"pattern":"^(?=(a+)+$)"}}`)
-	s.patterns.most /= 64
+	s.patterns.limit /= 64
 	got = s.Violation(t.Context(), `[`+strings.Repeat(`"`+strings.Repeat("a", 10)+`b",`, 2000)+`"a"]`)
 	if !strings.Contains(got, "at #/items/pattern needs more than") {
 		t.Errorf("violation = %q", got)

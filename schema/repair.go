@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// maxBeginnings bounds the places of an answer where JSON is looked for: prose has few
-// braces and brackets before the JSON that it speaks of.
+// maxBeginnings limits the places of an answer where FindJSON looks for JSON: text
+// before the JSON seldom has many braces and brackets.
 const maxBeginnings = 64
 
-// Inside returns the first JSON object or array in an answer that conforms: models put
+// FindJSON returns the first conforming JSON object or array in an answer: models put
 // words or a code fence around their JSON. It returns false if there is none.
-func Inside(answer string, conforms func(text string) bool) (found string, ok bool) {
+func FindJSON(answer string, conforms func(text string) bool) (found string, ok bool) {
 	for at, tries := 0, 0; tries < maxBeginnings; tries++ {
 		next := strings.IndexAny(answer[at:], "{[")
 		if next < 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/rowmill/rowmill/schema"
 )
 
-// The shapes are those of public reports: vectorize-io/hindsight#645 (fences),
-// elizaOS/eliza#28539 (prose around), langgenius/dify#41958 (backticks inside and before),
-// NVIDIA-NeMo/labs-OO-Agents#238 (fences of something else), sreerevanth/repopilot#157 (no
-// fence).
-func TestInside(t *testing.T) {
+// The cases come from public reports: vectorize-io/hindsight#645 (fences),
+// elizaOS/eliza#28539 (text around the JSON), langgenius/dify#41958 (backticks inside
+// and before), NVIDIA-NeMo/labs-OO-Agents#238 (fences of another language),
+// sreerevanth/repopilot#157 (no fence).
+func TestFindJSON(t *testing.T) {
 	t.Parallel()
 	s, err := schema.Compile([]byte(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`))
 	if err != nil {
@@ -37,7 +37,7 @@ func TestInside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := schema.Inside(test.answer, func(text string) bool { return s.Violation(t.Context(), text) == "" })
+			got, ok := schema.FindJSON(test.answer, func(text string) bool { return s.Violation(t.Context(), text) == "" })
 			if got != test.want || ok != (test.want != "") {
 				t.Errorf("got %q, %v; want %q", got, ok, test.want)
 			}

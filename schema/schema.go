@@ -1,8 +1,7 @@
-// Package schema owns the JSON Schemas that answers of a model must conform to:
-// which of them are taken, and whether an answer conforms. Both are texts of
-// strangers, so everything about them is bounded before the library that
-// compiles and validates sees it, and a panic of that library is a violation
-// like any other. It knows nothing of jobs, models and engines.
+// Package schema checks the JSON Schemas that clients send and checks answers against
+// them. Schemas and answers come from strangers. So the package limits their size and
+// cost before the library compiles or validates them, and it treats a panic of the
+// library as a violation. It does not know jobs, models or engines.
 package schema
 
 import (
@@ -20,33 +19,34 @@ import (
 )
 
 const (
-	// maxBytes bounds a schema without white space between tokens.
+	// maxBytes limits a schema without white space between tokens.
 	maxBytes = 256 << 10
-	// maxLevels bounds its nesting; the root is level 1.
+	// maxLevels limits its nesting; the root is level 1.
 	maxLevels = 64
 
-	// address stands for the schema in the compiler; references are resolved
+	// address is the URI of the schema in the compiler, which resolves references
 	// against it.
 	address = "urn:rowmill:json_schema"
 
-	// maxProblem bounds what is said of an answer, in bytes.
+	// maxProblem limits the description of a violation, in bytes.
 	maxProblem = 512
 )
 
-// Check returns a schema without white space between tokens, or what can be
-// seen to be wrong with it at little cost, in words that follow "json_schema";
-// Compile says the rest.
+// Check makes the cheap checks and returns the schema without white space between
+// tokens. An error text continues a sentence that begins with "json_schema". Compile
+// makes the expensive checks.
 func Check(raw json.RawMessage) (json.RawMessage, error) {
 	text, _, err := parse(raw)
 	return text, err
 }
 
-// unwrapped takes off what OpenAI's clients and llama.cpp's hold around a schema:
-// {"name", "strict", "schema"}, {"type": "json_schema", "schema"}, or either of them below
-// "json_schema". It returns anything else as it is: a JSON Schema has no such members.
-func unwrapped(raw json.RawMessage) json.RawMessage {
+// unwrap removes the wrappers of OpenAI's and llama.cpp's clients around a schema:
+// {"name", "strict", "schema"}, {"type": "json_schema", "schema"}, or one of these
+// below "json_schema". It returns anything else unchanged: a JSON Schema has no such
+// fields.
+func unwrap(raw json.RawMessage) json.RawMessage {
 	for range 2 { // the object below "json_schema", then its "schema"
-		inner := inside(raw)
+		inner := unwrapOnce(raw)
 		if inner == nil {
 			break
 		}
@@ -55,8 +55,8 @@ func unwrapped(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// inside takes one object off; nil where there is none.
-func inside(raw json.RawMessage) json.RawMessage {
+// unwrapOnce removes one wrapper; nil if there is none.
+func unwrapOnce(raw json.RawMessage) json.RawMessage {
 	var outer map[string]json.RawMessage
 	if json.Unmarshal(raw, &outer) != nil {
 		return nil
@@ -80,9 +80,9 @@ func inside(raw json.RawMessage) json.RawMessage {
 }
 
 func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
-	raw = unwrapped(raw)
+	raw = unwrap(raw)
 	if len(raw) == 0 || raw[0] != '{' {
-		return nil, nil, errors.New("must be an object holding a JSON Schema, or null")
+		return nil, nil, errors.New("must be a JSON Schema as an object, or null")
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
@@ -97,14 +97,14 @@ func parse(raw json.RawMessage) (checked json.RawMessage, document any, err erro
 	if deep := levels(document); deep > maxLevels {
 		return nil, nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, maxLevels)
 	}
-	if place, number := unusable(document); number != "" {
+	if place, number := firstOutOfRange(document); number != "" {
 		return nil, nil, fmt.Errorf("has a number at %q that is out of range: %s", place, number)
 	}
 	return compact.Bytes(), document, nil
 }
 
-// A Schema is compiled. It is safe for concurrent use, and holds one answer
-// against itself at a time: however costly it is, it takes one processor.
+// A Schema is a compiled schema. It is safe for concurrent use and checks one answer at
+// a time: even the most expensive schema uses only one processor.
 type Schema struct {
 	mu       sync.Mutex
 	compiled *jsonschema.Schema
@@ -112,9 +112,8 @@ type Schema struct {
 	patterns patterns
 }
 
-// Compile says all that can be wrong with a schema. Drafts are told by $schema;
-// the default is 2020-12. It costs by far the most of all checks of a request,
-// and is best made once the others have passed.
+// Compile makes all checks of a schema. $schema selects the draft; the default is
+// 2020-12. Compile is by far the most expensive check of a request: call it last.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
 	_, document, err := parse(raw)
 	if err != nil {
@@ -122,10 +121,10 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
-			s, err = nil, fmt.Errorf("is no JSON Schema that can be compiled: %v", reason)
+			s, err = nil, fmt.Errorf("cannot be compiled as a JSON Schema: %v", reason)
 		}
 	}()
-	s = &Schema{steps: steps{most: maxSteps}, patterns: patterns{places: placesOfPatterns(document), most: maxMatchSteps}}
+	s = &Schema{steps: steps{limit: maxSteps}, patterns: patterns{places: placesOfPatterns(document), limit: maxMatchSteps}}
 	dropFormats(document)
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
@@ -143,11 +142,11 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	case s.patterns.refused != nil:
 		return nil, s.patterns.refused
 	}
-	return nil, fmt.Errorf("is no JSON Schema: %s", plainReason(err))
+	return nil, fmt.Errorf("is not a valid JSON Schema: %s", plainReason(err))
 }
 
-// Violation says what is wrong with an answer, in words that follow a colon;
-// nothing where it conforms, or where ctx has ended.
+// Violation describes how an answer violates the schema; empty if it conforms or ctx
+// has ended. The text continues a sentence after a colon.
 func (s *Schema) Violation(ctx context.Context, answer string) (problem string) {
 	defer func() {
 		reason := recover()
@@ -158,15 +157,16 @@ func (s *Schema) Violation(ctx context.Context, answer string) (problem string) 
 		switch reason {
 		case nil, errStopped:
 		case errTooManySteps:
-			problem = fmt.Sprintf("the schema branches so much that %d steps do not tell", s.steps.most)
-		default: // a fault of the library, which the answer's author may provoke
+			problem = fmt.Sprintf("the check needs more than %d steps, because the schema has too many branches", s.steps.limit)
+		default: // a bug of the library that an answer can trigger
 			problem = "it cannot be checked"
 		}
 	}()
 	return s.violation(ctx, answer)
 }
 
-// violation has one answer at a time: read, it takes many times its length.
+// violation checks one answer at a time: a decoded answer takes many times its length
+// in memory.
 func (s *Schema) violation(ctx context.Context, answer string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,10 +177,10 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	if err != nil {
 		return "it is not JSON"
 	}
-	if place, number := unusable(value); number != "" {
+	if place, number := firstOutOfRange(value); number != "" {
 		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
 	}
-	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.most
+	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.limit
 	if err := s.compiled.Validate(value); err != nil {
 		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
 		return spelling.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
@@ -188,16 +188,17 @@ func (s *Schema) violation(ctx context.Context, answer string) string {
 	return ""
 }
 
-// noRemote refuses every document that is not in the schema itself: the
-// service fetches nothing on a client's behalf but inputs.
+// noRemote refuses every document outside the schema: the service fetches only inputs
+// for a client.
 type noRemote struct{}
 
-// Load refuses the document.
+// Load returns an error for every document.
 func (noRemote) Load(url string) (any, error) {
 	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", spelling.Shorten(url, 256))
 }
 
-// plainReason is the compiler's text in one bounded line, without our address.
+// plainReason returns the compiler's error in one line of limited length, without the
+// internal address.
 func plainReason(err error) string {
 	reason := strings.ReplaceAll(err.Error(), address, "")
 	return spelling.Shorten(strings.Join(strings.Fields(reason), " "), 1024)

@@ -22,7 +22,7 @@ func compile(t testing.TB, text string) *Schema {
 	return s
 }
 
-func TestCompileTakesWhatIsASchema(t *testing.T) {
+func TestCompileAcceptsSchemas(t *testing.T) {
 	t.Parallel()
 	text, err := Check(json.RawMessage("{ \"type\" : \"object\",\n \"properties\": {\"a b\": {\"minimum\": -1.5e300}} }"))
 	if err != nil || string(text) != `{"type":"object","properties":{"a b":{"minimum":-1.5e300}}}` {
@@ -42,14 +42,14 @@ func TestCompileTakesWhatIsASchema(t *testing.T) {
 	}
 }
 
-func TestCompileSaysWhatIsWrong(t *testing.T) {
+func TestCompileErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":            {``, "must be an object"},
 		"no object":          {`[]`, "must be an object"},
 		"no JSON":            {`{"a":}`, "not valid JSON"},
 		"two values":         {`{} {}`, "not valid JSON"},
-		"no schema":          {`{"type":"strin"}`, "is no JSON Schema"},
+		"no schema":          {`{"type":"strin"}`, "is not a valid JSON Schema"},
 		"a remote reference": {`{"$ref":"https://example.com/a"}`, "leaves the schema"},
 		"a file":             {`{"$ref":"file:///etc/hostname"}`, "leaves the schema"},
 		"a remote draft":     {`{"$schema":"https://example.com/draft"}`, "leaves the schema"},
@@ -73,7 +73,7 @@ func TestCompileSaysWhatIsWrong(t *testing.T) {
 func TestViolation(t *testing.T) {
 	t.Parallel()
 	const object = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`
-	distinct := `[` + strings.Repeat("0,", 25) + `1e-99999999]` // more than 20 are compared by hash
+	distinct := `[` + strings.Repeat("0,", 25) + `1e-99999999]` // the library compares more than 20 elements by hash
 	for name, c := range map[string]struct{ schema, answer, want string }{
 		"conforms":                 {object, ` {"n": 1} `, ""},
 		"as an integer":            {object, `{"n": 1e3}`, ""},
@@ -99,22 +99,22 @@ func TestViolation(t *testing.T) {
 				t.Errorf("violation = %q, want %q", got, c.want)
 			}
 			if len(got) > maxProblem+len("…") {
-				t.Errorf("%d bytes are said of an answer", len(got))
+				t.Errorf("the violation has %d bytes", len(got))
 			}
 		})
 	}
 }
 
-// What the library cannot do must not end the process.
-func TestAPanicIsAViolation(t *testing.T) {
+// A panic of the library must not end the process.
+func TestPanicIsAViolation(t *testing.T) {
 	t.Parallel()
 	if got := new(Schema).Violation(t.Context(), `{}`); got != "it cannot be checked" {
 		t.Errorf("violation = %q", got)
 	}
 }
 
-// branches is a schema of so many levels, each of which names the next twice,
-// by a keyword that takes a list, under a property where there is one.
+// branches returns a schema with this many levels. Each level names the next one twice,
+// in a keyword that takes a list, below a property if one is given.
 func branches(levels int, keyword, property, draft string) string {
 	name := "$defs"
 	if draft != "" {
@@ -131,8 +131,8 @@ func branches(levels int, keyword, property, draft string) string {
 	return text + fmt.Sprintf(`"l%d":{"type":"object"}}}`, levels)
 }
 
-// A schema that doubles the work with every level is given up, whatever the
-// keyword and the draft, and the next answer has all its steps again.
+// A schema that doubles the work with every level hits the limit, for every keyword and
+// draft. The next answer starts with all steps again.
 func TestBranchesAreBounded(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 40) + "{}" + strings.Repeat("}", 40)
@@ -147,30 +147,30 @@ func TestBranchesAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := compile(t, c.schema)
-			s.steps.most /= 16 // of which each takes microseconds
+			s.steps.limit /= 16 // each step takes microseconds
 			if got := s.Violation(t.Context(), c.answer); !strings.Contains(got, "branches so much") {
 				t.Errorf("violation = %q", got)
 			}
 		})
 	}
 	s := compile(t, branches(12, "allOf", "", ""))
-	for range 100 { // together more than one may take
+	for range 100 { // all answers together need more steps than one answer may take
 		if got := s.Violation(t.Context(), `{}`); got != "" {
-			t.Fatalf("violation = %q of what conforms", got)
+			t.Fatalf("violation = %q of a conforming answer", got)
 		}
 	}
 }
 
-// Nobody waits for what is said of an answer that is not wanted any more.
-func TestACheckEndsWithItsContext(t *testing.T) {
+// A check ends when its context ends.
+func TestStepsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	s := compile(t, branches(40, "allOf", "", ""))
 	ctx, cancel := context.WithCancel(t.Context())
-	s.steps.ctx, s.steps.taken = ctx, lookEvery-1
+	s.steps.ctx, s.steps.taken = ctx, checkEvery-1
 	cancel()
 	defer func() {
 		if err, _ := recover().(error); !errors.Is(err, errStopped) {
-			t.Errorf("a step of what is not wanted ends with %v", err)
+			t.Errorf("a step after the end of the context panics with %v", err)
 		}
 	}()
 	if got := s.Violation(ctx, `{}`); got != "" {
@@ -179,8 +179,8 @@ func TestACheckEndsWithItsContext(t *testing.T) {
 	s.steps.Validate(nil, nil)
 }
 
-// slow reports whether f takes longer than most three times one after the other: a stall
-// of the machine does not come back so often.
+// slow reports whether f takes longer than most three times in a row: a stall of the
+// machine seldom happens three times.
 func slow(most time.Duration, f func()) bool {
 	for range 3 {
 		began := time.Now()
@@ -192,8 +192,7 @@ func slow(most time.Duration, f func()) bool {
 	return true
 }
 
-// Whatever number is written, it is checked within a moment, and one that
-// float64 can hold is not refused.
+// Any number is checked within a second, and every float64 is accepted.
 func TestNumbersAreChecked(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `{"minimum":-1e308,"multipleOf":0.01}`)
@@ -203,18 +202,18 @@ func TestNumbersAreChecked(t *testing.T) {
 			t.Fatalf("%s takes more than a second", number)
 		}
 		exact, _ := json.Marshal(rapid.Float64().Draw(t, "float"))
-		if place, found := unusable(json.Number(exact)); found != "" {
+		if place, found := firstOutOfRange(json.Number(exact)); found != "" {
 			t.Fatalf("%s at %q is out of range", exact, place)
 		}
 	})
 }
 
-// FuzzViolation looks for schemas and answers that the library panics on, or
-// would, were there nothing to catch it.
+// FuzzViolation looks for schemas and answers that make the library panic, including
+// panics that Violation recovers.
 func FuzzViolation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schema, answer string) {
 		if len(schema)+len(answer) > 1<<10 {
-			return // what a length alone costs is not looked for
+			return // costs that come from the length alone do not count
 		}
 		s, err := Compile(json.RawMessage(schema))
 		if err == nil {
@@ -223,8 +222,8 @@ func FuzzViolation(f *testing.F) {
 	})
 }
 
-// FuzzCompile looks for schemas that a submission would hold a node with: one of
-// a few hundred bytes is compiled, or refused with a reason, within a moment.
+// FuzzCompile looks for small schemas that would block a node: a schema of a few
+// hundred bytes must compile, or be refused with a reason, within two seconds.
 func FuzzCompile(f *testing.F) {
 	f.Add(`{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"},{"$ref":"#/$defs/b","title":"x"}]},"b":{"allOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}`)
 	f.Add(`{"patternProperties":{"(x{0,1000}){0,1}":{"pattern":"((a{1,100}){1,100})"}},"multipleOf":1e-300}`)
@@ -244,8 +243,8 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// Of an answer that nobody waits for any more nothing is read.
-func TestViolation_EndsWithItsJob(t *testing.T) {
+// Violation does not decode an answer after its context has ended.
+func TestViolation_EndedContext(t *testing.T) {
 	t.Parallel()
 	s, err := Compile(json.RawMessage(`{"type":"object"}`))
 	if err != nil {
@@ -258,9 +257,10 @@ func TestViolation_EndsWithItsJob(t *testing.T) {
 	}
 }
 
-// What clients send around a schema is taken off: response_format whole, its json_schema
-// (the case schema-openai-wrapper), the form of the Responses API (NVIDIA-NeMo/Switchyard
-// 377), and the forms of llama.cpp's page (ggml-org/llama.cpp 28697, ollama/ollama 3102).
+// Check removes the wrappers that clients send around a schema: the whole
+// response_format, its json_schema (the case schema-openai-wrapper), the form of the
+// Responses API (NVIDIA-NeMo/Switchyard 377), and the forms of llama.cpp's
+// documentation (ggml-org/llama.cpp 28697, ollama/ollama 3102).
 func TestCheck_OpenAIWrapper(t *testing.T) {
 	t.Parallel()
 	const inner = `{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`

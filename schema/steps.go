@@ -8,31 +8,30 @@ import (
 )
 
 const (
-	// maxSteps bounds how often a schema within the schema is held against a
-	// value within one answer. An answer of 10,000 values under a schema of 50
-	// branches takes as many, about a second; forty levels of "allOf" that name
-	// the next one twice would take a trillion.
+	// maxSteps limits how many times the library compares a subschema with a value for
+	// one answer. An answer of 10,000 values under a schema of 50 branches needs about
+	// that many, which take about a second. Forty levels of "allOf" that each name the
+	// next level twice would need a trillion.
 	maxSteps = 1 << 19
-	// lookEvery is how many steps pass between looks at whether the answer is
-	// still wanted.
-	lookEvery = 1 << 10
+	// checkEvery is the number of steps between two checks of the context.
+	checkEvery = 1 << 10
 )
 
-// What ends a validation, as a panic: the library has no other way out.
+// Panic values that end a validation: the library cannot stop in another way.
 var (
-	errTooManySteps = errors.New("more steps than an answer may take")
-	errStopped      = errors.New("the answer is not wanted any more")
+	errTooManySteps = errors.New("the answer takes too many steps")
+	errStopped      = errors.New("the context has ended")
 )
 
-// steps counts those of the validation that is under way. It stands in the
-// compiled schema as a keyword that every schema has.
+// steps counts the steps of the current validation. The compiled schema has it as a
+// keyword in every subschema.
 type steps struct {
 	ctx   context.Context
-	most  int // maxSteps, but in tests
+	limit int // maxSteps, less in tests
 	taken int
 }
 
-// count is the vocabulary of that keyword.
+// count returns the vocabulary with this keyword.
 func (s *steps) count() *jsonschema.Vocabulary {
 	return &jsonschema.Vocabulary{
 		URL:     address + ":steps",
@@ -40,12 +39,12 @@ func (s *steps) count() *jsonschema.Vocabulary {
 	}
 }
 
-// Validate takes a step.
+// Validate counts a step.
 func (s *steps) Validate(*jsonschema.ValidatorContext, any) {
 	switch s.taken++; {
-	case s.taken > s.most:
+	case s.taken > s.limit:
 		panic(errTooManySteps)
-	case s.taken%lookEvery == 0 && s.ctx.Err() != nil:
+	case s.taken%checkEvery == 0 && s.ctx.Err() != nil:
 		panic(errStopped)
 	}
 }

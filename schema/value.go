@@ -8,21 +8,21 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// Numbers are compared as fractions of big integers, which have as many digits
-// as the exponent says: 1e9999999 takes seconds, 1e-99999999 is refused by
-// math/big with a nil that the library does not expect. Within these bounds
-// they take microseconds.
+// The library compares numbers as fractions of big integers. These get as many digits
+// as the exponent says: 1e9999999 takes seconds, and for 1e-99999999 math/big returns a
+// nil that the library does not handle. Within these limits a number takes
+// microseconds.
 const (
-	// maxExponent bounds an exponent as it is written, either way: the smallest
-	// float64 above zero is 4.9e-324, and no reader of JSON is sure to take more.
+	// maxExponent limits an exponent in both directions: the smallest positive float64
+	// is 4.9e-324, and not every JSON reader accepts more.
 	maxExponent = 324
-	// maxDigits bounds the characters of a number: the longest float64 that is
-	// written out exactly has 1,077.
+	// maxDigits limits the characters of a number: the longest exact decimal form of a
+	// float64 has 1,077.
 	maxDigits = 1100
 )
 
-// usable reports whether a number is within the bounds.
-func usable(n json.Number) bool {
+// inRange reports whether a number is within the limits.
+func inRange(n json.Number) bool {
 	if len(n) > maxDigits {
 		return false
 	}
@@ -34,23 +34,23 @@ func usable(n json.Number) bool {
 	return err == nil && -maxExponent <= exponent && exponent <= maxExponent
 }
 
-// unusable returns the first number of a decoded value that is out of bounds,
-// shortened, and its JSON pointer; no number where there is none.
-func unusable(value any) (place, number string) {
+// firstOutOfRange returns the JSON pointer and the shortened text of the first number
+// beyond the limits, in a decoded value. number is empty if there is none.
+func firstOutOfRange(value any) (place, number string) {
 	switch value := value.(type) {
 	case json.Number:
-		if !usable(value) {
+		if !inRange(value) {
 			return "", spelling.Shorten(string(value), 32)
 		}
 	case []any:
 		for i, element := range value {
-			if place, number = unusable(element); number != "" {
+			if place, number = firstOutOfRange(element); number != "" {
 				return "/" + strconv.Itoa(i) + place, number
 			}
 		}
 	case map[string]any:
 		for name, member := range value {
-			if place, number = unusable(member); number != "" {
+			if place, number = firstOutOfRange(member); number != "" {
 				return "/" + pointer.Replace(spelling.Shorten(name, 64)) + place, number
 			}
 		}
@@ -58,10 +58,10 @@ func unusable(value any) (place, number string) {
 	return "", ""
 }
 
-// pointer escapes a name as a step of a JSON pointer (RFC 6901).
+// pointer escapes a name for a JSON pointer (RFC 6901).
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// levels is the depth of objects and arrays in a decoded value.
+// levels returns the depth of objects and arrays in a decoded value.
 func levels(value any) (deepest int) {
 	switch value := value.(type) {
 	case []any:

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// walkSchemas visits the schema and every object inside it that may be a schema, with
-// the steps of its JSON pointer, in the order of names. It leaves out values that only
-// look like schemas.
+// walkSchemas visits the schema and every object inside it that may be a schema, in the
+// order of names, with the steps of its JSON pointer. It leaves out values that only
+// look like schemas, such as constants.
 func walkSchemas(value any, path []string, visit func(schema map[string]any, path []string)) {
 	switch value := value.(type) {
 	case []any:
@@ -20,13 +20,13 @@ func walkSchemas(value any, path []string, visit func(schema map[string]any, pat
 	case map[string]any:
 		visit(value, path)
 		for _, keyword := range slices.Sorted(maps.Keys(value)) {
-			inner := append(path, step(keyword))
+			inner := append(path, pointerStep(keyword))
 			switch keyword {
 			case "const", "enum", "default", "examples":
 			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 				named, _ := value[keyword].(map[string]any)
 				for _, name := range slices.Sorted(maps.Keys(named)) {
-					walkSchemas(named[name], append(inner, step(name)), visit)
+					walkSchemas(named[name], append(inner, pointerStep(name)), visit)
 				}
 			default:
 				walkSchemas(value[keyword], inner, visit)
@@ -35,13 +35,13 @@ func walkSchemas(value any, path []string, visit func(schema map[string]any, pat
 	}
 }
 
-// step is a name as a step of a JSON pointer, shortened.
-func step(name string) string { return pointer.Replace(spelling.Shorten(name, 64)) }
+// pointerStep escapes and shortens a name for a JSON pointer.
+func pointerStep(name string) string { return pointer.Replace(spelling.Shorten(name, 64)) }
 
-// dropFormats takes every format out of a schema, so that none refuses an answer. The
-// library would check formats of draft 7 and before, and not of later drafts. A format
-// is a hint for the server and the client: pydantic, for one, writes date-time for values
-// that need no time zone.
+// dropFormats removes every format from a schema, so that formats refuse no answer. The
+// library would check formats of draft 7 and earlier, but not of later drafts. A format
+// is a hint for servers and clients: pydantic, for example, writes date-time for values
+// that may lack a time zone.
 func dropFormats(document any) {
 	walkSchemas(document, nil, func(schema map[string]any, _ []string) {
 		if _, is := schema["format"].(string); is {

@@ -24,10 +24,10 @@ const maxRaw = 64 << 10
 // read-only and shared by all rows of a job.
 type Classifier struct {
 	kind          rowmill.Kind
-	schema        *schema.Schema // nil when the job has none
-	form          *schema.Form   // nil when the job has none
-	repair        bool           // JSON is taken out of the words around it
-	deterministic bool           // another attempt would give the same answer
+	schema        *schema.Schema     // nil when the job has none
+	form          *schema.Constraint // nil when the job has none
+	repair        bool               // JSON is taken out of the words around it
+	deterministic bool               // another attempt would give the same answer
 	maxAttempts   int
 }
 
@@ -36,7 +36,7 @@ func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
 	c := &Classifier{kind: spec.Model.Kind, repair: spec.Repair, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
 	var err error
 	if rule := spec.Form(); rule != nil {
-		if c.form, err = schema.CompileForm(rule); err != nil {
+		if c.form, err = schema.CompileConstraint(rule); err != nil {
 			return nil, fmt.Errorf("sampling_params.structured_outputs %w", err)
 		}
 	}
@@ -77,7 +77,7 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 	if c.schema != nil {
 		problem := c.schema.Violation(ctx, r.Content)
 		if problem != "" && c.repair && r.Finish != rowmill.FinishLength {
-			found, ok := schema.Inside(r.Content, func(text string) bool { return c.schema.Violation(ctx, text) == "" })
+			found, ok := schema.FindJSON(r.Content, func(text string) bool { return c.schema.Violation(ctx, text) == "" })
 			if ok {
 				r.Content, problem = found, ""
 			}

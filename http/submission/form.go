@@ -138,7 +138,7 @@ func checkForm(problems *request.Problems, params map[string]any) {
 	if rule == nil {
 		return
 	}
-	if _, err := schema.CompileForm(rule); err != nil {
+	if _, err := schema.CompileConstraint(rule); err != nil {
 		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling + "." + paramForm, Message: err.Error()})
 	}
 }

@@ -68,7 +68,7 @@ func TestForms_Refused(t *testing.T) {
 		"a tag":                   {`"sampling_params":{"structured_outputs":{"structural_tag":"{}"}}`, field, "structural_tag, which is not supported"},
 		"json_object":             {`"sampling_params":{"structured_outputs":{"json_object":1}}`, field, "not true or false"},
 		"a backend":               {`"sampling_params":{"guided_decoding":{"regex":"a","backend":"outlines"}}`, "sampling_params.guided_decoding", "leave it out"},
-		"a schema that is none":   {`"sampling_params":{"guided_json":{"type":5}}`, "sampling_params.guided_json", "is no JSON Schema"},
+		"a schema that is none":   {`"sampling_params":{"guided_json":{"type":5}}`, "sampling_params.guided_json", "is not a valid JSON Schema"},
 		"a schema that is text":   {`"sampling_params":{"guided_json":"object"}`, "sampling_params.guided_json", "must be an object"},
 		"an ill-typed regex":      {`"sampling_params":{"guided_regex":5}`, field, "an object with one of regex"},
 		"a regex that is none":    {`"sampling_params":{"guided_regex":"(?=a)"}`, field, "without lookaround"},
