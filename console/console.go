@@ -1,6 +1,6 @@
-// Package console holds the web console as it is built from web/: compressed
-// files and the template of its index. Who may see them, and how they are
-// served, is not its business.
+// Package console holds the built web console (from web/): compressed files and the
+// template of its index page. It does not know who may see the files or how they are
+// served.
 package console
 
 import (
@@ -18,24 +18,24 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// A Site is the built console. It never changes.
+// A Site is the built console. It is immutable.
 type Site struct {
 	files map[string][]byte // gzip, by the name without .gz
 	index []byte
 }
 
-// Files answers the console of this binary.
+// Files returns the console that is embedded in this binary.
 var Files = sync.OnceValue(func() *Site {
 	s, err := read(dist)
 	if err != nil {
-		panic(err) // what is embedded is broken
+		panic(err) // the embedded files are broken
 	}
 	return s
 })
 
-// Open answers a file, compressed by gzip, and its content type. hashed says
-// that the name holds a hash of the content, which then never changes.
-// The index is no file: see Index.
+// Open returns a file, compressed by gzip, and its content type. hashed reports that
+// the name contains a hash of the content, so that the content of this name never
+// changes. The index page is not a file: see Index.
 func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool) {
 	gz, ok = s.files[name]
 	if !ok {
@@ -44,7 +44,7 @@ func (s *Site) Open(name string) (gz []byte, contentType string, hashed, ok bool
 	return gz, contentTypeOf(name), strings.HasPrefix(name, "assets/"), true
 }
 
-// Index answers the page, uncompressed, in which {{nonce}} is to be replaced.
+// Index returns the uncompressed index page. The server replaces {{nonce}} in it.
 func (s *Site) Index() []byte { return bytes.Clone(s.index) }
 
 func read(dist fs.FS) (*Site, error) {
@@ -82,7 +82,7 @@ func gunzip(b []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// contentTypeOf does not ask the tables of the machine, which differ.
+// contentTypeOf does not use the machine's MIME tables: they differ between machines.
 func contentTypeOf(name string) string {
 	switch path.Ext(name) {
 	case ".js":

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a browser may load before it shows anything, what one page may add, and
-// what all of it may weigh in the binary, in bytes of gzip.
+// Limits, in bytes of gzip: the files that a browser loads before it shows anything,
+// one file of a page, and all files in the binary.
 const (
 	maxFirst = 300 << 10
 	maxChunk = 150 << 10
@@ -24,7 +24,7 @@ func TestBudget(t *testing.T) {
 	for _, m := range named.FindAllStringSubmatch(string(site.Index()), -1) {
 		gz, _, _, ok := site.Open(m[1])
 		if !ok {
-			t.Fatalf("the index names %s, which is not there", m[1])
+			t.Fatalf("the index names %s, but there is no such file", m[1])
 		}
 		first += len(gz)
 	}
@@ -51,7 +51,7 @@ func TestIndex(t *testing.T) {
 			t.Errorf("the index lacks %s", want)
 		}
 	}
-	// Neither runs under the policy that the page is served with.
+	// The Content-Security-Policy of the page blocks both.
 	if m := regexp.MustCompile(`<script>| style="|<style`).Find(index); m != nil {
 		t.Errorf("the index has %s", m)
 	}
@@ -90,7 +90,7 @@ func TestOpen(t *testing.T) {
 	}
 	for _, name := range []string{"index.html", "", "assets", "../console.go", "assets/none.js"} {
 		if _, _, _, ok := site.Open(name); ok {
-			t.Errorf("%q is a file", name)
+			t.Errorf("Open finds %q, want no file", name)
 		}
 	}
 }
