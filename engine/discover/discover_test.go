@@ -385,7 +385,7 @@ func TestConfig(t *testing.T) {
 		{discover.Config{}, "Open is missing"},
 		{discover.Config{Open: open}, ""},
 		{discover.Config{Open: open, Addresses: []string{"127.0.0.1"}}, `Addresses[0] must be HOST:PORT, is "127.0.0.1"`},
-		{discover.Config{Open: open, Addresses: []string{"a:1", "a:1"}}, "Addresses[1]: a:1 is named twice"},
+		{discover.Config{Open: open, Addresses: []string{"a:1", "a:1"}}, "Addresses[1]: a:1 is listed twice"},
 		{discover.Config{Open: open, Interval: -1}, "Interval"},
 		{discover.Config{Open: open, Addresses: []string{"a:b"}}, "discover: a:b:"},
 	} {
