@@ -93,7 +93,7 @@ func TestKill(t *testing.T) {
 }
 
 // TestRestart starts a member again before the others have noticed that the former one
-// is gone: they never see two of it.
+// is gone: they never see both.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	patient := func(node string, join ...string) Config {
@@ -123,7 +123,7 @@ func TestSameNameTwice(t *testing.T) {
 	wantNodes(t, []string{"twin", "twin"}, a, b)
 }
 
-// TestNewcomer joins by one member, and all members learn of it.
+// TestNewcomer joins by one member, and all members see the newcomer.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	a := open(t, silent("a"))

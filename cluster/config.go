@@ -64,7 +64,7 @@ type Config struct {
 	// Timing sets intervals and timeouts.
 	Timing Timing
 
-	// MaxState limits the state of one member, in bytes. Default 16 KiB: every member
+	// MaxState limits the state of a member, in bytes. Default 16 KiB: every member
 	// keeps a copy, and a full exchange carries all states.
 	MaxState int
 
@@ -97,7 +97,7 @@ type Timing struct {
 	// ProbeInterval is the time between probes; each probe goes to one member. Default
 	// 1 s: probes are most of the cost of gossip, because each wakes two processes
 	// twice, and nodes that exchange requests with a dead member notice it sooner
-	// anyway. ProbeTimeout is the timeout of one probe, default 500 ms. After a failed
+	// anyway. ProbeTimeout is the timeout of a probe, default 500 ms. After a failed
 	// probe a member is suspect for SuspicionMult × max(1, log10(members)) ×
 	// ProbeInterval, and up to twice that while too few members confirm it; then it is
 	// gone. SuspicionMult is 4 by default, which gives 4 to 8 s, about as long as a

@@ -12,7 +12,7 @@ import (
 )
 
 // network is memberlist's transport over UDP and TCP. Its method cut closes all
-// outgoing connections: without it, memberlist's shutdown waits for their timeouts.
+// outgoing connections: without it, memberlist's shutdown waits for the timeouts.
 type network struct {
 	*memberlist.NetTransport
 	ctx context.Context // ends the outgoing connections

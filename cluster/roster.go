@@ -113,7 +113,7 @@ func (r *roster) remove(p aliveMember, left bool, now time.Time) {
 	r.gone[p.at] = goneMember{id: p.id, left: left, since: now}
 }
 
-// learn applies a message and reports whether it was new.
+// learn applies a message. It returns true if the message was new.
 func (r *roster) learn(n update, now time.Time) bool {
 	if n.id == r.self {
 		return false // only this node publishes its own state

@@ -23,7 +23,7 @@ const (
 	seekAtOnce = 8
 
 	// introductions limits how many members a new node contacts by itself. In a larger
-	// cluster gossip spreads the news of it further.
+	// cluster gossip spreads the news further.
 	introductions = 32
 )
 

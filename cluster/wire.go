@@ -77,7 +77,7 @@ func (n update) append(to []byte) []byte {
 // errMalformed reports a message that cannot be decoded.
 var errMalformed = errors.New("malformed message about a member")
 
-// decodeUpdates decodes all messages in text and calls each with those of a known kind.
+// decodeUpdates decodes all messages in text and calls each with every known message.
 // A document over maxDoc bytes is malformed. The update that each gets is a copy.
 func decodeUpdates(text []byte, maxDoc int, each func(update)) error {
 	for len(text) > 0 {

@@ -82,7 +82,7 @@ func unwrapOnce(raw json.RawMessage) json.RawMessage {
 func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
 	raw = unwrap(raw)
 	if len(raw) == 0 || raw[0] != '{' {
-		return nil, nil, errors.New("must be a JSON Schema as an object, or null")
+		return nil, nil, errors.New("must be an object that holds a JSON Schema, or null")
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
@@ -157,7 +157,7 @@ func (s *Schema) Violation(ctx context.Context, answer string) (problem string) 
 		switch reason {
 		case nil, errStopped:
 		case errTooManySteps:
-			problem = fmt.Sprintf("the check needs more than %d steps, because the schema has too many branches", s.steps.limit)
+			problem = fmt.Sprintf("the schema has too many branches: the check needs more than %d steps", s.steps.limit)
 		default: // a bug of the library that an answer can trigger
 			problem = "it cannot be checked"
 		}

@@ -148,7 +148,7 @@ func TestBranchesAreBounded(t *testing.T) {
 			t.Parallel()
 			s := compile(t, c.schema)
 			s.steps.limit /= 16 // each step takes microseconds
-			if got := s.Violation(t.Context(), c.answer); !strings.Contains(got, "branches so much") {
+			if got := s.Violation(t.Context(), c.answer); !strings.Contains(got, "too many branches") {
 				t.Errorf("violation = %q", got)
 			}
 		})

@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An answerFile is an answer as a server gives it, and its reading.
+// An answerFile is an answer of a server with the expected result.
 type answerFile struct {
-	Source    string          `json:"source"`          // shows this answer: a public repository with a path or the number of an issue, or a page
-	Body      json.RawMessage `json:"body"`            // a text, where it is no JSON
-	Reasoning bool            `json:"reasoning_model"` // of a model that reasons
-	Formed    bool            `json:"json_schema"`     // JSON was asked for
+	Source    string          `json:"source"`          // the public source of this answer: a repository with a path or an issue number, or a page
+	Body      json.RawMessage `json:"body"`            // a string if the body is not JSON
+	Reasoning bool            `json:"reasoning_model"` // the model reasons
+	Formed    bool            `json:"json_schema"`     // the job asked for JSON
 	Want      struct {
 		Content   string   `json:"content"`
 		Reasoning string   `json:"reasoning"`
@@ -25,15 +25,15 @@ type answerFile struct {
 		Input     int64    `json:"input"`
 		Output    int64    `json:"output"`
 		Logprob   float64  `json:"logprob"` // sum; 0 for none
-		Notices   []string `json:"notices"` // a word of each
+		Notices   []string `json:"notices"` // one word of each
 		Class     string   `json:"class"`   // of the error; empty for none
 		Code      string   `json:"code"`
 		Raw       string   `json:"raw"`
 	} `json:"want"`
 }
 
-// answerFiles are the answers of testdata/answers by name: SERVER-VERSION-CASE where the
-// source names the version, else SERVER-CASE.
+// answerFiles returns the answers of testdata/answers by name: SERVER-VERSION-CASE if
+// the source gives the version, otherwise SERVER-CASE.
 func answerFiles(t *testing.T) map[string]*answerFile {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/answers/*.json")
@@ -57,7 +57,7 @@ func answerFiles(t *testing.T) map[string]*answerFile {
 	return files
 }
 
-// TestAnswersOfServers reads the answers of testdata/answers. To add a server is to add
+// TestAnswersOfServers reads the answers of testdata/answers. To add a server, add
 // files.
 func TestAnswersOfServers(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestAnswersOfServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if file.Source == "" {
-				t.Error("it names no source")
+				t.Error("the file has no source")
 			}
 			body := []byte(file.Body)
 			if body[0] == '"' {
@@ -80,9 +80,9 @@ func TestAnswersOfServers(t *testing.T) {
 	}
 }
 
-// TestEveryFinishIsSaid looks for an answer with each word for an end, so that no word
-// stays that no server says.
-func TestEveryFinishIsSaid(t *testing.T) {
+// TestEveryFinishReasonHasAnAnswer looks for an answer with each finish reason, so that
+// the list has no unused words.
+func TestEveryFinishReasonHasAnAnswer(t *testing.T) {
 	t.Parallel()
 	said := make(map[string]bool)
 	for _, file := range answerFiles(t) {
@@ -95,14 +95,14 @@ func TestEveryFinishIsSaid(t *testing.T) {
 			said[strings.ToLower(body.Choices[0].Finish)] = true
 		}
 	}
-	for word := range finishes {
+	for word := range finishReasons {
 		if !said[word] {
-			t.Errorf("no answer ends with %q", word)
+			t.Errorf("no answer has the finish_reason %q", word)
 		}
 	}
-	for word := range verdicts {
+	for word := range withheldReasons {
 		if !said[word] {
-			t.Errorf("no answer is withheld with %q", word)
+			t.Errorf("no withheld answer has the finish_reason %q", word)
 		}
 	}
 }

@@ -37,11 +37,11 @@ func benchScan(b *testing.B, body []byte) {
 	}
 }
 
-// BenchmarkScanReply is a reply of about 0.65 KB without log probabilities.
+// BenchmarkScanReply scans a reply of about 0.65 KB without log probabilities.
 func BenchmarkScanReply(b *testing.B) { benchScan(b, chatBody(25, 0)) }
 
-// BenchmarkScanLogprobs is 73 tokens with log probabilities: with an empty
-// top_logprobs, about 6.5 KB, and with one alternative, about 12 KB.
+// BenchmarkScanLogprobs scans 73 tokens with log probabilities: about 6.5 KB with an
+// empty top_logprobs, about 12 KB with one alternative.
 func BenchmarkScanLogprobs(b *testing.B) {
 	short := bytes.ReplaceAll(chatBody(73, 1), []byte(`,"bytes":[32,116,104]}]`), []byte(`]`))
 	short = regexp.MustCompile(`"top_logprobs":\[[^]]*\]`).ReplaceAll(short, []byte(`"top_logprobs":[]`))
@@ -75,9 +75,9 @@ func BenchmarkEmbedding(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundTrip runs rows of a 1 KB prompt and a 0.65 KB reply against a
-// server in another process that does nothing but frame, and reports this
-// process's CPU time per row beside the wall time.
+// BenchmarkRoundTrip runs rows with a 1 KB prompt and a 0.65 KB reply against a minimal
+// server in another process. It reports the CPU time of this process per row, besides
+// the wall time.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, rows := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", rows), func(b *testing.B) { benchRoundTrip(b, rows) })
@@ -99,7 +99,7 @@ func benchRoundTrip(b *testing.B, inflight int) {
 		b.Fatal(err)
 	}
 	defer func() {
-		_ = in.Close() // the stub ends with its input
+		_ = in.Close() // the stub exits at the end of its input
 		_ = cmd.Wait()
 	}()
 	address, err := bufio.NewReader(out).ReadString('\n')
@@ -140,15 +140,15 @@ func benchRoundTrip(b *testing.B, inflight int) {
 	b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
 }
 
-// cpuTime is the CPU time of this process, in nanoseconds.
+// cpuTime returns the CPU time of this process, in nanoseconds.
 func cpuTime() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// TestStubServer is no test: it is the server of BenchmarkRoundTrip, in a
-// process of its own.
+// TestStubServer is not a test: it runs the server of BenchmarkRoundTrip in its own
+// process.
 func TestStubServer(t *testing.T) {
 	if os.Getenv("ROWMILL_STUB_SERVER") == "" {
 		return

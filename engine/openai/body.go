@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// framing is how the end of a body is told.
+// framing is how a body marks its end.
 type framing uint8
 
 const (
@@ -17,29 +17,28 @@ const (
 	byClose                 // the server closes the connection
 )
 
-// maxTrailers bounds the lines after the last chunk; servers of models send
-// none.
+// maxTrailers limits the lines after the last chunk; model servers send none.
 const maxTrailers = 32
 
-// errBodyTooLarge says that a body exceeds Config.MaxBodyBytes.
+// errBodyTooLarge reports a body larger than Config.MaxBodyBytes.
 var errBodyTooLarge = errors.New("reply exceeds the limit on its size")
 
-// errChunk says that the chunks of a body are not framed as they should be.
+// errChunk reports malformed chunked encoding.
 var errChunk = errors.New("reply has a malformed chunk")
 
-// A body gives the bytes of a reply's body as windows into the connection's
-// read buffer. It is a source.
+// A body returns the bytes of a reply's body as slices of the connection's read buffer.
+// It implements source.
 type body struct {
 	in      *bufio.Reader
 	framing framing
 	left    int64 // bytes left of the body (byLength) or of the chunk (byChunks)
-	room    int64 // bytes left below the limit
+	room    int64 // bytes left until the size limit
 	held    int   // bytes of the last window, still in the buffer
 	begun   bool  // byChunks: a chunk has been read
-	done    bool  // the body has ended and nothing of it is left to read
+	done    bool  // the body has ended and is fully read
 }
 
-// open makes b the body of a reply; length is fasthttp's ContentLength.
+// open starts the body of a reply; length is fasthttp's ContentLength.
 func (b *body) open(in *bufio.Reader, length int, limit int64) {
 	*b = body{in: in, room: limit}
 	switch {
@@ -91,7 +90,7 @@ func (b *body) window() ([]byte, error) {
 	return b.in.Peek(n)
 }
 
-// nextChunk reads the head of the next chunk; io.EOF is the end of the body.
+// nextChunk reads the head of the next chunk; io.EOF means the end of the body.
 func (b *body) nextChunk() error {
 	if b.begun {
 		line, err := b.line()
@@ -107,7 +106,7 @@ func (b *body) nextChunk() error {
 	if err != nil {
 		return err
 	}
-	size, _, _ := bytes.Cut(line, []byte(";")) // extensions mean nothing here
+	size, _, _ := bytes.Cut(line, []byte(";")) // ignore chunk extensions
 	b.left, err = parseHex(bytes.TrimRight(size, " \t"))
 	if err != nil || b.left > 0 {
 		return err
@@ -125,8 +124,8 @@ func (b *body) nextChunk() error {
 	return errChunk
 }
 
-// line reads a line between chunks without its end. It counts as part of the
-// body: a chunk of one byte may have a head of thousands.
+// line reads a line between chunks, without its line end. It counts towards the size
+// limit: the head of a one-byte chunk may have thousands of bytes.
 func (b *body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {
@@ -160,8 +159,8 @@ func parseHex(b []byte) (int64, error) {
 	return n, nil
 }
 
-// readUpTo returns the beginning of the body, at most limit bytes, and reads
-// what follows where that is little, so that the connection can be used again.
+// readUpTo returns the first limit bytes of the body. If the body is not longer, it is
+// read to its end, so that the connection can be reused.
 func (b *body) readUpTo(limit int) ([]byte, error) {
 	var out []byte
 	for len(out) < limit {

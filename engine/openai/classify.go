@@ -13,19 +13,19 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// maxRetryAfter bounds what a server may ask us to wait: a row that waits holds
-// its job up, and asking again once a minute overloads nobody.
+// maxRetryAfter limits the delay that a server may ask for: a waiting row delays its
+// job, and one request per minute overloads no server.
 const maxRetryAfter = time.Minute
 
-// A refusal is an answer with another status than 200.
+// A refusal is an answer with a status other than 200.
 type refusal struct {
 	status     int
 	retryAfter time.Duration
 	fault      serverFault
 }
 
-// words are the message, the type and the code in lower case. A message that repeats a
-// prompt is left out: the words would be the row's.
+// words returns the message, the type and the code in lower case. It leaves out a
+// message that quotes a prompt, because the row would then supply the words.
 func (x refusal) words(private ...[]byte) string {
 	text := x.fault.kind + "\n" + x.fault.code
 	if !slices.ContainsFunc(private, func(p []byte) bool { return len(p) >= quoteLength && quotes(x.fault.message, string(p)) }) {
@@ -34,8 +34,8 @@ func (x refusal) words(private ...[]byte) string {
 	return strings.ToLower(text)
 }
 
-// classify makes the error of a refusal by the first rule that matches. asked is what
-// the request asked for; private are the texts that must not be passed on.
+// classify makes an error with the first rule that matches. asked describes the
+// request; private are texts that the error must not contain.
 func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	lower := x.words(private...)
 	r := ruleOf(x.status, lower, x.fault, asked)
@@ -58,9 +58,9 @@ func (x refusal) classify(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// contextSaid and promptSaid find the context and the tokens of the prompt in the message
-// of a refusal, as servers write them, in lower case. Numbers of characters are no tokens:
-// vLLM and TEI name them in sentences of the same form.
+// contextSaid and promptSaid find the context length and the tokens of the prompt in
+// the message of a refusal, in lower case. They skip numbers of characters, which vLLM
+// and TEI write in similar sentences.
 var (
 	contextSaid = regexp.MustCompile(`(?:context (?:length|size|window)(?: is| of)?(?: only)?|maximum (?:prompt|input) length(?: is)?|configured limit of|must be <=|number of tokens allowed|max_input_len|max_seq_len|max_num_tokens|model with|maximum model length(?: of)?|n_ctx:|\(tpm\): limit|model token limit:) \(?([0-9]{1,10})\b` +
 		`|have less than ([0-9]{1,10}) tokens|> ([0-9]{1,10})(?: maximum|$)`)
@@ -69,7 +69,7 @@ var (
 		"|given: ([0-9]{1,10}) `inputs` tokens")
 )
 
-// saidTokens returns the number of tokens that a refusal names; 0 for none.
+// saidTokens returns the number of tokens in a message; 0 if there is none.
 func saidTokens(what *regexp.Regexp, message string) int {
 	found := what.FindStringSubmatch(message)
 	if found == nil {
@@ -83,11 +83,11 @@ func saidTokens(what *regexp.Regexp, message string) int {
 	if err != nil {
 		return 0
 	}
-	return usable(n, maxContext)
+	return plausible(n, maxContext)
 }
 
-// parseRetryAfter reads the header Retry-After: seconds or a date. Anything else
-// is no wish at all.
+// parseRetryAfter reads the header Retry-After: seconds or a date. Any other value
+// counts as 0.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" {

@@ -11,79 +11,75 @@ import (
 	"time"
 )
 
-// Config describes one inference server. Only BaseURL is required; everything
-// else has a default that suits a server on the same machine or network.
+// Config describes one inference server. Only BaseURL is required; the defaults suit a
+// server on the same machine or network.
 type Config struct {
 	// Name is the engine's name. Default: host and port of BaseURL.
 	Name string
 
-	// BaseURL is where the server is, such as "http://127.0.0.1:8000" or
+	// BaseURL is the URL of the server, such as "http://127.0.0.1:8000" or
 	// "https://gpu.example/team/v1". A trailing /v1 is optional.
 	BaseURL string
 
-	// APIKey is sent as "Authorization: Bearer …" where it is not empty. It is
-	// never logged.
+	// APIKey is sent as "Authorization: Bearer …" if it is not empty. It is never
+	// logged.
 	APIKey string
 
-	// ModelMap gives, for a model's id in the catalog, the name this server
-	// uses for it, where that is neither the id nor one of the model's engine
+	// ModelMap maps a model's id in the catalog to this server's name for the model. It
+	// is needed only if that name is neither the id nor one of the model's engine
 	// names.
 	ModelMap map[string]string
 
-	// ConnectTimeout bounds dialling, TLS included. Default 5 s: a server that
-	// is up accepts in milliseconds.
+	// ConnectTimeout limits dialling, TLS included. Default 5 s: a running server
+	// accepts in milliseconds.
 	ConnectTimeout time.Duration
 
-	// ProbeTimeout bounds one request of Probe and Gauges. Default 5 s: busy
-	// Python front ends have been seen to take more than one.
+	// ProbeTimeout limits one request of Probe and Gauges. Default 5 s: busy Python
+	// front ends may take more than one second.
 	ProbeTimeout time.Duration
 
-	// IdleTimeout is how long an unused connection is kept. Default 4 s: just
-	// below the 5 s after which uvicorn, which vLLM and SGLang stand on, closes
-	// it from its side.
+	// IdleTimeout is how long an unused connection is kept. Default 4 s: uvicorn, the
+	// HTTP server of vLLM and SGLang, closes an idle connection after 5 s.
 	IdleTimeout time.Duration
 
-	// QueueAllowance and TokenTime make the deadline of a row: the allowance
-	// for waiting in the server's queue, plus the most tokens its answer may
-	// have times a slow token's time. Defaults 10 min and 100 ms: the first is
-	// a full queue on a slow server, the second a large model on a CPU.
+	// QueueAllowance and TokenTime set the timeout of a row: QueueAllowance for the
+	// server's queue, plus TokenTime for each token that its answer may have. Defaults
+	// 10 min (a full queue on a slow server) and 100 ms (a large model on a CPU).
 	QueueAllowance time.Duration
 	TokenTime      time.Duration
 
-	// MaxIdleConns bounds the connections kept for reuse; connections in use
-	// are bounded by the rows in flight. Default 1088: the most rows vLLM runs
-	// at once (1024) and the standing queue we keep there.
+	// MaxIdleConns limits the idle connections that are kept; the rows in flight limit
+	// the connections in use. Default 1088: the most rows that vLLM runs at once (1024)
+	// and the queue that the window keeps there.
 	MaxIdleConns int
 
-	// MaxHeaderBytes bounds the header of a reply and is the size of a
-	// connection's read buffer. Default 8 KiB: servers send 200 bytes, gateways
-	// in front of them a few thousand.
+	// MaxHeaderBytes limits the header of a reply and is the size of a connection's
+	// read buffer. Default 8 KiB: servers send 200 bytes, gateways a few thousand.
 	MaxHeaderBytes int
 
-	// MaxBodyBytes bounds the body of a reply, which is scanned and not kept.
-	// Default 128 MiB: 32k tokens with 20 alternatives each, from a server that
-	// does not listen to top_logprobs, are 64 MB.
+	// MaxBodyBytes limits the body of a reply. The body is scanned and not kept.
+	// Default 128 MiB: 32k tokens with 20 alternatives each, from a server that ignores
+	// top_logprobs, are 64 MB.
 	MaxBodyBytes int64
 
-	// MaxAnswerBytes bounds the text of an answer, and of its reasoning, which
-	// is what a row keeps. Default 8 MiB: 131k tokens of the longest words do
-	// not reach 2 MB.
+	// MaxAnswerBytes limits the text of an answer and the text of its reasoning.
+	// Default 8 MiB: 131k tokens of the longest words have less than 2 MB.
 	MaxAnswerBytes int
 
 	// TLS is used for https. Default: the system's roots.
 	TLS *tls.Config
 
-	// Proxy returns the proxy for a request, as http.Transport.Proxy does. Default
+	// Proxy returns the proxy for a request, like http.Transport.Proxy. Default
 	// http.ProxyFromEnvironment: HTTP_PROXY, HTTPS_PROXY and NO_PROXY, never for the
-	// machine itself.
+	// local machine.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Logger receives what an operator should know once, such as the kind of
-	// server found. Default: nothing is logged.
+	// Logger receives messages for operators, such as the kind of a found server.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// WithDefaults returns c with every unset field at its default.
+// WithDefaults returns c with a default in every unset field.
 func (c Config) WithDefaults() Config {
 	orDuration := func(d *time.Duration, value time.Duration) {
 		if *d == 0 {
@@ -120,15 +116,15 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// checkAPIKey refuses a key that would break a request's head.
+// checkAPIKey refuses a key that would break the head of a request.
 func checkAPIKey(key string) error {
 	if strings.ContainsAny(key, "\r\n\x00") {
-		return errors.New("APIKey holds a line break: remove it from the end of the key")
+		return errors.New("APIKey contains a line break or a NUL: remove it")
 	}
 	return nil
 }
 
-// Validate names the first field that cannot work.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	if _, err := c.base(); err != nil {
 		return err
@@ -166,7 +162,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// base parses BaseURL and takes the trailing /v1 off its path.
+// base parses BaseURL and removes a trailing /v1 from its path.
 func (c Config) base() (*url.URL, error) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
@@ -175,7 +171,7 @@ func (c Config) base() (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("BaseURL must begin with http:// or https://, not %q", u.Scheme)
 	case u.Hostname() == "":
-		return nil, fmt.Errorf("BaseURL names no host: write it as http://host:port")
+		return nil, fmt.Errorf("BaseURL has no host: write it as http://host:port")
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("BaseURL must not have a query or fragment")
 	case u.User != nil:

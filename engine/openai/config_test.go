@@ -12,10 +12,10 @@ func TestConfig(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"BaseURL must begin with http":  {BaseURL: "localhost:80"},
 		"BaseURL is not a URL":          {BaseURL: "http://a b"},
-		"BaseURL names no host":         {BaseURL: "http://"},
+		"BaseURL has no host":           {BaseURL: "http://"},
 		"BaseURL must not have a query": {BaseURL: "http://a?b"},
 		"use APIKey":                    {BaseURL: "http://a:b@c"},
-		"APIKey holds a line break":     {BaseURL: "http://a", APIKey: "k\n"},
+		"APIKey contains a line break":  {BaseURL: "http://a", APIKey: "k\n"},
 		"TokenTime must be a positive":  {BaseURL: "http://a", TokenTime: -1},
 		"MaxIdleConns must be at least": {BaseURL: "http://a", MaxIdleConns: -1},
 		"MaxHeaderBytes must be at":     {BaseURL: "http://a", MaxHeaderBytes: 10},
@@ -52,7 +52,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// The pool keeps no more than it may, for no longer than it may.
+// The pool respects its limits on the number and the age of connections.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	cfg := Config{BaseURL: "http://127.0.0.1:1", IdleTimeout: time.Minute, MaxIdleConns: 2}
@@ -88,7 +88,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// A message is shown unless it repeats what must stay private.
+// shown returns a message unless it repeats private text.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// pipe is a connection that only knows whether it was closed.
+// pipe is a connection that records its close.
 type pipe struct {
 	net.Conn
 	closed bool

@@ -18,18 +18,18 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A teller is a server of a kind with pages for counting beside its others.
-type teller struct {
+// A countingServer is a server of a kind with additional pages that count prompts.
+type countingServer struct {
 	kind   map[string]string // pages that identify it
-	counts map[string]string // replies by path: a status of 3 digits, a blank, a body
+	counts map[string]string // replies by path: a status of 3 digits, a space, a body
 	server string            // header Server
 
 	mu   sync.Mutex
-	got  []string // paths asked to count
-	body any      // of the last of them
+	got  []string // requested counting paths
+	body any      // body of the last request
 }
 
-func (s *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *countingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if reply, ok := s.counts[r.URL.Path]; ok && r.Method == http.MethodPost {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&fake{server: s.server, pages: s.kind}).ServeHTTP(w, r)
 }
 
-// hangs stands for a reply that does not come.
+// hangs is a reply that never comes.
 const hangs = "hangs"
 
 func TestCountPrompt(t *testing.T) {
@@ -77,85 +77,85 @@ func TestCountPrompt(t *testing.T) {
 	kwargs := `"chat_template_kwargs":{"enable_thinking":false,"reasoning_effort":"low"}`
 	request := `{"model":"m",` + messages + `,"max_tokens":7,"chat_template_kwargs":{"enable_thinking":false},"reasoning_effort":"low"}`
 	for name, c := range map[string]struct {
-		server *teller
+		server *countingServer
 		params engine.Params
 		want   int
 		err    string   // of the last row
 		asked  []string // for two rows
-		body   string   // last sent
+		body   string   // last body sent
 	}{
 		"vLLM": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: gate}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: gate}},
 			params: chat, want: 5, asked: []string{tokenize, tokenize}, body: `{"model":"m",` + messages + `,"add_generation_prompt":true,` + kwargs + `}`,
 		},
 		"vLLM renders gpt-oss": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: `200 {"request_id":"x","token_ids":[7,7,7],"sampling_params":{"n":1},"features":null}`}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: `200 {"request_id":"x","token_ids":[7,7,7],"sampling_params":{"n":1},"features":null}`}},
 			params: harmonic, want: 3, asked: []string{render, render}, body: request,
 		},
 		"vLLM gates rendering": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: gate}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: gate}},
 			params: harmonic, want: 5, asked: []string{render, tokenize, tokenize},
 		},
 		"vLLM without rendering": {
-			server: &teller{kind: vllmOld, counts: map[string]string{tokenize: tokens, render: `404 {"detail":"Not Found"}`}},
+			server: &countingServer{kind: vllmOld, counts: map[string]string{tokenize: tokens, render: `404 {"detail":"Not Found"}`}},
 			params: harmonic, want: 5, asked: []string{render, tokenize, tokenize},
 		},
 		"vLLM renders in another form": {
-			server: &teller{kind: vllmOld, counts: map[string]string{tokenize: tokens, render: `200 [[{"role":"user"}],[{"prompt_token_ids":[1]}]]`}},
+			server: &countingServer{kind: vllmOld, counts: map[string]string{tokenize: tokens, render: `200 [[{"role":"user"}],[{"prompt_token_ids":[1]}]]`}},
 			params: harmonic, want: 5, asked: []string{render, tokenize, tokenize},
 		},
 		"vLLM does not render a long prompt": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: long}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: tokens, render: long}},
 			params: harmonic, want: 5, asked: []string{render, tokenize, render, tokenize},
 		},
 		"vLLM refuses a long prompt": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: gate, render: long}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: gate, render: long}},
 			params: chat, err: "maximum context length", asked: []string{tokenize, render, render},
 		},
 		"vLLM counts nothing": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: gate, render: gate}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: gate, render: gate}},
 			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize, render},
 		},
 		"a path that hangs": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: hangs, render: `200 {"token_ids":[7,7]}`}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: hangs, render: `200 {"token_ids":[7,7]}`}},
 			params: chat, want: 2, asked: []string{tokenize, render, render},
 		},
 		"all paths hang": {
-			server: &teller{kind: sglang, counts: map[string]string{tokenize: hangs}},
+			server: &countingServer{kind: sglang, counts: map[string]string{tokenize: hangs}},
 			params: chat, err: "does not count prompts now", asked: []string{tokenize},
 		},
 		"a path that breaks": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: `500 {}`, render: `200 {"token_ids":[7,7]}`}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: `500 {}`, render: `200 {"token_ids":[7,7]}`}},
 			params: chat, want: 2, asked: []string{tokenize, render, render},
 		},
 		"vLLM embeds": {
-			server: &teller{kind: vllmNew, counts: map[string]string{tokenize: tokens}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{tokenize: tokens}},
 			params: engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}},
 			want:   5, asked: []string{tokenize, tokenize}, body: `{"model":"m","prompt":"a \"b\""}`,
 		},
 		"SGLang": {
-			server: &teller{kind: sglang, counts: map[string]string{tokenize: tokens}},
+			server: &countingServer{kind: sglang, counts: map[string]string{tokenize: tokens}},
 			params: chat, want: 5, asked: []string{tokenize, tokenize}, body: `{"model":"m",` + messages + `,"add_generation_prompt":true,` + kwargs + `}`,
 		},
 		"SGLang that takes texts only": {
-			server: &teller{kind: sglang, counts: map[string]string{tokenize: `400 {"object":"error","message":"body.prompt: Field required","type":"BadRequestError","code":400}`}},
+			server: &countingServer{kind: sglang, counts: map[string]string{tokenize: `400 {"object":"error","message":"body.prompt: Field required","type":"BadRequestError","code":400}`}},
 			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize},
 		},
 		"llama.cpp": {
-			server: &teller{kind: llamaCpp, server: "llama.cpp", counts: map[string]string{"/v1/chat/completions/input_tokens": `200 {"input_tokens":9,"object":"response.input_tokens"}`}},
+			server: &countingServer{kind: llamaCpp, server: "llama.cpp", counts: map[string]string{"/v1/chat/completions/input_tokens": `200 {"input_tokens":9,"object":"response.input_tokens"}`}},
 			params: engine.Params{Model: generator}, want: 9, asked: []string{"/v1/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"},
 		},
-		"Ollama": {server: &teller{kind: ollama}, params: engine.Params{Model: generator}, err: engine.ErrNoCounting.Error()},
+		"Ollama": {server: &countingServer{kind: ollama}, params: engine.Params{Model: generator}, err: engine.ErrNoCounting.Error()},
 		"a server without counts": {
-			server: &teller{kind: vllmNew, counts: map[string]string{render: `200 {}`, tokenize: `405 {}`}},
+			server: &countingServer{kind: vllmNew, counts: map[string]string{render: `200 {}`, tokenize: `405 {}`}},
 			params: chat, err: engine.ErrNoCounting.Error(), asked: []string{tokenize, render},
 		},
 		"a server in trouble": {
-			server: &teller{kind: sglang, counts: map[string]string{tokenize: `503 {}`}},
+			server: &countingServer{kind: sglang, counts: map[string]string{tokenize: `503 {}`}},
 			params: chat, err: "could not answer now", asked: []string{tokenize, tokenize},
 		},
 		"nonsense": {
-			server: &teller{kind: sglang, counts: map[string]string{tokenize: `200 {"count":`}},
+			server: &countingServer{kind: sglang, counts: map[string]string{tokenize: `200 {"count":`}},
 			params: chat, err: "ends inside its JSON", asked: []string{tokenize, tokenize},
 		},
 	} {
@@ -183,7 +183,7 @@ func TestCountPrompt(t *testing.T) {
 			case c.err == engine.ErrNoCounting.Error() && !errors.Is(err, engine.ErrNoCounting):
 				t.Errorf("error %#v is not ErrNoCounting", err)
 			}
-			c.server.mu.Lock() // a handler may hang on
+			c.server.mu.Lock() // a handler may still hang
 			asked, body := c.server.got, c.server.body
 			c.server.mu.Unlock()
 			if diff := cmp.Diff(c.asked, asked); diff != "" {

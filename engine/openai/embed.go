@@ -12,10 +12,11 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// prepareEmbed makes the request of an embedding model. It has no sampling.
+// prepareEmbed builds the request for an embedding model. Such a model has no sampling
+// parameters.
 func (c *call) prepareEmbed(p engine.Params) error {
 	if p.System != "" || len(p.Schema) > 0 {
-		return fmt.Errorf("an embedding model takes neither system_prompt nor json_schema")
+		return fmt.Errorf("an embedding model supports neither system_prompt nor json_schema: remove them")
 	}
 	for name, value := range p.Sampling {
 		if value != nil {
@@ -29,7 +30,7 @@ func (c *call) prepareEmbed(p engine.Params) error {
 	}
 	c.warnings = slices.Concat(c.target.warnings(p), c.warnings, more)
 	c.prefix = append(spelling.AppendString([]byte(`{"model":`), []byte(c.target.name)), `,"input":[`...)
-	// 5.3 bytes per number instead of 20, and no digits to parse.
+	// base64 needs 5.3 bytes per number instead of 20, and no parsing of digits
 	c.middle, err = appendFields([]byte(`]`), append(extras, param{"encoding_format", "base64"}))
 	c.middle = append(c.middle, '}')
 	c.allowance = c.engine.allowance(0)
@@ -47,8 +48,8 @@ func (c *call) appendRows(dst []byte, rows []engine.Row) []byte {
 	return append(dst, c.middle...)
 }
 
-// Embed runs a group of rows. Where the server refuses the group for the fault
-// of a row, the group is halved until the bad rows stand alone.
+// Embed runs a group of rows. If the server refuses the group because of a row, Embed
+// halves the group until each bad row is alone.
 func (c *call) Embed(ctx context.Context, rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
 	if c.model.Kind != rowmill.KindEmbedding {
 		return nil, nil, &engine.Error{
@@ -111,10 +112,10 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 	}
 	bytes := len(c.prefix) + len(c.middle)
 	for _, row := range rows {
-		bytes += len(row.Text) + templateTokens // each text has its own
+		bytes += len(row.Text) + templateTokens // each text has its own template
 	}
 	if c.target.kind == kindInfinity {
-		return nil // its usage is in characters (seen: 0.0.78)
+		return nil // Infinity reports its usage in characters (seen: 0.0.78)
 	}
 	if lie := r.liesOfUsage(bytes, 0); lie != nil {
 		return lie
@@ -123,12 +124,12 @@ func (c *call) embedOnce(ctx context.Context, p patience, rows []engine.Row, out
 	return nil
 }
 
-// share divides the tokens of a group among its rows by the length of their
-// texts, since servers count groups only. The sum stays exact.
+// share divides the tokens of a group among its rows in proportion to the length of
+// their texts, because servers report only the total. The sum stays exact.
 func share(tokens int64, rows []engine.Row, out []engine.Reply) {
 	var total, seen, given int64
 	for _, row := range rows {
-		total += int64(len(row.Text)) + 1 // an empty text has its special tokens too
+		total += int64(len(row.Text)) + 1 // an empty text also has special tokens
 	}
 	for i, row := range rows {
 		seen += int64(len(row.Text)) + 1

@@ -22,25 +22,25 @@ type Engine struct {
 	base *url.URL
 	pool *pool
 
-	chatHead  []byte // heads of the two row requests, up to the length
+	chatHead  []byte // heads of the two row requests, up to the value of Content-Length
 	embedHead []byte
-	apiKey    atomic.Pointer[string] // as SetAPIKey had it last
+	apiKey    atomic.Pointer[string] // the last key of SetAPIKey
 
-	side *http.Client // probes and gauges
+	side *http.Client // for probes and gauges
 
 	mu       sync.Mutex
 	probed   bool
 	info     engine.Info // of the last successful probe
 	facts    facts       // of the last successful probe
-	steady   bool        // no probe has failed since
+	steady   bool        // no probe has failed since the last success
 	ollama   ollamaModels
 	left     leftOut
-	unparsed map[string]bool // models, by the server's name, that answered with their reasoning inside
+	unparsed map[string]bool // models, by the server's name, that left their reasoning in an answer
 }
 
 var _ engine.Engine = (*Engine)(nil)
 
-// New makes the engine; it does not speak to the server.
+// New makes the engine; it sends nothing to the server.
 func New(cfg Config) (*Engine, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -85,17 +85,17 @@ func New(cfg Config) (*Engine, error) {
 			Proxy:                  http.ProxyURL(proxy),
 			DialContext:            e.pool.dialer.DialContext,
 			TLSClientConfig:        tlsConfig,
-			DisableKeepAlives:      true, // what a server sends too much of one page is nothing of the next
-			DisableCompression:     true, // Python servers compress a page of metrics for longer than they send it
+			DisableKeepAlives:      true, // leftover bytes of a page must not become part of the next page
+			DisableCompression:     true, // Python servers need longer to compress a page of metrics than to send it
 			MaxResponseHeaderBytes: 64 << 10,
 		},
-		// A redirect is a server set up wrongly, and would take the key along.
+		// A redirect is a misconfiguration, and following it would forward the key.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return e, nil
 }
 
-// hostPort is the address that a URL leads to.
+// hostPort returns the address of a URL, with port as the default.
 func hostPort(u *url.URL, port string) string {
 	if u.Port() != "" {
 		port = u.Port()
@@ -103,7 +103,7 @@ func hostPort(u *url.URL, port string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// head returns a request's head, more lines of it included, up to the value of
+// head returns the head of a request with additional header lines, up to the value of
 // Content-Length, which comes last.
 func (e *Engine) head(path string, more ...string) []byte {
 	target, proxied := e.base.EscapedPath()+path, ""
@@ -118,8 +118,8 @@ func (e *Engine) head(path string, more ...string) []byte {
 	return []byte(head + strings.Join(more, "") + "Content-Length: ")
 }
 
-// SetAPIKey has requests from now on sent with another key, empty for none; those in
-// flight go on.
+// SetAPIKey changes the key of all later requests; an empty key means none. Requests in
+// flight are not affected.
 func (e *Engine) SetAPIKey(key string) error {
 	if err := checkAPIKey(key); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (e *Engine) SetAPIKey(key string) error {
 	return nil
 }
 
-// authorization is the value of that header; empty for none.
+// authorization returns the value of the header Authorization; empty for none.
 func (e *Engine) authorization() string {
 	if key := *e.apiKey.Load(); key != "" {
 		return "Bearer " + key
@@ -136,23 +136,23 @@ func (e *Engine) authorization() string {
 	return ""
 }
 
-// Name is the configured name.
+// Name returns the configured name.
 func (e *Engine) Name() string { return e.cfg.Name }
 
-// Close drops idle connections; rows in flight end undisturbed and close
-// theirs.
+// Close drops idle connections. Rows in flight finish, and then close their
+// connections.
 func (e *Engine) Close() {
 	e.pool.close()
 }
 
-// Prepare compiles what all rows of a job have in common.
+// Prepare compiles the settings that all rows of a job share.
 func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 	t, err := e.served(p.Model)
 	if err != nil {
 		return nil, err
 	}
 	c := &call{engine: e, target: t, model: p.Model, system: []byte(p.System)}
-	if p.Model.Kind == rowmill.KindRaw { // what the server can do with it the server says
+	if p.Model.Kind == rowmill.KindRaw { // only the server knows which requests it supports
 		c.prepareRaw(p)
 		return c, nil
 	}
@@ -172,8 +172,8 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 	return c, nil
 }
 
-// refused reads the body of a reply whose status is not 200 and makes its
-// error. It ends the use of c.
+// refused reads the body of a reply with a status other than 200 and returns its error.
+// The caller must not use c afterwards.
 func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[]byte) error {
 	x := refusal{
 		status:     c.header.StatusCode(),
@@ -184,7 +184,7 @@ func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[
 	if ended := ended(ctx); ended != nil {
 		return ended
 	}
-	if err == nil || len(text) > 0 { // half an error says something too
+	if err == nil || len(text) > 0 { // part of an error message is useful too
 		x.fault = parseFault(text)
 	}
 	fault := x.classify(asked, private...)

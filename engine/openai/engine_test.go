@@ -29,8 +29,8 @@ var (
 	embedder  = rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding, Dimension: 2, ContextLength: 100}
 )
 
-// serve starts a server whose rows are answered by answer, and a probed engine
-// in front of it. Any model list names the model m of a vLLM.
+// serve starts a server that answers rows with answer, and returns a probed engine for
+// it. The server's model list has the model m of a vLLM.
 func serve(t *testing.T, change func(*Config), answer http.HandlerFunc) *Engine {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -196,7 +196,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A caller who asked for repetition_detection wants the answer that it cut.
+// A caller that asked for repetition_detection gets the answer that it cut off.
 func TestRepetitionIsCutOff(t *testing.T) {
 	t.Parallel()
 	e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 		status int
 		body   string
 		schema json.RawMessage
-		want   engine.Error // Message: a part of it
+		want   engine.Error // Message: a part
 	}{
 		{"bad request", 400, openAI("bad"), nil, engine.Error{Class: engine.RowFault, Code: "some_type", Message: "bad"}},
 		{"too large", 413, ``, nil, engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true}},
@@ -359,8 +359,8 @@ func TestEmbedHalvesTheGroup(t *testing.T) {
 	}
 }
 
-// Infinity, by what 0.0.78 was seen to answer: it cuts what is too long, and its usage
-// is the characters of the texts.
+// Infinity, as 0.0.78 was seen to answer: it truncates long texts, and its usage counts
+// characters.
 func TestInfinity(t *testing.T) {
 	t.Parallel()
 	f := &fake{server: "uvicorn", pages: map[string]string{
@@ -393,8 +393,8 @@ func TestInfinity(t *testing.T) {
 	}
 }
 
-// Text Embeddings Inference, by its published source: it has no list of models, tells its
-// own in /info, and refuses a text that is too long with 413.
+// Text Embeddings Inference, by its published source: it has no list of models,
+// describes its model in /info, and refuses a text that is too long with 413.
 func TestTEI(t *testing.T) {
 	t.Parallel()
 	info := `{"model_id":"acme/embed-small","model_sha":null,"model_dtype":"float32","model_type":{"embedding":{"pooling":"cls"}},` +
@@ -435,7 +435,7 @@ func TestTEI(t *testing.T) {
 		t.Errorf("warnings %q", warned)
 	}
 	f.pages["/info"] = strings.Replace(info, `{"embedding":{"pooling":"cls"}}`, `{"reranker":{"id2label":{}}}`, 1)
-	if _, err := e.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "makes no embeddings") {
+	if _, err := e.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "is not an embedding model") {
 		t.Errorf("a reranker: %v", err)
 	}
 }
@@ -450,6 +450,6 @@ func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 	_, _, err := prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), make([]engine.Row, 64))
 	var fault *engine.Error
 	if !errors.As(err, &fault) || fault.Class != engine.JobFault || asked.Load() != 1 {
-		t.Errorf("%d requests, %v, want the job's fault after one", asked.Load(), err)
+		t.Errorf("%d requests, %v, want a JobFault after one request", asked.Load(), err)
 	}
 }

@@ -18,18 +18,18 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// errStale says that a kept connection was closed by the server before a byte
-// of an answer arrived on it.
+// errStale reports that the server closed a kept connection before the first byte of an
+// answer.
 var errStale = errors.New("kept connection was closed by the server")
 
-// requests holds the buffers that requests are put together in. One is in use
-// only while it is sent, so there are few, whatever the rows in flight.
+// requests is the pool of request buffers. A buffer is used only while the request is
+// sent, so few exist, even with many rows in flight.
 var requests = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxRequestScratch is the largest request buffer that is kept.
+// maxRequestScratch limits the size of request buffers that are kept.
 const maxRequestScratch = 256 << 10
 
-// A patience is how long a call may take, queueing on the server included.
+// A patience is the timeout of a call, including the time in the server's queue.
 type patience struct {
 	whole time.Duration
 	until time.Time
@@ -39,11 +39,11 @@ func newPatience(whole time.Duration) patience {
 	return patience{whole: whole, until: time.Now().Add(whole)}
 }
 
-// send posts one request and returns the connection with the reply's header
-// read and its body open; the caller scans the body and calls finish. head is
-// the request's head up to the value of Content-Length, traceparent that header,
-// empty for none, and build appends the body. It may be called twice: a kept
-// connection that proves to be closed is replaced once, by a new one.
+// send posts one request and returns the connection after it has read the reply's
+// header. The caller reads the body and calls finish. head is the head of the request
+// up to the value of Content-Length; traceparent is the value of that header, empty for
+// none; build appends the body. build may run twice: if a kept connection turns out to
+// be closed, send dials a new one, once.
 func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p patience, build func([]byte) []byte) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -68,11 +68,12 @@ func (e *Engine) send(ctx context.Context, head []byte, traceparent string, p pa
 	return c, nil
 }
 
-// lateShare is the share of a patience by which a call may take longer: a deadline
-// then need not be set anew for each row, which costs half of what its header does.
+// lateShare allows a call to exceed its timeout by 1/lateShare. So one deadline can
+// serve several rows: setting a deadline for every row would cost half as much as
+// reading its header.
 const lateShare = 64
 
-// endBy has reads and writes on c fail once p is over, or a little later.
+// endBy sets the deadline of reads and writes on c to the end of p, or slightly later.
 func (c *conn) endBy(p patience) error {
 	if late := c.deadline.Sub(p.until); late >= 0 && late <= p.whole/lateShare {
 		return nil
@@ -80,14 +81,14 @@ func (c *conn) endBy(p patience) error {
 	return c.endAt(p.until.Add(p.whole / lateShare))
 }
 
-// endAt sets the deadline of c. There is no other way to set one.
+// endAt sets the deadline of c. Nothing else may set it, because c.deadline must match.
 func (c *conn) endAt(deadline time.Time) error {
 	c.deadline = deadline
 	return c.SetDeadline(deadline)
 }
 
-// exchange sends the request on c and reads the reply's header. After an error
-// c is closed.
+// exchange sends the request on c and reads the reply's header. After an error c is
+// closed.
 func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent string, p patience, build func([]byte) []byte) error {
 	c.begin(ctx)
 	err := c.endBy(p)
@@ -95,8 +96,8 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 		err = c.write(head, e.authorization(), traceparent, build)
 	}
 	if err == nil || !timedOut(err) {
-		// A server may refuse a large request and close before it has read it
-		// all: its answer says more than our broken write.
+		// A server may refuse a large request and close the connection before it has
+		// read the whole request. Its answer explains more than the failed write.
 		if readErr := c.readHeader(e.cfg.MaxBodyBytes); readErr == nil || err == nil {
 			err = readErr
 		}
@@ -108,12 +109,12 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 	return err
 }
 
-// write sends a request: head, the body's length, who asks and within what, where
-// authorization and traceparent are not empty, and the body.
+// write sends a request: head, the body's length, the headers Authorization and
+// traceparent if not empty, and the body.
 func (c *conn) write(head []byte, authorization, traceparent string, build func([]byte) []byte) error {
 	buf := requests.Get().(*[]byte)
-	// The length stands before the body and is known after it: the body is
-	// built first, behind enough room, and the head put right before it.
+	// The length comes before the body but is known only after it. So the body is built
+	// first, behind enough room, and the head is then put right before it.
 	const digits, who, within, end = 20, "\r\nAuthorization: ", "\r\ntraceparent: ", "\r\n\r\n"
 	after := len(end)
 	if authorization != "" {
@@ -147,12 +148,12 @@ func (c *conn) write(head []byte, authorization, traceparent string, build func(
 	return err
 }
 
-// errHeader says that the reply does not begin as HTTP does. The parser's own
-// error quotes the reply and is dropped.
+// errHeader reports a reply that does not begin like HTTP. The parser's own error
+// quotes the reply, so it is dropped.
 var errHeader = errors.New("reply has a malformed header")
 
-// maxInterim is how many informational replies may come before the one that
-// counts: a gateway sends one, or two.
+// maxInterim limits the informational replies before the final one: gateways send one
+// or two.
 const maxInterim = 16
 
 func (c *conn) readHeader(maxBody int64) error {
@@ -178,7 +179,7 @@ func (c *conn) readHeader(maxBody int64) error {
 		}
 		switch status := c.header.StatusCode(); {
 		case status == 101:
-			return errHeader // we asked for no other protocol
+			return errHeader // no request asks for another protocol
 		case status >= 200:
 			c.body.open(c.in, c.header.ContentLength(), maxBody)
 			return nil
@@ -187,8 +188,8 @@ func (c *conn) readHeader(maxBody int64) error {
 	return errHeader
 }
 
-// finish ends the row's use of c. It is kept where the reply was read to its
-// end and the server will take another request.
+// finish ends the row's use of c. It keeps the connection if the reply was read to its
+// end and the server accepts another request.
 func (e *Engine) finish(c *conn) {
 	if c.end() && c.body.done && !c.header.ConnectionClose() && c.in.Buffered() == 0 {
 		e.pool.put(c)
@@ -197,14 +198,14 @@ func (e *Engine) finish(c *conn) {
 	c.shut()
 }
 
-// timedOut reports whether err is the row's deadline.
+// timedOut reports whether err is the row's timeout.
 func timedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// ended returns the context's error once it is over. A dial gives up at the
-// context's deadline by a clock of its own, and may do so a moment earlier.
+// ended returns the context's error after its end. It also compares the clock: a dial
+// may return at the context's deadline shortly before the context itself ends.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -215,10 +216,10 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// codeTimeout is the code of a call that took longer than its patience.
+// codeTimeout is the code of a call that exceeded its timeout.
 const codeTimeout = "timeout"
 
-// over is the error of a call that took longer.
+// over returns the error of a call that exceeded its timeout.
 func (p patience) over() error {
 	return &engine.Error{
 		Class: engine.Moment, Code: codeTimeout,
@@ -226,7 +227,7 @@ func (p patience) over() error {
 	}
 }
 
-// unreachable is the error of a connection that could not be opened.
+// unreachable returns the error for a connection that could not be opened.
 func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	if errors.As(err, &certificate) || errors.As(err, &record) {
-		class = engine.ServerFault // waiting mends no certificate
+		class = engine.ServerFault // waiting does not fix a certificate
 	}
 	through := ""
 	if e.pool.proxy != nil {
@@ -247,8 +248,8 @@ func (e *Engine) unreachable(ctx context.Context, err error, p patience) error {
 	return &engine.Error{Class: class, Code: "unreachable", Message: fmt.Sprintf("connect to the server%s: %v", through, err)}
 }
 
-// broken is the error of a connection that ended, timed out or gave nonsense
-// during a row.
+// broken returns the error for a connection that ended, timed out or sent malformed
+// data during a row.
 func (e *Engine) broken(ctx context.Context, err error, p patience) error {
 	if err := ended(ctx); err != nil {
 		return err

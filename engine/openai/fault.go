@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A serverFault is what the body of an error says, whichever shape it has:
+// A serverFault is the content of an error body. These formats are known:
 //
 //	{"error": {"message", "type", "code"}}   OpenAI, vLLM, llama.cpp, Ollama
 //	{"object": "error", "message", "type", "code"}            SGLang
@@ -15,20 +15,21 @@ import (
 //	{"detail": "text" or [{"msg", "loc"}]}                    FastAPI itself
 //	{"detail": {"msg", "type"}}                               KoboldCpp
 //
-// It never leaves the package as it is: its message may quote a prompt.
+// Its message must not leave the package unchecked: it may quote a prompt.
 type serverFault struct {
 	found   bool
 	message string
 	kind    string // type, error_type
-	code    string // code, where it is a word and not the status again
-	param   string // the field of the request that it is about; empty where it does not say
-	status  int    // code, where it is a status of 400 to 599 inside a reply with 200
+	code    string // code, if it is a word and not the status again
+	param   string // the request field that the error names; empty if it names none
+	status  int    // code, if it is a status from 400 to 599 inside a reply with status 200
 }
 
-// maxErrorBody is how much of an error's body is read; the rest is dropped.
+// maxErrorBody limits how much of an error's body is read.
 const maxErrorBody = 64 << 10
 
-// parseFault reads the body of an error. Anything unreadable is an empty fault.
+// parseFault reads the body of an error. It returns an empty fault for an unreadable
+// body.
 func parseFault(body []byte) serverFault {
 	var top struct {
 		Error     json.RawMessage `json:"error"`
@@ -36,7 +37,7 @@ func parseFault(body []byte) serverFault {
 		Detail    json.RawMessage `json:"detail"`
 		faultFields
 	}
-	// A field of an unexpected type leaves the others filled.
+	// If one field has an unexpected type, the others are still filled.
 	_ = json.Unmarshal(body, &top)
 	if len(top.Error) > 0 && top.Error[0] == '{' {
 		var inner faultFields
@@ -68,15 +69,15 @@ func (f faultFields) fault() serverFault {
 	return serverFault{found: true, message: text(f.Message), kind: text(f.Type), code: text(f.Code), param: field(text(f.Param))}
 }
 
-// field is the field of a request's body at the head of a path, as vLLM writes it:
-// "stop", or "body.stop.list[str]".
+// field returns the first field name in a path of vLLM: "stop", or
+// "body.stop.list[str]".
 func field(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "body."), ".")
 	name, _, _ = strings.Cut(name, "[")
 	return name
 }
 
-// text returns the string that raw holds, nothing where it holds another type.
+// text returns the string in raw; empty if raw is not a string.
 func text(raw json.RawMessage) string {
 	var s string
 	if len(raw) > 0 && raw[0] == '"' {
@@ -85,8 +86,8 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// detail reads the text of KoboldCpp, or FastAPI's list of broken rules. It leaves their
-// "input" alone: that repeats the request.
+// detail reads KoboldCpp's text or FastAPI's list of broken rules. It ignores their
+// "input", which repeats the request.
 func detail(raw json.RawMessage) string {
 	if s := text(raw); s != "" {
 		return s
@@ -112,7 +113,7 @@ func detail(raw json.RawMessage) string {
 	return strings.TrimPrefix(strings.Join(where, ".")+": "+rules[0].Msg, ": ")
 }
 
-// word returns the fault's machine word, or other where it has none.
+// word returns the machine-readable word of the fault, or other if it has none.
 func (f serverFault) word(other string) string {
 	for _, w := range []string{f.code, f.kind} {
 		if w = safeWord([]byte(w)); w != "" {
@@ -123,16 +124,15 @@ func (f serverFault) word(other string) string {
 }
 
 const (
-	// maxMessage bounds what is passed on of a server's message, in bytes.
+	// maxMessage limits a server's message in our errors, in bytes.
 	maxMessage = 300
-	// quoteLength is the length of a shared passage that makes a message a
-	// quotation: long enough to be no chance, short enough to give nothing away.
+	// quoteLength is the length of a shared passage that makes a message a quotation:
+	// too long for a coincidence, too short to reveal anything.
 	quoteLength = 12
 )
 
-// shown returns the message as it may be passed on: short, on one line, and
-// not at all where it repeats a passage of any of texts, which are what must
-// not get into logs.
+// shown returns the message on one line, shortened. If the message repeats a passage of
+// a text in texts, it returns a notice instead: these texts must not get into logs.
 func (f serverFault) shown(texts ...[]byte) string {
 	line := strings.Join(strings.Fields(strings.Map(shownRune, f.message)), " ")
 	if len(line) > maxMessage {
@@ -150,7 +150,7 @@ func (f serverFault) shown(texts ...[]byte) string {
 	return line
 }
 
-// shownRune drops what is no text, and would speak to a terminal.
+// shownRune drops control and format characters, which could control a terminal.
 func shownRune(r rune) rune {
 	switch {
 	case unicode.IsSpace(r):
@@ -161,8 +161,8 @@ func shownRune(r rune) rune {
 	return r
 }
 
-// quotes reports whether line and text share a passage of at least
-// 2·quoteLength-1 bytes, or line holds all of a shorter text.
+// quotes reports whether line and text share a passage of at least 2·quoteLength-1
+// bytes, or line contains the whole of a shorter text.
 func quotes(line, text string) bool {
 	if len(text) == 0 {
 		return false

@@ -9,11 +9,11 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// formRules says for each kind and rule of structured_outputs as which field of
-// the request it is sent. Kinds and rules that are not here cannot be had.
+// formRules maps a kind of server and a rule of structured_outputs to the request field
+// of the rule. Kinds and rules that are missing here are not supported.
 //
-// Tried, on a processor: vLLM 0.32, our simulated server, SGLang 0.5.23, llama.cpp
-// b11669. Ollama 0.17.4 has no field of any such name.
+// Tested on a CPU: vLLM 0.32, Rowmill's simulated server, SGLang 0.5.23, llama.cpp
+// b11669. Ollama 0.17.4 has no such field.
 var formRules = map[string]map[string]string{
 	kindVLLM:   {"regex": "regex", "choice": "choice", "grammar": "grammar"},
 	kindSim:    {"regex": "regex", "choice": "choice"},
@@ -21,11 +21,11 @@ var formRules = map[string]map[string]string{
 	kindLlama:  {"choice": "grammar", "grammar": "grammar"},
 }
 
-// formSince is the release from which vLLM takes structured_outputs. Older ones
-// have fields of other names, and ignore this without an error.
+// formSince is the first vLLM release with structured_outputs. Older releases use other
+// field names and ignore this one without an error.
 var formSince = release{0, 11, 0}
 
-// formOf names what gives a job's answers a form; empty for nothing.
+// formOf names the setting that constrains a job's answers; empty for none.
 func formOf(p engine.Params) string {
 	switch {
 	case len(p.Schema) > 0:
@@ -36,8 +36,8 @@ func formOf(p engine.Params) string {
 	return ""
 }
 
-// formField gives the rule that sampling parameters hold for the form of answers
-// as the server takes it.
+// formField returns the job's rule of structured_outputs as a field of the server's
+// request.
 func formField(t target, p engine.Params) (field param, err error) {
 	rules, _ := p.Sampling["structured_outputs"].(map[string]any)
 	if len(rules) != 1 {
@@ -50,13 +50,13 @@ func formField(t target, p engine.Params) (field param, err error) {
 	as, ok := formRules[t.kind][name]
 	switch {
 	case len(p.Schema) > 0:
-		return param{}, errors.New("sampling parameter structured_outputs and json_schema both say what form answers have: remove one")
+		return param{}, errors.New("sampling parameter structured_outputs and json_schema both constrain the answers: remove one")
 	case !ok:
 		return param{}, fmt.Errorf("structured_outputs.%s cannot be honoured by a server of kind %s: remove it, use json_schema, or use vLLM", name, t.kind)
 	case t.kind == kindVLLM && t.olderThan(formSince):
 		return param{}, fmt.Errorf("sampling parameter structured_outputs needs vLLM %v, the server runs %s: remove it, or update the server", formSince, t.version)
 	case t.kind == kindLlama && p.Model.Kind == rowmill.KindReasoning:
-		return param{}, fmt.Errorf("structured_outputs.%s cannot be honoured by llama.cpp on a model that reasons, whose reasoning it would bind too: use json_schema, or use vLLM", name)
+		return param{}, fmt.Errorf("structured_outputs.%s cannot be honoured by llama.cpp for a reasoning model, because it would constrain the reasoning too: use json_schema, or use vLLM", name)
 	}
 	if name != as && name == "choice" {
 		if rule, err = grammarOf(rule); err != nil {
@@ -69,7 +69,7 @@ func formField(t target, p engine.Params) (field param, err error) {
 	return param{as, rule}, nil
 }
 
-// grammarOf is the grammar of a list of choices, in the form of GBNF and of
+// grammarOf returns a grammar for a list of choices, in the common syntax of GBNF and
 // XGrammar's EBNF.
 func grammarOf(rule any) (string, error) {
 	list, _ := rule.([]any)
@@ -101,16 +101,16 @@ func grammarOf(rule any) (string, error) {
 	return "root ::= " + b.String(), nil
 }
 
-// An asked is what a job's requests ask for beside their prompts, by which a
-// refusal tells whether every other row would be refused too.
+// An asked lists what a job's requests contain besides the prompts. A refusal that
+// names one of these settings would hit every other row of the job too.
 type asked struct {
-	form   string   // what gives answers a form, by formOf
+	form   string   // the setting that constrains answers, from formOf
 	params []string // sampling parameters, by the server's names
-	extras []extra  // what no job has asked for
+	extras []extra  // fields that Rowmill added by itself
 }
 
-// refusedParam is which parameter of the job's a server says that it refuses;
-// empty for none.
+// refusedParam returns the job's sampling parameter that the server refuses; empty for
+// none.
 func (a asked) refusedParam(f serverFault) string {
 	for _, name := range a.params {
 		if name == f.param {

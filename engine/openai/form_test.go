@@ -15,8 +15,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// What is sent for each rule, on every kind of server.
-func TestForms(t *testing.T) {
+// TestOutputRules checks the request for each rule of structured_outputs on every kind
+// of server.
+func TestOutputRules(t *testing.T) {
 	t.Parallel()
 	regex := map[string]any{"regex": `\d+`}
 	choice := map[string]any{"choice": []any{"yes", `"no" \ é`, "a\nb"}}
@@ -27,7 +28,7 @@ func TestForms(t *testing.T) {
 		kind, version string
 		params        engine.Params
 		rule          map[string]any
-		want          string // the field, or the beginning of the error
+		want          string // the field, or the start of the error
 	}{
 		"regex, vLLM":          {kindVLLM, "0.32.0", engine.Params{}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
 		"regex, simulator":     {kindSim, "", engine.Params{}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
@@ -47,7 +48,7 @@ func TestForms(t *testing.T) {
 		"grammar, llama.cpp":   {kindLlama, "", engine.Params{}, grammar, `{"grammar":"root ::= \"a\""}`},
 		"grammar, Ollama":      {kindOllama, "", engine.Params{}, grammar, "error: structured_outputs.grammar cannot"},
 		"grammar, others":      {kindOther, "", engine.Params{}, grammar, "error: structured_outputs.grammar cannot"},
-		"llama.cpp, reasoning": {kindLlama, "", engine.Params{Model: thinker}, grammar, "error: structured_outputs.grammar cannot be honoured by llama.cpp on a model that reasons"},
+		"llama.cpp, reasoning": {kindLlama, "", engine.Params{Model: thinker}, grammar, "error: structured_outputs.grammar cannot be honoured by llama.cpp for a reasoning model"},
 		"vLLM, reasoning":      {kindVLLM, "", engine.Params{Model: thinker}, regex, `{"structured_outputs":{"regex":"\\d+"}}`},
 		"an older vLLM":        {kindVLLM, "0.10.2", engine.Params{}, regex, "error: sampling parameter structured_outputs needs vLLM 0.11.0, the server runs 0.10.2"},
 		"with a schema":        {kindVLLM, "", engine.Params{Schema: json.RawMessage(`{}`)}, regex, "error: sampling parameter structured_outputs and json_schema both"},
@@ -82,7 +83,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A server that refuses a parameter of the job's refuses it of every row.
+// If a server refuses a parameter of the job, it would refuse it for every row.
 func TestRefusedParameters(t *testing.T) {
 	t.Parallel()
 	sampling := map[string]any{"stop": []any{"a"}, "temperature": 2.5, "extra_args": map[string]any{"a": "b"}, "max_tokens": 9}
@@ -93,18 +94,18 @@ func TestRefusedParameters(t *testing.T) {
 		class  engine.Class
 		piece  string
 	}{
-		"a parameter":               {400, `{"error":{"message":"temperature must be in [0, 2], got 2.5.","param":"temperature"}}`, false, engine.JobFault, "refuses the sampling parameter temperature: temperature must be in [0, 2]"},
-		"a parameter, by its path":  {400, `{"error":{"message":"List should have at most 4 items","param":"body.stop.list[str]"}}`, false, engine.JobFault, "parameter stop"},
-		"a parameter, by its index": {422, `{"error":{"message":"no","param":"vllm_xargs[a]"}}`, false, engine.JobFault, "parameter vllm_xargs"},
-		"a parameter, SGLang":       {400, `{"object":"error","message":"no","param":"stop"}`, false, engine.JobFault, "parameter stop"},
-		"one that was not sent":     {400, `{"error":{"message":"no","param":"top_k"}}`, false, engine.RowFault, "refused the request: no"},
-		"one that goes by the row":  {400, `{"error":{"message":"no","param":"max_tokens"}}`, false, engine.RowFault, "refused the request: no"},
-		"the messages":              {400, `{"error":{"message":"no","param":"messages"}}`, false, engine.RowFault, "refused the request: no"},
-		"too long":                  {400, `{"error":{"message":"the model's context length is 5","param":"stop"}}`, false, engine.RowFault, "context length"},
-		"a passing fault":           {503, `{"error":{"message":"no","param":"stop"}}`, false, engine.Busy, "could not answer now"},
-		"a regex":                   {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, true, engine.JobFault, "cannot work with this structured_outputs: Failed"},
-		"a regex, by its name":      {400, `{"error":{"message":"structured_outputs.regex must not contain a NUL"}}`, true, engine.JobFault, "cannot work with this structured_outputs"},
-		"a regex that was not sent": {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, false, engine.RowFault, "refused the request"},
+		"a parameter":                     {400, `{"error":{"message":"temperature must be in [0, 2], got 2.5.","param":"temperature"}}`, false, engine.JobFault, "refuses the sampling parameter temperature: temperature must be in [0, 2]"},
+		"a parameter, by its path":        {400, `{"error":{"message":"List should have at most 4 items","param":"body.stop.list[str]"}}`, false, engine.JobFault, "parameter stop"},
+		"a parameter, by its index":       {422, `{"error":{"message":"no","param":"vllm_xargs[a]"}}`, false, engine.JobFault, "parameter vllm_xargs"},
+		"a parameter, SGLang":             {400, `{"object":"error","message":"no","param":"stop"}`, false, engine.JobFault, "parameter stop"},
+		"a parameter that was not sent":   {400, `{"error":{"message":"no","param":"top_k"}}`, false, engine.RowFault, "refused the request: no"},
+		"a parameter that differs by row": {400, `{"error":{"message":"no","param":"max_tokens"}}`, false, engine.RowFault, "refused the request: no"},
+		"the messages":                    {400, `{"error":{"message":"no","param":"messages"}}`, false, engine.RowFault, "refused the request: no"},
+		"too long":                        {400, `{"error":{"message":"the model's context length is 5","param":"stop"}}`, false, engine.RowFault, "context length"},
+		"a transient error":               {503, `{"error":{"message":"no","param":"stop"}}`, false, engine.Busy, "could not answer now"},
+		"a regex":                         {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, true, engine.JobFault, "cannot work with this structured_outputs: Failed"},
+		"a regex, by its name":            {400, `{"error":{"message":"structured_outputs.regex must not contain a NUL"}}`, true, engine.JobFault, "cannot work with this structured_outputs"},
+		"a regex that was not sent":       {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, false, engine.RowFault, "refused the request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

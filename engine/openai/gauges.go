@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// meaning says which gauge a metric feeds.
+// meaning is the gauge that a metric feeds.
 type meaning uint8
 
 const (
@@ -20,10 +20,10 @@ const (
 	kvUse
 	preemptions
 	kvTokens
-	kvConfig // the size of the KV cache is in the labels
+	kvConfig // the labels contain the size of the KV cache
 )
 
-// metricNames are the metrics of all kinds of server; no two kinds share one.
+// metricNames are the metrics of all kinds of server; no two kinds share a name.
 var metricNames = map[string]meaning{
 	"vllm:num_requests_running":           running,
 	"vllm:num_requests_waiting":           waiting,
@@ -42,10 +42,10 @@ var metricNames = map[string]meaning{
 	"tgi_queue_size":                      waiting,
 }
 
-// metricPages holds the buffers that pages of metrics are read into.
+// metricPages is the pool of buffers for pages of metrics.
 var metricPages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// Gauges reads the server's own load figures.
+// Gauges reads the load metrics of the server.
 func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	buf := metricPages.Get().(*bytes.Buffer)
 	defer metricPages.Put(buf)
@@ -57,7 +57,7 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	switch got.status {
 	case http.StatusOK:
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented,
-		http.StatusUnauthorized, http.StatusForbidden: // switched off, or not for us
+		http.StatusUnauthorized, http.StatusForbidden: // switched off, or not allowed
 		return engine.Gauges{}, engine.ErrNoGauges
 	default:
 		return engine.Gauges{}, fmt.Errorf("gauges of %s: /metrics answered HTTP %d", e.cfg.Name, got.status)
@@ -74,13 +74,12 @@ func (e *Engine) Gauges(ctx context.Context) (engine.Gauges, error) {
 	return g, nil
 }
 
-// maxRanks is how many engines behind one server are told apart.
+// maxRanks limits the engines behind one server that are counted separately.
 const maxRanks = 128
 
-// A tally adds up a metric over the engines behind a server. vLLM has a sample
-// for each engine; SGLang has one for each data-parallel rank and, with some
-// settings, for each tensor-parallel rank of it, which then all say the same: so
-// of one rank the largest counts.
+// A tally adds up a metric over the engines behind a server. vLLM has one sample per
+// engine. SGLang has one per data-parallel rank and, with some settings, also equal
+// samples for each tensor-parallel rank of it: so the largest sample per rank counts.
 type tally [maxRanks]int64
 
 func (t *tally) note(rank int, value int64) {
@@ -95,10 +94,10 @@ func (t *tally) sum() (total int64) {
 	return total
 }
 
-// parseGauges reads Prometheus's text format. Of KV use the largest sample
-// counts. It reports false where the page says nothing about rows. A page of
-// vLLM has some 2,000 lines, nearly all of them of histograms: a line is looked
-// at up to the end of its name, and further only where the name is known.
+// parseGauges reads Prometheus's text format. For KV use it takes the largest sample.
+// It returns false if the page has no gauge of rows. A page of vLLM has some 2,000
+// lines, mostly of histograms: the parser reads only the name of a line, and the rest
+// only if it knows the name.
 func parseGauges(text []byte) (engine.Gauges, bool) {
 	g := engine.Gauges{KVUse: -1}
 	var tallies [kvConfig]tally
@@ -121,7 +120,7 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 		rank := rankOf(labels)
 		switch what {
 		case kvUse:
-			if value <= 1 { // else it is no share of anything
+			if value <= 1 { // a larger value is not a share
 				g.KVUse = max(g.KVUse, value)
 			}
 		case kvConfig:
@@ -136,8 +135,8 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 	return g, found
 }
 
-// metric returns what the metric of a line means, 0 where nothing, and the line
-// behind its name.
+// metric returns the meaning of a line's metric, 0 if unknown, and the rest of the line
+// after the name.
 func metric(line []byte) (meaning, []byte) {
 	const shortest = len("tgi_queue_size")
 	if len(line) < shortest {
@@ -156,8 +155,8 @@ func metric(line []byte) (meaning, []byte) {
 	return 0, nil
 }
 
-// sample parses what stands behind a name: {label="value",…} number [timestamp].
-// The labels are given as they stand, with their braces.
+// sample parses the rest of a line after the name: {label="value",…} number
+// [timestamp]. It returns the labels unparsed, with their braces.
 func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	if rest[0] == '{' {
 		after := labelsEnd(rest)
@@ -174,8 +173,8 @@ func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	return labels, value, true
 }
 
-// labelsEnd returns the offset behind the closing brace, which may also stand
-// inside a quoted value.
+// labelsEnd returns the offset after the closing brace. It skips braces inside quoted
+// values.
 func labelsEnd(b []byte) int {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -191,8 +190,8 @@ func labelsEnd(b []byte) int {
 	return -1
 }
 
-// rankOf returns which engine behind the server a sample is of: vLLM's label
-// engine, SGLang's dp_rank; 0 where there is only one.
+// rankOf returns the number of the engine behind the server: vLLM's label engine,
+// SGLang's dp_rank; 0 if there is only one.
 func rankOf(labels []byte) int {
 	rank := labelNumber(labels, "engine")
 	if rank <= 0 {
@@ -201,9 +200,9 @@ func rankOf(labels []byte) int {
 	return int(max(rank, 0))
 }
 
-// cacheSize returns the tokens that fit a KV cache by the labels of vLLM's
-// cache_config_info. Where layers keep different amounts, blocks times their
-// size is too much: newer versions state the tokens.
+// cacheSize returns the size of the KV cache in tokens from the labels of vLLM's
+// cache_config_info. Blocks times block size is too much for models with layers of
+// different sizes; newer versions state the tokens.
 func cacheSize(labels []byte) int64 {
 	if tokens := labelNumber(labels, "kv_cache_size_tokens"); tokens > 0 {
 		return tokens
@@ -211,8 +210,8 @@ func cacheSize(labels []byte) int64 {
 	return min(max(labelNumber(labels, "num_gpu_blocks"), 0)*max(labelNumber(labels, "block_size"), 0), maxCache) // 18 digits at most
 }
 
-// labelNumber returns the label's value, -1 where there is none that is a
-// natural number of at most nine digits.
+// labelNumber returns a label's value; -1 if it is missing or not a natural number of
+// at most nine digits.
 func labelNumber(labels []byte, name string) int64 {
 	for len(labels) > 1 {
 		labels = labels[1:] // the brace or comma
@@ -240,7 +239,7 @@ func labelNumber(labels []byte, name string) int64 {
 	return -1
 }
 
-// natural parses a natural number of at most nine digits, else -1.
+// natural parses a natural number of at most nine digits; -1 for other text.
 func natural(b []byte) (n int64) {
 	if len(b) == 0 || len(b) > 9 {
 		return -1

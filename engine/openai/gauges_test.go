@@ -68,11 +68,11 @@ sglang:num_retracted_requests_total{dp_rank="1"} 2
 		t.Errorf("no /metrics: %v", err)
 	}
 	if _, err := pages(t, "", map[string]string{"/metrics": "503 "}).Gauges(t.Context()); err == nil || errors.Is(err, engine.ErrNoGauges) {
-		t.Errorf("a passing fault: %v", err)
+		t.Errorf("a transient error: %v", err)
 	}
 }
 
-// metricsPage is a page of vLLM's size: what matters stands among histograms.
+// metricsPage returns a page of vLLM's size, with the gauges among histograms.
 func metricsPage() []byte {
 	var page strings.Builder
 	const labels = `engine="0",model_name="meta-llama/Llama-3.1-8B-Instruct"`
@@ -98,7 +98,7 @@ func TestGaugesAreCheap(t *testing.T) {
 			t.Errorf("got %+v, %v", g, ok)
 		}
 	})
-	// One for each number that is parsed.
+	// One allocation for each parsed number.
 	if allocations > 8 {
 		t.Errorf("%v allocations for a page", allocations)
 	}

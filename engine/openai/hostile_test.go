@@ -18,21 +18,21 @@ import (
 	"github.com/rowmill/rowmill/internal/hostile"
 )
 
-// hostileAnswer is what the server says where it says something.
+// hostileAnswer is the correct answer of the server.
 const hostileAnswer = `{"n":5}`
 
-// A hostileServer answers what a test wants badly, and all else honestly.
+// A hostileServer sends a hostile answer at one path and correct answers at all others.
 type hostileServer struct {
 	path string
-	kind atomic.Pointer[hostile.Kind] // nil: honestly
-	most int64                        // bytes that the engine takes of a body; 0: its default
+	kind atomic.Pointer[hostile.Kind] // nil: correct answers
+	most int64                        // limit of a body for the engine; 0 means its default
 }
 
-// fewBytes is enough of what never ends.
+// fewBytes limits answers that never end.
 const fewBytes = 16 << 20
 
-// meet starts a server that passes for flavor, and an engine in front of it that
-// has met its honest side.
+// meet starts a server of a kind and returns an engine that has probed it while it
+// answered correctly.
 func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
 	t.Helper()
 	s, err := hostile.Start(t.Context(), hostile.Config{
@@ -53,8 +53,9 @@ func (h *hostileServer) meet(t *testing.T, flavor string) *Engine {
 	return e
 }
 
-// becomes has the server be of a kind, nil for an honest one, from now on. Only one that
-// leaves requests without an answer is given up soon: a machine may stand still.
+// becomes switches the server to a kind of hostile answer; nil means correct answers.
+// Only a kind that leaves requests without an answer gets a short timeout: the machine
+// may pause.
 func (h *hostileServer) becomes(e *Engine, kind *hostile.Kind) {
 	h.kind.Store(kind)
 	patience := 30 * time.Second
@@ -64,9 +65,8 @@ func (h *hostileServer) becomes(e *Engine, kind *hostile.Kind) {
 	e.cfg.ProbeTimeout, e.side.Timeout = patience, patience
 }
 
-// within fails the test where a kind takes more processor time than any should, or more
-// memory than an answer may have. It counts the time and memory of the process, so its
-// tests run one at a time.
+// within fails the test if do takes too much processor time or allocates too much
+// memory. It measures the whole process, so its tests run one at a time.
 func within(t *testing.T, do func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -77,13 +77,13 @@ func within(t *testing.T, do func()) {
 		t.Errorf("it took %v of the processor", took)
 	}
 	runtime.ReadMemStats(&after)
-	// All that was ever allocated: most of it is garbage at once.
+	// The sum of all allocations: most of them become garbage at once.
 	if took, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20); took > limit {
 		t.Errorf("%d MiB were allocated, want at most %d", took>>20, limit>>20)
 	}
 }
 
-// processorTime is how long the process has run on processors.
+// processorTime returns the processor time of this process.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -93,8 +93,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// wellClassified wants an error to say whose fault it is, briefly and in words.
-func wellClassified(t *testing.T, err error) {
+// wantClassified checks that an error has a class and a short printable message.
+func wantClassified(t *testing.T, err error) {
 	t.Helper()
 	var fault *engine.Error
 	if !errors.As(err, &fault) {
@@ -103,23 +103,24 @@ func wellClassified(t *testing.T, err error) {
 	if fault.Class == 0 || fault.Class == engine.JobFault || fault.Code == "" || fault.Message == "" || len(fault.Message) > 1000 {
 		t.Errorf("%#v", fault)
 	}
-	plain(t, fault.Message)
-	plain(t, fault.Code)
+	wantPrintable(t, fault.Message)
+	wantPrintable(t, fault.Code)
 	if fault.RetryAfter < 0 || fault.RetryAfter > maxRetryAfter {
-		t.Errorf("it wants %v", fault.RetryAfter)
+		t.Errorf("RetryAfter is %v", fault.RetryAfter)
 	}
 }
 
-// plain wants a text that may be shown in a terminal.
-func plain(t testing.TB, text string) {
+// wantPrintable checks that a text can be shown in a terminal.
+func wantPrintable(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7F || r == '\u202e' }) {
-		t.Errorf("%.100q is nothing to show", text)
+		t.Errorf("%.100q is not printable", text)
 	}
 }
 
-// plausible wants figures that a request of these tests can have had.
-func plausible(t *testing.T, r engine.Reply) {
+// wantPlausible checks that the numbers of a reply are possible for the requests of
+// these tests.
+func wantPlausible(t *testing.T, r engine.Reply) {
 	t.Helper()
 	if r.InputTokens < 0 || r.InputTokens > 1<<20 || r.OutputTokens < 0 || r.OutputTokens > 1<<20 || r.CachedTokens > r.InputTokens {
 		t.Errorf("%d, %d and %d tokens", r.InputTokens, r.CachedTokens, r.OutputTokens)
@@ -129,9 +130,9 @@ func plausible(t *testing.T, r engine.Reply) {
 	}
 }
 
-// Every kind of hostile answer to a row ends in an error that says whose fault it
-// was, or in the right answer, within bounded time and memory; and the server is
-// as good as before once it behaves.
+// TestHostileAnswers checks each hostile answer to a row: it ends in a classified error
+// or in the correct answer, with limited time and memory. Afterwards the engine works
+// as before.
 func TestHostileAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name, flavor, path, kinds string
@@ -142,7 +143,7 @@ func TestHostileAnswers(t *testing.T) {
 		{"embeddings", "vllm", hostile.Embeddings, hostile.Embeddings, embedder},
 	} {
 		h := &hostileServer{path: c.path}
-		if c.name != "body" { // where there is a line of 100 MB
+		if c.name != "body" { // with a line of 100 MB
 			h.most = fewBytes
 		}
 		e := h.meet(t, c.flavor)
@@ -186,21 +187,21 @@ func TestHostileAnswers(t *testing.T) {
 					case err != nil && kind.Outcome == hostile.Keeps:
 						t.Errorf("%v, want the right answer", err)
 					case err != nil:
-						wellClassified(t, err)
+						wantClassified(t, err)
 						var fault *engine.Error
 						if errors.As(err, &fault) && fault.Code == "timeout" && !kind.Waits {
-							t.Errorf("only time ended it")
+							t.Errorf("only the timeout ended it")
 						}
 					case kind.Outcome == hostile.Breaks && c.name == "stream" && right(reply):
-						// It is complete with its last event, whatever follows.
+						// The last event completes it, whatever follows.
 					case kind.Outcome == hostile.Breaks:
 						t.Errorf("accepted: %.200q, %d and %d tokens", reply.Content, reply.InputTokens, reply.OutputTokens)
 					case kind.Outcome == hostile.Keeps && !right(reply):
 						t.Errorf("%.200q, want the right answer", reply.Content)
 					default:
-						plausible(t, reply)
+						wantPlausible(t, reply)
 						if kind.Text != "" && (reply.Content != kind.Text || reply.InputTokens != 3 || reply.OutputTokens != 3) {
-							t.Errorf("%.200q with %d and %d tokens, want what was sent", reply.Content, reply.InputTokens, reply.OutputTokens)
+							t.Errorf("%.200q with %d and %d tokens, want the answer that was sent", reply.Content, reply.InputTokens, reply.OutputTokens)
 						}
 					}
 					if reply, err = run(t.Context(), 10*time.Minute); err != nil || !right(reply) {
@@ -212,8 +213,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// The value of every field of every answer is replaced by values of other types
-// and at their bounds, one at a time.
+// TestHostileFields replaces the value of every field of every answer with values of
+// other types and with extreme values, one at a time.
 func TestHostileFields(t *testing.T) {
 	for flavor, paths := range map[string][]string{
 		"vllm":      {hostile.Chat, hostile.Embeddings, hostile.Models, "/version", hostile.Tokenize},
@@ -250,13 +251,13 @@ func TestHostileFields(t *testing.T) {
 							t.Errorf("%.200s: %d tokens", body, n)
 						}
 					default:
-						info, _ := e.Probe(t.Context()) // a server that cannot be understood is down
-						sound(t, info)
+						info, _ := e.Probe(t.Context()) // an unreadable server counts as down
+						wantValidInfo(t, info)
 					}
 					if err != nil {
-						wellClassified(t, err)
+						wantClassified(t, err)
 					} else {
-						plausible(t, reply)
+						wantPlausible(t, reply)
 					}
 					if t.Failed() {
 						t.Fatalf("%.300s", body)
@@ -267,7 +268,7 @@ func TestHostileFields(t *testing.T) {
 	}
 }
 
-// page is what the server says honestly at a path.
+// page returns the correct answer of the server at a path.
 func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 	t.Helper()
 	var good []byte
@@ -288,24 +289,24 @@ func (h *hostileServer) page(t *testing.T, e *Engine, path string) []byte {
 	return good
 }
 
-// sound wants of what a server says of itself what others keep and pass on: that
-// it is short, may be shown, and can be reckoned with.
-func sound(t testing.TB, info engine.Info) {
+// wantValidInfo checks a server's description before it is stored and sent to other
+// nodes: short, printable, and within the limits.
+func wantValidInfo(t testing.TB, info engine.Info) {
 	t.Helper()
 	if info.Slots < 0 || info.Slots > maxSlots || len(info.Version) > maxVersion || len(info.Models) > maxModels {
 		t.Errorf("slots %d, version of %d bytes, %d models", info.Slots, len(info.Version), len(info.Models))
 	}
-	plain(t, info.Version)
+	wantPrintable(t, info.Version)
 	for _, m := range info.Models {
 		if m.ContextLength < 0 || m.ContextLength > maxContext || len(m.Name) > maxName {
 			t.Errorf("a model with a name of %d bytes and a context of %d", len(m.Name), m.ContextLength)
 		}
-		plain(t, m.Name)
+		wantPrintable(t, m.Name)
 	}
 }
 
-// Whatever a server says of itself leaves a probe within its time and memory,
-// and what is kept of it is sound.
+// TestHostilePages checks that a probe of hostile pages stays within its limits of time
+// and memory, and that the resulting description is valid.
 func TestHostilePages(t *testing.T) {
 	for flavor, paths := range map[string][]string{
 		"vllm":      {hostile.Models, "/version", "/health"},
@@ -317,7 +318,7 @@ func TestHostilePages(t *testing.T) {
 			h := &hostileServer{path: path}
 			e := h.meet(t, flavor)
 			kinds := hostile.Own(path)
-			if flavor == "vllm" { // HTTP is misused in the same way everywhere
+			if flavor == "vllm" { // HTTP errors are the same for all servers
 				kinds = hostile.Kinds(path)
 			}
 			for _, kind := range kinds {
@@ -332,7 +333,7 @@ func TestHostilePages(t *testing.T) {
 						info, err := e.Probe(ctx)
 						h.becomes(e, nil)
 						if err == nil {
-							sound(t, info)
+							wantValidInfo(t, info)
 						} else if len(err.Error()) > 1000 {
 							t.Errorf("an error of %d bytes", len(err.Error()))
 						}
@@ -349,7 +350,8 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// Whatever a server says of its load can be reckoned with, by a window too.
+// TestHostileGauges checks that hostile metrics give valid gauges, which a window can
+// use.
 func TestHostileGauges(t *testing.T) {
 	h := &hostileServer{path: hostile.Metrics}
 	e := h.meet(t, "vllm")
@@ -364,15 +366,15 @@ func TestHostileGauges(t *testing.T) {
 				defer cancel()
 				g, err := e.Gauges(ctx)
 				if err == nil {
-					reckonable(t, g)
+					wantValidGauges(t, g)
 				}
 			})
 		})
 	}
 }
 
-// reckonable wants figures that are none but what a server can have.
-func reckonable(t testing.TB, g engine.Gauges) {
+// wantValidGauges checks that gauges are possible values of a server.
+func wantValidGauges(t testing.TB, g engine.Gauges) {
 	t.Helper()
 	if g.Running < 0 || g.Waiting < 0 || g.Preemptions < 0 || g.KVTokens < 0 || g.KVTokens > maxCache ||
 		!(g.KVUse == -1 || g.KVUse >= 0 && g.KVUse <= 1) {
@@ -390,8 +392,7 @@ func reckonable(t testing.TB, g engine.Gauges) {
 	}
 }
 
-// The server's word for how many tokens a prompt has is not taken where it
-// cannot be.
+// TestHostileCounts checks that an impossible count of a server is not used.
 func TestHostileCounts(t *testing.T) {
 	h := &hostileServer{path: hostile.Tokenize, most: fewBytes}
 	e := h.meet(t, "sglang")
@@ -408,7 +409,7 @@ func TestHostileCounts(t *testing.T) {
 				case err == nil && (n < 0 || n > 1<<20):
 					t.Errorf("%d tokens", n)
 				case err != nil && !errors.Is(err, engine.ErrNoCounting):
-					wellClassified(t, err)
+					wantClassified(t, err)
 				}
 			})
 		})

@@ -12,7 +12,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// identify finds the kind of server, and asks it what only its kind can tell.
+// identify finds the kind of server and reads the properties that only this kind
+// reports.
 func (e *Engine) identify(ctx context.Context, server string, list modelList, info *engine.Info, found *facts) {
 	owner, length := "", 0
 	if len(list.Data) > 0 {
@@ -32,9 +33,9 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 		info.Kind = kindVLLM
 		info.Version = e.askVersion(ctx, "/version")
 	case owner == kindInfinity:
-		info.Kind = kindInfinity // tells no version
+		info.Kind = kindInfinity // Infinity reports no version
 	case length > 0:
-		// A served model under another owner's name, such as vLLM's adapters.
+		// a served model with another owner's name, such as a vLLM adapter
 		if v := e.askVersion(ctx, "/version"); v != "" {
 			info.Kind, info.Version = kindVLLM, v
 		}
@@ -47,7 +48,7 @@ func (e *Engine) identify(ctx context.Context, server string, list modelList, in
 	}
 }
 
-// askVersion reads {"version": …}, empty where there is none.
+// askVersion reads {"version": …}; empty if there is none.
 func (e *Engine) askVersion(ctx context.Context, path string) string {
 	var v struct {
 		Version string `json:"version"`
@@ -56,21 +57,21 @@ func (e *Engine) askVersion(ctx context.Context, path string) string {
 	return v.Version
 }
 
-// askLlama reads llama.cpp's properties: its context is divided among slots,
-// unless it runs with --kv-unified, which it does not say.
+// askLlama reads llama.cpp's properties. It assumes that slots share the context
+// equally; llama.cpp does not report the option --kv-unified.
 func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) {
 	var props struct {
 		Slots    int    `json:"total_slots"`
 		Build    string `json:"build_info"`
 		Defaults struct {
-			Context int `json:"n_ctx"` // of one slot
+			Context int `json:"n_ctx"` // per slot
 		} `json:"default_generation_settings"`
 	}
 	if !e.read(ctx, "/props", &props) {
-		return // a server without them works too
+		return // llama.cpp also works without /props
 	}
-	info.Slots, info.Version = usable(props.Slots, maxSlots), props.Build
-	length := usable(props.Defaults.Context, maxContext)
+	info.Slots, info.Version = plausible(props.Slots, maxSlots), props.Build
+	length := plausible(props.Defaults.Context, maxContext)
 	found.kvTokens = int64(info.Slots) * int64(length)
 	if length > 0 {
 		for i := range info.Models {
@@ -79,8 +80,8 @@ func (e *Engine) askLlama(ctx context.Context, info *engine.Info, found *facts) 
 	}
 }
 
-// askSGLang reads how SGLang was started. It does so once in a server's life:
-// the answer goes through the scheduler, and nothing in it changes.
+// askSGLang reads SGLang's start options, once in a server's life: the request goes
+// through SGLang's scheduler, and the answer never changes.
 func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts) {
 	e.mu.Lock()
 	known, before, learned := e.steady && e.info.Kind == kindSGLang && e.info.Version != "", e.info, e.facts
@@ -93,22 +94,22 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 	var args struct {
 		Version string  `json:"version"`
 		Parser  *string `json:"reasoning_parser"`
-		Repeats *bool   `json:"enable_deterministic_inference"` // else it ignores seeds
+		Repeats *bool   `json:"enable_deterministic_inference"` // if false, SGLang ignores seeds
 		Ranks   int     `json:"dp_size"`
-		Tokens  int64   `json:"max_total_num_tokens"` // of one rank
+		Tokens  int64   `json:"max_total_num_tokens"` // per rank
 		States  []struct {
 			Running int `json:"effective_max_running_requests_per_dp"`
 		} `json:"internal_states"`
 	}
-	// The paths of old releases are tried last: new ones log a complaint.
+	// New releases log a complaint about the old paths, so these come last.
 	if e.read(ctx, "/server_info", &args) || e.read(ctx, "/get_server_info", &args) {
-		ranks := max(usable(args.Ranks, maxRanks), 1)
+		ranks := max(plausible(args.Ranks, maxRanks), 1)
 		info.Version = args.Version
 		found.noParser = args.Parser == nil || *args.Parser == ""
 		found.noSeeds = args.Repeats != nil && !*args.Repeats
-		found.kvTokens = usable(args.Tokens, maxCache) * int64(ranks)
+		found.kvTokens = plausible(args.Tokens, maxCache) * int64(ranks)
 		if len(args.States) > 0 {
-			info.Slots = usable(args.States[0].Running, maxSlots) * ranks
+			info.Slots = plausible(args.States[0].Running, maxSlots) * ranks
 		}
 	}
 	var model struct {
@@ -126,25 +127,24 @@ func (e *Engine) askSGLang(ctx context.Context, info *engine.Info, found *facts)
 	}
 }
 
-// ollamaModels keeps what Ollama says of its models, which takes a request for
-// each of them.
+// ollamaModels caches the details of Ollama's models, which need one request per model.
 type ollamaModels struct {
 	shown  map[string]shownModel // by name and time of creation
-	loaded map[string]int        // context, tokens, that a model last ran with, by name
+	loaded map[string]int        // by name: context length, in tokens, of the last loaded model instance
 }
 
-// shownModel is what /api/show says of a model.
+// shownModel holds the details of a model from /api/show.
 type shownModel struct {
 	able      ability
-	context   int  // that the model file sets, else that the model was made for
-	set       bool // by the model file
-	dimension int  // of its embeddings, where it gives some
+	context   int  // set by the model file, otherwise the model's own maximum
+	set       bool // the model file sets the context
+	dimension int  // of its embeddings; 0 if it has none
 }
 
-// askOllama finds the context and abilities of each model. The context is the
-// one that the model is loaded with, else the one its file sets, else the one it
-// was made for: that is only the most it can be, since the server's own default
-// may be smaller, until the first row has loaded the model.
+// askOllama finds the context length and abilities of each model. The context length is
+// that of the loaded model, otherwise the setting of its model file, otherwise the
+// model's own maximum. The last one is only an upper limit: until the first row loads
+// the model, the server's default may be smaller.
 func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Info, found *facts) {
 	var running struct {
 		Models []struct {
@@ -177,7 +177,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 		}
 		info.Models[i].ContextLength = next.loaded[name]
 		if !ok {
-			continue // asked again by the next probe
+			continue // the next probe asks again
 		}
 		next.shown[key] = shown
 		if info.Models[i].ContextLength == 0 {
@@ -185,7 +185,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 			found.atMost[name] = !shown.set
 		}
 		if shown.able != 0 {
-			found.able[name], found.dimension[name] = shown.able, usable(shown.dimension, maxDimension)
+			found.able[name], found.dimension[name] = shown.able, plausible(shown.dimension, maxDimension)
 		}
 	}
 	e.mu.Lock()
@@ -193,7 +193,7 @@ func (e *Engine) askOllama(ctx context.Context, list modelList, info *engine.Inf
 	e.mu.Unlock()
 }
 
-// show asks Ollama about one model.
+// show asks Ollama for the details of a model.
 func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 	body, err := json.Marshal(map[string]string{"model": name})
 	if err != nil {
@@ -218,7 +218,7 @@ func (e *Engine) show(ctx context.Context, name string) (shownModel, bool) {
 		}
 	}
 	for key, value := range said.Info {
-		switch { // behind the architecture's name; another type is no length
+		switch { // keys begin with the architecture's name; values of other types are ignored
 		case strings.HasSuffix(key, ".context_length"):
 			_ = json.Unmarshal(value, &shown.context)
 		case strings.HasSuffix(key, ".embedding_length"):

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// The key of requests is the one that was set last, also of jobs that were prepared
-// before, and on connections that were made before.
+// Requests use the last key that was set, also for jobs and connections from before.
 func TestSetAPIKey(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -50,7 +49,7 @@ func TestSetAPIKey(t *testing.T) {
 		ask()
 	}
 	if err := e.SetAPIKey("two\nlines"); err == nil {
-		t.Error("a key of two lines is taken")
+		t.Error("a key of two lines is accepted")
 	}
 	if want := []string{"Bearer before", "Bearer after", ""}; !slices.Equal(got, want) {
 		t.Errorf("sent %q, want %q", got, want)

@@ -16,12 +16,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A fake is a server that answers as a kind of server is documented to do.
+// A fake is a server that answers like a kind of server, by its documentation.
 type fake struct {
 	server string            // header Server
-	pages  map[string]string // by path; anything else is 404
-	chat   http.HandlerFunc  // nil: rows are 404 too
-	calls  atomic.Int32      // of pages that only identify it
+	pages  map[string]string // by path; any other path is 404
+	chat   http.HandlerFunc  // nil: rows get 404 too
+	calls  atomic.Int32      // requests for pages that only identify the server
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func (f *fake) start(t *testing.T, change func(*Config)) *Engine {
 	return probed(t, cfg)
 }
 
-// The pages of each kind, as its documentation and sources give them.
+// Pages of each kind, from its documentation and sources.
 var (
 	vllmOld = map[string]string{
 		"/v1/models": `{"object":"list","data":[{"id":"m","object":"model","created":1760000000,"owned_by":"vllm","root":"meta/m","parent":null,"max_model_len":4096,"permission":[]}]}`,
@@ -97,8 +97,8 @@ var (
 	}
 )
 
-// Each kind of server, as it is documented: what it is, how busy it is, how it
-// answers and how it refuses.
+// TestKinds checks each kind of server, by its documentation: its description, gauges,
+// answers and refusals.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	thinker := rowmill.Model{ID: "m", Kind: rowmill.KindReasoning, ContextLength: 4096}
@@ -108,16 +108,16 @@ func TestKinds(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		fake     *fake
-		info     engine.Info        // but for Models
-		model    engine.ServedModel // but for name and context
+		info     engine.Info        // without Models
+		model    engine.ServedModel // without name and context
 		gauges   engine.Gauges
 		answer   string
 		cached   int64
 		overflow string // with its status
-		refusal  string // of a body that is wrong, with its status
-		code     string // of that
+		refusal  string // the refusal of a wrong body, with its status
+		code     string // the code of that refusal
 		silent   bool   // it has no gauges
-		cuts     bool   // it has no overflow
+		cuts     bool   // it truncates prompts and never refuses one
 	}{
 		"vLLM 0.11": {
 			fake: &fake{server: "uvicorn", pages: vllmOld}, info: engine.Info{Kind: "vllm", Version: "0.11.0"}, model: engine.ServedModel{Origin: "meta/m"},
@@ -174,7 +174,7 @@ func TestKinds(t *testing.T) {
 				t.Errorf("probe: %v, want (-), got (+):\n%s", err, diff)
 			}
 			if c.fake.calls.Load() > 1 {
-				t.Errorf("what never changes was asked %d times", c.fake.calls.Load())
+				t.Errorf("pages that never change were fetched %d times", c.fake.calls.Load())
 			}
 			gauges, err := e.Gauges(t.Context())
 			if c.silent != errors.Is(err, engine.ErrNoGauges) || !c.silent && (err != nil || gauges != c.gauges) {
@@ -206,7 +206,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// with returns pages with some of them changed; an empty page is taken away.
+// with returns pages with changes; an empty page is removed.
 func with(pages, changes map[string]string) map[string]string {
 	out := map[string]string{}
 	for path, page := range pages {
@@ -227,13 +227,13 @@ func TestOllamaContext(t *testing.T) {
 		pages map[string]string
 		want  int
 	}{
-		"as it is loaded":            {ollama, 4096},
-		"as its file says":           {with(ollama, map[string]string{"/api/ps": `{"models":[]}`}), 8192},
-		"as it was made":             {with(ollama, map[string]string{"/api/ps": "", show: `{"model_info":{"llama.context_length":131072,"llama.context_length.x":1}}`}), 131072},
-		"it does not say":            {with(ollama, map[string]string{"/api/ps": "", show: `{}`}), 0},
-		"nonsense":                   {with(ollama, map[string]string{"/api/ps": `[]`, show: `{"parameters":"num_ctx x","model_info":{"a.context_length":"b"}}`}), 0},
-		"it cannot be asked":         {with(ollama, map[string]string{"/api/ps": "", show: ""}), 0},
-		"loaded, and nothing beside": {with(ollama, map[string]string{show: ""}), 4096},
+		"context of the loaded model": {ollama, 4096},
+		"context of the model file":   {with(ollama, map[string]string{"/api/ps": `{"models":[]}`}), 8192},
+		"maximum of the model":        {with(ollama, map[string]string{"/api/ps": "", show: `{"model_info":{"llama.context_length":131072,"llama.context_length.x":1}}`}), 131072},
+		"no context reported":         {with(ollama, map[string]string{"/api/ps": "", show: `{}`}), 0},
+		"nonsense":                    {with(ollama, map[string]string{"/api/ps": `[]`, show: `{"parameters":"num_ctx x","model_info":{"a.context_length":"b"}}`}), 0},
+		"requests fail":               {with(ollama, map[string]string{"/api/ps": "", show: ""}), 0},
+		"loaded, no details":          {with(ollama, map[string]string{show: ""}), 4096},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -255,7 +255,7 @@ func TestOllamaContext(t *testing.T) {
 	})
 }
 
-func TestSGLangIsAskedAnewAfterAFault(t *testing.T) {
+func TestSGLangIsAskedAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	f := &fake{pages: with(sglang, map[string]string{"/server_info": "", "/model_info": "", "/get_server_info": sglang["/server_info"], "/get_model_info": `{"is_generation":false}`})}
 	e := f.start(t, nil)
@@ -275,7 +275,7 @@ func TestSGLangIsAskedAnewAfterAFault(t *testing.T) {
 	checkWarnings(t, prepared(t, e, engine.Params{Model: rowmill.Model{ID: "m", Kind: rowmill.KindEmbedding}}), nil)
 }
 
-// SGLang says with its settings that it ignores seeds (seen: 0.5.23).
+// The settings of SGLang show if it ignores seeds (seen: 0.5.23).
 func TestSGLangIgnoresSeeds(t *testing.T) {
 	t.Parallel()
 	seeded := engine.Params{Model: generator, Sampling: map[string]any{"seed": int64(7)}}
@@ -292,8 +292,8 @@ func TestSGLangIgnoresSeeds(t *testing.T) {
 	}
 }
 
-// A server without a parser for reasoning is noticed by its first answer.
-func TestAMissingParserIsNoticed(t *testing.T) {
+// The first answer shows that a server has no reasoning parser.
+func TestMissingParserIsNoticed(t *testing.T) {
 	t.Parallel()
 	content := `hm</think>yes`
 	f := &fake{pages: vllmNew, chat: func(w http.ResponseWriter, _ *http.Request) {

@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/internal/llama"
 )
 
-// llamaEngine starts a real llama-server and an engine in front of it.
+// llamaEngine starts a real llama-server and returns an engine for it.
 func llamaEngine(t *testing.T, kind string) (*openai.Engine, *rowmill.Model) {
 	t.Helper()
 	server := llama.Start(t, kind, llama.Options{Slots: 4, Context: 8192})
@@ -33,7 +33,7 @@ func TestLlamaChat(t *testing.T) {
 	enginetest.Run(t, func(t *testing.T) enginetest.Server {
 		e, m := llamaEngine(t, llama.Chat)
 		m.Kind = rowmill.KindGeneration
-		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: takenBy("llama.cpp")}
+		return enginetest.Server{Engine: e, Concurrency: 6, Generation: m, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: acceptedBy("llama.cpp")}
 	})
 }
 
@@ -55,7 +55,7 @@ func TestLlamaEmbed(t *testing.T) {
 	})
 }
 
-// A real server does not say what its model does, and a row shows it.
+// A real server does not report the ability of its model; a probe row shows it.
 func TestLlamaFindCapability(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]engine.Capability{
@@ -71,8 +71,8 @@ func TestLlamaFindCapability(t *testing.T) {
 	}
 }
 
-// A row that is cancelled while it runs frees its slot at once: by the gauges
-// and by the slots themselves. llama.cpp does that for streams only.
+// Cancelling a running row frees its slot at once, by the gauges and by the slots.
+// llama.cpp does that only for streams.
 func TestLlamaCancelFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	server := llama.Start(t, llama.Chat, llama.Options{Slots: 1, Context: 32768})
@@ -84,7 +84,7 @@ func TestLlamaCancelFreesTheSlot(t *testing.T) {
 	if _, err := e.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody waits for the end of this answer: it takes a minute and more.
+	// No test waits for the end of this answer: it takes more than a minute.
 	c, err := e.Prepare(engine.Params{
 		Model: rowmill.Model{ID: server.Model, ContextLength: 32768}, MaxTokens: 32000, Sampling: map[string]any{"ignore_eos": true},
 	})
@@ -123,7 +123,7 @@ func TestLlamaCancelFreesTheSlot(t *testing.T) {
 	within(10*time.Second, "free", func() bool { return running() == 0 && busySlots(t, server.URL) == 0 })
 }
 
-// busySlots counts the slots that work on a row.
+// busySlots counts the slots that run a row.
 func busySlots(t *testing.T, url string) (busy int) {
 	t.Helper()
 	res, err := http.Get(url + "/slots")
@@ -146,8 +146,8 @@ func busySlots(t *testing.T, url string) (busy int) {
 	return busy
 }
 
-// Slots that share one KV cache and fill it end their rows in the middle of the
-// stream: a passing fault that makes the window shrink.
+// Slots that share a full KV cache end their rows in the middle of the stream: a
+// transient error that makes the window shrink.
 func TestLlamaFullCacheEndsTheStream(t *testing.T) {
 	t.Parallel()
 	server := llama.Start(t, llama.Chat, llama.Options{Slots: 4, Context: 1024, Args: []string{"--kv-unified"}})
@@ -189,7 +189,7 @@ func TestLlamaFullCacheEndsTheStream(t *testing.T) {
 	}
 }
 
-// What is peculiar to llama.cpp.
+// TestLlamaPeculiarities checks behaviour that only llama.cpp has.
 func TestLlamaPeculiarities(t *testing.T) {
 	t.Parallel()
 	e, m := llamaEngine(t, llama.Chat)
@@ -211,7 +211,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 		return c
 	}
 
-	t.Run("a schema it cannot compile is the job's fault", func(t *testing.T) {
+	t.Run("a schema that it cannot compile is a JobFault", func(t *testing.T) {
 		c := prepare(engine.Params{Schema: json.RawMessage(`{"type":"nonsense"}`)})
 		_, err := c.Generate(t.Context(), engine.Row{Text: []byte("hello")})
 		var fault *engine.Error
@@ -219,7 +219,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("every default of the catalog is taken", func(t *testing.T) {
+	t.Run("every default of the catalog is accepted", func(t *testing.T) {
 		c := prepare(engine.Params{Sampling: map[string]any{
 			"temperature": 0.7, "top_p": 0.8, "top_k": 20.0, "max_tokens": 4096.0, "repetition_penalty": 1.05,
 		}})
@@ -238,7 +238,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 	t.Run("a prompt that was seen before is cached", func(t *testing.T) {
 		c := prepare(engine.Params{})
 		row := engine.Row{Text: []byte(strings.Repeat("the same words again ", 30))}
-		for range 5 { // each slot has a cache of its own
+		for range 5 { // each slot has its own cache
 			reply, err := c.Generate(t.Context(), row)
 			if err != nil {
 				t.Fatal(err)
@@ -249,7 +249,7 @@ func TestLlamaPeculiarities(t *testing.T) {
 		}
 		t.Error("no token of the fifth request with one prompt was cached")
 	})
-	t.Run("it generates no embeddings", func(t *testing.T) {
+	t.Run("it has no embeddings", func(t *testing.T) {
 		wrong := *m
 		wrong.Kind = rowmill.KindEmbedding
 		c, err := e.Prepare(engine.Params{Model: wrong})

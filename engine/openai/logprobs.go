@@ -1,24 +1,24 @@
 package openai
 
-// leastLogprob stands for every log probability below it. A token that was
-// sampled from float32 probabilities cannot have less than the smallest one,
-// e^-103.97; vLLM writes -9999 for minus infinity, which unclamped would turn
-// into a plausible score in a long answer and into 0 in a short one.
+// leastLogprob replaces every lower log probability. A token sampled from float32
+// probabilities has at least e^-103.97, the smallest float32. vLLM writes -9999 for
+// minus infinity, which would distort the mean of an answer.
 const leastLogprob = -104.0
 
-// logprobs adds up the log probabilities of an answer as they go by.
+// logprobs sums the log probabilities of an answer while they are read.
 type logprobs struct {
 	sum   float64
 	count int64
-	bytes int // of the tokens' text, while thinking
+	bytes int // bytes of the tokens' text, while the model reasons
 
-	thinking bool // the model reasons first
+	thinking bool // the model reasons before it answers
 	matched  int  // bytes of </think> matched so far
-	closed   bool // </think> has gone by
+	closed   bool // </think> was read
 }
 
-// scanLogprobs reads choices[].logprobs and adds it to before. Of every token it
-// takes logprob, never top_logprobs: the chosen token is often not the likeliest.
+// scanLogprobs reads choices[].logprobs and adds the values to before. It uses each
+// token's logprob and ignores top_logprobs: the chosen token is often not the most
+// likely one.
 func (r *reply) scanLogprobs(before logprobs) {
 	r.logprobs = before
 	if r.null() {
@@ -68,8 +68,8 @@ func (r *reply) scanToken() {
 	}
 }
 
-// watch looks for the end of the reasoning in the tokens' text, over their
-// borders, and begins anew after the token that completes it.
+// watch searches </think> in the text of the tokens, also across token borders. After
+// the token that completes </think>, the sum starts again at 0.
 func (p *logprobs) watch(token []byte) {
 	p.bytes += len(token)
 	for _, c := range token {
@@ -79,7 +79,7 @@ func (p *logprobs) watch(token []byte) {
 				p.sum, p.count, p.closed = 0, 0, true
 				return
 			}
-		case c == closeThink[0]: // occurs nowhere else in it
+		case c == closeThink[0]: // < occurs only once in </think>
 			p.matched = 1
 		default:
 			p.matched = 0
@@ -87,12 +87,12 @@ func (p *logprobs) watch(token []byte) {
 	}
 }
 
-// result returns the sum and count for an answer of content bytes after
-// reasoning bytes. Where a model reasoned and no </think> went by, either the
-// tokens are those of the answer alone, or the model marks its reasoning in
-// another way and the tokens of both cannot be told apart: their total length
-// tells which, and in the second case there is no score. Nor is there one where
-// a model reasoned that should not have: its tokens were not watched.
+// result returns the sum and count for an answer with this many bytes of content and of
+// reasoning. If a model reasoned and no </think> was read, there are two cases: the
+// tokens cover only the answer, or the model marks its reasoning in another way and the
+// tokens cover both. The total length of the tokens tells the two apart; in the second
+// case there is no result. There is also none if a model reasoned unexpectedly, because
+// its tokens were not watched.
 func (p *logprobs) result(content, reasoning int) (sum float64, count int64) {
 	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
 		return 0, 0

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// answers plays a server that answers rows of models each in its way.
+// answers returns a server that answers the rows of each model in its own way.
 func answers(chat, embeddings map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked struct {
@@ -78,9 +78,9 @@ func TestFindCapability(t *testing.T) {
 	}
 }
 
-// What servers say of their models, each in its form, and what cannot be read was
-// not said.
-func TestProbe_NatureOfModels(t *testing.T) {
+// TestProbe_KindsOfModels checks the descriptions of models in the formats of several
+// servers. Unreadable values count as missing.
+func TestProbe_KindsOfModels(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pages map[string]string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// found is what scanChat takes from a body.
+// found holds the fields that scanChat reads from a body.
 type found struct {
 	Choices            bool
 	Content, Reasoning string
@@ -20,7 +20,7 @@ type found struct {
 	Fault              bool
 }
 
-// marker is what the replies in the pool hold, as if of another account's answer.
+// marker is the content of the pooled replies, as if from another account's answer.
 var marker = strings.Repeat("MARKER", 50)
 
 // mark fills the pool of replies with markers.
@@ -54,8 +54,8 @@ func (r *reply) found() found {
 	}
 }
 
-// oracle reads the same fields with encoding/json. It reports false where the
-// body is no JSON object or a field has a type that means nothing to us.
+// oracle reads the same fields with encoding/json. It returns false if the body is not
+// a JSON object or a field has an unexpected type.
 func oracle(body []byte) (out found, ok bool) {
 	defer func() {
 		if recover() != nil { // a type assertion
@@ -130,9 +130,9 @@ func oracle(body []byte) (out found, ok bool) {
 	return out, true
 }
 
-// comparableBody reports whether the oracle speaks for the scanner: no key that we
-// read occurs twice in the body or is written with escapes, reasoning has one
-// name, and nothing reaches the scanner's own limits.
+// comparableBody reports whether the oracle and the scanner must agree: no known key
+// occurs twice in the body or has escapes, reasoning has one name, and nothing exceeds
+// the scanner's own limits.
 func comparableBody(body []byte) bool {
 	if bytes.Contains(body, []byte(`"reasoning"`)) && bytes.Contains(body, []byte(`"reasoning_content"`)) {
 		return false
@@ -165,9 +165,9 @@ func comparableBody(body []byte) bool {
 	return deepest < maxDepth && longest < maxNumber
 }
 
-// duplicated reports whether any object of the body repeats a key: the oracle
-// keeps the last one as a whole, and so does the scanner, but it has checked
-// the types of the first.
+// duplicated reports whether any object of the body repeats a key. The oracle and the
+// scanner both keep the last value, but the scanner has checked the types of the first
+// value too.
 func duplicated(body []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(body))
 	type frame struct {

@@ -11,16 +11,16 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// everyServer lists the sampling parameters that every kind takes under the
-// name callers use.
-var everyServer = []string{
+// commonParams are the sampling parameters that every kind of server supports under the
+// caller's name.
+var commonParams = []string{
 	"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty",
 }
 
-// further lists what a kind takes besides, with the name it takes it under.
-// Sources: the protocols of vLLM, SGLang, llama.cpp and Ollama as of August
-// 2026; our simulated server follows vLLM.
-var further = map[string]map[string]string{
+// paramsByKind maps further parameters to the name that a kind of server uses. Sources:
+// the protocols of vLLM, SGLang, llama.cpp and Ollama as of August 2026; Rowmill's
+// simulated server follows vLLM.
+var paramsByKind = map[string]map[string]string{
 	kindVLLM: vllmParams,
 	kindSim:  vllmParams,
 	kindSGLang: {
@@ -50,44 +50,42 @@ var vllmParams = map[string]string{
 	"extra_args":                    "vllm_xargs",
 }
 
-// since is the release from which vLLM takes a parameter; an older one ignores
-// it without an error. Parameters that are not here are older than 0.11, the
-// oldest release we expect. Sources: vLLM pull request 35451, released in 0.17,
-// and the releases that Dynamo relies on for the thinking budget. watermarking was
-// seen in 0.32; which release brought it is not known.
-var since = map[string]release{
+// paramSince is the first vLLM release with a parameter; older releases ignore it
+// without an error. Parameters that are missing here are older than 0.11, the oldest
+// supported release. Sources: vLLM pull request 35451, released in 0.17, and the
+// releases that Dynamo requires for the thinking budget. watermarking was seen in 0.32;
+// its first release is unknown.
+var paramSince = map[string]release{
 	"repetition_detection":  {0, 17, 0},
 	"thinking_token_budget": {0, 20, 0},
 	"watermarking":          {0, 32, 0},
 }
 
-// chosenAlone are the kinds that give the log probability of each chosen token
-// and no alternatives where no number of them is asked for, which is the least
-// that they can be asked for: Ollama sorts its whole vocabulary for the first
-// alternative. llama.cpp gives 20 then, and with 0 no log probabilities at all;
-// llama-cpp-python, one of the unknown, gives none either.
-// docs/engines.md has what each form costs.
+// chosenAlone are the kinds that return the log probability of each chosen token
+// without alternatives if the request gives no number of alternatives. This is the
+// cheapest request: Ollama sorts its whole vocabulary for the first alternative.
+// llama.cpp returns 20 alternatives in this case, and no log probabilities with 0;
+// llama-cpp-python (kind openai) also returns none. docs/engines.md lists the costs.
 var chosenAlone = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: true, kindSim: true}
 
-// ollamaLogprobs is the release from which Ollama gives log probabilities.
+// ollamaLogprobs is the first Ollama release with log probabilities.
 var ollamaLogprobs = release{0, 12, 11}
 
-// inDefaults are the parameters that models of the catalog set by default. A
-// server that does not take one is usable all the same, with a warning. The
-// others can only come from a caller who wants just that: they are an error.
+// inDefaults are the parameters that models of the catalog set by default. If a server
+// does not support one, the job runs with a warning. An unsupported parameter that is
+// not here is an error, because only a caller can have set it.
 var inDefaults = map[string]bool{"top_k": true, "min_p": true, "repetition_penalty": true}
 
-// explicit holds what is sent where nothing else is said, because the server's
-// own default would cut the distribution (llama.cpp: 40 and 0.05).
-var explicit = map[string]map[string]any{
+// explicitDefaults are sent if the job does not set the parameter, because the server's
+// own default would truncate the distribution (llama.cpp: 40 and 0.05).
+var explicitDefaults = map[string]map[string]any{
 	kindLlama: {"top_k": 0, "min_p": 0},
 }
 
-// handledApart are sampling parameters that the request has its own place for.
-var handledApart = map[string]bool{"max_tokens": true, "seed": true, "logprobs": true, "n": true, "structured_outputs": true}
+// handledElsewhere are sampling parameters that other code puts into the request.
+var handledElsewhere = map[string]bool{"max_tokens": true, "seed": true, "logprobs": true, "n": true, "structured_outputs": true}
 
-// reserved are the fields of a request that its own parts fill; request_extras
-// cannot set them.
+// reserved are request fields that only Rowmill sets; request_extras must not set them.
 var reserved = map[string]bool{
 	"model": true, "messages": true, "input": true, "encoding_format": true, "stream": true,
 	"response_format": true, "logprobs": true, "top_logprobs": true, "seed": true, "n": true,
@@ -100,26 +98,26 @@ type param struct {
 	value any
 }
 
-// translate gives sampling parameters the names that the server takes, in a
-// fixed order. What it cannot take is an error or a warning.
+// translate renames sampling parameters for the server, in a fixed order. An
+// unsupported parameter gives an error or a warning.
 func translate(t target, sampling map[string]any) (fields []param, warnings []string, err error) {
 	kind := t.kind
 	for _, name := range slices.Sorted(maps.Keys(sampling)) {
 		value := sampling[name]
 		switch {
-		case handledApart[name] || value == nil || asksNothing(name, value):
+		case handledElsewhere[name] || value == nil || isNoOp(name, value):
 			continue
-		case slices.Contains(everyServer, name):
+		case slices.Contains(commonParams, name):
 			fields = append(fields, param{name, value})
 			continue
 		}
-		if from := since[name]; kind == kindVLLM && t.olderThan(from) && !neutral(name, value) {
+		if from := paramSince[name]; kind == kindVLLM && t.olderThan(from) && !neutral(name, value) {
 			return nil, nil, fmt.Errorf("sampling parameter %s needs vLLM %v, the server runs %s: remove it, or update the server", name, from, t.version)
 		}
 		if name == "logit_bias" && kind == kindOther {
-			value = pointed(value)
+			value = withDecimalPoint(value)
 		}
-		if as, ok := further[kind][name]; ok {
+		if as, ok := paramsByKind[kind][name]; ok {
 			fields = append(fields, param{as, value})
 			continue
 		}
@@ -127,16 +125,16 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 			return nil, nil, fmt.Errorf("sampling parameter %s is not known: remove it", name)
 		}
 		if neutral(name, value) && kind != kindOllama {
-			continue // it asks for what the server does anyway
+			continue // the value asks for the server's normal behaviour
 		}
 		if !inDefaults[name] {
 			return nil, nil, fmt.Errorf("sampling parameter %s cannot be honoured by a server of kind %s: remove it, or use vLLM", name, kind)
 		}
 		warnings = append(warnings, fmt.Sprintf("%s is not taken by a server of kind %s: its own setting applies", name, kind))
 	}
-	for _, name := range slices.Sorted(maps.Keys(explicit[kind])) {
+	for _, name := range slices.Sorted(maps.Keys(explicitDefaults[kind])) {
 		if value, set := sampling[name]; !set || value == nil {
-			fields = append(fields, param{further[kind][name], explicit[kind][name]})
+			fields = append(fields, param{paramsByKind[kind][name], explicitDefaults[kind][name]})
 		}
 	}
 	if n, ok := asInt(sampling["n"]); sampling["n"] != nil && (!ok || n != 1) {
@@ -145,9 +143,9 @@ func translate(t target, sampling map[string]any) (fields []param, warnings []st
 	return fields, warnings, nil
 }
 
-// pointed writes the numbers of a map with a point: transformers serve 5.19 answers
-// 500 to a bias of 1.
-func pointed(value any) any {
+// withDecimalPoint writes the numbers of a map with a decimal point: transformers serve
+// 5.19 answers 500 to a bias of 1.
+func withDecimalPoint(value any) any {
 	given, ok := value.(map[string]any)
 	if !ok {
 		return value
@@ -162,15 +160,15 @@ func pointed(value any) any {
 	return written
 }
 
-// asksNothing reports whether a parameter asks for nothing in a form that not
-// every server takes: vLLM refuses to choose among no tokens.
-func asksNothing(name string, value any) bool {
+// isNoOp reports whether a parameter has no effect but a form that some servers refuse:
+// vLLM refuses an empty list of allowed tokens.
+func isNoOp(name string, value any) bool {
 	budget, isInt := asInt(value)
 	list, isList := value.([]any)
 	return name == "thinking_token_budget" && isInt && budget < 0 || name == "allowed_token_ids" && isList && len(list) == 0
 }
 
-// neutral reports whether a parameter's value changes nothing.
+// neutral reports whether a parameter's value has no effect.
 func neutral(name string, value any) bool {
 	number, isNumber := asFloat(value)
 	switch name {
@@ -194,18 +192,18 @@ func neutral(name string, value any) bool {
 	return false
 }
 
-// extraFields checks a model's request_extras and gives them in a fixed order,
-// without those that a sampling parameter sets already.
+// extraFields checks a model's request_extras and returns them in a fixed order,
+// without fields that a sampling parameter sets.
 func extraFields(kind string, extras map[string]any, taken []param) (fields []param, warnings []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if reserved[name] {
 			return nil, nil, fmt.Errorf("request_extras of the model must not set %s: the request sets it itself", name)
 		}
 		if slices.ContainsFunc(taken, func(p param) bool { return p.name == name }) {
-			continue // the sampling parameter is the more specific wish
+			continue // the sampling parameter has priority
 		}
 		if kind == kindOllama && name == "chat_template_kwargs" {
-			// Ollama has no such field; thinking is switched off by effort.
+			// Ollama does not have this field; reasoning_effort switches thinking off.
 			kwargs, _ := extras[name].(map[string]any)
 			switch {
 			case kwargs["enable_thinking"] == false && extras["reasoning_effort"] == nil:

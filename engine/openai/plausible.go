@@ -9,27 +9,27 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// What a server says of itself is kept, passed on to other nodes, shown, and
-// reckoned with. What no server has counts as not said.
+// Limits of a server's description of itself, which Rowmill stores, sends to other
+// nodes, shows and calculates with. A value above its limit counts as missing.
 const (
-	maxModels  = 1024    // vLLM with an adapter for each customer lists hundreds
-	maxName    = 256     // bytes of a model's name: a path, often
+	maxModels  = 1024    // vLLM with an adapter per customer lists hundreds
+	maxName    = 256     // bytes of a model's name, which is often a path
 	maxVersion = 64      // bytes of a version
 	maxSlots   = 1 << 16 // rows that one server runs at once
-	maxContext = 1 << 30 // tokens: the longest context that is published has 10 million
-	maxCache   = 1 << 40 // tokens of a KV cache: a petabyte of it
+	maxContext = 1 << 30 // tokens: the longest published context has 10 million
+	maxCache   = 1 << 40 // tokens of a KV cache, about a petabyte
 )
 
-// usable is n, or 0 where it is no number of what there are most of.
-func usable[N int | int64](n, most N) N {
+// plausible returns n, or 0 if n is negative or above most.
+func plausible[N int | int64](n, most N) N {
 	if n < 0 || n > most {
 		return 0
 	}
 	return n
 }
 
-// shortWord is text, or nothing where it is longer than most bytes or holds what
-// cannot be shown on a line.
+// shortWord returns text, or "" if it is longer than most bytes or has characters that
+// cannot be shown on one line.
 func shortWord(text string, most int) string {
 	if len(text) > most || !utf8.ValidString(text) {
 		return ""
@@ -42,38 +42,38 @@ func shortWord(text string, most int) string {
 	return text
 }
 
-// keepUsable leaves out of what a server says what cannot be.
-func keepUsable(info *engine.Info, found *facts) {
+// dropImplausible removes implausible values from a server's description.
+func dropImplausible(info *engine.Info, found *facts) {
 	info.Version = shortWord(info.Version, maxVersion)
-	info.Slots = usable(info.Slots, maxSlots)
-	found.kvTokens = usable(found.kvTokens, maxCache)
+	info.Slots = plausible(info.Slots, maxSlots)
+	found.kvTokens = plausible(found.kvTokens, maxCache)
 	for i := range info.Models {
-		info.Models[i].ContextLength = usable(info.Models[i].ContextLength, maxContext)
+		info.Models[i].ContextLength = plausible(info.Models[i].ContextLength, maxContext)
 	}
 }
 
-// What a request can cost. Tokens are paid for and counted against quotas, so
-// that a figure which cannot be is no answer.
+// Limits of the tokens and the text of a request. Tokens cost money and count against
+// quotas, so implausible numbers make the reply invalid.
 const (
-	// byteTokens bounds the tokens of a byte: one has one at most, but some
-	// tokenizers write characters out before they count, such as ligatures.
+	// byteTokens limits the tokens per byte: usually one at most, but some tokenizers
+	// expand characters such as ligatures first.
 	byteTokens = 4
-	// templateTokens bounds what a chat template adds: the longest, with
-	// instructions for tools, add some thousands.
+	// templateTokens limits the tokens of a chat template: the longest, with
+	// instructions for tools, have some thousands.
 	templateTokens = 64 << 10
-	// mostTokenBytes bounds the text of a token; the longest in any vocabulary
-	// are runs of 128 blanks.
+	// mostTokenBytes limits the text of a token; the longest tokens of any vocabulary
+	// are runs of 128 spaces.
 	mostTokenBytes = 512
-	// spareTokens is what a server may generate, or count, beyond the limit it
-	// was given, such as those of a last guess of several.
+	// spareTokens is how many tokens a server may generate or count beyond the limit,
+	// such as the tokens of the last speculative step.
 	spareTokens = 1 << 10
 )
 
-// mostInput is how many tokens a request of so many bytes has at most.
+// mostInput returns the maximum tokens of a request with this many bytes.
 func mostInput(bytes int) int64 { return int64(bytes)*byteTokens + templateTokens }
 
-// mostOutput is how many tokens an answer has at most that was limited to so
-// many; 0 is no limit but the context.
+// mostOutput returns the maximum tokens of an answer with this limit; 0 means that only
+// the context limits it.
 func mostOutput(limit int64) int64 {
 	if limit <= 0 || limit > maxContext {
 		return maxContext
@@ -81,7 +81,7 @@ func mostOutput(limit int64) int64 {
 	return 2*limit + spareTokens
 }
 
-// mostText is how many bytes such an answer has at most.
+// mostText returns the maximum bytes of such an answer.
 func mostText(limit int64, most int) int {
 	if limit <= 0 || limit > int64(most)/mostTokenBytes {
 		return most
@@ -89,8 +89,8 @@ func mostText(limit int64, most int) int {
 	return int(min(int64(most), (limit+spareTokens)*mostTokenBytes))
 }
 
-// liesOfUsage is the error of a reply whose figures cannot be those of a request
-// of so many bytes, nil where they can.
+// liesOfUsage returns an error if the usage of a reply is impossible for a request of
+// this size, otherwise nil.
 func (r *reply) liesOfUsage(bytes int, limit int64) *engine.Error {
 	if r.input <= mostInput(bytes) && r.output <= mostOutput(limit) {
 		return nil
@@ -101,6 +101,6 @@ func (r *reply) liesOfUsage(bytes int, limit int64) *engine.Error {
 	}
 	return &engine.Error{
 		Class: engine.Moment, Status: http.StatusOK, Code: "implausible_usage",
-		Message: fmt.Sprintf("the server's usage says %d and %d tokens, which %s cannot have", r.input, r.output, asked),
+		Message: fmt.Sprintf("the server's usage reports %d input and %d output tokens, which is impossible for %s", r.input, r.output, asked),
 	}
 }

@@ -16,29 +16,29 @@ import (
 // A conn is one connection to the server, used by one row at a time.
 type conn struct {
 	net.Conn
-	raw    net.Conn // what Conn speaks TLS on, or Conn itself
+	raw    net.Conn // the connection below TLS, or Conn itself
 	in     *bufio.Reader
 	header fasthttp.ResponseHeader // of the current reply
 	body   body                    // of the current reply
 
-	deadline  time.Time // of reads and writes, as endAt sets it; zero before
+	deadline  time.Time // of reads and writes, set by endAt; zero at first
 	idleSince time.Time
-	kept      bool // it has carried a request before
+	kept      bool // it has carried an earlier request
 	watch     watch
 }
 
-// A watch closes a connection once the context of the row on it has ended.
-// Rows of one job have one context, which is watched on from row to row.
+// A watch closes a connection when the context of its row ends. The rows of one job
+// share one context, so the watch continues from row to row.
 type watch struct {
-	ctx  context.Context // that is watched, nil for none
-	stop func() bool     // ends the watching
+	ctx  context.Context // the watched context, nil for none
+	stop func() bool     // stops watching
 
 	mu    sync.Mutex
-	row   context.Context // of the row on the connection; nil where there is none
-	ended bool            // its context has, and the connection is closed
+	row   context.Context // context of the row on the connection; nil if there is no row
+	ended bool            // the context has ended and the connection is closed
 }
 
-// begin has the connection closed once ctx ends, until end.
+// begin closes the connection when ctx ends, until end is called.
 func (c *conn) begin(ctx context.Context) {
 	w := &c.watch
 	w.mu.Lock()
@@ -53,12 +53,13 @@ func (c *conn) begin(ctx context.Context) {
 		defer w.mu.Unlock()
 		if w.row == ctx {
 			w.ended = true
-			_ = c.raw.Close() // TLS would say goodbye first
+			_ = c.raw.Close() // a close of the TLS connection would first send a message
 		}
 	})
 }
 
-// end ends the row's use of the connection. It reports whether that is open.
+// end ends the row's use of the connection. It reports whether the connection is still
+// open.
 func (c *conn) end() bool {
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
@@ -66,7 +67,7 @@ func (c *conn) end() bool {
 	return !c.watch.ended
 }
 
-// unwatch lets go of the context that is watched.
+// unwatch stops watching the context.
 func (c *conn) unwatch() {
 	if c.watch.stop != nil {
 		c.watch.stop()
@@ -74,29 +75,29 @@ func (c *conn) unwatch() {
 	}
 }
 
-// shut closes a connection that carries no further row.
+// shut closes a connection that will not be reused.
 func (c *conn) shut() {
 	c.unwatch()
 	_ = c.Close()
 }
 
-// A pool keeps idle connections. The one used last is used next.
+// A pool keeps idle connections. It reuses the last used one first.
 type pool struct {
 	dialer  net.Dialer
 	address string
 	tls     *tls.Config // nil for plain connections
 	proxy   *url.URL    // nil for none
 	buffer  int         // bytes of a read buffer
-	keep    int         // most idle connections
+	keep    int         // maximum idle connections
 	timeout time.Duration
 
 	mu     sync.Mutex
-	idle   []*conn // the longest idle first
+	idle   []*conn // longest idle first
 	reaper *time.Timer
 	closed bool
 }
 
-// get returns the idle connection that was used last, nil where there is none.
+// get returns the idle connection that was used last; nil if there is none.
 func (p *pool) get() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +111,7 @@ func (p *pool) get() *conn {
 	return c
 }
 
-// put takes a connection back, or closes it where there are enough.
+// put takes a connection back. If the pool is full, it closes the connection.
 func (p *pool) put(c *conn) {
 	c.kept = true
 	c.idleSince = time.Now()
@@ -128,8 +129,8 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// reap closes connections that have been idle for too long, and comes back
-// while there are others.
+// reap closes connections that were idle too long. It runs again while idle connections
+// are left.
 func (p *pool) reap() {
 	p.mu.Lock()
 	old := 0
@@ -150,8 +151,8 @@ func (p *pool) reap() {
 	}
 }
 
-// drop closes all idle connections: one of them was found closed by the server,
-// and the others have been idle for longer.
+// drop closes all idle connections: the server had closed one of them, and the others
+// were idle longer.
 func (p *pool) drop() {
 	p.mu.Lock()
 	idle := p.idle
@@ -166,8 +167,7 @@ func (p *pool) drop() {
 	}
 }
 
-// close drops all idle connections and makes the ones in use close when they
-// come back.
+// close drops all idle connections. Connections in use are closed when they come back.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -175,7 +175,7 @@ func (p *pool) close() {
 	p.drop()
 }
 
-// dial opens a connection, until the given time at most.
+// dial opens a connection, with the given time as the deadline.
 func (p *pool) dial(ctx context.Context, until time.Time) (*conn, error) {
 	if limit := time.Now().Add(p.dialer.Timeout); limit.Before(until) {
 		until = limit

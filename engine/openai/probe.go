@@ -16,9 +16,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// What is read of a page beside the rows. vLLM's metrics are below 200 KB; a
-// list of a thousand models has as much. A page of JSON takes many times its
-// size in memory, and one of metrics nothing.
+// Limits of pages other than row replies, in bytes. vLLM's metrics have less than 200
+// KB, like a list of a thousand models. A decoded JSON page takes many times its size
+// in memory; a page of metrics takes none.
 const (
 	maxMetrics = 4 << 20
 	maxPage    = 1 << 20
@@ -36,8 +36,8 @@ func (e *Engine) get(ctx context.Context, path string) (page, error) {
 	return e.ask(ctx, http.MethodGet, path, nil, new(bytes.Buffer), maxPage)
 }
 
-// ask sends a request to a path below the server's root and reads the reply
-// into buf, where it stays, up to limit bytes.
+// ask sends a request to a path below the server's root and reads up to limit bytes of
+// the reply into buf. The returned page shares buf's memory.
 func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf *bytes.Buffer, limit int64) (page, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
@@ -61,41 +61,40 @@ func (e *Engine) ask(ctx context.Context, method, path string, body []byte, buf 
 	return page{status: res.StatusCode, server: res.Header.Get("Server"), body: buf.Bytes()}, nil
 }
 
-// read asks for a path and decodes the JSON that answers into out. It reports
-// whether there was any.
+// read fetches a path and decodes its JSON into out. It reports whether that succeeded.
 func (e *Engine) read(ctx context.Context, path string, out any) bool {
 	got, err := e.get(ctx, path)
 	return err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, out) == nil
 }
 
-// modelList is /v1/models with the fields that servers add to it.
+// modelList is /v1/models with the additional fields of some servers.
 type modelList struct {
-	Simulated loose[bool]    `json:"simulated"` // our simulated server
-	Slots     loose[float64] `json:"slots"`     // our simulated server
+	Simulated loose[bool]    `json:"simulated"` // Rowmill's simulated server
+	Slots     loose[float64] `json:"slots"`     // Rowmill's simulated server
 	Data      listedModels   `json:"data"`
 }
 
-// listedModels are at most maxModels, each with a name that can be one.
+// listedModels has at most maxModels entries, each with a valid name.
 type listedModels []listedModel
 
 type listedModel struct {
 	ID          loose[string]  `json:"id"`
 	Created     loose[float64] `json:"created"`
 	OwnedBy     loose[string]  `json:"owned_by"`
-	MaxModelLen loose[float64] `json:"max_model_len"` // vLLM, SGLang, ours
+	MaxModelLen loose[float64] `json:"max_model_len"` // vLLM, SGLang, Rowmill
 	Simulated   loose[bool]    `json:"simulated"`
 	Meta        loose[struct {
 		Context loose[float64] `json:"n_ctx"` // llama.cpp
 	}] `json:"meta"`
-	Root      loose[string]  `json:"root"`      // vLLM: the Hugging Face id or path that it was started with
-	Parent    loose[string]  `json:"parent"`    // vLLM: what an adapter adapts
-	Kind      loose[string]  `json:"kind"`      // ours
-	Dimension loose[float64] `json:"dimension"` // ours
+	Root      loose[string]  `json:"root"`      // vLLM: the Hugging Face id or path from the start options
+	Parent    loose[string]  `json:"parent"`    // vLLM: the base model of an adapter
+	Kind      loose[string]  `json:"kind"`      // Rowmill
+	Dimension loose[float64] `json:"dimension"` // Rowmill
 }
 
-// loose is a member that says nothing where it is of another type than expected:
-// servers write numbers with a point, null for what they do not know, and more.
-// None of that is a reason to know nothing of their models.
+// loose is a JSON value that stays empty if it has another type than expected. Servers
+// write numbers with a decimal point, null for unknown values, and more; such a value
+// must not hide the rest of their models.
 type loose[T any] struct{ is T }
 
 func (l *loose[T]) UnmarshalJSON(text []byte) error {
@@ -106,7 +105,8 @@ func (l *loose[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// whole is a number that may be written with a point; 0 where it is none.
+// whole returns a number that may be written with a decimal point; 0 if it is not a
+// whole number.
 func whole(n loose[float64]) int {
 	if n.is != math.Trunc(n.is) || math.Abs(n.is) > 1<<53 {
 		return 0
@@ -114,16 +114,16 @@ func whole(n loose[float64]) int {
 	return int(n.is)
 }
 
-// errManyModels says that a list is longer than any server's.
+// errManyModels reports a list longer than that of any real server.
 var errManyModels = fmt.Errorf("/v1/models lists more than %d models", maxModels)
 
-// UnmarshalJSON reads a list one by one, so that a long one takes no memory.
+// UnmarshalJSON reads the list entry by entry, so that a long list takes no memory.
 func (l *listedModels) UnmarshalJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if start, err := decoder.Token(); err != nil || start == nil {
-		return err // a null is no list
+		return err // null decodes to an empty list; err is then nil
 	} else if start != json.Delim('[') {
-		return errors.New("no list of models")
+		return errors.New("data is not a list of models")
 	}
 	for listed := 0; decoder.More(); listed++ {
 		if listed == maxModels {
@@ -140,7 +140,7 @@ func (l *listedModels) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Probe asks the server what it is and what it serves.
+// Probe asks the server for its kind and its models.
 func (e *Engine) Probe(ctx context.Context) (engine.Info, error) {
 	info, found, err := e.probe(ctx)
 	if err != nil {
@@ -193,10 +193,10 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	}
 	var found facts
 	e.identify(ctx, listed.server, list, &info, &found)
-	keepUsable(&info, &found)
+	dropImplausible(&info, &found)
 	describe(&info, found, list.Data)
 	if info.Kind == kindOther || info.Kind == kindOllama {
-		return info, found, nil // no health endpoint that means anything
+		return info, found, nil // these kinds have no useful health endpoint
 	}
 	health, err := e.get(ctx, "/health")
 	if err != nil {
@@ -208,8 +208,8 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	return info, found, nil
 }
 
-// addMapped lists mapped models under their ids too, so that Info.Find sees
-// them, as far as the server really serves them.
+// addMapped also lists mapped models under their catalog ids, so that Info.Find finds
+// them, if the server serves them.
 func (e *Engine) addMapped(info *engine.Info) {
 	served := info.Models
 	for _, id := range slices.Sorted(maps.Keys(e.cfg.ModelMap)) {
@@ -222,12 +222,12 @@ func (e *Engine) addMapped(info *engine.Info) {
 	}
 }
 
-// remember keeps the last probe for Prepare, and tells what changed.
+// remember keeps the result of the probe for Prepare and logs a change of the server.
 func (e *Engine) remember(info engine.Info, found facts) {
 	e.mu.Lock()
 	changed := !e.probed || e.info.Kind != info.Kind || e.info.Version != info.Version
 	if changed || !e.steady {
-		e.unparsed = nil // the server may have been started with a parser
+		e.unparsed = nil // the server may have been restarted with a reasoning parser
 	}
 	e.probed, e.steady, e.info, e.facts = true, true, info, found
 	e.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// pages serves fixed bodies by path; anything else is 404. A body that begins
-// with a number and a space has that status.
+// pages serves fixed bodies by path; any other path is 404. A body that begins with a
+// number and a space has that status.
 func pages(t *testing.T, server string, bodies map[string]string) *Engine {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -44,9 +44,9 @@ func pages(t *testing.T, server string, bodies map[string]string) *Engine {
 	return e
 }
 
-// What a server sends beyond the length that it said is not taken for the
-// answer to the next question, in which it would come.
-func TestAPageIsReadOnItsOwn(t *testing.T) {
+// Bytes that a server sends beyond the announced length do not become the answer to the
+// next request.
+func TestPageIgnoresExtraBytes(t *testing.T) {
 	t.Parallel()
 	const list = `{"data":[{"id":"m","owned_by":"vllm","max_model_len":4096}]}`
 	var late atomic.Bool
@@ -63,7 +63,7 @@ func TestAPageIsReadOnItsOwn(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		half := len(list) / 2
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", half, list[:half])
-		if _, err := stream.Peek(1); err == nil { // the next question
+		if _, err := stream.Peek(1); err == nil { // the next request
 			_, _ = io.WriteString(c, list[half:])
 		}
 	}))

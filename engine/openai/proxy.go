@@ -19,13 +19,13 @@ func proxyTo(base *url.URL, cfg *Config) (*url.URL, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the proxy of the environment: %w", err)
 	case proxy != nil && proxy.Scheme != "http":
-		return nil, fmt.Errorf("the proxy of the environment, %s, has the scheme %s; inference servers are asked through proxies of the scheme http. To ask this server directly, add %s to NO_PROXY",
+		return nil, fmt.Errorf("the proxy of the environment, %s, has the scheme %s; only proxies with the scheme http are supported. To connect to this server directly, add %s to NO_PROXY",
 			proxy.Redacted(), proxy.Scheme, base.Hostname())
 	}
 	return proxy, nil
 }
 
-// proxyHeader is the line of a request that names the user of a proxy; empty without
+// proxyHeader returns the header line with the proxy's user and password; empty without
 // a user.
 func proxyHeader(proxy *url.URL) string {
 	if proxy.User == nil {
@@ -47,7 +47,8 @@ func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) 
 	if _, err := fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n%[2]s\r\n", address, proxyHeader(proxy)); err != nil {
 		return err
 	}
-	// The server speaks after this program, so nothing behind the reply is lost.
+	// The server speaks after this program, so the reader cannot have read further
+	// data.
 	reply, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// aProxy is a forward proxy for requests and tunnels. It alone knows where the server
-// is, may want a user and a password, and keeps a list of requests.
+// aProxy is a forward proxy for requests and tunnels. Only the proxy knows the server's
+// address. It may require a user and a password, and it records its requests.
 type aProxy struct {
-	server string // the address behind every name
-	user   string // "name:password" that it wants, empty for none
+	server string // address of the server, whatever name the request has
+	user   string // the required "name:password", empty for none
 	mu     sync.Mutex
 	asked  []string
 }
@@ -66,17 +66,17 @@ func (p *aProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = here.Close()
 }
 
-// A server that only a proxy of the environment reaches is probed and asked through
-// it: plain HTTP by whole URLs, TLS by a tunnel. Where cfg.Proxy says none, as
-// http.ProxyFromEnvironment does by NO_PROXY, the server is asked directly
+// A server behind a proxy of the environment is probed and used through it: plain HTTP
+// with full URLs, TLS through a tunnel. If cfg.Proxy returns none, like
+// http.ProxyFromEnvironment for NO_PROXY, the connection is direct
 // (BerriAI/litellm#2127, n8n-io/n8n#16171, langchain-ai/langchain#5243).
 func TestProxyOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		secure bool
-		user   string // that the proxy wants
-		sent   string // that the environment has
+		user   string // that the proxy requires
+		sent   string // in the environment
 		fails  string
 	}{
 		{name: "plain"},
@@ -160,7 +160,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// A server that NO_PROXY names is asked directly.
+// The connection to a server in NO_PROXY is direct.
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	e := serve(t, func(c *Config) {
@@ -176,8 +176,8 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
-// A proxy that cannot be used is an error that names the remedy, not a server that is
-// down (microsoft/promptflow#2239 asks for socks5).
+// An unusable proxy gives an error with the remedy, and not a server that is down
+// (microsoft/promptflow#2239 asks for socks5).
 func TestProxyOfAnotherScheme(t *testing.T) {
 	t.Parallel()
 	socks, _ := url.Parse("socks5://me:secret@127.0.0.1:1080")

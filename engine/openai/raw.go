@@ -19,13 +19,12 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// pathMessages is that of Anthropic's requests, which name the version of their
-// form in a header.
+// pathMessages is the path of Anthropic's Messages API, which needs a version header.
 const pathMessages = "/v1/messages"
 
-// prepareRaw prepares requests whose bodies are the rows themselves.
+// prepareRaw prepares requests with the rows as their bodies.
 //
-//	{"model":"…" , <the members of the row> }
+//	{"model":"…" , <the fields of the row> }
 func (c *call) prepareRaw(p engine.Params) {
 	c.path = p.Path
 	var more string
@@ -37,8 +36,8 @@ func (c *call) prepareRaw(p engine.Params) {
 	c.allowance = c.engine.allowance(int64(max(p.ContextLen, p.Model.ContextLength)))
 }
 
-// appendRaw appends the body of a row's request. The row is an object without
-// blanks around its braces.
+// appendRaw appends the body of a row's request. The row is a JSON object without white
+// space around its braces.
 func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 	dst = append(dst, c.prefix...)
 	if len(row.Text) > len("{}") {
@@ -47,7 +46,7 @@ func (c *call) appendRaw(dst []byte, row engine.Row) []byte {
 	return append(dst, row.Text[1:]...)
 }
 
-// pass runs a row whose reply is its output.
+// pass runs a row and returns the whole reply as its output.
 func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, p := c.engine, c.patience(row)
 	conn, err := e.send(ctx, c.rawHead, row.Traceparent, p, func(dst []byte) []byte { return c.appendRaw(dst, row) })
@@ -65,7 +64,7 @@ func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	if errors.Is(err, errBodyTooLarge) {
 		return engine.Reply{}, &engine.Error{
 			Class: engine.RowFault, Code: "reply_too_large",
-			Message: fmt.Sprintf("the reply has more than %d bytes: ask for less, such as fewer alternatives in top_logprobs", e.cfg.MaxAnswerBytes),
+			Message: fmt.Sprintf("the reply has more than %d bytes: request less, such as fewer alternatives in top_logprobs", e.cfg.MaxAnswerBytes),
 		}
 	}
 	if err != nil {
@@ -74,7 +73,7 @@ func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	return rawReply(text)
 }
 
-// readAll returns the body, of limit bytes at most.
+// readAll returns the body, at most limit bytes.
 func (b *body) readAll(limit int) ([]byte, error) {
 	var out []byte
 	for {
@@ -91,7 +90,7 @@ func (b *body) readAll(limit int) ([]byte, error) {
 	}
 }
 
-// rawFields is what is read of replies, whatever their kind: chat completions,
+// rawFields are the fields that are read from replies of every kind: chat completions,
 // completions, embeddings, responses and messages.
 type rawFields struct {
 	Choices []struct {
@@ -106,7 +105,7 @@ type rawFields struct {
 		Input         float64     `json:"input_tokens"`
 		Output        float64     `json:"output_tokens"`
 		InputDetails  tokenDetail `json:"input_tokens_details"`
-		CacheRead     float64     `json:"cache_read_input_tokens"` // messages; beside input_tokens
+		CacheRead     float64     `json:"cache_read_input_tokens"` // messages; not included in input_tokens
 	} `json:"usage"`
 	Error *serverError `json:"error"`
 }
@@ -115,23 +114,23 @@ type tokenDetail struct {
 	Cached float64 `json:"cached_tokens"`
 }
 
-// serverError is an error inside a reply with status 200, whatever it holds.
+// serverError marks an error inside a reply with status 200.
 type serverError struct{}
 
-// UnmarshalJSON takes anything.
+// UnmarshalJSON accepts any value.
 func (*serverError) UnmarshalJSON([]byte) error { return nil }
 
-// mostTokens is more than any request has: a server that says more is wrong.
+// mostTokens is more than any request has; a higher number is an error.
 const mostTokens = 1 << 31
 
-// rawReply is the reply of a body.
+// rawReply converts the body of a reply.
 func rawReply(text []byte) (engine.Reply, error) {
 	malformed := func(format string, args ...any) (engine.Reply, error) {
 		return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "malformed_reply", Message: fmt.Sprintf(format, args...)}
 	}
 	text = bytes.TrimSpace(text)
 	var fields rawFields
-	// A member of an unexpected type leaves the others filled.
+	// If one field has an unexpected type, the others are still filled.
 	if err := json.Unmarshal(text, &fields); !json.Valid(text) || len(text) == 0 || text[0] != '{' {
 		return malformed("the reply is no JSON object: %v", err)
 	}
@@ -153,9 +152,9 @@ func rawReply(text []byte) (engine.Reply, error) {
 			Raw: string(text[:min(len(text), maxRaw)]),
 		}
 	case "queued", "in_progress":
-		return malformed("the reply is a response that is %s, and not its end", fields.Status)
+		return malformed("the reply is a response that is still %s", fields.Status)
 	}
-	if bytes.ContainsAny(text, "\r\n") { // between members alone: results are lines
+	if bytes.ContainsAny(text, "\r\n") { // results are lines; valid JSON has raw line breaks only between tokens
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, text); err != nil {
 			return malformed("the reply is no JSON object: %v", err)
@@ -185,13 +184,13 @@ func rawReply(text []byte) (engine.Reply, error) {
 	return out, nil
 }
 
-// whoHas says which servers were seen to have a path that not all have.
-var whoHas = map[string]string{
+// pathHints names servers that support a path, for paths that not every server has.
+var pathHints = map[string]string{
 	"/v1/responses":  "; vLLM (0.32) and llama.cpp (b11669) have it, or send the requests to /v1/chat/completions",
 	"/v1/embeddings": "; start one that runs it to embed",
 }
 
-// refusedRaw is the error of another status than 200. Its Raw is the body.
+// refusedRaw returns the error for a status other than 200. Its Raw is the body.
 func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error {
 	x := refusal{status: conn.header.StatusCode(), retryAfter: parseRetryAfter(string(conn.header.Peek("Retry-After")), time.Now())}
 	text, err := conn.body.readUpTo(maxErrorBody)
@@ -207,15 +206,15 @@ func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error
 	switch x.status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		said := strings.ToLower(x.fault.message)
-		if strings.Contains(said, "response") { // previous_response_id names one that is not there
+		if strings.Contains(said, "response") { // previous_response_id names an unknown response
 			fault.Class = engine.RowFault
 		} else if !strings.Contains(said, "model") {
 			fault.Class = engine.JobFault
-			fault.Message = "the server has no " + c.path + " for this model" + whoHas[c.path]
+			fault.Message = "the server has no " + c.path + " for this model" + pathHints[c.path]
 		}
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
 	default:
-		if x.status >= 400 && fault.Class == engine.ServerFault { // such as 415: it may be the row's, and takes nobody's server away
+		if x.status >= 400 && fault.Class == engine.ServerFault { // such as 415: the row may be the cause, so the server must stay in use
 			fault.Class, fault.Code = engine.RowFault, "http_"+strconv.Itoa(x.status)
 			fault.Message = "the server refused the request"
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// passed sends a row as it is to a server that answers so, and returns what came
-// of it and the body that the server was sent.
+// passed sends a row unchanged to a server with this handler. It returns the result and
+// the body that the server received.
 func passed(t *testing.T, path, row string, handle http.HandlerFunc) (reply engine.Reply, fault *engine.Error, sent string) {
 	t.Helper()
 	server := http.NewServeMux()
@@ -165,7 +165,7 @@ func TestRaw_BadReplies(t *testing.T) {
 	}
 }
 
-// FuzzRawReply has no reply that is not one JSON object on one line.
+// FuzzRawReply checks that every accepted reply is one JSON object on one line.
 func FuzzRawReply(f *testing.F) {
 	for _, text := range []string{`{}`, "{\n}", `{"usage":{"input_tokens":1e3}}`, `{"choices":{}}`, `{"error":[]}`} {
 		f.Add([]byte(text))

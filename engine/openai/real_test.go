@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/realserver"
 )
 
-// The contract on real servers, for `make engines`, which makes the table of
-// docs/engines.md of what it sees: TestReal/SERVER/MODEL/CHECK.
+// TestReal runs the conformance suite on real servers, for `make engines`, which builds
+// the table of docs/engines.md from the results: TestReal/SERVER/MODEL/CHECK.
 func TestReal(t *testing.T) {
 	realserver.Wanted(t)
 	const context = 2048
@@ -23,20 +23,20 @@ func TestReal(t *testing.T) {
 		is            enginetest.Server
 		start         func(t *testing.T, model string) (url, name string)
 	}{
-		{"llama.cpp", llama.Chat, enginetest.Server{Concurrency: 6, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: takenBy("llama.cpp")}, llamaURL},
+		{"llama.cpp", llama.Chat, enginetest.Server{Concurrency: 6, Cancels: true, Counts: true, Forms: []string{"choice", "grammar"}, Takes: acceptedBy("llama.cpp")}, llamaURL},
 		{"llama.cpp", llama.Think, enginetest.Server{Concurrency: 6, Counts: true}, llamaURL},
 		{"llama.cpp", llama.Embed, enginetest.Server{Counts: true}, llamaURL},
-		{"vLLM", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, Takes: takenBy("vllm"), Refuses: refusedByVLLM}, started("vllm")},
+		{"vLLM", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, Takes: acceptedBy("vllm"), Refuses: refusedByVLLM}, started("vllm")},
 		{"vLLM", llama.Think, enginetest.Server{Counts: true}, started("vllm")},
 		{"vLLM", llama.Embed, enginetest.Server{Counts: true}, started("vllm")},
-		{"SGLang", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, Takes: takenBy("sglang"), Ignores: []string{enginetest.Seeds}}, started("sglang")},
+		{"SGLang", llama.Chat, enginetest.Server{Cancels: true, Counts: true, Forms: []string{"regex", "choice", "grammar"}, Takes: acceptedBy("sglang"), Ignores: []string{enginetest.Seeds}}, started("sglang")},
 		{"SGLang", llama.Think, enginetest.Server{Counts: true}, started("sglang")},
 		{"SGLang", llama.Embed, enginetest.Server{Counts: true}, started("sglang")},
-		{"Ollama", llama.Chat, enginetest.Server{Concurrency: 6, Cuts: true, Takes: takenBy("ollama")}, started("ollama")},
+		{"Ollama", llama.Chat, enginetest.Server{Concurrency: 6, Cuts: true, Takes: acceptedBy("ollama")}, started("ollama")},
 		{"Ollama", llama.Embed, enginetest.Server{Cuts: true}, started("ollama")},
-		{"transformers", llama.Chat, enginetest.Server{Concurrency: 2, Takes: takenBy("openai"), Ignores: ignoredByTransformers}, started("transformers")},
+		{"transformers", llama.Chat, enginetest.Server{Concurrency: 2, Takes: acceptedBy("openai"), Ignores: ignoredByTransformers}, started("transformers")},
 		{"transformers", llama.Think, enginetest.Server{Concurrency: 2, Ignores: ignoredByTransformers}, started("transformers")},
-		{"llama-cpp-python", llama.Chat, enginetest.Server{Concurrency: 4, Takes: takenBy("openai"), Lacks: []string{enginetest.Schemas}}, started("llama-cpp-python")},
+		{"llama-cpp-python", llama.Chat, enginetest.Server{Concurrency: 4, Takes: acceptedBy("openai"), Lacks: []string{enginetest.Schemas}}, started("llama-cpp-python")},
 		{"infinity", llama.Embed, enginetest.Server{Cuts: true, Ignores: []string{enginetest.Usage}}, started("infinity")},
 	} {
 		t.Run(c.server+"/"+c.model, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestReal(t *testing.T) {
 					model.Dimension = realserver.Dimension
 				}
 			}
-			if c.server == "Ollama" { // it tells its context once the model is loaded
+			if c.server == "Ollama" { // Ollama reports its context once the model is loaded
 				load(t, e, *model)
 			}
 			enginetest.Run(t, func(*testing.T) enginetest.Server { return c.is })
@@ -71,17 +71,17 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// ignoredByTransformers is what transformers serve 5.19 takes and ignores.
+// ignoredByTransformers are features that transformers serve 5.19 accepts and ignores.
 var ignoredByTransformers = []string{enginetest.Logprobs, enginetest.Schemas, enginetest.Limits}
 
-// refusedByVLLM are values that vLLM 0.32 refuses and others take.
+// refusedByVLLM are values that vLLM 0.32 refuses and others accept.
 var refusedByVLLM = map[string]any{
 	"temperature": 2.5, "stop": []any{"a1", "b2", "c3", "d4", "e5"}, "allowed_token_ids": []any{int64(1 << 30)}, "logit_bias": map[string]any{"1073741824": 1.0},
 }
 
-// takenBy are sampling parameters that a kind of server takes, beside those of
-// structured_outputs.
-func takenBy(kind string) map[string]any {
+// acceptedBy returns the sampling parameters that a kind of server accepts, without
+// the parameters of structured_outputs.
+func acceptedBy(kind string) map[string]any {
 	taken := map[string]any{
 		"temperature": 0.8, "top_p": 0.9, "presence_penalty": 0.1, "frequency_penalty": 0.1, "stop": []any{"§", "¶"},
 	}
@@ -112,7 +112,7 @@ func takenBy(kind string) map[string]any {
 	return taken
 }
 
-// load has the server load a model, by a row.
+// load makes the server load a model, with a row.
 func load(t *testing.T, e *openai.Engine, m rowmill.Model) {
 	t.Helper()
 	c, err := e.Prepare(engine.Params{Model: m, MaxTokens: 1})

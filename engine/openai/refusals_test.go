@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// What a refusal means, as the rules have it.
+// Expected results of refusals, by class.
 var (
 	waits    = engine.Error{Class: engine.Busy}
 	crowded  = engine.Error{Class: engine.Busy, Overloaded: true}
@@ -20,14 +20,14 @@ var (
 	hopeless = engine.Error{Class: engine.JobFault}
 )
 
-// tooLong is the refusal of a prompt that has so many tokens, where the context has so
-// many; 0 where the server does not say.
+// tooLong returns the refusal of a prompt with these numbers of tokens in the prompt
+// and in the context; 0 if the server does not report a number.
 func tooLong(prompt, context int) engine.Error {
 	return engine.Error{Class: engine.RowFault, Code: rowmill.RowTooLong, TooLong: true, Prompt: prompt, Context: context}
 }
 
-// A saying is a refusal of a server, by the public source that shows it: a repository and
-// the number of an issue or the path of a file, or a page.
+// A saying is a refusal of a server and its public source: a repository with an issue
+// number or a path, or a page.
 type saying struct {
 	source string
 	status int
@@ -35,14 +35,15 @@ type saying struct {
 	want   engine.Error
 }
 
-// openAIError writes a sentence as the body of an error, in OpenAI's form.
+// openAIError returns an error body in OpenAI's format.
 func openAIError(message, kind, code string) string {
 	return `{"error":{"message":"` + message + `","type":"` + kind + `","code":"` + code + `"}}`
 }
 
-// sayings are refusals by the kind of report that they belong to.
+// sayings are refusals by kind of problem.
 var sayings = map[string][]saying{
-	// A server that is busy, without money, or not there costs a row nothing.
+	// A busy server, a server without credit, or a missing server costs a row no
+	// attempt.
 	"the server's state": {
 		{"the case rate-limit-retry-after", 429, openAIError("Rate limit reached for requests", "requests", "rate_limit_exceeded"), crowded},
 		{"continuedev/continue 11472", 429, openAIError("Rate limit reached for gpt-4.1 on tokens per min (TPM): Limit 30000, Used 18928, Requested 11159. Please try again in 174ms.", "tokens", "rate_limit_exceeded"), crowded},
@@ -78,7 +79,8 @@ var sayings = map[string][]saying{
 		{"Bedrock: ThrottlingException", 429, `{"message":"Too many tokens, please wait before trying again."}`, crowded},
 		{"OpenAI: code billing_not_active", 429, openAIError("Your account is not active, please check your billing details on our website.", "billing_not_active", "billing_not_active"), waits},
 	},
-	// A prompt that is too long is cut, by the numbers of the refusal where it has them.
+	// A prompt that is too long is truncated, with the numbers of the refusal if it has
+	// them.
 	"a prompt that is too long": {
 		{"the case too-long-kills-job", 400, openAIError("Input tokens exceed the configured limit of 512 tokens. Your messages resulted in 3000 tokens. Please reduce the length of the messages.", "invalid_request_error", "context_length_exceeded"), tooLong(3000, 512)},
 		{"the case too-long-kills-job", 400, openAIError("Your input exceeds the context window of this model. Please adjust your input and try again.", "invalid_request_error", "context_length_exceeded"), tooLong(0, 0)},
@@ -123,14 +125,14 @@ var sayings = map[string][]saying{
 		{"refly-ai/refly 1177, OpenRouter", 400, `{"error":{"code":400,"message":"This endpoint's maximum context length is 32768 tokens. However, you requested about 42832 tokens (42832 of text input). Please reduce the length of either one."}}`, tooLong(42832, 32768)},
 		{"openai/openai-python: code string_above_max_length", 400, openAIError("Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576, but got a string with length 1540820 instead.", "invalid_request_error", "string_above_max_length"), tooLong(0, 0)},
 	},
-	// A proxy that refuses the size of a request says so in HTML.
+	// A proxy that refuses the size of a request answers in HTML.
 	"a request that is too large": {
 		{"open-webui/open-webui 3273, nginx", 413, "<html><head><title>413 Request Entity Too Large</title></head><body><center><h1>413 Request Entity Too Large</h1></center></body></html>", tooLong(0, 0)},
 		{"chatchat-space/Langchain-Chatchat 3307", 413, ``, tooLong(0, 0)},
 		{"page Errors of platform.claude.com", 413, `{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`, tooLong(0, 0)},
 		{"badlogic/pi-mono packages/ai/src/utils/overflow.ts, Cerebras without a body", 413, ``, tooLong(0, 0)},
 	},
-	// A verdict on the prompt's content is final, and has a code of its own.
+	// A refusal of the prompt's content is final and has its own code.
 	"a verdict on the content": {
 		{"openai/openai-python 331, Azure", 400, `{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify your prompt and retry.","type":null,"param":"prompt","code":"content_filter","status":400}}`, filtered},
 		{"BerriAI/litellm litellm/litellm_core_utils/exception_mapping_utils.py, OpenAI", 400, openAIError("Invalid prompt: your prompt was flagged as potentially violating our usage policy.", "invalid_request_error", "invalid_prompt"), filtered},
@@ -139,7 +141,7 @@ var sayings = map[string][]saying{
 		{"page error-code of alibabacloud.com/help/model-studio", 400, openAIError("Input data may contain inappropriate content.", "data_inspection_failed", "data_inspection_failed"), filtered},
 		{"page Errors of openrouter.ai: moderation", 403, `{"error":{"code":403,"message":"openai/gpt-4.1 requires moderation on OpenRouter. Your input was flagged for \"harassment\".","metadata":{"reasons":["harassment"]}}}`, filtered},
 	},
-	"what the model cannot do": {
+	"abilities that the model lacks": {
 		{"michaelfeil/infinity libs/infinity_emb/infinity_emb/infinity_server.py", 400, openAIError("ModelNotDeployedError: model=`m` does not support `embed` for modality `text`. Reason: classify", "", ""), hopeless},
 		{"sgl-project/sglang tokenizer_manager.py", 400, `{"object":"error","message":"This model does not appear to be an embedding model by default. Please add ` + "`--is-embedding`" + ` when launching the server or try another model.","type":"BadRequestError","code":400}`, hopeless},
 		{"vllm-project/vllm vllm/entrypoints/openai/api_server.py", 400, openAIError("The model does not support Chat Completions API", "BadRequestError", "400"), hopeless},
@@ -155,7 +157,7 @@ var sayings = map[string][]saying{
 	},
 }
 
-// TestRefusalsOfServers reads refusals as servers write them.
+// TestRefusalsOfServers classifies refusals in the original wording of servers.
 func TestRefusalsOfServers(t *testing.T) {
 	t.Parallel()
 	for kind, list := range sayings {
@@ -179,9 +181,9 @@ func TestRefusalsOfServers(t *testing.T) {
 	}
 }
 
-// TestEveryWordIsSaid looks for a refusal that holds each word of the rules, so that no
-// word stays that nobody says.
-func TestEveryWordIsSaid(t *testing.T) {
+// TestEveryWordHasARefusal looks for a refusal with each word of the rules, so that the
+// rules have no unused words.
+func TestEveryWordHasARefusal(t *testing.T) {
 	t.Parallel()
 	var said []string
 	for _, list := range sayings {
@@ -195,7 +197,7 @@ func TestEveryWordIsSaid(t *testing.T) {
 	} {
 		for _, word := range words {
 			if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, word) }) {
-				t.Errorf("%s: no refusal of the list holds %q", name, word)
+				t.Errorf("%s: no refusal of the list contains %q", name, word)
 			}
 		}
 	}

@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// maxRaw bounds the text that is shown of an answer that was not accepted.
+	// maxRaw limits the text of a rejected answer in errors.
 	maxRaw = 64 << 10
-	// keepScratch is the largest buffer that goes back to the pool: the memory of one
-	// long answer is not kept for ever.
+	// keepScratch limits buffers that go back to the pool, so that one long answer does
+	// not keep its memory.
 	keepScratch = 64 << 10
-	// maxWord bounds the machine words of a reply, such as finish reasons.
+	// maxWord limits machine-readable words of a reply, such as finish reasons.
 	maxWord = 48
-	// maxErrorText bounds the message of an error inside a reply.
+	// maxErrorText limits the message of an error inside a reply.
 	maxErrorText = 4 << 10
 
-	// finishRepetition is vLLM's reason for an answer that repetition_detection cut. The
-	// caller asked for that, and another attempt would end the same way.
+	// finishRepetition is vLLM's reason for an answer that repetition_detection cut
+	// off. The caller asked for that, and a retry would end the same way.
 	finishRepetition = "repetition"
 )
 
 // A reply is the state of reading one answer. It is reused.
 type reply struct {
 	scanner
-	limit int // bytes of text accepted
+	limit int // limit of the text, in bytes
 
-	choices   bool // there is at least one
+	choices   bool // there is at least one choice
 	content   []byte
 	reasoning []byte
 	refusal   []byte
 	finish    []byte
-	usage     bool // the server counts tokens
+	usage     bool // the server reports usage
 	input     int64
-	cached    int64 // of input
+	cached    int64 // part of input
 	output    int64
 	logprobs  logprobs
 	fault     serverFault // an error object inside a reply with status 200
@@ -50,8 +50,8 @@ type reply struct {
 
 var replies = sync.Pool{New: func() any { return new(reply) }}
 
-// newReply takes a reply from the pool. limit bounds its text in bytes; thinking: the
-// model reasons before it answers.
+// newReply takes a reply from the pool. limit is the limit of its text in bytes;
+// thinking means that the model reasons before it answers.
 func newReply(src source, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
@@ -64,7 +64,7 @@ func newReply(src source, limit int, thinking bool) *reply {
 	return r
 }
 
-// release gives r back. No pointer into it may be kept.
+// release puts r back into the pool. The caller must not keep a pointer into r.
 func (r *reply) release() {
 	r.src, r.events = nil, events{}
 	if cap(r.content) > keepScratch {
@@ -135,7 +135,7 @@ func (r *reply) scanChoice() {
 	}
 }
 
-// scanTexts reads a message or a part of it, and adds the texts to the reply. Servers
+// scanTexts reads a message, or part of a message, and adds its texts to the reply. Servers
 // name the reasoning reasoning_content or reasoning, and some send both: the first that
 // is not empty counts.
 func (r *reply) scanTexts() {
@@ -295,9 +295,9 @@ func (r *reply) scanCached() {
 	}
 }
 
-// reported is the error that the server reports inside a reply. Without a part of an
-// answer it counts like a refusal with the status in it. With one it is a passing fault:
-// the server had accepted the row.
+// reported returns the error that the server reports inside a reply. Without any part
+// of an answer it counts like a refusal with the same status. With a part of an answer
+// it is transient: the server had accepted the row.
 func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	x := refusal{status: r.fault.status, fault: r.fault}
 	if x.status == 0 {
@@ -318,9 +318,9 @@ func (r *reply) reported(asked asked, private ...[]byte) *engine.Error {
 	return e
 }
 
-// finishes are the finish reasons of servers, in lower case. For each of them a file in
+// finishReasons are the finish reasons of servers, in lower case. For each reason a file in
 // testdata/answers names a server.
-var finishes = map[string]rowmill.FinishReason{
+var finishReasons = map[string]rowmill.FinishReason{
 	"stop": rowmill.FinishStop, "eos": rowmill.FinishStop, "eos_token": rowmill.FinishStop, "end_turn": rowmill.FinishStop,
 	"stop_sequence": rowmill.FinishStop, "complete": rowmill.FinishStop, "finish_reason_stop": rowmill.FinishStop,
 
@@ -328,15 +328,15 @@ var finishes = map[string]rowmill.FinishReason{
 	"model_context_window_exceeded": rowmill.FinishLength, "finish_reason_max_tokens": rowmill.FinishLength, finishRepetition: rowmill.FinishLength,
 }
 
-// verdicts are the finish reasons of servers that withhold an answer because of its
-// content, in lower case. They would withhold it at another attempt too.
-var verdicts = map[string]bool{
+// withheldReasons are the finish reasons of servers that withhold an answer because of its
+// content, in lower case. A retry would give the same result.
+var withheldReasons = map[string]bool{
 	"content_filter": true, "content_filtered": true, "safety": true, "recitation": true, "blocklist": true, "prohibited_content": true, "spii": true, "language": true,
 	"refusal": true, "guardrail_intervened": true, "sensitive": true, "error_toxic": true,
 }
 
-// read returns the reply, or the reason to refuse it. whole: it came as one body. An error
-// in a body that has an answer too is ignored.
+// read returns the reply or the error that rejects it. whole means that the reply came
+// as one body. It ignores an error in a whole body that also has an answer.
 func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Reply, notices []string, refused *engine.Error) {
 	if r.fault.found && (!whole || !r.choices) {
 		return engine.Reply{}, nil, r.reported(asked, private...)
@@ -344,20 +344,21 @@ func (r *reply) read(asked asked, whole bool, private ...[]byte) (out engine.Rep
 	return r.answer(whole, asked.form != "")
 }
 
-// answer returns the reply, or the reason to refuse it. whole: it came as one body, which
-// the server ended. formed: JSON was asked for. notices are warnings for the job.
+// answer returns the reply or the error that rejects it. whole means that the reply
+// came as one complete body; formed means that the job asked for JSON. notices are
+// warnings for the job.
 func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, refused *engine.Error) {
 	if !r.choices {
 		return engine.Reply{}, nil, &engine.Error{
-			Class: engine.Moment, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply holds no answer",
+			Class: engine.Moment, Status: http.StatusOK, Code: "no_choices", Message: "the server's reply has no answer",
 		}
 	}
 	out = engine.Reply{InputTokens: r.input, CachedTokens: min(r.cached, r.input), OutputTokens: r.output}
 	word := strings.ToLower(string(r.finish))
-	switch finish, known := finishes[word]; {
+	switch finish, known := finishReasons[word]; {
 	case len(r.refusal) > 0 && len(bytes.TrimSpace(r.content)) == 0:
 		return engine.Reply{}, nil, withheld(rowmill.RowRefused, "the model refused to answer", r.refusal)
-	case verdicts[word]:
+	case withheldReasons[word]:
 		return engine.Reply{}, nil, withheld(rowmill.RowContentFiltered, "the server withheld the answer for its content, with finish_reason "+safeWord(r.finish), r.content)
 	case known:
 		out.Finish = finish
@@ -391,21 +392,21 @@ func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, 
 
 // Warnings of a job, each given once.
 const (
-	noticeFinish    = "The server gives no finish_reason: its answers are taken for complete."
-	noticeReasoning = "The server put answers where reasoning belongs (reasoning_content), and nothing into content: its reasoning text is taken for the answer. It may run a parser for reasoning with a model that does not reason."
+	noticeFinish    = "The server gives no finish_reason: its answers are treated as complete."
+	noticeReasoning = "The server put answers where reasoning belongs (reasoning_content), and nothing into content: its reasoning text is used as the answer. The server may use a reasoning parser for a model that does not reason."
 	noticeEmpty     = "Some answers are empty: the model stopped at once."
 	noticeUsage     = "The server does not say how many tokens it used (usage): they are counted here."
 )
 
-// withheld is the error of an answer that the server withholds for good.
+// withheld returns the error for an answer that the server withholds permanently.
 func withheld(code, message string, raw []byte) *engine.Error {
 	return &engine.Error{
 		Class: engine.RowFault, Status: http.StatusOK, Code: code, Message: message, Raw: strings.ToValidUTF8(string(raw[:min(len(raw), maxRaw)]), ""),
 	}
 }
 
-// unfinished is the error of an answer with a finish reason that is neither stop nor
-// length, such as abort.
+// unfinished returns the error for an answer with a finish reason that is neither stop
+// nor length, such as abort.
 func (r *reply) unfinished() *engine.Error {
 	raw := r.content[:min(len(r.content), maxRaw)]
 	e := &engine.Error{Class: engine.Moment, Status: http.StatusOK, Code: "unfinished", Raw: strings.ToValidUTF8(string(raw), "")}
@@ -422,10 +423,10 @@ const (
 	closeThink = "</think>"
 )
 
-// splitThinking splits an answer at the first </think>, for servers without a parser for
-// reasoning. The opening tag is often in the prompt and not in the answer. Without a
-// closing tag the whole text is the answer, unless it begins with <think>: then it was cut
-// off while thinking.
+// splitThinking splits an answer at the first </think>, for servers without a reasoning
+// parser. The opening tag is often in the prompt and not in the answer. Without a
+// closing tag the whole text is the answer, unless it begins with <think>: then the
+// reasoning was cut off.
 func splitThinking(content []byte) (reasoning, answer []byte) {
 	head := bytes.TrimLeft(content, " \t\r\n")
 	opened := bytes.HasPrefix(head, []byte(openThink))
@@ -455,8 +456,8 @@ func cutEmptyThinking(content []byte) []byte {
 	return bytes.TrimLeft(rest, " \t\r\n")
 }
 
-// safeWord returns b if it is a plain machine word, else nothing: other text of a server
-// may quote a prompt.
+// safeWord returns b if it is a plain machine-readable word, otherwise "": other text
+// of a server may quote a prompt.
 func safeWord(b []byte) string {
 	if len(b) == 0 || len(b) >= maxWord || !utf8.Valid(b) {
 		return ""

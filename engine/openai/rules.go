@@ -10,19 +10,19 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A rule classifies a refusal by its status and its words. The first rule
-// that matches counts. The last rule matches everything. docs/engines.md shows the rules as
-// a table. refusals_test.go names a public source for each word.
+// A rule classifies a refusal by its status and its words. The first matching rule
+// counts; the last rule matches everything. docs/engines.md shows the rules as a table.
+// refusals_test.go names a public source for each word.
 type rule struct {
 	name   string   // docs/engines.md shows it
 	status []status // the refusal has one of these; empty: any status
 	words  []string // the message, the type or the code holds one of these, in lower case; empty: any words
-	about  about    // the refusal names a thing that the job asks for
+	about  about    // the refusal must name a setting of the job
 
 	class    engine.Class
 	code     string // the code of the failed row; empty: the server's own word
 	overload bool   // the window shrinks
-	tooLong  bool   // the prompt is cut, where the job allows it
+	tooLong  bool   // the job may truncate the prompt and retry, if it allows that
 	message  string
 }
 
@@ -37,7 +37,7 @@ func is(codes ...int) []status {
 	return out
 }
 
-// An about is the part of the job's request that a refusal must name.
+// An about is a setting of the job that a refusal must name.
 type about uint8
 
 const (
@@ -46,7 +46,7 @@ const (
 	ofForm         // the schema of the job, or its rule of structured_outputs
 )
 
-// rowStatuses are the statuses of servers that refuse one request for its content.
+// rowStatuses are the statuses of a refusal because of the request's content.
 var rowStatuses = is(http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
 
 var rules = []rule{
@@ -149,7 +149,7 @@ var rules = []rule{
 	},
 }
 
-// tooLongWords say that a prompt does not fit the context.
+// tooLongWords mean that a prompt does not fit the context.
 var tooLongWords = []string{
 	"context length", "context_length_exceeded", // OpenAI, vLLM, SGLang, Mistral, LM Studio, Ollama, OpenRouter, LMDeploy
 	"context size", "exceed_context_size", // llama.cpp, TabbyAPI
@@ -172,7 +172,7 @@ var tooLongWords = []string{
 	"string_above_max_length",   // OpenAI: more characters than a message may have
 }
 
-// contentWords say that a filter of the server refused the prompt for its content.
+// contentWords mean that a content filter of the server refused the prompt.
 var contentWords = []string{
 	"content_filter", "content management policy", // Azure OpenAI
 	"content_policy_violation", "violating our usage policy", // OpenAI
@@ -181,7 +181,7 @@ var contentWords = []string{
 	"your input was flagged", // OpenRouter, with 403
 }
 
-// quotaWords say that money or an allowance is used up.
+// quotaWords mean that money or a quota is used up.
 var quotaWords = []string{
 	"insufficient_quota", "exceeded your current quota", "billing_hard_limit", "billing_not_active", // OpenAI
 	"insufficient balance",               // DeepSeek, Kimi
@@ -191,8 +191,8 @@ var quotaWords = []string{
 	"insufficient credits",       // OpenRouter
 }
 
-// loadingWords say that a model is on its way into memory, or that a router knows no
-// server that has the model.
+// loadingWords mean that a model is still loading, or that a router has no server for
+// the model.
 var loadingWords = []string{
 	"loading model", "model_loading", // llama.cpp, Ollama; LocalAI
 	"currently loading",                          // Hugging Face
@@ -200,7 +200,7 @@ var loadingWords = []string{
 	"no available worker", "no_available_worker", // SGLang's router
 }
 
-// overloadWords say that there are too many requests, of everybody or of this key.
+// overloadWords mean too many requests, from all clients or with this key.
 var overloadWords = []string{
 	"overloaded",               // TGI, TEI, Infinity, Anthropic, DeepSeek
 	"rate limit", "rate_limit", // OpenAI and most others
@@ -210,7 +210,7 @@ var overloadWords = []string{
 	"try again later", // KoboldCpp
 }
 
-// abilityWords say that the server or its model lacks an ability that every row needs.
+// abilityWords mean that the server or its model lacks an ability that every row needs.
 var abilityWords = []string{
 	"does not support chat", "does not support generate", "does not support completions", // vLLM, Ollama
 	"does not support embedding",          // vLLM
@@ -218,12 +218,12 @@ var abilityWords = []string{
 	"modelnotdeployederror",               // Infinity: the model has another task
 }
 
-// formWords say that the server could not compile the schema of the job, or its rule of
-// structured_outputs. Every row of the job has the same.
+// formWords mean that the server could not compile the job's schema or its rule of
+// structured_outputs. Every row of the job has the same one.
 var formWords = []string{"schema", "grammar", "response_format", "structured output", "structured_output", "guided decoding", "regex"}
 
-// ruleOf returns the first rule that matches a refusal. said holds the message, the type
-// and the code of the refusal in lower case.
+// ruleOf returns the first matching rule. said is the message, the type and the code of
+// the refusal in lower case.
 func ruleOf(code int, said string, fault serverFault, asked asked) *rule {
 	for i := range rules {
 		if r := &rules[i]; r.matches(code, said, fault, asked) {
@@ -245,8 +245,8 @@ func (r *rule) matches(code int, said string, fault serverFault, asked asked) bo
 	return false
 }
 
-// says returns the message for a refusal. It ends with the parameter or the form that the
-// refusal names.
+// says returns the message for a refusal, with the named parameter or setting at the
+// end.
 func (r *rule) says(fault serverFault, asked asked) string {
 	switch r.about {
 	case ofParam:

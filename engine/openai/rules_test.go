@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// costs say what the classes cost, as docs/engines.md has it.
+// costs describes the effect of each class, in the words of docs/engines.md.
 var costs = map[engine.Class]string{
 	engine.RowFault:    "the row fails",
 	engine.Moment:      "the row is tried again, and fails after its attempts; after a 500 twice more",
@@ -18,7 +18,7 @@ var costs = map[engine.Class]string{
 	engine.JobFault:    "the job fails",
 }
 
-// TestRulesAreDocumented holds the table of docs/engines.md against the rules.
+// TestRulesAreDocumented compares the table of docs/engines.md with the rules.
 func TestRulesAreDocumented(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
@@ -47,6 +47,6 @@ func TestRulesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), table.String()) {
-		t.Errorf("docs/engines.md does not have the table of rules as it is now:\n%s", table.String())
+		t.Errorf("docs/engines.md must contain the current table of rules:\n%s", table.String())
 	}
 }

@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// maxDepth bounds the nesting of a body: replies need 8 levels, and every
-	// level costs a stack frame.
+	// maxDepth limits the nesting of a body: replies need 8 levels, and each level
+	// costs a stack frame.
 	maxDepth = 64
-	// maxKey is the longest object key that is compared: no key that means
-	// anything to us is half as long. Longer ones are read and match nothing.
+	// maxKey limits the object keys that are compared: known keys have less than half.
+	// Longer keys are read and match nothing.
 	maxKey = 64
-	// maxNumber is the longest number that is read. Encoders write at most 25
-	// characters; a float64 that is written out exactly has at most 1,077.
+	// maxNumber limits the length of a number. Encoders write at most 25 characters;
+	// the longest exact form of a float64 has 1,077.
 	maxNumber = 1100
 )
 
-// errTruncated says that the body ended inside the JSON value.
+// errTruncated reports a body that ended inside the JSON value.
 var errTruncated = fmt.Errorf("reply ends inside its JSON: %w", io.ErrUnexpectedEOF)
 
-// A scanner reads one JSON value from a source, front to back. It accepts
-// exactly the texts that encoding/json accepts, up to maxDepth, but decodes only the
-// values that its caller asks for. Such a number has at most maxNumber bytes. In the
-// other values it accepts NaN, Infinity and -Infinity too, which Python writes.
+// A scanner reads one JSON value from a source in one pass. It accepts the same texts
+// as encoding/json, up to maxDepth, but decodes only the values that the caller asks
+// for. A decoded number has at most maxNumber bytes. In other values it also accepts
+// NaN, Infinity and -Infinity, which Python writes.
 //
-// The first error sticks in err; from then on every method returns its zero
-// value at once, loops end, and nobody has to check in between.
+// The first error stays in err; after it every method returns its zero value at once
+// and loops end, so callers need not check in between.
 type scanner struct {
 	src   source
 	win   []byte // the current window
@@ -42,13 +42,12 @@ type scanner struct {
 	num [maxNumber]byte
 }
 
-// reset makes s read a new body.
+// reset starts reading a new body.
 func (s *scanner) reset(src source) {
 	s.src, s.win, s.pos, s.off, s.depth, s.err = src, nil, 0, 0, 0, nil
 }
 
-// syntaxError is what is wrong with the body. It names the offset and never
-// quotes the body.
+// syntaxError reports malformed JSON. It names the offset and never quotes the body.
 type syntaxError struct {
 	offset int64
 	reason string
@@ -58,14 +57,14 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("reply is not the JSON expected: %s at byte %d", e.reason, e.offset)
 }
 
-// fail notes that the body is malformed at the current byte.
+// fail records that the body is malformed at the current byte.
 func (s *scanner) fail(reason string) {
 	if s.err == nil {
 		s.stop(&syntaxError{offset: s.off + int64(s.pos), reason: reason})
 	}
 }
 
-// stop ends the reading with an error.
+// stop ends reading with an error.
 func (s *scanner) stop(err error) {
 	if s.err == nil {
 		s.err = err
@@ -73,8 +72,8 @@ func (s *scanner) stop(err error) {
 	s.win, s.pos = nil, 0
 }
 
-// fill makes the next window current. It reports false at the end of the body
-// and after an error.
+// fill makes the next window current. It returns false at the end of the body and after
+// an error.
 func (s *scanner) fill() bool {
 	if s.err != nil {
 		return false
@@ -93,7 +92,7 @@ func (s *scanner) fill() bool {
 	return true
 }
 
-// byte consumes one byte as it is, 0 after an error.
+// byte consumes one byte of any kind; 0 after an error.
 func (s *scanner) byte() byte {
 	if s.pos == len(s.win) && !s.fill() {
 		return 0
@@ -103,9 +102,9 @@ func (s *scanner) byte() byte {
 	return c
 }
 
-// peek returns the next byte that is not white space without consuming it, 0
-// after an error. A NUL in the body is 0 too: no caller accepts it. It is small
-// enough to be inlined; what is rare is in space.
+// peek returns the next byte that is not white space, without consuming it; 0 after an
+// error. A NUL in the body is 0 too: no caller accepts it. peek is small enough to be
+// inlined; space handles the rare cases.
 func (s *scanner) peek() byte {
 	if i := s.pos; i < len(s.win) && s.win[i] > ' ' {
 		return s.win[i]
@@ -113,7 +112,7 @@ func (s *scanner) peek() byte {
 	return s.space()
 }
 
-// space is peek where white space or the end of the window comes first.
+// space does the work of peek if white space or the end of the window comes first.
 func (s *scanner) space() byte {
 	for {
 		for s.pos < len(s.win) {
@@ -129,14 +128,14 @@ func (s *scanner) space() byte {
 	}
 }
 
-// end demands that nothing but white space follows, to the end of the body.
+// end checks that only white space follows, up to the end of the body.
 func (s *scanner) end() {
 	if s.err != nil {
 		return
 	}
 	s.peek()
 	if errors.Is(s.err, errTruncated) {
-		s.err = nil // here the end of the body is what we hoped for
+		s.err = nil // the body must end here
 		return
 	}
 	s.fail("text after the value")
@@ -146,9 +145,9 @@ func (s *scanner) end() {
 func (s *scanner) enter(open byte) bool {
 	if s.peek() != open {
 		if open == '{' {
-			s.fail("no object")
+			s.fail("expected an object")
 		} else {
-			s.fail("no array")
+			s.fail("expected an array")
 		}
 		return false
 	}
@@ -160,9 +159,9 @@ func (s *scanner) enter(open byte) bool {
 	return true
 }
 
-// firstKey enters an object and returns its first key, nil where it has none.
-// The key is valid until the next call of a scanner method; the caller reads or
-// skips the value and calls nextKey.
+// firstKey enters an object and returns its first key; nil if it is empty. The key is
+// valid until the next call of a scanner method. The caller reads or skips the value
+// and calls nextKey.
 func (s *scanner) firstKey() []byte {
 	if !s.enter('{') {
 		return nil
@@ -175,7 +174,7 @@ func (s *scanner) firstKey() []byte {
 	return s.readKey()
 }
 
-// nextKey returns the next key of the object, nil at its end.
+// nextKey returns the next key of the object; nil at its end.
 func (s *scanner) nextKey() []byte {
 	switch s.peek() {
 	case ',':
@@ -190,7 +189,7 @@ func (s *scanner) nextKey() []byte {
 	return nil
 }
 
-// firstItem enters an array and reports whether it has an item.
+// firstItem enters an array and returns true if the array has an item.
 func (s *scanner) firstItem() bool {
 	if !s.enter('[') {
 		return false
@@ -224,7 +223,7 @@ func (s *scanner) readKey() []byte {
 		s.fail("no key")
 		return nil
 	}
-	// Nearly every key lies within the window and has no escapes.
+	// nearly every key is within the window and has no escapes
 	rest := s.win[s.pos+1:]
 	if n := spelling.Plain(rest); n+1 < len(rest) && rest[n] == '"' && rest[n+1] == ':' {
 		s.pos += n + 3
@@ -276,7 +275,7 @@ func (s *scanner) skip() {
 	case c == '-' || c-'0' < 10:
 		s.skipNumber()
 	case c == 'N' || c == 'I':
-		s.unreal()
+		s.nonFinite()
 	case c == 't':
 		s.literal("true")
 	case c == 'f':
@@ -288,13 +287,12 @@ func (s *scanner) skip() {
 	}
 }
 
-// skipCounts drops a list of natural numbers without white space that lies
-// within the window, such as the bytes of a token, of which a reply with log
-// probabilities has thousands. It reports false, having read nothing, where
-// there is anything else.
+// skipCounts skips a list of natural numbers without white space within the window,
+// such as the bytes of a token: replies with log probabilities have thousands of such
+// lists. For any other list it returns false and consumes nothing.
 func (s *scanner) skipCounts() bool {
 	list := s.win[s.pos+1:]
-	begin := 0 // of the current number
+	begin := 0 // start of the current number
 	for i, c := range list {
 		if c-'0' < 10 {
 			continue

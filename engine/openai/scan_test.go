@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// bytesSource is a body that is already in memory.
+// bytesSource is a source with a body in memory.
 type bytesSource struct{ rest []byte }
 
 func (b *bytesSource) window() ([]byte, error) {
@@ -32,7 +32,7 @@ func (b *bytesSource) window() ([]byte, error) {
 	return win, nil
 }
 
-// pieces is a source that hands out a body in windows of given sizes.
+// pieces is a source that returns a body in windows of given sizes.
 type pieces struct {
 	rest []byte
 	size func() int
@@ -43,7 +43,7 @@ func (p *pieces) window() ([]byte, error) {
 		return nil, io.EOF
 	}
 	n := min(max(p.size(), 1), len(p.rest))
-	// A copy that is spoilt by the next call shows whoever keeps a window.
+	// The next call overwrites the copy, which reveals code that keeps a window.
 	win := bytes.Clone(p.rest[:n])
 	p.rest = p.rest[n:]
 	return win, nil
@@ -56,7 +56,7 @@ func FuzzScanChat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, seed uint64) {
 		whole, err := scanned(&bytesSource{rest: body}, 1<<20)
 
-		// However it is cut into windows, the result is the same.
+		// The result does not depend on the windows.
 		rng := rand.New(rand.NewPCG(seed, 1))
 		cut, cutErr := scanned(&pieces{rest: body, size: func() int { return 1 + rng.IntN(9) }}, 1<<20)
 		if (err == nil) != (cutErr == nil) || whole != cut {
@@ -72,7 +72,7 @@ func FuzzScanChat(f *testing.F) {
 		if ok != (err == nil) {
 			t.Fatalf("encoding/json accepts: %v, scanner says: %v", ok, err)
 		}
-		if len(want.Finish) >= maxWord { // cut, on purpose
+		if len(want.Finish) >= maxWord { // cut on purpose
 			want.Finish, whole.Finish = "", ""
 		}
 		if math.Abs(want.Sum-whole.Sum) <= 1e-9*math.Abs(want.Sum) {
@@ -84,7 +84,7 @@ func FuzzScanChat(f *testing.F) {
 	})
 }
 
-// bodies are replies as servers send them, and ways to get them wrong.
+// bodies are real replies of servers and broken variants.
 var bodies = []string{
 	`{"choices":[{"finish_reason":"length","index":0,"message":{"role":"assistant","content":", went"},"logprobs":{"content":[{"id":275,"token":",","bytes":[44],"logprob":-0.1342245489358902,"top_logprobs":[{"id":275,"token":",","bytes":[44],"logprob":-0.1342245489358902}]},{"id":1083,"token":" went","bytes":[32,119],"logprob":-0.16097101,"top_logprobs":[]}]}}],"created":1,"model":"m","usage":{"completion_tokens":2,"prompt_tokens":18,"total_tokens":20,"prompt_tokens_details":{"cached_tokens":0}},"timings":{"prompt_ms":0.9}}`,
 	`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","reasoning":"hm","content":null,"tool_calls":[]},"logprobs":null,"finish_reason":"stop","stop_reason":null}],"usage":{"prompt_tokens":5,"total_tokens":9,"completion_tokens":4,"prompt_tokens_details":null}}`,
@@ -135,7 +135,7 @@ func TestScanLimits(t *testing.T) {
 	}
 }
 
-// A huge reply costs the memory of its text.
+// A huge reply costs only the memory of its text.
 func TestScanMemory(t *testing.T) {
 	body := chatBody(32000, 2)
 	if len(body) < 5<<20 {
@@ -156,13 +156,13 @@ func TestScanMemory(t *testing.T) {
 			r.release()
 		}
 	})
-	// The text twice: while it is gathered, and as the answer.
+	// The text is in memory twice: while it is read, and as the answer.
 	if limit := int64(5*text + 64<<10); result.AllocedBytesPerOp() > limit {
 		t.Errorf("%d bytes allocated for a text of %d in a body of %d", result.AllocedBytesPerOp(), text, len(body))
 	}
 }
 
-// noCopy hands out the windows of a pieces without copying them.
+// noCopy returns the windows of a pieces without copying them.
 type noCopy struct{ *pieces }
 
 func (p noCopy) window() ([]byte, error) {
@@ -175,8 +175,8 @@ func (p noCopy) window() ([]byte, error) {
 	return win, nil
 }
 
-// chatBody makes a reply of tokens tokens with log probabilities, the way vLLM
-// writes it; alternatives is the length of each top_logprobs.
+// chatBody returns a reply with log probabilities for tokens tokens, in vLLM's format;
+// alternatives is the length of each top_logprobs.
 func chatBody(tokens, alternatives int) []byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words := []string{" the", " of", " quick", ".", " brown", "fox", " jumps", "\\n"}
@@ -244,7 +244,7 @@ func FuzzEscape(f *testing.F) {
 		if utf8.ValidString(s) && back != s {
 			t.Fatalf("%q changed to %q", s, back)
 		}
-		// Our own scanner reads what our own escaper writes.
+		// The scanner must read the output of spelling.AppendString.
 		var sc scanner
 		sc.reset(&bytesSource{rest: quoted})
 		if got := string(sc.text(nil, len(back), false)); got != back || sc.err != nil {
@@ -272,13 +272,13 @@ func TestScanEmbeddings(t *testing.T) {
 		"lists, in another order": {body: `{"data":[{"index":1,"embedding":[3,4.0]},{"embedding":[1,2e0],"index":0}],"usage":{"prompt_tokens":7}}`, dimension: 2},
 		"base64":                  {body: `{"data":[{"index":0,"embedding":"` + pack(1, 2) + `"},{"index":1,"embedding":"` + strings.ReplaceAll(pack(3, 4), "/", `\/`) + `"}]}`, dimension: 2},
 		"no index":                {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`},
-		"wrong dimension":         {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`, dimension: 3, want: "have 2 numbers, and those of the model 3: set its dimension", class: engine.JobFault},
+		"wrong dimension":         {body: `{"data":[{"embedding":[1,2]},{"embedding":[3,4]}]}`, dimension: 3, want: "have 2 numbers, but the model's dimension is 3: correct the dimension", class: engine.JobFault},
 		"one missing":             {body: `{"data":[{"index":1,"embedding":[1,2]}]}`, want: "no embedding for text 1 of 2", class: engine.Moment},
 		"twice the same":          {body: `{"data":[{"index":1,"embedding":[1,2]},{"index":1,"embedding":[1,2]}]}`, want: "index that was not asked for"},
 		"index too large":         {body: `{"data":[{"index":2,"embedding":[1,2]}]}`, want: "index that was not asked for"},
 		"not a number":            {body: `{"data":[{"embedding":"` + pack(1, inf) + `"}]}`, want: "not finite"},
-		"broken base64":           {body: `{"data":[{"embedding":"AAA"}]}`, want: "no base64"},
-		"three bytes":             {body: `{"data":[{"embedding":"AAAA"}]}`, want: "no base64"},
+		"broken base64":           {body: `{"data":[{"embedding":"AAA"}]}`, want: "not base64"},
+		"three bytes":             {body: `{"data":[{"embedding":"AAAA"}]}`, want: "not base64"},
 		"empty":                   {body: `{"data":[{"embedding":[]}]}`, want: "empty embedding"},
 		"no data":                 {body: `{"object":"list"}`, want: "no embedding for text 1 of 2", class: engine.Moment},
 		"an error inside":         {body: `{"error":{"code":"queue_full"}}`, want: "error inside its reply", class: engine.Moment},

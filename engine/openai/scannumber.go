@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// number reads a number. One beyond the range of float64 is an error.
+// number reads a number. A number beyond the range of float64 is an error.
 func (s *scanner) number() float64 {
 	if s.peek(); s.err != nil {
 		return 0
@@ -29,8 +29,8 @@ func (s *scanner) number() float64 {
 	return v
 }
 
-// near reads a number that will be rounded or added to others anyway: its last
-// place may be off by one, which spares the search for the nearest float64.
+// near reads a number that will be rounded or summed: its last digit may be off by one.
+// That avoids the search for the nearest float64.
 func (s *scanner) near() float64 {
 	if s.peek(); s.err != nil {
 		return 0
@@ -46,7 +46,7 @@ func (s *scanner) near() float64 {
 	return s.number()
 }
 
-// count reads a number that counts something: whole and not negative.
+// count reads a number that must be whole and not negative.
 func (s *scanner) count() int64 {
 	v := s.number()
 	if v < 0 || v != math.Trunc(v) || v > 1<<53 {
@@ -56,7 +56,7 @@ func (s *scanner) count() int64 {
 	return int64(v)
 }
 
-// skipNumber reads a number of any length and drops it.
+// skipNumber skips a number of any length.
 func (s *scanner) skipNumber() {
 	if d := readDecimal(s.win[s.pos:]); d.length > 0 {
 		s.pos += d.length
@@ -65,7 +65,7 @@ func (s *scanner) skipNumber() {
 	if s.win[s.pos] == '-' { // the next byte may be in another window
 		s.pos++
 		if s.here() == 'I' {
-			s.unreal()
+			s.nonFinite()
 			return
 		}
 	}
@@ -87,7 +87,7 @@ func (s *scanner) skipNumber() {
 	}
 }
 
-// skipDigits reads one digit or more.
+// skipDigits skips one or more digits.
 func (s *scanner) skipDigits() {
 	if s.here()-'0' >= 10 {
 		s.fail("malformed number")
@@ -97,7 +97,7 @@ func (s *scanner) skipDigits() {
 	}
 }
 
-// here returns the next byte, white space too, without consuming it; 0 after an error.
+// here returns the next byte of any kind without consuming it; 0 after an error.
 func (s *scanner) here() byte {
 	if s.pos == len(s.win) && !s.fill() {
 		return 0
@@ -105,8 +105,8 @@ func (s *scanner) here() byte {
 	return s.win[s.pos]
 }
 
-// unreal consumes NaN or Infinity.
-func (s *scanner) unreal() {
+// nonFinite consumes NaN or Infinity.
+func (s *scanner) nonFinite() {
 	if s.here() == 'N' {
 		s.literal("NaN")
 	} else {
@@ -118,27 +118,27 @@ func (s *scanner) unreal() {
 func (s *scanner) maybeNear() (v float64, known bool) {
 	switch c := s.peek(); {
 	case c == 'N' || c == 'I':
-		s.unreal()
+		s.nonFinite()
 		return math.Inf(1), c == 'I'
 	case c == '-' && s.pos+1 < len(s.win) && s.win[s.pos+1] == 'I':
 		s.pos++
-		s.unreal()
+		s.nonFinite()
 		return math.Inf(-1), true
 	}
 	return s.near(), true
 }
 
-// A decimal is a number without exponent, as nearly all are.
+// A decimal is a number without an exponent, like nearly all numbers.
 type decimal struct {
-	mantissa uint64 // its digits; meaningless above 19 of them
+	mantissa uint64 // all digits as an integer; invalid above 19 digits
 	digits   int
 	places   int // digits after the point
-	length   int // bytes; 0 where there is no decimal
+	length   int // bytes; 0 if there is no decimal
 	negative bool
 }
 
-// readDecimal reads the decimal that b begins with, in one pass. Its length is 0
-// where there is none that is well formed and ends within b.
+// readDecimal reads the decimal at the start of b in one pass. Its length is 0 if it is
+// malformed or does not end within b.
 func readDecimal(b []byte) (d decimal) {
 	i := 0
 	if len(b) > 0 && b[0] == '-' {
@@ -172,14 +172,14 @@ func readDecimal(b []byte) (d decimal) {
 	return d
 }
 
-// tens holds the powers of ten that float64 has exactly.
+// tens are the powers of ten that float64 represents exactly.
 var tens = [...]float64{
 	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// value returns the number where its digits make an integer below 2^53: then
-// one division of two exact values gives the correctly rounded result.
+// value returns the number if its digits make an integer below 2^53: then one division
+// of two exact values gives the correctly rounded result.
 func (d decimal) value() (float64, bool) {
 	if d.digits > 19 || d.mantissa >= 1<<53 {
 		return 0, false
@@ -191,8 +191,8 @@ func (d decimal) value() (float64, bool) {
 	return v, true
 }
 
-// rawNumber reads a number of any form and checks it. The bytes are valid until
-// the next call of a scanner method.
+// rawNumber reads a number of any form and checks it. The bytes are valid until the
+// next call of a scanner method.
 func (s *scanner) rawNumber() []byte {
 	s.peek()
 	if s.err != nil {
@@ -211,7 +211,7 @@ func (s *scanner) rawNumber() []byte {
 	return rest
 }
 
-// splitNumber gathers a number that touches the end of the window.
+// splitNumber collects a number that reaches the end of the window.
 func (s *scanner) splitNumber() []byte {
 	num := s.num[:0]
 	for {
@@ -225,15 +225,15 @@ func (s *scanner) splitNumber() []byte {
 		if s.pos < len(s.win) {
 			return num
 		}
-		// Only a body that is nothing but a number may end with one, and no
-		// reply is.
+		// Only a body that is a single number may end with a number; replies are
+		// objects.
 		if !s.fill() {
 			return nil
 		}
 	}
 }
 
-// numberRun returns how many bytes of b can belong to a number.
+// numberRun returns how many bytes at the start of b can belong to a number.
 func numberRun(b []byte) int {
 	for i, c := range b {
 		if c-'0' < 10 || c == '.' || c == '-' || c == '+' || c|0x20 == 'e' {
@@ -244,7 +244,7 @@ func numberRun(b []byte) int {
 	return len(b)
 }
 
-// wellFormed reports whether b is a number by the grammar of JSON.
+// wellFormed reports whether b is a number in JSON's grammar.
 func wellFormed(b []byte) bool {
 	if len(b) > maxNumber {
 		return false
@@ -276,7 +276,7 @@ func wellFormed(b []byte) bool {
 	return len(b) == 0
 }
 
-// digits returns how many digits b begins with.
+// digits returns the number of digits at the start of b.
 func digits(b []byte) int {
 	for i, c := range b {
 		if c-'0' >= 10 {

@@ -8,13 +8,12 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// errTooLong says that an answer exceeds Config.MaxAnswerBytes.
+// errTooLong reports an answer longer than Config.MaxAnswerBytes.
 var errTooLong = errors.New("answer exceeds the limit on its length")
 
-// text reads a string, appends its value to dst and returns dst. A value of
-// more than limit bytes is an error, unless cut is set: then the rest is read
-// and dropped. Bytes that are no UTF-8 are passed on as they are (see
-// validText).
+// text reads a string, appends its value to dst and returns dst. A value of more than
+// limit bytes is an error, unless cut is set: then the rest is read and dropped.
+// Invalid UTF-8 is kept unchanged (see validText).
 func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	if s.peek() != '"' {
 		s.fail("no string")
@@ -57,9 +56,9 @@ func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	}
 }
 
-// joinRune appends the rune of an escape to dst. The first half of a surrogate
-// pair is held back and given again with the rune of the next escape; a half
-// that stays alone becomes U+FFFD.
+// joinRune appends the rune of an escape to dst. It returns the first half of a
+// surrogate pair instead; the caller passes it again with the next escape. A half
+// without a partner becomes U+FFFD.
 func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 	if high != 0 {
 		if both := utf16.DecodeRune(high, r); both != utf8.RuneError {
@@ -73,7 +72,7 @@ func joinRune(dst []byte, high, r rune) ([]byte, rune) {
 	return utf8.AppendRune(dst, r), 0
 }
 
-// skipText reads a string and drops it.
+// skipText skips a string.
 func (s *scanner) skipText() {
 	s.pos++ // the quote
 	for {
@@ -98,8 +97,8 @@ func (s *scanner) skipText() {
 	}
 }
 
-// escape reads what follows a backslash and returns its rune, which may be half
-// a surrogate pair.
+// escape reads the rest of an escape after the backslash and returns its rune, which
+// may be half of a surrogate pair.
 func (s *scanner) escape() rune {
 	switch c := s.byte(); c {
 	case '"', '\\', '/':
@@ -140,8 +139,8 @@ func (s *scanner) hex4() rune {
 	return r
 }
 
-// validText returns b as a string of valid UTF-8: every byte that belongs to no
-// character becomes U+FFFD, as encoding/json does it.
+// validText returns b as valid UTF-8: each invalid byte becomes U+FFFD, as in
+// encoding/json.
 func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)

@@ -6,40 +6,40 @@ import (
 	"io"
 )
 
-// An eventKind says what a line of a stream holds.
+// An eventKind is the kind of a line in a stream.
 type eventKind uint8
 
 const (
 	eventData  eventKind = iota + 1 // a chunk of the answer, or an error object with a key "error"
-	eventError                      // the error object itself: llama.cpp before 2025's end
-	eventDone                       // [DONE]: nothing more comes
+	eventError                      // the error object itself: llama.cpp before the end of 2025
+	eventDone                       // [DONE]: the end of the answer
 	eventBreak                      // an empty line, which ends an event
 	eventEnd                        // the body ended without [DONE]
 )
 
-// byteOrderMark may stand before a stream, and means nothing.
+// byteOrderMark may come before a stream and is ignored.
 const byteOrderMark = "\uFEFF"
 
-// lineBreak separates the lines of one payload.
+// lineBreak separates the lines of a payload.
 var lineBreak = []byte("\n")
 
-// events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source
-// that ends with the current payload, so that a scanner reads one payload as it
-// reads one body. A payload goes on over lines of data up to an empty line for as
-// long as its JSON is not complete; after that a line of data is the next payload,
-// since some gateways leave the empty lines out.
+// events reads server-sent events (WHATWG HTML, section 9.2.6). It is a source that
+// ends with the current payload, so a scanner reads one payload like one body. While
+// the JSON is incomplete, further data lines up to an empty line belong to the payload.
+// Once the JSON is complete, the next data line starts the next payload, because some
+// gateways leave out the empty lines.
 type events struct {
 	src   source
-	rest  []byte // of the source's current window
+	rest  []byte // rest of the source's current window
 	begun bool   // the stream's first line has begun
-	open  bool   // the current line goes on in rest
+	open  bool   // the current line continues in rest
 	whole bool   // the current payload is complete
-	cr    bool   // the line before ended in a CR, which a LF may belong to
-	over  bool   // the source has ended where it should
+	cr    bool   // the line before ended in a CR; a following LF belongs to it
+	over  bool   // the source is complete
 }
 
-// next goes on to the next payload, over comments, other fields and what was
-// left of the current one.
+// next moves to the next payload. It skips comments, other fields and the rest of the
+// current payload.
 func (e *events) next() (eventKind, error) {
 	if err := e.begin(); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
@@ -58,8 +58,8 @@ func (e *events) next() (eventKind, error) {
 	}
 }
 
-// begin drops a byte-order mark from before the first line. A line that begins
-// with a part of the mark has a name that nobody knows.
+// begin skips a byte-order mark before the first line. A line that begins with part of
+// a mark has an unknown field name and is ignored.
 func (e *events) begin() error {
 	for i := 0; !e.begun && i < len(byteOrderMark); i++ {
 		if err := e.more(); err != nil {
@@ -75,8 +75,8 @@ func (e *events) begin() error {
 	return nil
 }
 
-// field reads the name of a line's field, up to the payload. It returns 0 where
-// the line holds none that matters.
+// field reads the field name of a line, up to the payload. It returns 0 if the line has
+// no known field.
 func (e *events) field() (eventKind, error) {
 	const longest = len("error")
 	var name [longest]byte
@@ -108,7 +108,7 @@ func (e *events) field() (eventKind, error) {
 	}
 }
 
-// dataKind tells a chunk, which is an object, from the word that ends a stream.
+// dataKind distinguishes a chunk, which is an object, from the word that ends a stream.
 func (e *events) dataKind() (eventKind, error) {
 	for {
 		if err := e.more(); err != nil {
@@ -127,7 +127,7 @@ func (e *events) dataKind() (eventKind, error) {
 	}
 }
 
-// window returns the bytes of the current payload; io.EOF is its end.
+// window returns the next bytes of the current payload; io.EOF means its end.
 func (e *events) window() ([]byte, error) {
 	if e.open {
 		if win, err := e.line(); err == nil || e.open {
@@ -137,15 +137,15 @@ func (e *events) window() ([]byte, error) {
 	if e.whole {
 		return nil, io.EOF
 	}
-	if err := e.goOn(); err != nil {
+	if err := e.nextLine(); err != nil {
 		return nil, err
 	}
 	return lineBreak, nil
 }
 
-// goOn goes on to the next line of the current payload; io.EOF says that it has
+// nextLine moves to the next line of the current payload; io.EOF means that there is
 // none.
-func (e *events) goOn() error {
+func (e *events) nextLine() error {
 	for {
 		if err := e.skipLine(); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (e *events) goOn() error {
 		switch kind, err := e.field(); {
 		case err != nil:
 			return err
-		case kind == eventData || kind == eventDone: // a piece may begin with a bracket
+		case kind == eventData || kind == eventDone: // a part may begin with a bracket
 			return nil
 		case kind != 0:
 			e.whole = true
@@ -162,8 +162,8 @@ func (e *events) goOn() error {
 	}
 }
 
-// line returns the next bytes of the current line. io.EOF is its end, or where open
-// still holds that of the stream.
+// line returns the next bytes of the current line. io.EOF means the end of the line, or
+// the end of the stream if open is still true.
 func (e *events) line() ([]byte, error) {
 	if err := e.more(); err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (e *events) line() ([]byte, error) {
 	return win, nil
 }
 
-// skipLine drops the rest of the current line.
+// skipLine skips the rest of the current line.
 func (e *events) skipLine() error {
 	for e.open {
 		if _, err := e.line(); err != nil && !errors.Is(err, io.EOF) {
@@ -208,7 +208,7 @@ func (e *events) byte() (byte, error) {
 	return c, nil
 }
 
-// more makes rest hold at least one byte, behind a LF that belongs to a CR.
+// more makes sure that rest has at least one byte, and skips the LF of a CR LF.
 func (e *events) more() error {
 	for {
 		if e.cr && len(e.rest) > 0 {

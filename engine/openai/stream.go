@@ -2,9 +2,9 @@ package openai
 
 import "time"
 
-// scanStream reads a chat completion that comes as a stream of chunks, into the
-// same fields as scanChat. It reads up to [DONE] and leaves what follows. A
-// malformed chunk is the result, an error that the server reports is in fault.
+// scanStream reads a chat completion from a stream of chunks into the same fields as
+// scanChat. It reads up to [DONE]. It returns an error for a malformed chunk; an error
+// that the server reports is in fault.
 func (r *reply) scanStream(src source) error {
 	r.events = events{src: src}
 	for {
@@ -19,7 +19,7 @@ func (r *reply) scanStream(src source) error {
 			r.events.whole = true
 			r.end()
 		case eventError:
-			r.events.whole = true // it is one line
+			r.events.whole = true // the error is one line
 			r.scanFault()
 			r.end()
 		default:
@@ -31,15 +31,15 @@ func (r *reply) scanStream(src source) error {
 	}
 }
 
-// scanChunk reads one chunk. What it holds is added to what came before; of
-// usage and finish_reason the last ones count.
+// scanChunk reads one chunk and adds it to the earlier chunks. For usage and
+// finish_reason the last value counts.
 func (r *reply) scanChunk() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "choices":
 			r.scanChunkChoices()
 		case "usage":
-			if !r.null() { // vLLM writes one into every chunk
+			if !r.null() { // vLLM writes a usage into every chunk, null in most
 				r.scanUsage()
 			}
 		case "error":
@@ -54,7 +54,7 @@ func (r *reply) scanChunkChoices() {
 	if r.null() {
 		return
 	}
-	first := true // only one choice was asked for
+	first := true // requests ask for one choice
 	for more := r.firstItem(); more; more = r.nextItem() {
 		if !first {
 			r.skip()
@@ -78,13 +78,13 @@ func (r *reply) scanChunkChoices() {
 	}
 }
 
-// drainWithin bounds the wait for the end of a body whose last event has come.
-const drainWithin = time.Second
+// drainTimeout limits the wait for the end of a body after its last event.
+const drainTimeout = time.Second
 
-// drain reads what is left of a stream after [DONE], so that its connection can
-// be used again. The answer is complete: an error only costs the connection.
+// drain reads the rest of a stream after [DONE], so that the connection can be reused.
+// The answer is complete: an error costs only the connection.
 func (c *conn) drain() {
-	err := c.endAt(time.Now().Add(drainWithin))
+	err := c.endAt(time.Now().Add(drainTimeout))
 	for err == nil {
 		_, err = c.body.window()
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// streamed scans a stream as scanned scans a body.
+// streamed scans a stream, like scanned a body.
 func streamed(src source, limit int) (found, error) {
 	mark()
 	r := newReply(src, limit, false)
@@ -31,21 +31,21 @@ func streamed(src source, limit int) (found, error) {
 	return r.found(), nil
 }
 
-// streamLines are the lines of a stream, by the rules of server-sent events.
+// streamLines returns the lines of a stream, by the rules of server-sent events.
 func streamLines(stream []byte) (lines []string) {
 	text := strings.TrimPrefix(string(stream), "\uFEFF")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	return strings.Split(text, "\n")
 }
 
-// dataOf is the payload of a line of data without the blanks before it.
+// dataOf returns the payload of a data line without leading spaces.
 func dataOf(line string) (payload string, is bool) {
 	payload, is = strings.CutPrefix(line, "data:")
 	return strings.TrimLeft(payload, " "), is
 }
 
-// streamOracle reads a stream with encoding/json, chunk by chunk. It reports
-// false where a chunk is nothing that the oracle speaks for.
+// streamOracle reads a stream with encoding/json, chunk by chunk. It returns false if
+// the oracle cannot judge a chunk.
 func streamOracle(stream []byte) (out found, ok bool) {
 	lines := streamLines(stream)
 	for at := 0; at < len(lines); at++ {
@@ -120,7 +120,7 @@ func FuzzScanStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
 		whole, err := streamed(&bytesSource{rest: stream}, 1<<20)
 
-		// However it is cut into windows, the result is the same.
+		// The result does not depend on the windows.
 		rng := rand.New(rand.NewPCG(seed, 1))
 		cut, cutErr := streamed(&pieces{rest: stream, size: func() int { return 1 + rng.IntN(9) }}, 1<<20)
 		if (err == nil) != (cutErr == nil) || whole != cut {
@@ -131,7 +131,7 @@ func FuzzScanStream(f *testing.F) {
 		}
 		want, ok := streamOracle(stream)
 		if !ok || !utf8.Valid(stream) {
-			return // characters are put together from several chunks
+			return // characters are joined from several chunks
 		}
 		if err != nil {
 			t.Fatalf("encoding/json accepts, scanner says: %v", err)
@@ -145,7 +145,7 @@ func FuzzScanStream(f *testing.F) {
 	})
 }
 
-// Whatever the format of server-sent events allows, the answer is the same.
+// The answer is the same in every form that the format of server-sent events allows.
 func TestStream_FormsOfTheSameStream(t *testing.T) {
 	t.Parallel()
 	const done = "data:[DONE]\n\n"
@@ -175,8 +175,8 @@ func TestStream_FormsOfTheSameStream(t *testing.T) {
 	}
 }
 
-// bothForms writes an answer as a body and as a stream with a chunk for each
-// token, the way llama.cpp does.
+// bothForms returns an answer as one body and as a stream with one chunk per token, in
+// llama.cpp's format.
 func bothForms(tokens, reasoning int, rng *rand.Rand) (body, stream []byte) {
 	words := []string{" the", " ö", "🦙", "\"", "\\", "</think", ">", "\n", "fox", " brown"}
 	var probs []string
@@ -209,7 +209,7 @@ func bothForms(tokens, reasoning int, rng *rand.Rand) (body, stream []byte) {
 	return body, out.Bytes()
 }
 
-// A stream means what the same answer in one body means.
+// A stream gives the same result as the same answer in one body.
 func TestStreamEqualsBody(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -235,7 +235,7 @@ func TestStreamEqualsBody(t *testing.T) {
 			}
 			whole := read(&bytesSource{rest: body}, (*reply).scanChat)
 			src := &pieces{rest: stream, size: func() int { return 1 + rng.IntN(500) }}
-			// The last digit of a number depends on how it is cut into windows.
+			// The last digit of a number depends on the windows.
 			nearly := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Abs(a) })
 			if diff := cmp.Diff(whole, read(src, func(r *reply) error { return r.scanStream(src) }), nearly); diff != "" {
 				t.Fatalf("body (-) and stream (+) of %d tokens, %d of them reasoning:\n%s", tokens, reasoning, diff)
@@ -247,8 +247,8 @@ func TestStreamEqualsBody(t *testing.T) {
 	}
 }
 
-// llamaCalled is a probed engine in front of a llama.cpp whose rows are answered
-// by answer.
+// llamaCalled returns a call on a probed engine for a llama.cpp that answers rows with
+// answer.
 func llamaCalled(t *testing.T, answer http.HandlerFunc) engine.Call {
 	t.Helper()
 	f := &fake{
@@ -340,7 +340,7 @@ func TestStreamsReuseTheirConnection(t *testing.T) {
 	}
 }
 
-// A server that never ends the body after [DONE] has still answered.
+// An answer is complete even if the server never ends the body after [DONE].
 func TestAStreamThatStaysOpen(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -360,7 +360,7 @@ func TestAStreamThatStaysOpen(t *testing.T) {
 	}
 }
 
-// BenchmarkScanStream is 73 tokens with one alternative as chunks: about 40 KB.
+// BenchmarkScanStream scans 73 tokens with one alternative as chunks: about 40 KB.
 func BenchmarkScanStream(b *testing.B) {
 	_, stream := bothForms(73, 0, rand.New(rand.NewPCG(1, 2)))
 	b.ReportAllocs()

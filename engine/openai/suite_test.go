@@ -6,8 +6,8 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_AnswersOfServers has every kind of JSON stand in an answer, as a member that
-// nobody asks for. Servers write NaN and numbers of any length.
+// TestSuite_AnswersOfServers puts every kind of JSON into an unused field of an answer.
+// Servers write NaN and numbers of any length.
 func TestSuite_AnswersOfServers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{
@@ -26,7 +26,7 @@ func TestSuite_AnswersOfServers(t *testing.T) {
 					_, err := scanned(&bytesSource{rest: []byte(document)}, 1<<20)
 					_, cut := scanned(&pieces{rest: []byte(document), size: func() int { return 1 }}, 1<<20)
 					if (err == nil) != (cut == nil) {
-						t.Errorf("%.100q: %v as a whole, %v in pieces", document, err, cut)
+						t.Errorf("%.100q: %v in one window, %v in pieces", document, err, cut)
 					}
 					return err
 				},
@@ -42,7 +42,7 @@ func TestSuite_AnswersOfServers(t *testing.T) {
 	}
 }
 
-// TestSuite_RawAnswers has them stand in an answer that is kept as it is.
+// TestSuite_RawAnswers puts every kind of JSON into a raw answer.
 func TestSuite_RawAnswers(t *testing.T) {
 	t.Parallel()
 	oddjson.Test(t, oddjson.Place{

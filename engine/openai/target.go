@@ -10,19 +10,19 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// The kinds of server that are told apart.
+// The kinds of server that Rowmill recognises.
 const (
 	kindVLLM     = "vllm"
 	kindSGLang   = "sglang"
 	kindLlama    = "llama.cpp"
 	kindOllama   = "ollama"
 	kindInfinity = "infinity" // embeddings only
-	kindTEI      = "tei"      // the same
+	kindTEI      = "tei"      // embeddings only
 	kindSim      = "rowmill-sim"
-	kindOther    = "openai" // speaks the dialect; nothing more is known
+	kindOther    = "openai" // OpenAI-compatible, of unknown kind
 )
 
-// An ability is what a server can do with a model.
+// An ability is a task that a server can do with a model.
 type ability uint8
 
 const (
@@ -31,33 +31,33 @@ const (
 	thinks
 )
 
-// facts is what a probe learns beyond engine.Info.
+// facts are results of a probe that engine.Info does not have.
 type facts struct {
-	kvTokens  int64              // size of the KV cache, where a probe and not the gauges tell it
-	able      map[string]ability // by the server's name of a model; missing where it does not say
-	dimension map[string]int     // of embeddings, likewise
-	atMost    map[string]bool    // the same: its context is no more than told, and may be less
-	noParser  bool               // the server says that it does not separate reasoning
-	noSeeds   bool               // the server says that it was started so that it ignores seeds
-	cuts      bool               // the server says that it cuts prompts that are too long
+	kvTokens  int64              // size of the KV cache, if the probe and not the gauges report it
+	able      map[string]ability // by the server's name of a model; missing if the server does not report it
+	dimension map[string]int     // of embeddings, by the same name
+	atMost    map[string]bool    // by the same name: the context length is an upper limit
+	noParser  bool               // the server reports that it does not separate reasoning
+	noSeeds   bool               // the server reports that it was started with an option to ignore seeds
+	cuts      bool               // the server reports that it truncates prompts that are too long
 }
 
-// A target is a model on a server, as the last probe found them.
+// A target is a model on a server, as found by the last probe.
 type target struct {
 	kind    string
-	version string // empty where the server does not say
+	version string // empty if the server does not report it
 	name    string // the server's name of the model
-	context int    // tokens; 0 when unknown
-	atMost  bool   // and may be less
+	context int    // tokens; 0 if unknown
+	atMost  bool   // context is an upper limit
 
 	able     ability
-	known    bool // able is what the server says
+	known    bool // the server has reported able
 	noParser bool // it does not separate reasoning from the answer
 	noSeeds  bool // it ignores seeds
-	cutting  bool // it says that it cuts prompts that are too long
+	cutting  bool // it reports that it truncates prompts that are too long
 }
 
-// served returns where m is served, by the last probe.
+// served returns the target of m from the last probe.
 func (e *Engine) served(m rowmill.Model) (target, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,8 +66,8 @@ func (e *Engine) served(m rowmill.Model) (target, error) {
 	}
 	found, ok := e.info.Find(m)
 	if mapped, is := e.cfg.ModelMap[m.ID]; is {
-		// A probe lists a mapped model under its id too; what is sent is the
-		// server's name. llama.cpp would answer to any.
+		// A probe also lists a mapped model under its id, but requests need the
+		// server's name. llama.cpp would accept any name.
 		found.Name = mapped
 		ok = slices.ContainsFunc(e.info.Models, func(s engine.ServedModel) bool { return s.Name == mapped })
 	}
@@ -83,26 +83,26 @@ func (e *Engine) served(m rowmill.Model) (target, error) {
 	return t, nil
 }
 
-// runs returns an error where the server says that it cannot run models of the
-// kind, which it would otherwise say to every row.
+// runs returns an error if the server reports that it cannot run models of this kind.
+// Otherwise every row would fail.
 func (t target) runs(kind rowmill.Kind) error {
 	switch {
 	case !t.known:
 	case kind == rowmill.KindEmbedding && t.able&embeds == 0 && t.kind == kindSGLang:
-		return fmt.Errorf("the server runs %s as a model that gives no embeddings: start it with --is-embedding", t.name)
+		return fmt.Errorf("the server runs %s as a model without embeddings: start it with --is-embedding", t.name)
 	case kind != rowmill.KindEmbedding && t.able&generates == 0:
 		return fmt.Errorf("the server runs %s as a model that generates no text", t.name)
 	}
 	return nil
 }
 
-// cutsPrompts says that the server cuts what is too long without a word.
+// cutsPrompts reports whether the server silently truncates prompts that are too long.
 func (t target) cutsPrompts() bool {
 	return t.kind == kindOllama || t.kind == kindInfinity || t.cutting
 }
 
-// olderThan reports whether the server is of an older release than r. What
-// is no release, such as a developer's build, counts as new.
+// olderThan reports whether the server's release is older than r. A version that is not
+// a release, such as a developer's build, counts as new.
 func (t target) olderThan(r release) bool {
 	parts := strings.SplitN(t.version, ".", 4)
 	if len(parts) < 3 {
@@ -120,12 +120,12 @@ func (t target) olderThan(r release) bool {
 	return slices.Compare(have[:], r[:]) < 0
 }
 
-// A release is major, minor and patch of a version.
+// A release is the major, minor and patch number of a version.
 type release [3]int
 
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
-// warnings says what a job of params p should know about the server.
+// warnings returns the warnings about the server for a job with params p.
 func (t target) warnings(p engine.Params) (list []string) {
 	switch t.kind {
 	case kindOllama:
@@ -166,7 +166,7 @@ func (t target) warnings(p engine.Params) (list []string) {
 	return list
 }
 
-// cuts warns that Ollama cuts prompts.
+// cuts returns the warning that Ollama truncates prompts.
 func (t target) cuts() string {
 	limit := "its context"
 	switch {
@@ -179,8 +179,7 @@ func (t target) cuts() string {
 		" without saying so: keep rows shorter, or raise OLLAMA_CONTEXT_LENGTH of the server"
 }
 
-// mayIgnore lists what a job of params p asks for that not every server of the
-// dialect gives.
+// mayIgnore lists settings of a job that some OpenAI-compatible servers ignore.
 func mayIgnore(p engine.Params) (list []string) {
 	if p.Model.Kind == rowmill.KindEmbedding {
 		return nil
@@ -197,8 +196,8 @@ func mayIgnore(p engine.Params) (list []string) {
 	return list
 }
 
-// parserFlag is what makes a server separate reasoning from answers; empty where
-// nothing is known to.
+// parserFlag returns the option that makes a server separate reasoning from answers;
+// empty if none is known.
 func parserFlag(kind string) string {
 	switch kind {
 	case kindVLLM, kindSGLang:
@@ -206,11 +205,11 @@ func parserFlag(kind string) string {
 	case kindLlama:
 		return "--jinja --reasoning-format auto"
 	}
-	return "" // Ollama has parsers for the models that it knows, and no switch
+	return "" // Ollama has parsers for the models that it knows, and no option
 }
 
-// missesParser notes that an answer came with its reasoning inside, which tells
-// that the server has no parser for it.
+// missesParser records that an answer contained its reasoning, which means that the
+// server has no parser for it. It logs this once per model.
 func (e *Engine) missesParser(t target) {
 	e.mu.Lock()
 	first := !e.unparsed[t.name]
@@ -226,7 +225,7 @@ func (e *Engine) missesParser(t target) {
 		if remedy == "" {
 			remedy = "none is known for servers of kind " + t.kind
 		}
-		e.cfg.Logger.Warn("the server leaves reasoning in its answers: it is split there, and schemas cannot be combined with it",
+		e.cfg.Logger.Warn("the server leaves reasoning in its answers: Rowmill splits them, and json_schema cannot be combined with reasoning",
 			"engine", e.cfg.Name, "model", t.name, "remedy", remedy)
 	}
 }

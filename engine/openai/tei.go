@@ -9,9 +9,9 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// probeTEI is Probe for Text Embeddings Inference, which has no /v1/models and serves
-// one model, by its /info (huggingface/text-embeddings-inference, struct Info). ok is
-// false where the server is none.
+// probeTEI probes Text Embeddings Inference, which has no /v1/models and serves one
+// model, described by its /info (huggingface/text-embeddings-inference, struct Info).
+// ok is false if the server is not TEI.
 func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, ok bool, err error) {
 	var said struct {
 		Model   loose[string]                     `json:"model_id"`
@@ -24,7 +24,7 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, o
 		return info, found, false, nil
 	}
 	if _, embeds := said.Type.is["embedding"]; !embeds {
-		return info, found, true, fmt.Errorf("the server runs %s, which makes no embeddings", said.Model.is)
+		return info, found, true, fmt.Errorf("the server runs %s, which is not an embedding model", said.Model.is)
 	}
 	if health, err := e.get(ctx, "/health"); err != nil {
 		return info, found, true, err
@@ -34,7 +34,7 @@ func (e *Engine) probeTEI(ctx context.Context) (info engine.Info, found facts, o
 	name := said.Model.is
 	info = engine.Info{Kind: kindTEI, Version: shortWord(said.Version.is, maxName), Models: []engine.ServedModel{{Name: name, ContextLength: whole(said.Longest)}}}
 	found = facts{able: map[string]ability{name: embeds}, cuts: said.Cuts.is}
-	keepUsable(&info, &found)
+	dropImplausible(&info, &found)
 	describe(&info, found, listedModels{{ID: said.Model}})
 	return info, found, true, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A server is told of the span that a request is, whatever it asks for, and of none
-// where there is none; connections are shared by both.
+// Every request with a span sends its traceparent, and a request without one sends
+// none. Both kinds share connections.
 func TestTraceparent(t *testing.T) {
 	t.Parallel()
 	var got []string

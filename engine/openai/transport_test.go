@@ -40,8 +40,8 @@ func TestCancelClosesTheConnection(t *testing.T) {
 	<-closed
 }
 
-// A connection outlives the contexts of the rows that it carried, ended or not, and
-// closes with that of the row on it.
+// A connection stays open after the contexts of its former rows end, and closes when
+// the context of its current row ends.
 func TestAConnectionOutlivesTheRowsOnIt(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -93,7 +93,7 @@ func TestAConnectionOutlivesTheRowsOnIt(t *testing.T) {
 	}
 	cancelSecond()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("error = %v, want that it was cancelled", err)
+		t.Errorf("error = %v, want context.Canceled", err)
 	}
 	if err := run(t.Context(), "x"); err != nil || len(seen) != 2 {
 		t.Errorf("%v, %d connections; want a second one", err, len(seen))
@@ -113,8 +113,8 @@ func TestDeadlineOfARow(t *testing.T) {
 	}
 }
 
-// A row's own patience goes before the engine's bound, for texts and for groups.
-func TestPatienceOfARow(t *testing.T) {
+// A row's own timeout replaces the engine's, for texts and for groups.
+func TestTimeoutOfARow(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	e := serve(t, nil, func(http.ResponseWriter, *http.Request) { <-release })
@@ -132,7 +132,7 @@ func TestPatienceOfARow(t *testing.T) {
 	_, _, err = prepared(t, e, engine.Params{Model: embedder}).Embed(t.Context(), []engine.Row{{Patience: time.Microsecond}, impatient})
 	timedOut("group", err)
 
-	// The patience also covers the time that a connection takes.
+	// The timeout includes the time to connect.
 	impatient.Patience = time.Nanosecond
 	_, err = prepared(t, e, engine.Params{Model: generator}).Generate(t.Context(), impatient)
 	var got *engine.Error
@@ -141,7 +141,7 @@ func TestPatienceOfARow(t *testing.T) {
 	}
 }
 
-// deadlines keeps those that are set on it.
+// deadlines records the deadlines that are set on a connection.
 type deadlines struct {
 	net.Conn
 	set []time.Time
@@ -152,8 +152,8 @@ func (d *deadlines) SetDeadline(at time.Time) error {
 	return nil
 }
 
-// Rows that follow each other on a connection share deadlines, none of which ends
-// one too early, or much too late.
+// Successive rows on a connection share deadlines. No deadline ends a row too early or
+// much too late.
 func TestRowsShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,8 +177,8 @@ func TestRowsShareDeadlines(t *testing.T) {
 			t.Errorf("%d deadlines were set in a minute for rows of a minute", n)
 		}
 		c.body.done = true
-		if c.drain(); time.Until(set.set[len(set.set)-1]) != drainWithin {
-			t.Error("the end of a stream is not waited for as long as it may take")
+		if c.drain(); time.Until(set.set[len(set.set)-1]) != drainTimeout {
+			t.Error("the deadline for the end of a stream is too short")
 		}
 		row(time.Minute)
 		before := len(set.set)
@@ -191,9 +191,9 @@ func TestRowsShareDeadlines(t *testing.T) {
 	})
 }
 
-// A group is waited for as long as its most patient row, and by the engine's
-// bound where a row has none.
-func TestPatienceOfAGroup(t *testing.T) {
+// The timeout of a group is the longest of its rows, or the engine's if one row has
+// none.
+func TestTimeoutOfAGroup(t *testing.T) {
 	t.Parallel()
 	c := &call{allowance: time.Hour}
 	for _, test := range []struct {
@@ -247,7 +247,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// raw starts a server that speaks bytes: each connection is handled by handle.
+// raw starts a server of raw bytes: handle gets each connection.
 func raw(t *testing.T, handle func(n int, c net.Conn)) Config {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -274,7 +274,7 @@ func raw(t *testing.T, handle func(n int, c net.Conn)) Config {
 	return Config{BaseURL: "http://" + listener.Addr().String()}
 }
 
-// unprobed is an engine in front of a raw server, as if it had been probed.
+// unprobed returns an engine for a raw server, in the state after a probe.
 func unprobed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
 	e, err := New(cfg)
@@ -286,7 +286,7 @@ func unprobed(t *testing.T, cfg Config) *Engine {
 	return e
 }
 
-// readRequest reads one request of ours from c.
+// readRequest reads one request from c.
 func readRequest(c net.Conn) bool {
 	buf := make([]byte, 64<<10)
 	n, err := c.Read(buf)
@@ -338,7 +338,7 @@ func TestAStaleConnectionIsReplacedOnce(t *testing.T) {
 	t.Parallel()
 	var served atomic.Int32
 	e := unprobed(t, raw(t, func(_ int, c net.Conn) {
-		if readRequest(c) { // one answer per connection, then it is closed
+		if readRequest(c) { // one answer per connection
 			served.Add(1)
 			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(good), good)
 		}
@@ -414,7 +414,7 @@ func TestTLS(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, good)
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it speaks of the failed handshake
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the server logs the failed handshake
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	trusting := server.Client().Transport.(*http.Transport).TLSClientConfig

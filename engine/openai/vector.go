@@ -10,12 +10,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// maxDimension bounds a vector where the catalog does not say its length; the
-// longest published have 8192 numbers.
+// maxDimension limits a vector if the catalog does not give its length; the longest
+// published vectors have 8192 numbers.
 const maxDimension = 1 << 16
 
-// scanEmbeddings reads the body of an embeddings reply: one vector for each of
-// out, put in its place by index.
+// scanEmbeddings reads the body of an embeddings reply and puts one vector into each
+// entry of out, by index.
 func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 	clear(out)
 	found := false
@@ -51,14 +51,14 @@ func (r *reply) scanEmbeddings(out []engine.Reply, dimension int) error {
 		if out[i].Embedding == nil {
 			return &engine.Error{
 				Class: engine.Moment, Status: http.StatusOK, Code: "no_embedding",
-				Message: fmt.Sprintf("the server's reply holds no embedding for text %d of %d", i+1, len(out)),
+				Message: fmt.Sprintf("the server's reply has no embedding for text %d of %d", i+1, len(out)),
 			}
 		}
 	}
 	return nil
 }
 
-// scanEmbedding reads one item; position is its place where it does not say.
+// scanEmbedding reads one item; position is its index if the item gives none.
 func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 	var vector []float32
 	index := int64(position)
@@ -82,10 +82,10 @@ func (r *reply) scanEmbedding(out []engine.Reply, dimension, position int) {
 		r.fail("embedding with an index that was not asked for")
 	case len(vector) == 0:
 		r.fail("empty embedding")
-	case dimension > 0 && len(vector) != dimension: // the next one will not be different
+	case dimension > 0 && len(vector) != dimension: // all other embeddings will have the same length
 		r.stop(&engine.Error{
 			Class: engine.JobFault, Status: http.StatusOK, Code: "wrong_dimension",
-			Message: fmt.Sprintf("the server's embeddings have %d numbers, and those of the model %d: set its dimension, or have the server load that model",
+			Message: fmt.Sprintf("the server's embeddings have %d numbers, but the model's dimension is %d: correct the dimension, or load that model on the server",
 				len(vector), dimension),
 		})
 	default:
@@ -105,7 +105,7 @@ func (r *reply) packedVector() []float32 {
 	}
 	n, err := base64.StdEncoding.Decode(r.content[:need], r.scratch)
 	if err != nil || n%4 != 0 {
-		r.fail("embedding that is no base64 of float32")
+		r.fail("embedding is not base64 of float32")
 		return nil
 	}
 	packed := r.content[:n]

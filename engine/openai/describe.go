@@ -13,8 +13,8 @@ func Counts(kind string) bool {
 	return kind != kindOllama && kind != kindInfinity && kind != kindTEI && kind != kindOther
 }
 
-// describe adds what the server says of the nature of its models: in its list,
-// and by what it was asked of each.
+// describe adds the kind, the base model and the Hugging Face id of each model, from
+// the server's list and from the details of the probe.
 func describe(info *engine.Info, found facts, list listedModels) {
 	for i, said := range list {
 		m := &info.Models[i]
@@ -27,21 +27,21 @@ func describe(info *engine.Info, found facts, list listedModels) {
 		if m.Base = shortWord(said.Parent.is, maxName); m.Base == m.Name {
 			m.Base = ""
 		}
-		switch kind, dimension := rowmill.Kind(said.Kind.is), usable(whole(said.Dimension), maxDimension); {
+		switch kind, dimension := rowmill.Kind(said.Kind.is), plausible(whole(said.Dimension), maxDimension); {
 		case kind == rowmill.KindGeneration, kind == rowmill.KindReasoning:
 			m.Kind = kind
 		case kind == rowmill.KindEmbedding && dimension > 0:
 			m.Kind, m.Dimension = kind, dimension
 		}
 		if able := found.able[m.Name]; able != 0 && m.Kind == "" {
-			m.Kind, m.Dimension = natureOf(info.Kind, able, found.dimension[m.Name])
+			m.Kind, m.Dimension = kindOf(info.Kind, able, found.dimension[m.Name])
 		}
 	}
 }
 
-// natureOf is what a server's word about its abilities says of a model. SGLang
-// tells models that generate from others, and not which of them reason.
-func natureOf(server string, able ability, dimension int) (rowmill.Kind, int) {
+// kindOf derives the kind of a model from the abilities that the server reports. SGLang
+// reports the ability to generate, but not the ability to reason.
+func kindOf(server string, able ability, dimension int) (rowmill.Kind, int) {
 	switch {
 	case able&generates == 0 && able&embeds != 0:
 		return rowmill.KindEmbedding, dimension
@@ -55,8 +55,8 @@ func natureOf(server string, able ability, dimension int) (rowmill.Kind, int) {
 
 var hubPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// hubID is text where it may be a Hugging Face id, and else empty: a path, most
-// often.
+// hubID returns text if it may be a Hugging Face id; otherwise empty: it is mostly a
+// path.
 func hubID(text string) string {
 	if !hubPattern.MatchString(text) {
 		return ""
