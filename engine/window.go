@@ -108,7 +108,7 @@ func (w *Window) Limit(urgent bool) int {
 
 // Tokens returns how many tokens (prompts and expected answers) the rows in flight may
 // have together; 0 means no limit. The estimate uses answered rows, and the first
-// answered rows are the short ones. So it assumes longer answers: it multiplies the
+// answered rows are the short ones. So it assumes longer answers: it multiplies their
 // mean by 1 + (tokens of unfinished answers in the cache / tokens of finished answers).
 // This is the usual estimate of a mean while some samples are unfinished.
 func (w *Window) Tokens() int64 {
@@ -147,7 +147,7 @@ func (w *Window) queue() float64 {
 	return min(max(batch/8, 2), 64)
 }
 
-func (w *Window) max() float64 {
+func (w *Window) maxSize() float64 {
 	if w.slots > 0 {
 		return float64(w.slots) + w.queue()
 	}
@@ -195,9 +195,9 @@ func (w *Window) Observe(g Gauges, inFlight int, tokens int64, now time.Time) {
 		w.share = min(maxShare, w.share*(1+shareStep*span/w.residence(inFlight)))
 	case !w.full(inFlight):
 	case !w.congested:
-		w.size = min(w.max(), growthFactor*w.size)
+		w.size = min(w.maxSize(), growthFactor*w.size)
 	default:
-		w.size = min(w.max(), w.size+max(1, q-waiting))
+		w.size = min(w.maxSize(), w.size+max(1, q-waiting))
 	}
 }
 
@@ -232,7 +232,7 @@ func (w *Window) Answered(rows int, prompts, outputs int64, inFlight int, now ti
 	case w.slots == 0:
 		w.climb(float64(rows), float64(prompts+outputs), inFlight, now)
 	case full:
-		w.size = min(w.max(), w.size+float64(rows)/w.size)
+		w.size = min(w.maxSize(), w.size+float64(rows)/w.size)
 	}
 	if full && w.size < w.regrow {
 		w.size = min(w.size+float64(rows), w.regrow)

@@ -103,8 +103,8 @@ func TestRefusedParameters(t *testing.T) {
 		"the messages":                    {400, `{"error":{"message":"no","param":"messages"}}`, false, engine.RowFault, "refused the request: no"},
 		"too long":                        {400, `{"error":{"message":"the model's context length is 5","param":"stop"}}`, false, engine.RowFault, "context length"},
 		"a transient error":               {503, `{"error":{"message":"no","param":"stop"}}`, false, engine.Busy, "could not answer now"},
-		"a regex":                         {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, true, engine.JobFault, "cannot work with this structured_outputs: Failed"},
-		"a regex, by its name":            {400, `{"error":{"message":"structured_outputs.regex must not contain a NUL"}}`, true, engine.JobFault, "cannot work with this structured_outputs"},
+		"a regex":                         {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, true, engine.JobFault, "refuses the structured_outputs: Failed"},
+		"a regex, by its name":            {400, `{"error":{"message":"structured_outputs.regex must not contain a NUL"}}`, true, engine.JobFault, "refuses the structured_outputs"},
 		"a regex that was not sent":       {400, `{"error":{"message":"Failed to transform regex into a grammar: x"}}`, false, engine.RowFault, "refused the request"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -132,7 +132,7 @@ func rawReply(text []byte) (engine.Reply, error) {
 	var fields rawFields
 	// If one field has an unexpected type, the others are still filled.
 	if err := json.Unmarshal(text, &fields); !json.Valid(text) || len(text) == 0 || text[0] != '{' {
-		return malformed("the reply is no JSON object: %v", err)
+		return malformed("the reply is not a JSON object: %v", err)
 	}
 	if !utf8.Valid(text) {
 		return malformed("the reply is not UTF-8")
@@ -157,7 +157,7 @@ func rawReply(text []byte) (engine.Reply, error) {
 	if bytes.ContainsAny(text, "\r\n") { // results are lines; valid JSON has raw line breaks only between tokens
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, text); err != nil {
-			return malformed("the reply is no JSON object: %v", err)
+			return malformed("the reply is not a JSON object: %v", err)
 		}
 		text = compact.Bytes()
 	}

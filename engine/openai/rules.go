@@ -51,11 +51,11 @@ var rowStatuses = is(http.StatusBadRequest, http.StatusRequestEntityTooLarge, ht
 
 var rules = []rule{
 	{
-		name: "embeddings are off", status: is(500), words: []string{"must be created with embedding=true"}, // llama-cpp-python
-		class: engine.JobFault, message: "the server cannot run this model so",
+		name: "embeddings are switched off", status: is(500), words: []string{"must be created with embedding=true"}, // llama-cpp-python
+		class: engine.JobFault, message: "the server cannot run this model for such requests",
 	},
 	{
-		name: "the cache that rows share is full", status: is(500), words: []string{"context size has been exceeded"}, // llama.cpp --kv-unified
+		name: "the rows' shared KV cache is full", status: is(500), words: []string{"context size has been exceeded"}, // llama.cpp --kv-unified
 		class: engine.Busy, overload: true, message: "the server could not answer now",
 	},
 	{
@@ -63,12 +63,12 @@ var rules = []rule{
 		class: engine.RowFault, tooLong: true, message: "the prompt is too long for the server",
 	},
 	{
-		name: "the prompt has more tokens than the server takes in a minute", status: is(http.StatusTooManyRequests), words: []string{"request too large"}, // OpenAI: waiting does not help
-		class: engine.RowFault, tooLong: true, message: "the prompt is too long for the server's limit of tokens a minute",
+		name: "the prompt exceeds the server's tokens per minute", status: is(http.StatusTooManyRequests), words: []string{"request too large"}, // OpenAI: waiting does not help
+		class: engine.RowFault, tooLong: true, message: "the prompt exceeds the server's limit of tokens per minute",
 	},
 	{
 		name: "the request is too large", status: is(http.StatusRequestEntityTooLarge), // a proxy says no more than that
-		class: engine.RowFault, tooLong: true, message: "the request is larger than the server, or a proxy before it, takes",
+		class: engine.RowFault, tooLong: true, message: "the request is larger than the server or its proxy accepts",
 	},
 	{
 		name: "the content of the prompt is refused", status: append(is(http.StatusForbidden), rowStatuses...), words: contentWords,
@@ -76,11 +76,11 @@ var rules = []rule{
 	},
 	{
 		name: "a quota is used up", words: quotaWords,
-		class: engine.Busy, message: "the quota of our key is used up at the server",
+		class: engine.Busy, message: "the quota of the API key is used up",
 	},
 	{
 		name: "payment is required", status: is(http.StatusPaymentRequired),
-		class: engine.Busy, message: "the server wants to be paid first",
+		class: engine.Busy, message: "the server requires payment",
 	},
 	{
 		name: "too many requests", status: is(http.StatusTooManyRequests, 498, 529),
@@ -91,11 +91,11 @@ var rules = []rule{
 		class: engine.Busy, overload: true, message: "the server could not answer now",
 	},
 	{
-		name: "the server says that it is loading", words: loadingWords,
+		name: "loading, by its message", words: loadingWords,
 		class: engine.Busy, message: "the server is not ready yet",
 	},
 	{
-		name: "the server says that it is full", words: overloadWords,
+		name: "overloaded, by its message", words: overloadWords,
 		class: engine.Busy, overload: true, message: "the server could not answer now",
 	},
 	{
@@ -104,28 +104,28 @@ var rules = []rule{
 		class:  engine.Busy, message: "the server could not answer now",
 	},
 	{
-		name: "the server cannot do that", status: is(http.StatusNotImplemented),
-		class: engine.JobFault, message: "the server cannot run this model so",
+		name: "the server lacks the feature", status: is(http.StatusNotImplemented),
+		class: engine.JobFault, message: "the server cannot run this model for such requests",
 	},
 	{
-		name: "the model cannot do that", status: is(http.StatusBadRequest, http.StatusNotFound), words: abilityWords,
-		class: engine.JobFault, message: "the server cannot run this model so",
+		name: "the model lacks the ability", status: is(http.StatusBadRequest, http.StatusNotFound), words: abilityWords,
+		class: engine.JobFault, message: "the server cannot run this model for such requests",
 	},
 	{
 		name: "a sampling parameter is refused", status: rowStatuses, about: ofParam,
 		class: engine.JobFault, message: "the server refuses the sampling parameter",
 	},
 	{
-		name: "the form of answers is refused", status: rowStatuses, words: formWords, about: ofForm,
-		class: engine.JobFault, message: "the server cannot work with this",
+		name: "the output constraint is refused", status: rowStatuses, words: formWords, about: ofForm,
+		class: engine.JobFault, message: "the server refuses the",
 	},
 	{
-		name: "a sampling parameter is no field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python; the next two too
+		name: "a sampling parameter is an unknown field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python; the next two too
 		class: engine.JobFault, message: "the server refuses the sampling parameter",
 	},
 	{
-		name: "the form is no field", status: is(500), words: []string{"input should be 'text' or 'json_object'"}, about: ofForm,
-		class: engine.JobFault, message: "the server cannot work with this",
+		name: "the output constraint is an unknown field", status: is(500), words: []string{"input should be 'text' or 'json_object'"}, about: ofForm,
+		class: engine.JobFault, message: "the server refuses the",
 	},
 	{
 		name: "the row is refused", status: rowStatuses,
@@ -140,7 +140,7 @@ var rules = []rule{
 		class: engine.Moment, message: "the server could not answer now",
 	},
 	{
-		name: "our key is refused", status: is(http.StatusUnauthorized, http.StatusForbidden),
+		name: "the API key is refused", status: is(http.StatusUnauthorized, http.StatusForbidden),
 		class: engine.ServerFault, message: "the server refuses our API key: set the engine's api_key",
 	},
 	{

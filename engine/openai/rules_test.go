@@ -12,9 +12,9 @@ import (
 // costs describes the effect of each class, in the words of docs/engines.md.
 var costs = map[engine.Class]string{
 	engine.RowFault:    "the row fails",
-	engine.Moment:      "the row is tried again, and fails after its attempts; after a 500 twice more",
+	engine.Moment:      "the row is retried, and fails after its last attempt; a 500 is retried twice",
 	engine.Busy:        "the row waits, at no cost",
-	engine.ServerFault: "the row goes elsewhere, up to ten times",
+	engine.ServerFault: "the row goes to another server, up to ten times",
 	engine.JobFault:    "the job fails",
 }
 
@@ -22,16 +22,16 @@ var costs = map[engine.Class]string{
 func TestRulesAreDocumented(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
-	table.WriteString("| what | status | words (one of them) | what follows |\n|---|---|---|---|\n")
+	table.WriteString("| refusal | status | words (any) | result |\n|---|---|---|---|\n")
 	for _, r := range rules {
 		statuses := make([]string, len(r.status))
 		for i, s := range r.status {
 			statuses[i] = s.String()
 		}
-		about := map[about]string{ofParam: "the parameter's name", ofForm: "asked for a form; "}[r.about]
+		about := map[about]string{ofParam: "the parameter's name", ofForm: "only with an output constraint; "}[r.about]
 		follows := costs[r.class]
 		if r.tooLong {
-			follows = "the prompt is cut and sent again; where the job forbids that, the job fails"
+			follows = "the prompt is truncated and sent again; if the job forbids that, the job fails"
 		}
 		if r.overload {
 			follows += "; the window shrinks"
