@@ -5,11 +5,10 @@
 // A catalog is a YAML document. Its field models is a list of entries with the fields
 // of rowmill.Model; the embedded catalog, models.yaml, shows every field. An entry may
 // omit the fields that servers report: kind, context_length and dimension. A model
-// without both prices has no price. The sampling of an entry overrides the defaults of
+// with neither price has no price. The sampling of an entry overrides the defaults of
 // the model's family; null removes a default. The field aliases maps further names to
 // an id or to a server's name for a model. With extends: default, Load adds the entries
 // and aliases of the embedded catalog for ids and names that the file does not define.
-// are added, as far as the file has none of that id or name.
 package catalog
 
 import (

@@ -213,10 +213,10 @@ func (c *Cluster) SetKeys(keys [][]byte) error {
 
 // rekey replaces the keys of a ring; the first key encrypts.
 //
-// RemoveKey shifts the keys behind the removed one, in the same slice that concurrent
-// readers iterate over. So rekey first moves the old keys to the end, where removing
-// them shifts nothing. Meanwhile only a key that stays encrypts, because the other
-// members know it.
+// RemoveKey shifts the keys behind the removed key, in the same slice that concurrent
+// readers iterate over. So rekey first moves the obsolete keys to the end, where their
+// removal shifts nothing. Until the last step an old key that is kept encrypts, because
+// the other members know this key.
 func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 	holds := func(keys [][]byte, key []byte) bool {
 		return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })

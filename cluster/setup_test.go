@@ -204,11 +204,11 @@ func metricValue(t *testing.T, reg *prometheus.Registry, name string, labels ...
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			var sent []string
+			var got []string
 			for _, label := range metric.GetLabel() {
-				sent = append(sent, label.GetName()+"="+label.GetValue())
+				got = append(got, label.GetName()+"="+label.GetValue())
 			}
-			if family.GetName() == name && slices.Equal(sent, labels) {
+			if family.GetName() == name && slices.Equal(got, labels) {
 				return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
 			}
 		}

@@ -159,8 +159,8 @@ func parseHex(b []byte) (int64, error) {
 	return n, nil
 }
 
-// readUpTo returns the first limit bytes of the body. If the body is not longer, it is
-// read to its end, so that the connection can be reused.
+// readUpTo returns the first limit bytes of the body. A shorter body is read to its
+// end, so that the connection can be reused.
 func (b *body) readUpTo(limit int) ([]byte, error) {
 	var out []byte
 	for len(out) < limit {

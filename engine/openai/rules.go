@@ -67,7 +67,7 @@ var rules = []rule{
 		class: engine.RowFault, tooLong: true, message: "the prompt exceeds the server's limit of tokens per minute",
 	},
 	{
-		name: "the request is too large", status: is(http.StatusRequestEntityTooLarge), // a proxy says no more than that
+		name: "the request is too large", status: is(http.StatusRequestEntityTooLarge), // a proxy gives no other reason
 		class: engine.RowFault, tooLong: true, message: "the request is larger than the server or its proxy accepts",
 	},
 	{
@@ -120,7 +120,7 @@ var rules = []rule{
 		class: engine.JobFault, message: "the server refuses the",
 	},
 	{
-		name: "a sampling parameter is an unknown field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python; the next two too
+		name: "a sampling parameter is an unknown field", status: is(500), words: []string{"validation error"}, about: ofParam, // llama-cpp-python, also the next two rules
 		class: engine.JobFault, message: "the server refuses the sampling parameter",
 	},
 	{
