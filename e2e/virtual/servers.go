@@ -77,7 +77,7 @@ func (s *server) crash(text string) {
 // one after the other.
 func (c *call) breaks(text string, try int) error {
 	time.Sleep(c.world.latency(c.node, "broken", fmt.Sprint(text, try)))
-	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: "talk to the server: EOF"}
+	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: "the connection to the server failed: EOF"}
 }
 
 // turnsDown is the error of a request that the server does not take: it is down, or limits

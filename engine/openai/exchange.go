@@ -267,5 +267,5 @@ func (e *Engine) broken(ctx context.Context, err error, p patience) error {
 	if errors.Is(err, errHeader) || errors.Is(err, errChunk) {
 		return &engine.Error{Class: engine.Moment, Code: "malformed_reply", Message: err.Error()}
 	}
-	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: fmt.Sprintf("talk to the server: %v", err)}
+	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: fmt.Sprintf("the connection to the server failed: %v", err)}
 }

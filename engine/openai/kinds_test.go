@@ -199,7 +199,7 @@ func TestKinds(t *testing.T) {
 			if _, err := call.Generate(t.Context(), row); !c.cuts && (!errors.As(err, &fault) || fault.Class != engine.RowFault || !fault.TooLong || fault.Code != rowmill.RowTooLong) {
 				t.Errorf("overflow: %#v", err)
 			}
-			if told := strings.Contains(strings.Join(call.Warnings(), " "), "its context of 4096 tokens without saying so"); told != c.cuts {
+			if warned := strings.Contains(strings.Join(call.Warnings(), " "), "its context of 4096 tokens without saying so"); warned != c.cuts {
 				t.Errorf("warnings %q", call.Warnings())
 			}
 		})

@@ -393,9 +393,9 @@ func (r *reply) answer(whole, formed bool) (out engine.Reply, notices []string, 
 // Warnings of a job, each given once.
 const (
 	noticeFinish    = "The server gives no finish_reason: its answers are treated as complete."
-	noticeReasoning = "The server put answers where reasoning belongs (reasoning_content), and nothing into content: its reasoning text is used as the answer. The server may use a reasoning parser for a model that does not reason."
+	noticeReasoning = "The server put answers into the field for reasoning (reasoning_content) and nothing into content: the reasoning text is used as the answer. The server may use a reasoning parser for a model that does not reason."
 	noticeEmpty     = "Some answers are empty: the model stopped at once."
-	noticeUsage     = "The server does not say how many tokens it used (usage): they are counted here."
+	noticeUsage     = "The server does not report the tokens that it used (usage): Rowmill counts them."
 )
 
 // withheld returns the error for an answer that the server withholds permanently.

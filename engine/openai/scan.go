@@ -184,7 +184,7 @@ func (s *scanner) nextKey() []byte {
 		s.pos++
 		s.depth--
 	default:
-		s.fail("no comma or brace after a value")
+		s.fail("expected a comma or brace after a value")
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (s *scanner) nextItem() bool {
 		s.pos++
 		s.depth--
 	default:
-		s.fail("no comma or bracket after an item")
+		s.fail("expected a comma or bracket after an item")
 	}
 	return false
 }
@@ -220,7 +220,7 @@ func (s *scanner) nextItem() bool {
 // readKey reads a key and its colon.
 func (s *scanner) readKey() []byte {
 	if s.peek() != '"' {
-		s.fail("no key")
+		s.fail("expected a key")
 		return nil
 	}
 	// nearly every key is within the window and has no escapes
@@ -231,7 +231,7 @@ func (s *scanner) readKey() []byte {
 	}
 	key := s.text(s.key[:0], maxKey, true)
 	if s.peek() != ':' {
-		s.fail("no colon after a key")
+		s.fail("expected a colon after a key")
 		return nil
 	}
 	s.pos++
@@ -250,7 +250,7 @@ func (s *scanner) null() bool {
 func (s *scanner) literal(word string) {
 	for i := range len(word) {
 		if s.byte() != word[i] {
-			s.fail("no such literal")
+			s.fail("unknown literal")
 			return
 		}
 	}
@@ -283,7 +283,7 @@ func (s *scanner) skip() {
 	case c == 'n':
 		s.literal("null")
 	default:
-		s.fail("no value")
+		s.fail("expected a value")
 	}
 }
 

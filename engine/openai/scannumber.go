@@ -50,7 +50,7 @@ func (s *scanner) near() float64 {
 func (s *scanner) count() int64 {
 	v := s.number()
 	if v < 0 || v != math.Trunc(v) || v > 1<<53 {
-		s.fail("no count")
+		s.fail("expected a whole number of at least 0")
 		return 0
 	}
 	return int64(v)

@@ -16,7 +16,7 @@ var errTooLong = errors.New("answer exceeds the limit on its length")
 // Invalid UTF-8 is kept unchanged (see validText).
 func (s *scanner) text(dst []byte, limit int, cut bool) []byte {
 	if s.peek() != '"' {
-		s.fail("no string")
+		s.fail("expected a string")
 		return dst
 	}
 	s.pos++
@@ -131,7 +131,7 @@ func (s *scanner) hex4() rune {
 		case c|0x20 >= 'a' && c|0x20 <= 'f':
 			c = c | 0x20 - 'a' + 10
 		default:
-			s.fail("no hexadecimal digit in an escape")
+			s.fail("expected a hexadecimal digit in an escape")
 			return utf8.RuneError
 		}
 		r = r<<4 | rune(c)

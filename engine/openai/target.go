@@ -138,7 +138,7 @@ func (t target) warnings(p engine.Params) (list []string) {
 		list = append(list, "Infinity cuts a text that exceeds the context of its model without saying so: keep rows shorter")
 	case kindOther:
 		if may := mayIgnore(p); len(may) > 0 {
-			list = append(list, "the server is of no kind that is known, and may ignore "+strings.Join(may, ", ")+" without an error")
+			list = append(list, "the kind of the server is unknown: it may ignore "+strings.Join(may, ", ")+" without an error")
 		}
 	}
 	if t.noSeeds && p.Model.Kind != rowmill.KindEmbedding && (p.RowSeeds || p.Sampling["seed"] != nil) {

@@ -71,7 +71,7 @@ func TestForms_Refused(t *testing.T) {
 		"a schema that is none":   {`"sampling_params":{"guided_json":{"type":5}}`, "sampling_params.guided_json", "is not a valid JSON Schema"},
 		"a schema that is text":   {`"sampling_params":{"guided_json":"object"}`, "sampling_params.guided_json", "must be an object"},
 		"an ill-typed regex":      {`"sampling_params":{"guided_regex":5}`, field, "an object with one of regex"},
-		"a regex that is none":    {`"sampling_params":{"guided_regex":"(?=a)"}`, field, "without lookaround"},
+		"a regex that is none":    {`"sampling_params":{"guided_regex":"(?=a)"}`, field, "no lookaround"},
 		"a costly regex":          {`"sampling_params":{"guided_regex":"` + strings.Repeat("x{0,1000}", 5) + `"}`, field, "repeat less"},
 		"too many choices":        {`"sampling_params":{"guided_choice":["a"` + strings.Repeat(`,"a"`, 1000) + `]}`, field, "1001 choices"},
 		"a grammar too deep":      {`"sampling_params":{"guided_grammar":"` + strings.Repeat("(", 65) + `"}`, field, "nested more than 64"},
@@ -105,7 +105,7 @@ func TestForms_OfFunctions(t *testing.T) {
 	for definition, want := range map[string]string{
 		`"json_schema":{},"sampling_params":{"guided_regex":"a"}`: "sampling_params.guided_regex: asks for a form",
 		`"sampling_params":{"guided_regex":"(?=a)"}`:              "sampling_params.structured_outputs: has a regex",
-		`"sampling_params":{"guided_json":{"type":5}}`:            "sampling_params.guided_json: is no JSON Schema",
+		`"sampling_params":{"guided_json":{"type":5}}`:            "sampling_params.guided_json: is not a valid JSON Schema",
 	} {
 		var problems request.Problems
 		body, err := request.ReadObject([]byte(`{"name":"bad",`+rest+`,`+definition+`}`), &problems)

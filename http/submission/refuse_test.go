@@ -58,11 +58,11 @@ func TestSubmission_Refuses(t *testing.T) {
 		"SystemPromptTooLong":         {`{"inputs":["a"],"system_prompt":"` + strings.Repeat("a", 1<<20+1) + `"}`, "system_prompt", "more than 1048576"},
 		"SchemaNotObject":             {`{"inputs":["a"],"json_schema":true}`, "json_schema", "must be an object"},
 		"SchemaString":                {`{"inputs":["a"],"json_schema":"{}"}`, "json_schema", "must be an object"},
-		"SchemaInvalid":               {`{"inputs":["a"],"json_schema":{"type":"text"}}`, "json_schema", "is no JSON Schema"},
-		"SchemaBadPattern":            {`{"inputs":["a"],"json_schema":{"pattern":"("}}`, "json_schema", "is no JSON Schema"},
+		"SchemaInvalid":               {`{"inputs":["a"],"json_schema":{"type":"text"}}`, "json_schema", "is not a valid JSON Schema"},
+		"SchemaBadPattern":            {`{"inputs":["a"],"json_schema":{"pattern":"("}}`, "json_schema", "is not a valid JSON Schema"},
 		"SchemaRemoteRef":             {`{"inputs":["a"],"json_schema":{"$ref":"https://example.org/s.json"}}`, "json_schema", "leaves the schema"},
 		"SchemaFileRef":               {`{"inputs":["a"],"json_schema":{"$ref":"file:///etc/passwd"}}`, "json_schema", "leaves the schema"},
-		"SchemaDanglingRef":           {`{"inputs":["a"],"json_schema":{"$ref":"#/$defs/x"}}`, "json_schema", "is no JSON Schema"},
+		"SchemaDanglingRef":           {`{"inputs":["a"],"json_schema":{"$ref":"#/$defs/x"}}`, "json_schema", "is not a valid JSON Schema"},
 		"SchemaTooLarge":              {`{"inputs":["a"],"json_schema":{"description":"` + strings.Repeat("a", 256<<10) + `"}}`, "json_schema", "more than 262144"},
 		"SchemaTooDeep":               {`{"inputs":["a"],"json_schema":` + deep(65) + `}`, "json_schema", "65 levels"},
 		"SchemaWithEmbeddingModel":    {`{"inputs":["a"],"model":"qwen-3-embedding-0.6b","json_schema":{"type":"object"}}`, "json_schema", "embedding"},
@@ -211,7 +211,7 @@ func TestSchema_IsCompiledLast(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	const schema = `"json_schema":{"pattern":"("}`
-	w.wantField(`{"inputs":["a"],`+schema+`}`, "json_schema", "is no JSON Schema")
+	w.wantField(`{"inputs":["a"],`+schema+`}`, "json_schema", "is not a valid JSON Schema")
 	w.wantField(`{"inputs":["a"],"model":"x",`+schema+`}`, "model", "neither")
 	w.wantField(`{"inputs":["a",1],`+schema+`}`, "inputs[1]", "number")
 	w.wantField(`{"inputs":["a"],"json_schema":{"multipleOf":1e-99999999}}`, "json_schema", "out of range")
