@@ -9,26 +9,28 @@ import (
 	"strings"
 )
 
-// Parquet has no type for durations and keeps no names of time zones. Writers
-// that come from Arrow put their own schema beside Parquet's, and their readers
-// look there:
+// Parquet has no type for durations and stores no time zone names. Writers that
+// use Arrow store Arrow's own schema beside Parquet's, and readers that use
+// Arrow read it:
 // https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc.
-// It is read for these two alone, and written only where a column has one.
+// This file reads the Arrow schema only for durations and zones, and writes one
+// only if a column has a duration or a zone.
 
-// arrowKey is under which the metadata of a file have Arrow's schema.
+// arrowKey is the metadata key of the Arrow schema.
 const arrowKey = "ARROW:schema"
 
-// What Arrow's schema says of a column that Parquet's cannot, as Leaf.arrow:
-// "zone=" and a name, or "duration=" and the number of a unit.
+// These prefixes mark the values of Leaf.arrow. The name of a time zone follows
+// arrowZone, the number of a unit follows arrowDuration.
 const (
 	arrowZone     = "zone="
 	arrowDuration = "duration="
 )
 
-// maxZone bounds the name of a time zone, in bytes: twice the longest.
+// maxZone is the longest time zone name that is kept, in bytes: twice the
+// longest real name.
 const maxZone = 64
 
-// Numbers of the format, from Schema.fbs and Message.fbs.
+// These numbers come from Arrow's Schema.fbs and Message.fbs.
 const (
 	arrowVersion   = 4 // V5
 	arrowSchemaTag = 1
@@ -38,16 +40,16 @@ const (
 	arrowBool      = 6
 	arrowStamp     = 10
 	arrowList      = 12
-	arrowElapsed   = 18 // a duration
+	arrowElapsed   = 18 // duration
 	arrowSingle    = 1
 	arrowDouble    = 2
 )
 
 var errArrow = errors.New("no Arrow schema")
 
-// arrowNotes are what the Arrow schema of a file, the value of arrowKey in its
-// metadata, says of its columns that Parquet's does not; nil where there is none,
-// or none that can be read.
+// arrowNotes returns the zones and durations in the Arrow schema of a file, by
+// column. schema is the value of arrowKey in the file's metadata. It returns
+// nil if there is no schema or it cannot be read.
 func arrowNotes(schema string) map[int]string {
 	raw, err := base64.StdEncoding.DecodeString(schema)
 	if err != nil {
@@ -60,9 +62,9 @@ func arrowNotes(schema string) map[int]string {
 	return notes
 }
 
-// readArrow reads a message that holds a schema.
+// readArrow reads an Arrow message that holds a schema.
 func readArrow(raw []byte) (notes map[int]string, err error) {
-	defer func() { // an offset that leads nowhere
+	defer func() { // reading at a bad offset panics
 		if recover() != nil {
 			notes, err = nil, errArrow
 		}
@@ -92,7 +94,8 @@ func readArrow(raw []byte) (notes map[int]string, err error) {
 	return notes, nil
 }
 
-// note is what the type of a column says, whose table is named at a slot.
+// note returns the zone or duration of a column's type. at is the slot of the
+// type's table.
 func (f flatBytes) note(kind byte, at int) string {
 	if at == 0 {
 		return ""
@@ -100,7 +103,7 @@ func (f flatBytes) note(kind byte, at int) string {
 	table := f.follow(at)
 	switch kind {
 	case arrowElapsed:
-		unit := uint16(1) // milliseconds, where it is not said
+		unit := uint16(1) // milliseconds is the default
 		if at := f.slot(table, 0); at != 0 {
 			unit = binary.LittleEndian.Uint16(f[at:])
 		}
@@ -119,13 +122,13 @@ func (f flatBytes) note(kind byte, at int) string {
 	return ""
 }
 
-// isZone reports whether a name can be that of a time zone that needs to be kept.
+// isZone reports whether name looks like a time zone and must be kept.
 func isZone(name string) bool {
 	plain := func(r rune) bool { return r > ' ' && r <= '~' && r != ';' }
 	return name != "" && name != "UTC" && len(name) <= maxZone && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
 }
 
-// flatBytes are a flatbuffer, https://flatbuffers.dev/internals. Reading beyond
+// flatBytes is a flatbuffer, https://flatbuffers.dev/internals. Reading beyond
 // its end panics.
 type flatBytes []byte
 
@@ -140,7 +143,8 @@ func (f flatBytes) byteAt(at int) byte {
 	return f[at]
 }
 
-// slot is where a table has its member of a number; 0 where it has none.
+// slot returns the offset of a table's n-th member, or 0 if the table does not
+// have it.
 func (f flatBytes) slot(table, n int) int {
 	vtable := table - int(int32(f.int(table)))
 	if size := int(binary.LittleEndian.Uint16(f[vtable:])); 4+2*n+2 > size {
@@ -152,8 +156,8 @@ func (f flatBytes) slot(table, n int) int {
 	return 0
 }
 
-// arrowSchema is the value of arrowKey for a table of these columns; empty where
-// Parquet's schema says all.
+// arrowSchema returns the value of arrowKey for a table with these columns. It
+// is empty if no column has a zone or a duration.
 func arrowSchema(columns []TableColumn) string {
 	notes := make([]string, len(columns))
 	for i, c := range columns {
@@ -180,11 +184,12 @@ func arrowSchema(columns []TableColumn) string {
 	return base64.StdEncoding.EncodeToString(append(head, w...))
 }
 
-// flatWriter writes a flatbuffer from front to back. Members of tables take four
-// bytes each, whatever their size.
+// flatWriter writes a flatbuffer from front to back. Each member of a table
+// takes four bytes.
 type flatWriter []byte
 
-// point makes what follows the place that a member names.
+// point stores, in the member at an offset, the distance to the end of the
+// buffer.
 func (w *flatWriter) point(at int) {
 	for len(*w)%4 != 0 {
 		*w = append(*w, 0)
@@ -194,8 +199,8 @@ func (w *flatWriter) point(at int) {
 
 func (w *flatWriter) number(at, v int) { binary.LittleEndian.PutUint32((*w)[at:], uint32(v)) }
 
-// table begins a table that the member at a place names, and returns where it has
-// those of its members that are there.
+// table begins a table and points the member at an offset to it. It returns the
+// offsets of the table's members that are present.
 func (w *flatWriter) table(at int, present ...int) (members []int) {
 	vtable := make([]byte, 4+2*len(present))
 	size := 4
@@ -221,7 +226,7 @@ func (w *flatWriter) table(at int, present ...int) (members []int) {
 	return members
 }
 
-// vector begins a vector of n places, which it returns.
+// vector begins a vector of n elements and returns their offsets.
 func (w *flatWriter) vector(at, n int) (places []int) {
 	w.point(at)
 	*w = binary.LittleEndian.AppendUint32(*w, uint32(n))
@@ -238,7 +243,7 @@ func (w *flatWriter) text(at int, s string) {
 	*w = append(*w, 0)
 }
 
-// field writes what Arrow calls a column: name, nullable, type, children.
+// field writes one column in Arrow's form: name, nullable, type, children.
 func (w *flatWriter) field(at int, c TableColumn, note string) {
 	nullable := 1
 	if c.Required {
@@ -291,8 +296,8 @@ func (w *flatWriter) field(at int, c TableColumn, note string) {
 	}
 }
 
-// arrowUnit is Arrow's number of the unit of a timestamp with a zone, or of a
-// duration.
+// arrowUnit returns Arrow's number for the unit of a duration, or of a
+// timestamp with a zone.
 func (l *Leaf) arrowUnit() int {
 	if text, ok := strings.CutPrefix(l.arrow, arrowDuration); ok {
 		n, err := strconv.Atoi(text)

@@ -11,7 +11,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// durationColumn is one that only Arrow's schema tells from an integer.
+// durationColumn returns a column that differs from an integer column only in
+// Arrow's schema.
 func durationColumn(tb testing.TB, note string) TableColumn {
 	tb.Helper()
 	var e format.SchemaElement
@@ -69,8 +70,8 @@ func TestTypesOfOtherFiles(t *testing.T) {
 	}
 }
 
-// FuzzArrow reads schemas of strangers: whatever is in them, what comes out are
-// notes that can be written again.
+// FuzzArrow reads random schemas. Every note that it gets must be a note that
+// can be written.
 func FuzzArrow(f *testing.F) {
 	columns := []TableColumn{
 		durationColumn(f, arrowDuration+"3"),

@@ -1,8 +1,9 @@
-// Package columnar is the only place that knows Parquet. One half reads other
-// people's files: File and Rows turn any column into text, safely, whatever
-// the file claims about itself. The other half writes and reads the program's
-// own files: Table and its kin copy column chunks byte for byte.
+// Package columnar is the only package that knows Parquet. One half reads files
+// that users bring: File and Rows turn any column into text, and stay within
+// the limits whatever the file claims. The other half writes and reads the
+// program's own files: Table, TableWriter and Splicer copy column chunks byte
+// for byte.
 //
-// The package knows nothing of jobs, inputs or results: it is given readers,
+// The package knows nothing of jobs, inputs or results. It works on readers,
 // writers and column names.
 package columnar

@@ -50,7 +50,7 @@ func ExampleOpen() {
 	// 2 Who lives in Nikkaluokta?
 }
 
-// Tables are put one behind the other, here with one of their columns, without
+// A Splicer concatenates tables, here with one of their columns, without
 // decoding them.
 func ExampleSplicer() {
 	var out bytes.Buffer
@@ -95,7 +95,7 @@ func ExampleSplicer() {
 	// Output: row 3 of 4: Who lives in Nikkaluokta?
 }
 
-// questions is a table of two rows.
+// questions returns a table of two rows.
 func questions() []byte {
 	var file bytes.Buffer
 	w, err := columnar.NewTableWriter(&file, []columnar.TableColumn{

@@ -16,18 +16,18 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// A Leaf is the type of single values as another file had it: dates, times,
-// decimals, UUIDs, short integers. A table's column of kind TableLeaf has it
-// unchanged, and its values are the other file's bytes, so that what a reader
-// takes the one column for it takes the other for too.
+// Leaf is the type of single values in a user's file: dates, times, decimals,
+// UUIDs, short integers. A table column of kind TableLeaf keeps this type, and
+// its values are the same bytes as in the user's file. So a reader sees the
+// same type in both files.
 type Leaf struct {
-	element format.SchemaElement // without name and repetition
+	element format.SchemaElement // without a name and repetition
 	kind    leafKind
-	width   int    // bytes of a value; 0: each has its own length
-	arrow   string // a zone or a duration, see arrow.go; empty where there is none
+	width   int    // bytes of a value; 0 if values vary in length
+	arrow   string // a zone or a duration, see arrow.go; or empty
 }
 
-// ParseLeaf reads what File.IDType wrote.
+// ParseLeaf reads a type that File.IDType wrote.
 func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
 	element, note, _ := strings.Cut(string(text), ";")
 	raw, err := base64.RawStdEncoding.DecodeString(element)
@@ -40,12 +40,12 @@ func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
 	}
 	l, ok := leafIn(&e, note)
 	if !ok || l.arrow != note {
-		return nil, errors.New("the type of a column is none that tables have")
+		return nil, errors.New("the type of a column is not a type that tables support")
 	}
 	return l, nil
 }
 
-// text is what ParseLeaf reads.
+// text returns the type in the form that ParseLeaf reads.
 func (l *Leaf) text() (rowmill.IDLeaf, error) {
 	raw, err := thrift.Marshal(new(thrift.CompactProtocol), &l.element)
 	text := base64.RawStdEncoding.EncodeToString(raw)
@@ -55,7 +55,8 @@ func (l *Leaf) text() (rowmill.IDLeaf, error) {
 	return rowmill.IDLeaf(text), err
 }
 
-// leafIn is leafOf where the file's Arrow schema has a note on the column.
+// leafIn is leafOf, plus the note that the file's Arrow schema has on the
+// column.
 func leafIn(e *format.SchemaElement, note string) (*Leaf, bool) {
 	l, ok := leafOf(e)
 	switch {
@@ -73,9 +74,9 @@ func leafIn(e *format.SchemaElement, note string) (*Leaf, bool) {
 	return l, ok
 }
 
-// leafOf is the type of a column of a file. Those that tables have a kind of
-// their own for, that are text, or that no reader could make sense of, are none.
-// Annotations that say nothing here, or that do not fit, stay behind.
+// leafOf returns the type of a column of a user's file. It returns false for
+// types that have a table kind of their own, for text, and for types that
+// readers cannot interpret. It drops annotations that do not apply.
 func leafOf(e *format.SchemaElement) (*Leaf, bool) {
 	if !e.Type.Valid || e.NumChildren.V != 0 {
 		return nil, false
@@ -101,7 +102,7 @@ func leafOf(e *format.SchemaElement) (*Leaf, bool) {
 		if e.Type.V != format.Int32 {
 			return nil, false
 		}
-		if !saysInteger(e) {
+		if !hasIntegerAnnotation(e) {
 			return l, true
 		}
 	case classFloat:
@@ -111,7 +112,7 @@ func leafOf(e *format.SchemaElement) (*Leaf, bool) {
 	case classHex:
 		return l, e.Type.V == format.FixedLenByteArray
 	case classDecimal:
-		if !l.kind.sound(e) {
+		if !l.kind.isValidDecimal(e) {
 			return nil, false
 		}
 		l.element.Scale, l.element.Precision = e.Scale, e.Precision
@@ -123,8 +124,9 @@ func leafOf(e *format.SchemaElement) (*Leaf, bool) {
 	return l, true
 }
 
-// saysInteger reports whether a column is annotated as an integer of some width.
-func saysInteger(e *format.SchemaElement) bool {
+// hasIntegerAnnotation reports whether a column is annotated as an integer of
+// some width.
+func hasIntegerAnnotation(e *format.SchemaElement) bool {
 	if e.LogicalType.Value != nil {
 		_, ok := e.LogicalType.Value.(*format.IntType)
 		return ok
@@ -133,8 +135,9 @@ func saysInteger(e *format.SchemaElement) bool {
 	return c.Valid && c.V >= deprecated.Uint8 && c.V <= deprecated.Int64
 }
 
-// sound reports whether readers agree on what the decimal is.
-func (k *leafKind) sound(e *format.SchemaElement) bool {
+// isValidDecimal reports whether the decimal's scale and precision are in the
+// range that readers accept.
+func (k *leafKind) isValidDecimal(e *format.SchemaElement) bool {
 	precision := e.Precision.V
 	if t, ok := e.LogicalType.Value.(*format.DecimalType); ok {
 		precision = t.Precision
@@ -142,7 +145,7 @@ func (k *leafKind) sound(e *format.SchemaElement) bool {
 	return k.scale >= 0 && precision > 0 && int64(k.scale) <= int64(precision) && precision <= maxScale
 }
 
-// idType is the type of the ids in a column of the file.
+// idType returns the type of the IDs in a column of the file.
 func (n *node) idType(note string) (t rowmill.IDType, err error) {
 	if !n.flat() {
 		return rowmill.IDType{IDKind: rowmill.IDString}, nil
@@ -156,7 +159,7 @@ func (n *node) idType(note string) (t rowmill.IDType, err error) {
 	return t, nil
 }
 
-// Fits reports whether raw can be a value.
+// Fits reports whether raw has the length of a value.
 func (l *Leaf) Fits(raw string) bool {
 	if l.width == 0 { // a decimal
 		return len(raw) > 0 && len(raw) <= maxScale
@@ -164,7 +167,7 @@ func (l *Leaf) Fits(raw string) bool {
 	return len(raw) == l.width
 }
 
-// AppendText writes a value as plain text.
+// AppendText appends a value as plain text.
 func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
 	if l.kind.class != classFloat && l.kind.class != classHalf {
 		return l.kind.appendText(b, raw)
@@ -179,8 +182,8 @@ func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
 	}
 }
 
-// AppendJSON writes a value as JSON: what JSON has numbers for as that, all else
-// as text. Decimals are text, whose digits no reader rounds.
+// AppendJSON appends a value as JSON: a number if JSON can hold it, otherwise
+// text. Decimals are text, so that no reader rounds their digits.
 func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	switch l.kind.class {
 	case classInt, classUint:
@@ -194,8 +197,7 @@ func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
 	return spelling.AppendString(b, text), err
 }
 
-// An order is how readers compare the values of a column, by which statistics
-// are made.
+// order is how readers compare the values of a column. Statistics follow it.
 type order uint8
 
 const (
@@ -203,11 +205,11 @@ const (
 	orderSigned
 	orderReal
 	orderText // of bytes
-	orderNone // readers do not agree on one, or it is not worth the work
+	orderNone // readers do not agree, or statistics are not worth the work
 )
 
-// order is that of the column's values; leaf is their type where the kind is
-// TableLeaf.
+// order returns the order of the column's values. leaf is the type of a
+// TableLeaf column.
 func (c TableColumn) order(leaf *Leaf) order {
 	switch c.Kind {
 	case TableText:
@@ -237,7 +239,7 @@ func (l *Leaf) order() order {
 	}
 }
 
-// bits are those of a value as statistics compare them.
+// bits returns a value as a number that statistics can compare.
 func (l *Leaf) bits(raw []byte) uint64 {
 	switch {
 	case l.width == 8:

@@ -13,18 +13,18 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Table is an open table. Its methods are safe for concurrent use where its
-// source is.
+// Table is an open table. Its methods are safe for concurrent use if its source
+// is.
 type Table struct {
 	src     io.ReaderAt
 	size    int64
 	columns []TableColumn
 	meta    format.FileMetaData
-	first   []int64 // first row of each row group, and the number of rows
+	first   []int64 // first row of each row group; the last entry is the number of rows
 }
 
-// OpenTable reads the footer of a table of size bytes. A file that this
-// program did not write, or that is cut off or damaged, is an error.
+// OpenTable reads the footer of a table of size bytes. It returns an error if
+// another program wrote the file, or if the file is cut off or damaged.
 func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -71,7 +71,7 @@ func (t *Table) readFooter() error {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), footer, &t.meta)
 }
 
-// check compares the footer with the file's size, so that what follows can
+// check compares the footer with the size of the file, so that later reads can
 // trust every offset.
 func (t *Table) check() (err error) {
 	if t.columns, err = tableColumns(t.meta.Schema, arrowNotes(t.Meta(arrowKey))); err != nil {
@@ -97,24 +97,25 @@ func (t *Table) check() (err error) {
 	return nil
 }
 
-// holds reports whether the file has length bytes, at least one, at offset.
+// holds reports whether the file has length bytes at offset. length must be at
+// least 1.
 func (t *Table) holds(offset, length int64) bool {
 	return offset >= int64(len(parquetMagic)) && length > 0 && length <= t.size && offset <= t.size-length
 }
 
-// Columns are the table's columns in order; they must not be changed.
+// Columns returns the table's columns in order. The caller must not change
+// them.
 func (t *Table) Columns() []TableColumn { return t.columns }
 
-// Column is the index of the column called name, or -1.
+// Column returns the index of the column called name, or -1.
 func (t *Table) Column(name string) int {
 	return slices.IndexFunc(t.columns, func(c TableColumn) bool { return c.Name == name })
 }
 
-// Rows is the number of rows.
+// Rows returns the number of rows.
 func (t *Table) Rows() int64 { return t.first[len(t.meta.RowGroups)] }
 
-// Meta is the value of key in the key-value metadata; empty when it is not
-// there.
+// Meta returns the value of key in the key-value metadata, or an empty string.
 func (t *Table) Meta(key string) string {
 	for _, kv := range t.meta.KeyValueMetadata {
 		if kv.Key == key {
@@ -124,19 +125,21 @@ func (t *Table) Meta(key string) string {
 	return ""
 }
 
-// Groups is the number of row groups.
+// Groups returns the number of row groups.
 func (t *Table) Groups() int { return len(t.meta.RowGroups) }
 
-// GroupRows is the range of rows of row group g, the second bound excluded.
+// GroupRows returns the rows of row group g: from is the first, to is one past
+// the last.
 func (t *Table) GroupRows(g int) (from, to int64) { return t.first[g], t.first[g+1] }
 
-// GroupNulls is the number of nulls of column c, no list, in row group g.
+// GroupNulls returns the number of nulls of column c in row group g. c must not
+// be a list.
 func (t *Table) GroupNulls(g, c int) int64 {
 	return t.meta.RowGroups[g].Columns[c].MetaData.Statistics.NullCount
 }
 
-// GroupInts are the smallest and largest values of the TableInt column c in
-// row group g; ok is false where it has none.
+// GroupInts returns the smallest and largest values of the TableInt column c in
+// row group g. ok is false if the group has no value in that column.
 func (t *Table) GroupInts(g, c int) (low, high int64, ok bool) {
 	s := t.meta.RowGroups[g].Columns[c].MetaData.Statistics
 	if t.columns[c].Kind != TableInt || len(s.MinValue) != 8 || len(s.MaxValue) != 8 {
@@ -145,12 +148,12 @@ func (t *Table) GroupInts(g, c int) (low, high int64, ok bool) {
 	return int64(binary.LittleEndian.Uint64(s.MinValue)), int64(binary.LittleEndian.Uint64(s.MaxValue)), true
 }
 
-// group is the row group that holds row, which must be one of the table's.
+// group returns the row group that holds row. The table must have the row.
 func (t *Table) group(row int64) int {
 	return sort.Search(len(t.meta.RowGroups), func(g int) bool { return t.first[g+1] > row })
 }
 
-// RawBytes is the size of all pages before compression.
+// RawBytes returns the size of all pages before compression.
 func (t *Table) RawBytes() (n int64) {
 	for i := range t.meta.RowGroups {
 		n += t.meta.RowGroups[i].TotalByteSize
@@ -158,7 +161,7 @@ func (t *Table) RawBytes() (n int64) {
 	return n
 }
 
-// Blocks is the number of blocks.
+// Blocks returns the number of blocks.
 func (t *Table) Blocks() (n int64) {
 	for i := range t.meta.RowGroups {
 		for _, s := range t.meta.RowGroups[i].Columns[0].MetaData.EncodingStats {
@@ -168,8 +171,8 @@ func (t *Table) Blocks() (n int64) {
 	return n
 }
 
-// offsetIndex is where the offset index of a column chunk is, and the number
-// of rows it is about.
+// offsetIndex is the position of a column chunk's offset index, and the number
+// of rows in the chunk.
 type offsetIndex struct {
 	offset int64
 	length int32
@@ -181,7 +184,7 @@ func (t *Table) index(g, c int) offsetIndex {
 	return offsetIndex{chunk.OffsetIndexOffset, chunk.OffsetIndexLength, t.meta.RowGroups[g].NumRows}
 }
 
-// readPlaces reads an offset index into places[:0], with b to read into. It
+// readPlaces reads an offset index into places[:0] and uses b as a buffer. It
 // returns both for the next call.
 func (t *Table) readPlaces(at offsetIndex, b []byte, places []pageLocation) ([]byte, []pageLocation, error) {
 	b = sized(b, int(at.length))
@@ -205,7 +208,7 @@ func (t *Table) readPlaces(at offsetIndex, b []byte, places []pageLocation) ([]b
 	return b, places, nil
 }
 
-// readAt fills b from offset; a short read is errDamaged.
+// readAt fills b from offset. It returns errDamaged if the source is too short.
 func readAt(src io.ReaderAt, b []byte, offset int64) error {
 	n, err := src.ReadAt(b, offset)
 	switch {
@@ -218,7 +221,7 @@ func readAt(src io.ReaderAt, b []byte, offset int64) error {
 	}
 }
 
-// sized is b with length n, grown when it is too small.
+// sized returns b with length n, or a new slice if b is too small.
 func sized(b []byte, n int) []byte {
 	if cap(b) < n {
 		return make([]byte, n)

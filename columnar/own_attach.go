@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Keys are those of the metadata that begin so, in their order.
+// Keys returns the metadata keys that begin with prefix, in order.
 func (t *Table) Keys(prefix string) (keys []string) {
 	for _, kv := range t.meta.KeyValueMetadata {
 		if strings.HasPrefix(kv.Key, prefix) {
@@ -15,7 +15,7 @@ func (t *Table) Keys(prefix string) (keys []string) {
 	return keys
 }
 
-// Attached reads what a writer attached under key.
+// Attached reads the bytes that a writer attached under key.
 func (t *Table) Attached(key string) ([]byte, error) {
 	var offset, length int64
 	if _, err := fmt.Sscanf(t.Meta(key), attachedAt, &offset, &length); err != nil || !t.holds(offset, length) {
@@ -28,7 +28,7 @@ func (t *Table) Attached(key string) ([]byte, error) {
 	return b, nil
 }
 
-// attachedAt is how metadata say where something attached is: its offset and its
+// attachedAt is how metadata store the position of attached bytes: offset and
 // length, in bytes.
 const attachedAt = "%d+%d"
 

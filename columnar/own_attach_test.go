@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is attached while a table is written or spliced is read back by its key, and
-// the rows are what they were, by the other reader too.
+// TestAttached attaches bytes while it writes or splices a table, and reads
+// them back by key. Both readers must still read the same rows.
 func TestAttached(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,15 +11,15 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Page headers and offset indexes are read and written once per page, so they
-// are done by hand, in thrift's compact protocol
+// Page headers and offset indexes occur once per page. To be fast, this file
+// encodes and decodes them by hand, in thrift's compact protocol
 // (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md)
-// and only in the shape that tables have. By hand also means that a damaged
-// length never becomes an allocation. Footers go through the thrift package,
-// behind a checksum.
+// and only in the form that tables use. A damaged length here cannot cause a
+// large allocation. Footers go through the thrift package: a checksum protects
+// them.
 
-// Field headers of the compact protocol: distance to the previous field id in
-// the high half, type in the low one.
+// These are field headers of the compact protocol. The high half is the
+// distance to the previous field id, the low half is the type.
 const (
 	thriftStop   = 0x00
 	thriftInt32  = 0x15 // next field, i32
@@ -29,10 +29,10 @@ const (
 	structItems  = 0x0C // list items that are structs
 )
 
-// errDamaged says that a table's bytes are not what was written.
+// errDamaged means that the bytes of a table were changed or cut off.
 var errDamaged = errors.New("the file is damaged")
 
-// pageHeader is the part of a page's header that varies.
+// pageHeader holds the fields of a page header that vary.
 type pageHeader struct {
 	raw    int    // bytes of the body before compression
 	size   int    // bytes of the body as stored
@@ -52,7 +52,7 @@ func (h pageHeader) append(b []byte) []byte {
 	return append(b, thriftStop, thriftStop)
 }
 
-// readPageHeader decodes a page's header and returns the bytes behind it.
+// readPageHeader decodes a page header. It returns the bytes that follow it.
 func readPageHeader(b []byte) (pageHeader, []byte, error) {
 	d := compactReader{b: b}
 	kind := d.field(thriftInt32)
@@ -75,7 +75,7 @@ func readPageHeader(b []byte) (pageHeader, []byte, error) {
 type pageLocation struct {
 	offset int64 // of the header, from the start of the file
 	size   int32 // header and body
-	first  int64 // row, from the start of the row group
+	first  int64 // first row, counted from the start of the row group
 }
 
 // appendOffsetIndex appends the encoding of an offset index to b.
@@ -118,8 +118,8 @@ func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
 	return pages, nil
 }
 
-// compactReader takes values off the front of b; the first mismatch sets bad
-// and everything after it is zero.
+// compactReader takes values off the front of b. After the first mismatch, bad
+// is true and every value is zero.
 type compactReader struct {
 	b   []byte
 	bad bool
@@ -157,8 +157,8 @@ func (d *compactReader) field(head byte) int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// The frame around a footer: sealMagic and the CRC-32C of the footer, the
-// footer, its length, parquetMagic.
+// A footer is framed as follows: sealMagic, the footer's CRC-32C, the footer,
+// its length, parquetMagic.
 const (
 	parquetMagic = "PAR1"
 	sealMagic    = "RMF1"
@@ -167,8 +167,8 @@ const (
 
 	createdBy = "rowmill"
 
-	// maxFooter bounds the footer that is read into memory. Ten million rows
-	// of a kilobyte need about 1 MiB.
+	// maxFooter limits the footer size in memory. Ten million rows of one
+	// kilobyte each need about 1 MiB.
 	maxFooter = 256 << 20
 )
 
@@ -188,10 +188,10 @@ func appendFooter(b []byte, m *format.FileMetaData) ([]byte, error) {
 	return append(b, parquetMagic...), nil
 }
 
-// castagnoli is the table of CRC-32C; the standard library makes it once.
+// castagnoli returns the table of CRC-32C. The standard library builds it once.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// footerOf puts together what the footers of written and spliced tables share.
+// footerOf builds the footer of a written or a spliced table.
 func footerOf(columns []TableColumn, meta []KeyValue, groups []format.RowGroup) *format.FileMetaData {
 	m := &format.FileMetaData{
 		Version:   2,

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// decode finds the rows in the page.
+// decode finds the position of each row's value in the page.
 func (c *blockColumn) decode(rows, values int) error {
 	c.data = c.page
 	c.at = c.at[:0]
@@ -57,8 +57,8 @@ func (c *blockColumn) decode(rows, values int) error {
 	return nil
 }
 
-// place finds n values from position next on and returns the position behind
-// them, or -1 where the data ends before.
+// place records the positions of n values, from position next on. It returns
+// the position after them, or -1 if the data ends too early.
 func (c *blockColumn) place(next, n int) int {
 	switch {
 	case c.Kind == TableText, c.Kind == TableLeaf && c.width == 0:
@@ -95,7 +95,7 @@ func (c *blockColumn) place(next, n int) int {
 	}
 }
 
-// decodeLists finds the lists in the page.
+// decodeLists finds the position of each row's list in the page.
 func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error {
 	c.counts = c.counts[:0]
 	next := 0
@@ -108,7 +108,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 		rep.skip(n)
 		def.skip(n)
 		values -= n
-		if again == 1 { // the last list goes on
+		if again == 1 { // the last list continues
 			last := len(c.at) - 1
 			if level != listPresent || last < 0 || c.counts[last] == 0 || c.at[last] < 0 {
 				return fmt.Errorf("levels: %w", errDamaged)
@@ -141,7 +141,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 type levelReader struct {
 	b    []byte
 	last byte
-	n    int // what is left of the open run of last
+	n    int // levels left in the open run of last
 	bad  bool
 }
 
@@ -160,9 +160,9 @@ func (l *levelReader) take(page *[]byte) {
 	l.b, *page = b[4:4+n], b[4+n:]
 }
 
-// peek is the next level and how often it follows, at most most times; 0 at
-// the end.
-func (l *levelReader) peek(most int) (byte, int) {
+// peek returns the next level and how often it repeats, at most limit times.
+// The count is 0 at the end.
+func (l *levelReader) peek(limit int) (byte, int) {
 	if l.n == 0 && len(l.b) > 0 {
 		run, size := binary.Uvarint(l.b)
 		if size <= 0 || len(l.b) == size || run&1 == 1 || run>>1 > math.MaxInt32 {
@@ -170,11 +170,11 @@ func (l *levelReader) peek(most int) (byte, int) {
 		}
 		l.n, l.last, l.b = int(run>>1), l.b[size], l.b[size+1:]
 	}
-	return l.last, min(l.n, most)
+	return l.last, min(l.n, limit)
 }
 
-// skip passes n levels, no more than peek has counted.
+// skip consumes n levels, no more than peek counted.
 func (l *levelReader) skip(n int) { l.n -= n }
 
-// done reports whether every level was passed.
+// done reports whether every level was consumed.
 func (l *levelReader) done() bool { return l.n == 0 && len(l.b) == 0 }

@@ -10,20 +10,20 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A TableScan reads some columns of a table block by block. It is for one
+// TableScan reads some columns of a table block by block. It is for one
 // goroutine.
 type TableScan struct {
 	t       *Table
 	columns []int
 	group   int              // the next block's row group
-	page    int              // the next block's page in it
-	places  [][]pageLocation // of group, by scanned column; empty until read
+	page    int              // the next block's page in that group
+	places  [][]pageLocation // pages of the row group, by scanned column; empty until read
 	block   Block
-	stored  *[]byte // the last page as stored
+	stored  *[]byte // buffer for the compressed bytes of a page
 }
 
-// Scan begins a scan of the given columns at the first row. A Block names them
-// by their position in this list.
+// Scan begins a scan of the given columns at the first row. Methods of Block
+// take a column's position in this list.
 func (t *Table) Scan(columns ...int) *TableScan {
 	s := &TableScan{t: t, columns: columns, places: make([][]pageLocation, len(columns)), stored: new([]byte)}
 	s.block.columns = make([]blockColumn, len(columns))
@@ -37,11 +37,11 @@ func (t *Table) Scan(columns ...int) *TableScan {
 	return s
 }
 
-// ShareBuffer makes s read into the buffer of other, so that many scans of one
-// goroutine need only one.
+// ShareBuffer makes s read into the buffer of other, so that several scans in
+// one goroutine need one buffer.
 func (s *TableScan) ShareBuffer(other *TableScan) { s.stored = other.stored }
 
-// SeekRow makes the next block the one that holds row.
+// SeekRow makes Next return the block that holds row.
 func (s *TableScan) SeekRow(row int64) error {
 	if row < 0 || row >= s.t.Rows() {
 		return fmt.Errorf("row %d is not one of the table's %d", row, s.t.Rows())
@@ -141,9 +141,9 @@ func (s *TableScan) read(i int) error {
 	return c.decode(s.block.Rows, h.values)
 }
 
-// A Block is a range of consecutive rows, decoded. Columns are named by their
-// position in the scan, rows by their position in the block; the value of a
-// null may not be asked for. Returned slices are valid as long as the block.
+// Block is a decoded range of consecutive rows. Its methods take a column's
+// position in the scan (c) and a row's position in the block (i). They must not
+// be called for a null. Returned slices are valid as long as the block.
 type Block struct {
 	First   int64 // the block's first row in the table
 	Rows    int
@@ -153,27 +153,27 @@ type Block struct {
 // Null reports whether the value is null.
 func (b *Block) Null(c, i int) bool { return b.columns[c].at[i] < 0 }
 
-// Text is a value of a TableText column.
+// Text returns a value of a TableText column.
 func (b *Block) Text(c, i int) []byte { return b.columns[c].text(int(b.columns[c].at[i])) }
 
-// Int is a value of a TableInt column.
+// Int returns a value of a TableInt column.
 func (b *Block) Int(c, i int) int64 { return int64(b.columns[c].fixed(int(b.columns[c].at[i]))) }
 
-// Uint is a value of a TableUint column.
+// Uint returns a value of a TableUint column.
 func (b *Block) Uint(c, i int) uint64 { return b.columns[c].fixed(int(b.columns[c].at[i])) }
 
-// Real is a value of a TableReal column.
+// Real returns a value of a TableReal column.
 func (b *Block) Real(c, i int) float64 {
 	return math.Float64frombits(b.columns[c].fixed(int(b.columns[c].at[i])))
 }
 
-// Leaf is a value of a TableLeaf column.
+// Leaf returns a value of a TableLeaf column.
 func (b *Block) Leaf(c, i int) []byte { return b.columns[c].value(int(b.columns[c].at[i])) }
 
-// Bool is a value of a TableBool column.
+// Bool returns a value of a TableBool column.
 func (b *Block) Bool(c, i int) bool { return b.columns[c].bit(int(b.columns[c].at[i])) }
 
-// Floats appends a value of a TableFloats column to v.
+// Floats appends the list in a TableFloats column to v.
 func (b *Block) Floats(c, i int, v []float32) []float32 {
 	for raw := b.columns[c].list(i); len(raw) >= 4; raw = raw[4:] {
 		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
@@ -184,11 +184,11 @@ func (b *Block) Floats(c, i int, v []float32) []float32 {
 // blockColumn is one decoded page.
 type blockColumn struct {
 	TableColumn
-	width  int     // bytes of a value of fixed length; 0: each has its own, before it
+	width  int     // bytes of a value; 0 if a length precedes each value
 	page   []byte  // levels and values
-	data   []byte  // values, within page
-	at     []int32 // per row: where its value is in data (for a bool, which bit); -1 for null
-	counts []int32 // TableFloats, per row: floats in the list
+	data   []byte  // the values in page
+	at     []int32 // per row: position of its value in data (for a bool, the bit); -1 for null
+	counts []int32 // TableFloats, per row: number of floats in the list
 }
 
 func (c *blockColumn) text(at int) []byte {
@@ -196,7 +196,7 @@ func (c *blockColumn) text(at int) []byte {
 	return c.data[at+4 : at+4+n]
 }
 
-// value is a value of a TableLeaf column.
+// value returns a value of a TableLeaf column.
 func (c *blockColumn) value(at int) []byte {
 	if c.width == 0 {
 		return c.text(at)

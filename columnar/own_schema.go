@@ -9,9 +9,9 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Table is a Parquet file in the narrow form that this program writes
-// itself, so that its column chunks can be copied byte for byte and any row
-// found without a scan:
+// A Table is a Parquet file in the narrow form that this program writes. The
+// form lets the program copy column chunks byte for byte and find any row
+// without a scan:
 //
 //   - columns are flat, or a three-level list of floats; data pages version 1,
 //     PLAIN values, RLE levels, Snappy, a CRC on every page, no dictionary
@@ -21,14 +21,14 @@ import (
 //   - the eight bytes before the footer are the magic "RMF1" and the CRC-32C
 //     of the footer, which other readers never look at.
 //
-// The format is https://github.com/apache/parquet-format, and any Parquet
-// reader can read it. Other people's files are read by this package's other
-// half.
+// The format is https://github.com/apache/parquet-format. Any Parquet reader
+// can read a table. The other half of this package reads files that users
+// bring.
 
-// TableKind is the type of a table's column.
+// TableKind is the type of a table column.
 type TableKind uint8
 
-// The types of a table's columns.
+// These are the types of table columns.
 const (
 	TableText   TableKind = iota + 1 // BYTE_ARRAY, STRING
 	TableInt                         // INT64
@@ -36,10 +36,10 @@ const (
 	TableReal                        // DOUBLE
 	TableBool                        // BOOLEAN
 	TableFloats                      // LIST of FLOAT
-	TableLeaf                        // what TableColumn.Leaf says
+	TableLeaf                        // the type is in TableColumn.Leaf
 )
 
-// String names the kind as error texts do.
+// String returns the kind's name for error messages.
 func (k TableKind) String() string {
 	names := [...]string{"nothing", "text", "int", "uint", "real", "bool", "list of floats", "a type of another file"}
 	if int(k) < len(names) {
@@ -53,10 +53,10 @@ type TableColumn struct {
 	Name     string
 	Kind     TableKind
 	Required bool           // never null; a list of floats cannot be required
-	Leaf     rowmill.IDLeaf // set exactly where the kind is TableLeaf; checked where tables are opened and begun
+	Leaf     rowmill.IDLeaf // set only if the kind is TableLeaf; checked when a table is opened or begun
 }
 
-// leaf is the type of a TableLeaf column, else nil.
+// leaf returns the type of a TableLeaf column, and nil for other columns.
 func (c TableColumn) leaf() *Leaf {
 	if c.Kind != TableLeaf {
 		return nil
@@ -68,7 +68,7 @@ func (c TableColumn) leaf() *Leaf {
 	return l
 }
 
-// maxDefinition is the definition level of a present value.
+// maxDefinition returns the definition level of a present value.
 func (c TableColumn) maxDefinition() byte {
 	switch {
 	case c.Kind == TableFloats:
@@ -80,15 +80,15 @@ func (c TableColumn) maxDefinition() byte {
 	}
 }
 
-// The definition levels of a list of floats. Level 2, a null among the floats,
-// is never written.
+// These are the definition levels of a list of floats. Level 2 would be a null
+// inside the list, and is never written.
 const (
 	listNull    = 0
 	listEmpty   = 1
 	listPresent = 3
 )
 
-// physical is the Parquet type of the column's leaf.
+// physical returns the Parquet type of the column's values.
 func (c TableColumn) physical() format.Type {
 	switch c.Kind {
 	case TableLeaf:
@@ -106,7 +106,7 @@ func (c TableColumn) physical() format.Type {
 	}
 }
 
-// path is the leaf's path in the schema.
+// path returns the path of the column's values in the schema.
 func (c TableColumn) path() []string {
 	if c.Kind == TableFloats {
 		return []string{c.Name, "list", "element"}
@@ -114,7 +114,7 @@ func (c TableColumn) path() []string {
 	return []string{c.Name}
 }
 
-// elements are the column's entries in the footer's schema.
+// elements returns the column's entries in the footer's schema.
 func (c TableColumn) elements() []format.SchemaElement {
 	e := format.SchemaElement{}
 	if l := c.leaf(); l != nil {
@@ -152,7 +152,7 @@ func (c TableColumn) elements() []format.SchemaElement {
 	return []format.SchemaElement{e}
 }
 
-// checkColumns reports what keeps columns from being a table's.
+// checkColumns returns an error if a table cannot have these columns.
 func checkColumns(columns []TableColumn) error {
 	if len(columns) == 0 {
 		return fmt.Errorf("a table needs at least one column")
@@ -165,7 +165,7 @@ func checkColumns(columns []TableColumn) error {
 		case seen[c.Name]:
 			return fmt.Errorf("column %q appears twice", c.Name)
 		case c.Kind < TableText || c.Kind > TableLeaf:
-			return fmt.Errorf("column %q: %v is no kind of column", c.Name, c.Kind)
+			return fmt.Errorf("column %q: %v is not a kind of column", c.Name, c.Kind)
 		case c.Kind == TableFloats && c.Required:
 			return fmt.Errorf("column %q: a list of floats cannot be required", c.Name)
 		case (c.Kind == TableLeaf) != (c.Leaf != ""):
@@ -180,7 +180,7 @@ func checkColumns(columns []TableColumn) error {
 	return nil
 }
 
-// tableSchema is the footer's schema of columns.
+// tableSchema returns the footer's schema of the columns.
 func tableSchema(columns []TableColumn) []format.SchemaElement {
 	root := format.SchemaElement{Name: "rowmill"}
 	root.NumChildren.Set(int32(len(columns)))
@@ -203,7 +203,7 @@ func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableC
 		i++
 		if e.NumChildren.V > 0 {
 			if i+2 > len(schema) || schema[i+1].Type.V != format.Float {
-				return nil, fmt.Errorf("column %q is no list of floats", e.Name)
+				return nil, fmt.Errorf("column %q is not a list of floats", e.Name)
 			}
 			c.Kind = TableFloats
 			i += 2
@@ -227,7 +227,7 @@ func tableColumns(schema []format.SchemaElement, notes map[int]string) ([]TableC
 			case format.Boolean:
 				c.Kind = TableBool
 			default:
-				return nil, fmt.Errorf("column %q has the type %v, which no table has", e.Name, e.Type.V)
+				return nil, fmt.Errorf("column %q has the type %v, which tables do not support", e.Name, e.Type.V)
 			}
 		}
 		columns = append(columns, c)

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is encoded by hand must be what the thrift package reads, and back.
+// TestCompactEncodings compares the encoding by hand with the thrift package,
+// in both directions.
 func TestCompactEncodings(t *testing.T) {
 	t.Parallel()
 	size := rapid.IntRange(0, math.MaxInt32)
@@ -55,21 +56,21 @@ func TestCompactEncodings(t *testing.T) {
 	})
 }
 
-// A table written elsewhere is refused with a clear error.
+// OpenTable must refuse tables of other programs with a clear error.
 func TestOpenTableOfOthers(t *testing.T) {
 	t.Parallel()
 	file := makeTable(t, everyColumn(), nil, TableConfig{})
 	at := bytes.LastIndex(file, []byte(sealMagic))
 	copy(file[at:], "NONE")
-	for name, b := range map[string][]byte{"other writer": file, "empty": nil, "no Parquet": bytes.Repeat([]byte("x"), 100)} {
+	for name, b := range map[string][]byte{"other writer": file, "empty": nil, "not Parquet": bytes.Repeat([]byte("x"), 100)} {
 		if _, err := OpenTable(bytes.NewReader(b), int64(len(b))); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
-// FuzzPage decodes pages of any bytes, past the checksums that normally
-// guard them.
+// FuzzPage decodes random pages, without the checksums that normally protect
+// them.
 func FuzzPage(f *testing.F) {
 	f.Add(uint8(TableText), false, 2, 2, []byte("\x02\x00\x00\x00\x04\x01\x01\x00\x00\x00a\x00\x00\x00\x00"))
 	f.Add(uint8(TableFloats), false, 1, 2, []byte("\x04\x00\x00\x00\x02\x00\x02\x01\x02\x00\x00\x00\x04\x0312345678"))

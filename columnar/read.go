@@ -9,24 +9,24 @@ import (
 	"runtime/debug"
 )
 
-// Limits bound what a foreign file can make its reader allocate. A file's own
-// figures are believed only within them.
+// Limits bound how much memory a user's file can make its reader allocate.
+// Sizes that a file claims must stay within them.
 type Limits struct {
-	// MaxFooterBytes bounds the metadata at the end of the file. Default
-	// 32 MiB: some 100,000 column chunks, which take about ten times as much
-	// memory decoded.
+	// MaxFooterBytes is the largest metadata at the end of the file. Default 32
+	// MiB: about 100,000 column chunks, which take about ten times as much
+	// memory when decoded.
 	MaxFooterBytes int64
-	// MaxPageBytes bounds one page, before and after decompression. Default
-	// 256 MiB: usual pages have 1 MiB or less, but some writers make one page
-	// of a whole row group.
+	// MaxPageBytes is the largest page, before and after decompression. Default
+	// 256 MiB: pages usually have 1 MiB or less, but some writers put a whole
+	// row group into one page.
 	MaxPageBytes int64
-	// MaxPageValues bounds the values of one page, nulls included. Default
-	// 16,777,216: a page costs up to 14 bytes of memory per value beside its
-	// bytes.
+	// MaxPageValues is the largest number of values in one page, nulls
+	// included. Default 16,777,216: a page costs up to 14 bytes of memory per
+	// value, plus its bytes.
 	MaxPageValues int
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero fields with their defaults.
 func (l Limits) WithDefaults() Limits {
 	if l.MaxFooterBytes == 0 {
 		l.MaxFooterBytes = 32 << 20
@@ -40,7 +40,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (l Limits) Validate() error {
 	switch {
 	case l.MaxFooterBytes < 0:
@@ -53,8 +53,8 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// FormatError says that a file cannot be read because of what is in it, not
-// because reading failed. Its message is for the person who made the file.
+// FormatError means that the content of a file is wrong. A failed read is
+// another error. Its message is for the person who made the file.
 type FormatError struct{ Message string }
 
 // Error returns the message.
@@ -64,26 +64,26 @@ func badFile(message string, args ...any) error {
 	return &FormatError{Message: fmt.Sprintf(message, args...)}
 }
 
-// File is an open Parquet file of any origin. It is safe for concurrent use.
+// File is an open Parquet file from any program. It is safe for concurrent use.
 type File struct {
 	src     *source
 	groups  []groupMeta
 	root    *node
 	columns []Column
 	notes   map[int]string // see arrowNotes
-	rows    int64          // of all row groups; some writers leave the file's own figure 0
+	rows    int64          // of all row groups; some writers leave the file's own row count at 0
 	limits  Limits
 }
 
 // Column describes a top-level column of a file.
 type Column struct {
 	Name   string
-	Type   string // for a person: "STRING", "INT64", "LIST"
-	Nested bool   // a group, list or map: its text is JSON
+	Type   string // as users read it: "STRING", "INT64", "LIST"
+	Nested bool   // a group, list or map, with JSON as its text
 }
 
-// Open reads and checks the footer of the size bytes in r. Errors that come
-// from the content are *FormatError; others are r's own.
+// Open reads and checks the footer of the size bytes in r. If the content is
+// wrong, the error is a *FormatError. Other errors come from r.
 func Open(r io.ReaderAt, size int64, limits Limits) (*File, error) {
 	limits = limits.WithDefaults()
 	if err := limits.Validate(); err != nil {
@@ -128,8 +128,8 @@ func (f *File) open() error {
 	return nil
 }
 
-// footer reads the footer and walks it before anything decodes it: a few bytes
-// of a damaged or hostile one can ask for any amount of memory.
+// footer reads the footer and checks its lengths before it is decoded: a few
+// damaged or hostile bytes can claim any amount of memory.
 func (f *File) footer() ([]byte, error) {
 	size := f.src.size
 	if size < 12 {
@@ -175,17 +175,17 @@ func (f *File) footer() ([]byte, error) {
 	return footer, nil
 }
 
-// NumRows is the number of rows.
+// NumRows returns the number of rows.
 func (f *File) NumRows() int64 { return f.rows }
 
-// Columns lists the top-level columns in the order of the file. Names need not
-// be unique.
+// Columns returns the top-level columns in the order of the file. Two columns
+// can have the same name.
 func (f *File) Columns() []Column { return f.columns }
 
-// chunk returns where a leaf's values are in a row group, after a check of
-// everything that the footer says of them.
+// chunk returns the metadata of a leaf's column chunk in a row group, after it
+// has checked all fields.
 func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
-	if err := leaf.refuse(); err != nil {
+	if err := leaf.checkReadable(); err != nil {
 		return nil, err
 	}
 	c := &f.groups[group].Columns[leaf.leaf]
@@ -211,7 +211,7 @@ func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
 	return m, nil
 }
 
-// start is the offset of the first page.
+// start returns the offset of the first page.
 func (m *chunkMeta) start() int64 {
 	if m.DictionaryPageOffset != 0 {
 		return m.DictionaryPageOffset
@@ -219,8 +219,8 @@ func (m *chunkMeta) start() int64 {
 	return m.DataPageOffset
 }
 
-// source is a ReaderAt that remembers its own failures, so that they can be
-// told from those of the file's content.
+// source is a ReaderAt that records its own read errors. This tells a failed
+// read from wrong content.
 type source struct {
 	r    io.ReaderAt
 	size int64
@@ -236,8 +236,8 @@ func (s *source) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// guard runs f, in which a corrupt file may panic or fault, and turns whatever
-// goes wrong into a *FormatError, unless reading itself failed.
+// guard runs f. A corrupt file can make f panic or fault. guard turns each
+// error and panic into a *FormatError, unless a read failed.
 func (s *source) guard(doing string, f func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(before)

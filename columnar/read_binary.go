@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// int96Time reads nanoseconds of the day and a Julian day number, as Impala
-// and early Spark wrote timestamps.
+// int96Time reads a timestamp as Impala and early Spark wrote it: nanoseconds
+// of the day and a Julian day number.
 func int96Time(raw []byte) time.Time {
 	const unixEpoch = 2440588 // the Julian day of 1970-01-01
 	nanos := int64(binary.LittleEndian.Uint64(raw))
@@ -31,7 +31,7 @@ func appendUUID(b, raw []byte) []byte {
 	return b
 }
 
-// appendInterval writes months, days and milliseconds as an ISO 8601 duration.
+// appendInterval appends months, days and milliseconds as an ISO 8601 duration.
 func appendInterval(b, raw []byte) []byte {
 	if len(raw) != 12 {
 		return hex.AppendEncode(b, raw)

@@ -25,7 +25,7 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// A shape is one way to write a column.
+// shape is one way to write a column.
 type shape struct {
 	codec    compress.Codec
 	encoding encoding.Encoding
@@ -37,7 +37,7 @@ type shape struct {
 func (s shape) String() string {
 	name := s.encoding.String()
 	if s.dictionary() {
-		name = "DICTIONARY" // its name has a slash on some versions
+		name = "DICTIONARY" // the name has a slash in some versions
 	}
 	return fmt.Sprintf("%v %v %v %s v%d", s.codec, name, s.kind, s.nulls, s.version)
 }
@@ -75,7 +75,7 @@ func shapes() (all []shape) {
 	return all
 }
 
-// value is the i-th value that shapes hold, with its text in a column.
+// value returns the i-th value of a shape, and its text.
 func (s shape) value(i int) (parquet.Value, string) {
 	number := int64(i%23-11) * 1_000_003
 	text := fmt.Sprintf("value %d %s", i%23, strings.Repeat("x", i%23))
@@ -102,8 +102,8 @@ func (s shape) value(i int) (parquet.Value, string) {
 	}
 }
 
-// marker is the value that the pools are filled with, with its text in a column:
-// the letter M in all its bytes. No other file has it.
+// marker returns the value in files of markers, and its text: all its bytes are
+// the letter M. No other file has it.
 func (s shape) marker() (parquet.Value, string) {
 	const word = 0x4D4D4D4D
 	long := uint64(word)<<32 | word
@@ -204,7 +204,7 @@ func read(t testing.TB, data []byte) (texts []string, err error) {
 	return texts, err
 }
 
-// page is one page of a file, to be changed.
+// page is a page of a file that a test changes.
 type page struct {
 	head format.PageHeader
 	body []byte
@@ -212,7 +212,7 @@ type page struct {
 
 func (p *page) data() bool { return p.head.Type != format.DictionaryPage }
 
-// values is the number of values that the page claims.
+// values returns the number of values that the page claims.
 func (p *page) values() *int32 {
 	switch p.head.Type {
 	case format.DictionaryPage:
@@ -224,8 +224,9 @@ func (p *page) values() *int32 {
 	}
 }
 
-// rewrite takes a file of one column and one row group apart, lets change work on
-// its footer and pages, and puts it together again so that all sizes and offsets fit.
+// rewrite splits a file with one column and one row group into footer and
+// pages, lets change modify them, and builds the file again with correct sizes
+// and offsets.
 func rewrite(t testing.TB, data []byte, change func(meta *format.FileMetaData, pages []page)) []byte {
 	t.Helper()
 	protocol := new(thrift.CompactProtocol)
@@ -277,16 +278,17 @@ func rewrite(t testing.TB, data []byte, change func(meta *format.FileMetaData, p
 	return append(binary.LittleEndian.AppendUint32(out, uint32(len(footer))), "PAR1"...)
 }
 
-// A lie changes a file so that its header or footer claims what its pages do not
-// hold. It returns false where it does not fit the file.
+// lie changes a file so that its header or footer makes a false claim. apply
+// returns false if the change does not fit the file.
 type lie struct {
 	name     string
-	tell     func(s shape, meta *format.FileMetaData, pages []page) bool
-	harmless bool // a reader may still read what was written, or its beginning
-	schema   bool // it is about the column in all row groups
+	apply    func(s shape, meta *format.FileMetaData, pages []page) bool
+	harmless bool // a reader may still read the values, or the first ones
+	schema   bool // the change is about the column in all row groups
 }
 
-// claim lets the last page, and the footer with it, claim more values, or fewer.
+// claim makes the last page and the footer claim more values, or fewer if more
+// is negative.
 func claim(more int) func(shape, *format.FileMetaData, []page) bool {
 	return func(_ shape, meta *format.FileMetaData, pages []page) bool {
 		*pages[len(pages)-1].values() += int32(more)
@@ -300,7 +302,8 @@ func claim(more int) func(shape, *format.FileMetaData, []page) bool {
 	}
 }
 
-// size lets the last page, or the dictionary, claim other bytes after decompression.
+// size makes the last page or the dictionary claim a wrong size after
+// decompression.
 func size(first bool, more int) func(shape, *format.FileMetaData, []page) bool {
 	return func(s shape, _ *format.FileMetaData, pages []page) bool {
 		p := &pages[len(pages)-1]
@@ -312,7 +315,7 @@ func size(first bool, more int) func(shape, *format.FileMetaData, []page) bool {
 	}
 }
 
-// v2 changes the header of the last page where it is of version 2.
+// v2 changes the header of the last page if the page has version 2.
 func v2(change func(h *format.DataPageHeaderV2)) func(shape, *format.FileMetaData, []page) bool {
 	return func(_ shape, _ *format.FileMetaData, pages []page) bool {
 		h := &pages[len(pages)-1].head.DataPageHeaderV2
@@ -330,71 +333,71 @@ func lies() []lie {
 		}
 	}
 	return []lie{
-		{name: "16 values more", tell: claim(16)},
-		{name: "500 values more", tell: claim(500)},
-		{name: "16 values fewer", tell: claim(-16), harmless: true},
-		{name: "a page has a value more than the footer says", tell: func(_ shape, _ *format.FileMetaData, pages []page) bool {
+		{name: "16 values more", apply: claim(16)},
+		{name: "500 values more", apply: claim(500)},
+		{name: "16 values fewer", apply: claim(-16), harmless: true},
+		{name: "a page has a value more than the footer says", apply: func(_ shape, _ *format.FileMetaData, pages []page) bool {
 			*pages[len(pages)-1].values()++
 			return true
 		}},
-		{name: "a page has a value fewer than the footer says", tell: func(_ shape, _ *format.FileMetaData, pages []page) bool {
+		{name: "a page has a value fewer than the footer says", apply: func(_ shape, _ *format.FileMetaData, pages []page) bool {
 			*pages[len(pages)-1].values()--
 			return true
 		}},
-		{name: "the footer has 9 rows more", tell: func(_ shape, meta *format.FileMetaData, _ []page) bool {
+		{name: "the footer has 9 rows more", apply: func(_ shape, meta *format.FileMetaData, _ []page) bool {
 			meta.RowGroups[0].NumRows += 9
 			return true
 		}},
-		{name: "the footer has 9 rows fewer", tell: func(_ shape, meta *format.FileMetaData, _ []page) bool {
+		{name: "the footer has 9 rows fewer", apply: func(_ shape, meta *format.FileMetaData, _ []page) bool {
 			meta.RowGroups[0].NumRows -= 9
 			return true
 		}},
-		{name: "the footer has 9 values more", tell: func(_ shape, meta *format.FileMetaData, _ []page) bool {
+		{name: "the footer has 9 values more", apply: func(_ shape, meta *format.FileMetaData, _ []page) bool {
 			meta.RowGroups[0].Columns[0].MetaData.NumValues += 9
 			return true
 		}},
-		{name: "a byte more", tell: size(false, 1)},
-		{name: "10,000 bytes more", tell: size(false, 10_000)},
-		{name: "a byte fewer", tell: size(false, -1)},
-		{name: "a dictionary has a byte more", tell: size(true, 1)},
-		{name: "a dictionary has 10,000 bytes more", tell: size(true, 10_000)},
-		{name: "a dictionary has a byte fewer", tell: size(true, -1)},
-		{name: "a dictionary has a value more", tell: func(s shape, _ *format.FileMetaData, pages []page) bool {
+		{name: "a byte more", apply: size(false, 1)},
+		{name: "10,000 bytes more", apply: size(false, 10_000)},
+		{name: "a byte fewer", apply: size(false, -1)},
+		{name: "a dictionary has a byte more", apply: size(true, 1)},
+		{name: "a dictionary has 10,000 bytes more", apply: size(true, 10_000)},
+		{name: "a dictionary has a byte fewer", apply: size(true, -1)},
+		{name: "a dictionary has a value more", apply: func(s shape, _ *format.FileMetaData, pages []page) bool {
 			*pages[0].values()++
 			return s.dictionary()
 		}},
-		{name: "a dictionary has a value fewer", tell: func(s shape, _ *format.FileMetaData, pages []page) bool {
+		{name: "a dictionary has a value fewer", apply: func(s shape, _ *format.FileMetaData, pages []page) bool {
 			*pages[0].values()--
 			return s.dictionary()
 		}},
-		{name: "the dictionary is gone", tell: func(s shape, meta *format.FileMetaData, pages []page) bool {
+		{name: "the dictionary is gone", apply: func(s shape, meta *format.FileMetaData, pages []page) bool {
 			pages[0] = pages[len(pages)-1]
 			*pages[0].values() = 0
 			pages[0].body = nil
 			pages[0].head.UncompressedPageSize = 0
 			return s.dictionary()
 		}},
-		{name: "two nulls more", tell: v2(func(h *format.DataPageHeaderV2) { h.NumNulls += 2 })},
-		{name: "a row more", tell: v2(func(h *format.DataPageHeaderV2) { h.NumRows++ })},
-		{name: "a byte of levels more", tell: func(s shape, _ *format.FileMetaData, pages []page) bool {
+		{name: "two nulls more", apply: v2(func(h *format.DataPageHeaderV2) { h.NumNulls += 2 })},
+		{name: "a row more", apply: v2(func(h *format.DataPageHeaderV2) { h.NumRows++ })},
+		{name: "a byte of levels more", apply: func(s shape, _ *format.FileMetaData, pages []page) bool {
 			h := &pages[len(pages)-1].head.DataPageHeaderV2
 			h.V.DefinitionLevelsByteLength++
 			return h.Valid && s.nulls != "required"
 		}},
-		{name: "a byte of levels fewer", tell: func(s shape, _ *format.FileMetaData, pages []page) bool {
+		{name: "a byte of levels fewer", apply: func(s shape, _ *format.FileMetaData, pages []page) bool {
 			h := &pages[len(pages)-1].head.DataPageHeaderV2
 			h.V.DefinitionLevelsByteLength--
 			return h.Valid && s.nulls != "required"
 		}},
-		{name: "the last byte is cut off", tell: cut(1), harmless: true},
-		{name: "the last 30 bytes are cut off", tell: cut(30)},
-		{name: "all is cut off", tell: cut(1 << 20)},
-		{name: "another type", tell: func(_ shape, meta *format.FileMetaData, _ []page) bool {
+		{name: "the last byte is cut off", apply: cut(1), harmless: true},
+		{name: "the last 30 bytes are cut off", apply: cut(30)},
+		{name: "all is cut off", apply: cut(1 << 20)},
+		{name: "another type", apply: func(_ shape, meta *format.FileMetaData, _ []page) bool {
 			m := &meta.RowGroups[0].Columns[0].MetaData
 			m.Type = (m.Type + 1) % 8
 			return true
 		}},
-		{name: "a type that no reader knows", schema: true, tell: func(_ shape, meta *format.FileMetaData, _ []page) bool {
+		{name: "a type that no reader knows", schema: true, apply: func(_ shape, meta *format.FileMetaData, _ []page) bool {
 			meta.RowGroups[0].Columns[0].MetaData.Type = 8
 			meta.Schema[1].Type.V = 8
 			return true
@@ -402,8 +405,8 @@ func lies() []lie {
 	}
 }
 
-// fill fills what a reader may keep from one file to the next with markers: it
-// reads files in the same shape, of about the size of the next one and larger.
+// fill puts markers into all memory that a reader may keep between files: it
+// reads files of the same shape, of about the next file's size and larger.
 func fill(t testing.TB, markers [][]byte) {
 	for _, m := range markers {
 		if texts, err := read(t, m); err != nil || len(texts) == 0 {
@@ -412,10 +415,12 @@ func fill(t testing.TB, markers [][]byte) {
 	}
 }
 
-// TestPagesHoldWhatTheyClaim reads good, cut and lying files of every codec, encoding,
-// type and nullability, each after a file of markers. Good files have the values that
-// were written, lies are refused with column and row group, and no marker ever comes
-// out: it would be a value of another file, which another account may own.
+// TestPagesHoldWhatTheyClaim reads good files, cut files and files with false
+// claims, in every codec, encoding, type and nullability. Before each file it
+// reads a file of markers. Good files must return the written values, false
+// claims must give an error that names column and row group, and no marker may
+// come out: a marker would be a value of another file, which may belong to
+// another account.
 func TestPagesHoldWhatTheyClaim(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, s := range shapes() {
@@ -443,7 +448,7 @@ func TestPagesHoldWhatTheyClaim(t *testing.T) {
 			}
 			for _, l := range lies() {
 				fits := true
-				data := rewrite(t, good, func(meta *format.FileMetaData, pages []page) { fits = l.tell(s, meta, pages) })
+				data := rewrite(t, good, func(meta *format.FileMetaData, pages []page) { fits = l.apply(s, meta, pages) })
 				if !fits {
 					continue
 				}
@@ -469,8 +474,9 @@ func TestPagesHoldWhatTheyClaim(t *testing.T) {
 	}
 }
 
-// TestOddFiles reads files that some writers make and that are not what their format's
-// description leads to expect, and files that are refused, in words for who wrote them.
+// TestOddFiles reads files of writers that do not follow the format's
+// description. It also checks that the errors for refused files help the person
+// who wrote the file.
 func TestOddFiles(t *testing.T) {
 	t.Parallel()
 	text := func(codec compress.Codec, e encoding.Encoding, nulls string, version int) shape {
@@ -496,7 +502,7 @@ func TestOddFiles(t *testing.T) {
 			shape:  text(&parquet.Zstd, &parquet.RLEDictionary, "required", 1),
 			change: func(meta *format.FileMetaData, _ []page) { meta.Schema[0].Type.Set(format.Int32) },
 		},
-		"a number of nulls that is not known": {
+		"an unknown number of nulls": {
 			shape:  text(&parquet.Gzip, &parquet.Plain, "optional", 2),
 			change: func(_ *format.FileMetaData, pages []page) { last(pages).head.DataPageHeaderV2.V.NumNulls = -1 },
 		},
@@ -533,7 +539,7 @@ func TestOddFiles(t *testing.T) {
 				}
 			},
 		},
-		"a page that is not compressed in a column that is": {
+		"an uncompressed page in a compressed column": {
 			shape: text(&parquet.Snappy, &parquet.Plain, "required", 2),
 			change: func(_ *format.FileMetaData, pages []page) {
 				p := last(pages)
@@ -578,14 +584,14 @@ func TestOddFiles(t *testing.T) {
 			},
 			want: `Column "v" of the Parquet file has the physical type 9, which is not known. Write it as plain text.`,
 		},
-		"an encoding that is not read": {
+		"an unsupported encoding": {
 			shape: text(&parquet.Snappy, &parquet.Plain, "required", 1),
 			change: func(_ *format.FileMetaData, pages []page) {
 				last(pages).head.DataPageHeader.V.Encoding = format.ByteStreamSplit
 			},
 			want: `The Parquet file is corrupt: page 0 of column "v" in row group 0, at byte 4, cannot be read: the encoding BYTE_STREAM_SPLIT of BYTE_ARRAY is not read.`,
 		},
-		"a checksum that is wrong": {
+		"a wrong checksum": {
 			shape:  text(&parquet.Snappy, &parquet.Plain, "required", 1),
 			change: func(_ *format.FileMetaData, pages []page) { last(pages).head.CRC = 1 },
 			want:   `The Parquet file is corrupt: page 0 of column "v" in row group 0, at byte 4, cannot be read: its checksum is wrong.`,
@@ -613,7 +619,8 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
-// nullsAlone is a file of 60 nulls, in a page of version 2 that Snappy compressed.
+// nullsAlone returns a file of 60 nulls in one page of version 2, compressed
+// with Snappy.
 func nullsAlone(t *testing.T) []byte {
 	t.Helper()
 	type row struct {
@@ -647,14 +654,14 @@ func TestOddFooters(t *testing.T) {
 	}
 }
 
-// FuzzRead reads whatever files after one of markers, as TestPagesHoldWhatTheyClaim
-// does.
+// FuzzRead reads random files. Before each file it reads a file of markers, as
+// TestPagesHoldWhatTheyClaim does.
 func FuzzRead(f *testing.F) {
 	for _, seed := range mutants(f) {
 		f.Add(seed)
 	}
 	for i, s := range shapes() {
-		if i%7 == 0 { // no divisor of the codecs, the versions and the nullabilities
+		if i%7 == 0 { // 7 does not divide the number of codecs, versions or nullabilities
 			good, _ := s.write(f, 30, s.value)
 			f.Add(good)
 		}

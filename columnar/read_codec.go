@@ -14,12 +14,12 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// errPacked says that compressed bytes are damaged, or do not have the size that
-// their page claims.
+// errPacked means that compressed bytes are damaged, or do not decompress to
+// the size that their page claims.
 var errPacked = errors.New("it does not decompress to the size that it claims")
 
-// canUnpack reports whether pages of the codec are read. LZ4 is not, because
-// writers disagree on what it means:
+// canUnpack reports whether pages of the codec can be read. LZ4 cannot, because
+// writers disagree on its framing:
 // https://github.com/apache/parquet-format/blob/master/Compression.md.
 func canUnpack(codec format.CompressionCodec) bool {
 	switch codec {
@@ -29,8 +29,8 @@ func canUnpack(codec format.CompressionCodec) bool {
 	return false
 }
 
-// An unpacker decompresses the pages of one column chunk. Its decoders keep
-// bytes of a page after its end, so no two files share an unpacker.
+// unpacker decompresses the pages of a column chunk. Its decoders keep bytes of
+// a page after the page's end, so two files never share an unpacker.
 type unpacker struct {
 	packed bytes.Reader
 	gzip   *gzip.Reader
@@ -136,7 +136,7 @@ func unpackLZ4(dst, b []byte) error {
 		if match > len(dst)-at-shortestMatch || offset == 0 || offset > at {
 			return errPacked
 		}
-		// A match may reach into what it writes: its bytes then repeat.
+		// A match may overlap the bytes that it writes. Then these bytes repeat.
 		for from, end := at-offset, at+match+shortestMatch; at < end; {
 			at += copy(dst[at:end], dst[from:at])
 		}

@@ -22,8 +22,8 @@ func packers() map[format.CompressionCodec]compress.Codec {
 	}
 }
 
-// TestUnpackIsExact decompresses into buffers of the right size, and of sizes that a
-// page claims by mistake.
+// TestUnpackIsExact decompresses into buffers of the right size and of wrong
+// sizes that a page may claim.
 func TestUnpackIsExact(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 100_000)
@@ -65,8 +65,9 @@ func TestUnpackIsExact(t *testing.T) {
 	}
 }
 
-// FuzzUnpack holds the decoders against other programs': what they accept the others
-// decode to the same bytes, and what others encode they decode.
+// FuzzUnpack compares the decoders with another program. The other program must
+// decode every accepted input to the same bytes, and the decoders must accept
+// every block that the other program encodes.
 func FuzzUnpack(f *testing.F) {
 	for id, codec := range packers() {
 		for _, plain := range []string{"words words words words words", fmt.Sprint(make([]int, 500))} {
@@ -87,7 +88,7 @@ func FuzzUnpack(f *testing.F) {
 		defer u.close()
 		dst := bytes.Repeat([]byte("M"), int(size))
 		if u.unpack(id, dst, b) == nil && len(b) > 0 {
-			// That of LZ4 never returns from a block that it does not accept.
+			// The other program's LZ4 decoder does not return for a bad block.
 			plain, err := codec.Decode(make([]byte, 0, int(size)+1), b)
 			if err != nil || !bytes.Equal(plain, dst) {
 				t.Fatalf("%v: got %q, another program %q, %v", id, dst, plain, err)
@@ -104,7 +105,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// leafOfKind is a required leaf.
+// leafOfKind returns a required leaf.
 func leafOfKind(kind format.Type) *node {
 	n := &node{path: "v", element: &format.SchemaElement{}}
 	n.element.Type.Set(kind)
@@ -112,7 +113,7 @@ func leafOfKind(kind format.Type) *node {
 	return n
 }
 
-// decodeAll decodes n values as a page of them would be.
+// decodeAll decodes n values as if they were the values of a page.
 func decodeAll(kind format.Type, e format.Encoding, data []byte, n int) (values [][]byte, err error) {
 	r := &pageReader{leaf: leafOfKind(kind), limits: &Limits{MaxPageBytes: 1 << 20}}
 	v, err := r.decode(data, e, n)
@@ -122,8 +123,8 @@ func decodeAll(kind format.Type, e format.Encoding, data []byte, n int) (values 
 	return values, err
 }
 
-// FuzzValues compares the decoders of values with another program's encoders, and
-// gives them random bytes.
+// FuzzValues compares the decoders of values with another program's encoders,
+// and gives them random bytes.
 func FuzzValues(f *testing.F) {
 	for kind := range int32(8) {
 		f.Add(kind, []byte("abcabdabeabfabcabdabcabcabcaaaaaaaaabcdefghijklmnopqrstuvwxyz"))
@@ -175,8 +176,8 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// encode encodes values with another program; ok is false where the encoding is not
-// for the type.
+// encode encodes values with another program. ok is false if the encoding does
+// not support the type.
 func encode(t *testing.T, kind format.Type, e encoding.Encoding, values [][]byte) (encoded []byte, ok bool) {
 	var err error
 	all := bytes.Join(values, nil)

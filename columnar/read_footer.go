@@ -5,8 +5,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The part of a foreign file's metadata that its reader needs. Fields that the
-// format requires and the reader does not need may be absent.
+// These types hold the part of a user's file metadata that the reader needs.
+// Fields that the format requires but the reader does not need may be absent.
 // https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 
 type fileMeta struct {
@@ -73,7 +73,7 @@ type dataPageV2Meta struct {
 	IsCompressed     thrift.Null[bool] `thrift:"7,optional"`
 }
 
-// decodeThrift decodes a structure that scanThrift has walked.
+// decodeThrift decodes a structure that scanThrift has checked.
 func decodeThrift(b []byte, into any) error {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), b, into)
 }

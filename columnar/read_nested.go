@@ -6,8 +6,8 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// An assembler rebuilds one nested value from the levels of its leaves, as
-// JSON: https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets/.
+// assembler rebuilds one nested value as JSON from the levels of its leaves:
+// https://research.google/pubs/dremel-interactive-analysis-of-web-scale-datasets/.
 type assembler struct {
 	column *column
 	base   int // index of the column's first leaf
@@ -27,7 +27,7 @@ func (a *assembler) definition(n *node) (int, error) {
 	return def, nil
 }
 
-// take is the next value of a leaf; ok is false for null.
+// take returns the next value of a leaf; ok is false for null.
 func (a *assembler) take(n *node) (raw []byte, ok bool, err error) {
 	if err := a.pages(n).need(); err != nil {
 		return nil, false, err
@@ -36,7 +36,7 @@ func (a *assembler) take(n *node) (raw []byte, ok bool, err error) {
 	return raw, ok, nil
 }
 
-// drop skips the one value that stands for an absent n in each of its leaves.
+// drop skips the placeholder value that each leaf of n has when n is absent.
 func (a *assembler) drop(n *node) error {
 	for i := range n.leaves {
 		pages := a.column.leaves[n.leaf-a.base+i]
@@ -98,7 +98,7 @@ func (a *assembler) elements(n *node, element func() error) error {
 	}
 }
 
-// content writes n, which is there.
+// content writes n, which must be present.
 func (a *assembler) content(n *node) error {
 	if n.isLeaf() {
 		raw, ok, err := a.take(n)
@@ -163,8 +163,8 @@ func (a *assembler) entry(n *node) error {
 	return a.value(n.children[1])
 }
 
-// appendFloat writes the shortest text that reads back as f, in the form that
-// JSON takes.
+// appendFloat appends the shortest text that parses back to f, as a JSON
+// number.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	format := byte('f')
 	if abs := max(f, -f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// pageHeaderStart is how much is read to find a page's header, in bytes.
-	// It fits all but headers with long minima and maxima.
+	// pageHeaderStart is how many bytes are read first to find a page header.
+	// Only headers with long minima and maxima are larger.
 	pageHeaderStart = 1 << 10
-	// pageHeaderMax bounds a page's header, in bytes: twice the longest row,
-	// which may be a page's minimum and its maximum.
+	// pageHeaderMax is the largest page header, in bytes: twice the longest
+	// row, because a header can hold the page's minimum and maximum.
 	pageHeaderMax = 32 << 20
 )
 
-// A pageReader reads the values of one leaf in one row group, page by page. It
-// decodes and checks the whole page before it gives out a value: the page must
-// hold exactly the bytes, levels and values that its header claims. No other reader
-// uses its buffers, so no value can come from another file.
+// pageReader reads the values of a leaf in a row group, page by page. It
+// decodes and checks the whole page before it returns a value: the page must
+// hold exactly the bytes, levels and values that its header claims. No other
+// reader uses its buffers, so no value can come from another file.
 type pageReader struct {
 	src     *source
 	limits  *Limits

@@ -10,29 +10,29 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Rows goes through some columns of a file row by row, in lock step. It holds
-// one page of each in memory and is for one goroutine.
+// Rows reads some columns of a file row by row, all columns in step. It holds
+// one page per column in memory. It is for one goroutine.
 type Rows struct {
 	f       *File
 	columns []*column
 	group   int   // the next row group
-	left    int64 // rows left in the current one
-	row     int64 // rows given
+	left    int64 // rows left in the current row group
+	row     int64 // rows returned so far
 	err     error
 }
 
-// column is one of the columns that Rows reads. A flat column has one leaf and
-// its value stays in the leaf's page; any other's JSON is made at once.
+// column is a column that Rows reads. A flat column has one leaf, and its value
+// stays in the leaf's page. The JSON of a nested column is built at once.
 type column struct {
 	node   *node
-	leaf   *Leaf // as what an ID keeps its type, or nil
+	leaf   *Leaf // the type that an ID of this column keeps, or nil
 	leaves []*pageReader
 	null   bool
-	raw    []byte // a flat column's value, as pageReader.take has it
+	raw    []byte // a flat column's value, as pageReader.take returns it
 	json   []byte
 }
 
-// Rows begins to read the columns with the given positions in Columns.
+// Rows begins to read columns. Each argument is a position in Columns.
 func (f *File) Rows(columns ...int) *Rows {
 	r := &Rows{f: f}
 	for _, i := range columns {
@@ -47,8 +47,8 @@ func (f *File) Rows(columns ...int) *Rows {
 	return r
 }
 
-// Next moves to the next row. It returns io.EOF at the end. The values of the
-// row before are gone then.
+// Next moves to the next row and drops the values of the row before. It returns
+// io.EOF at the end.
 func (r *Rows) Next() error {
 	if r.err != nil {
 		return r.err
@@ -137,7 +137,8 @@ func (c *column) open(f *File, group int, n *node) error {
 	return nil
 }
 
-// end checks that the row group's pages have no more than its rows.
+// end checks that the pages of a row group do not hold more rows than the row
+// group.
 func (c *column) end() error {
 	for _, pages := range c.leaves {
 		more, err := pages.more()
@@ -158,10 +159,10 @@ func (c *column) close() {
 	c.leaves = c.leaves[:0]
 }
 
-// Text returns the value of column i as text: numbers as the shortest text
-// that reads back, dates and times as RFC 3339 writes them, binary columns of
-// fixed length in hexadecimal, groups, lists and maps as JSON, null and NaN as
-// the empty string.
+// Text returns the value of column i as text. Numbers become the shortest text
+// that parses back, dates and times follow RFC 3339, binary columns of fixed
+// length become hexadecimal, groups, lists and maps become JSON, null and NaN
+// become the empty string.
 func (r *Rows) Text(i int) (string, error) {
 	c := r.columns[i]
 	switch {
@@ -203,8 +204,8 @@ func (r *Rows) ID(i int) (rowmill.ID, error) {
 	return rowmill.ID{Kind: rowmill.IDString, Text: text}, err
 }
 
-// leafID is the value of a column as the file has it. NaN is how data frames
-// write a missing number, so it becomes null.
+// leafID returns a value with the type that the file gives it. Data frames
+// write NaN for a missing number, so NaN becomes null.
 func (r *Rows) leafID(c *column) (rowmill.ID, error) {
 	if k := &c.node.kind; (k.class == classFloat || k.class == classHalf) && math.IsNaN(k.float(c.raw)) {
 		return rowmill.ID{}, nil
@@ -216,7 +217,7 @@ func (r *Rows) leafID(c *column) (rowmill.ID, error) {
 	return id, nil
 }
 
-// IDType is the type of the ids in the column at a position in Columns.
+// IDType returns the type of the IDs in column i of Columns.
 func (f *File) IDType(i int) (rowmill.IDType, error) {
 	return f.root.children[i].idType(f.notes[i])
 }

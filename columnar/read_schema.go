@@ -7,7 +7,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxSchemaDepth bounds nesting: real schemas stay far below.
+// maxSchemaDepth limits nesting. Real schemas stay far below it.
 const maxSchemaDepth = 64
 
 // node is a column or a group of columns.
@@ -17,15 +17,15 @@ type node struct {
 	element  *format.SchemaElement
 	optional bool
 	repeated bool
-	rep, def int    // levels at which a value of the node is there
-	variant  string // the path of the VARIANT that the node is part of
+	rep, def int    // repetition and definition level of a present value
+	variant  string // path of the VARIANT that holds the node, or empty
 	children []*node
 	leaf     int // index of the first leaf in or under the node
 	leaves   int // leaves in or under the node
 	kind     leafKind
 }
 
-// schemaTree builds the tree from its depth-first listing.
+// schemaTree builds the tree from a depth-first list.
 func schemaTree(elements []format.SchemaElement) (*node, error) {
 	b := treeBuilder{elements: elements}
 	root, err := b.build(nil, 0)
@@ -91,11 +91,10 @@ func (n *node) flat() bool { return n.isLeaf() && n.rep == 0 && len(n.children) 
 
 func (n *node) isLeaf() bool { return n.element.Type.Valid }
 
-// byteArray is the width of values that each have a length of their own.
+// byteArray is the width of a column if each value has a length of its own.
 const byteArray = -1
 
-// width is the number of bytes of each of the leaf's values as it is decoded, or
-// byteArray.
+// width returns the number of bytes of a decoded value, or byteArray.
 func (n *node) width() int {
 	switch n.element.Type.V {
 	case format.Boolean:
@@ -112,8 +111,8 @@ func (n *node) width() int {
 	return byteArray
 }
 
-// refuse is an error where values of the leaf cannot be read, whatever they are.
-func (n *node) refuse() error {
+// checkReadable returns an error if values of the leaf's type cannot be read.
+func (n *node) checkReadable() error {
 	switch {
 	case n.kind.class == classBSON:
 		return badFile("Column %q of the Parquet file has the type BSON, which is not read. Write it as JSON or as plain text.", n.path)
@@ -127,8 +126,8 @@ func (n *node) refuse() error {
 	return nil
 }
 
-// isList reports whether the node is a list as the format's LIST annotation
-// means it: a group of one repeated child. item is what an element is: the
+// isList reports whether the node is a list in the sense of the format's LIST
+// annotation: a group with a single repeated child. item is the element: the
 // child itself or its only field.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
 func (n *node) isList() (repeated *node, item *node, ok bool) {
@@ -145,8 +144,8 @@ func (n *node) isList() (repeated *node, item *node, ok bool) {
 	return repeated, repeated.children[0], true
 }
 
-// isMap reports whether the node is a map: a group of one repeated group of
-// key and value.
+// isMap reports whether the node is a map: a group with a single repeated group
+// of key and value.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#maps
 func (n *node) isMap() (repeated *node, ok bool) {
 	_, logical := n.element.LogicalType.Value.(*format.MapType)
@@ -158,7 +157,7 @@ func (n *node) isMap() (repeated *node, ok bool) {
 	return n.children[0], true
 }
 
-// typeName is the node's type for a person.
+// typeName returns the node's type as users read it.
 func (n *node) typeName() string {
 	if s := n.element.LogicalType.String(); s != "" {
 		return s
@@ -174,8 +173,8 @@ func (n *node) typeName() string {
 	return "GROUP"
 }
 
-// convertedNames are the annotations of old writers that have no name in the
-// format package.
+// convertedNames maps the annotations of old writers to names. The format
+// package has no names for these.
 var convertedNames = map[deprecated.ConvertedType]string{
 	deprecated.UTF8: "STRING", deprecated.Enum: "ENUM", deprecated.Json: "JSON", deprecated.Bson: "BSON",
 	deprecated.Map: "MAP", deprecated.MapKeyValue: "MAP", deprecated.List: "LIST",

@@ -23,7 +23,7 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// foreign writes rows as another program would.
+// foreign writes rows with another program.
 func foreign[T any](t testing.TB, rows []T, options ...parquet.WriterOption) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -46,7 +46,7 @@ func open(t testing.TB, data []byte) *columnar.File {
 	return f
 }
 
-// texts reads one column.
+// texts reads the column called name.
 func texts(t testing.TB, f *columnar.File, name string) (out []string) {
 	t.Helper()
 	for i, c := range f.Columns() {
@@ -291,8 +291,8 @@ func TestBadFilesAreNamed(t *testing.T) {
 	}
 }
 
-// TestBSONIsRefused reads files that have BSON in some column: their other
-// columns can be read.
+// TestBSONIsRefused reads files with a BSON column. The other columns must be
+// readable.
 func TestBSONIsRefused(t *testing.T) {
 	t.Parallel()
 	schema := parquet.NewSchema("x", parquet.Group{
@@ -401,8 +401,8 @@ func TestReadErrorsAreNotTheFilesFault(t *testing.T) {
 	}
 }
 
-// readWhole reads all of a file, whatever it is, and returns what it has of text; only
-// FormatErrors may come.
+// readWhole reads a whole file and returns its text. It accepts only
+// FormatErrors.
 func readWhole(t testing.TB, data []byte) string {
 	var all strings.Builder
 	limits := columnar.Limits{MaxPageBytes: 4 << 20, MaxPageValues: 1 << 16, MaxFooterBytes: 1 << 20}

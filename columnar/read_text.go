@@ -18,14 +18,14 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// leafKind is how the values of a leaf become text. Formats:
+// leafKind says how the values of a leaf become text. Formats:
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md.
 type leafKind struct {
 	class    leafClass
 	physical format.Type
-	scale    int           // decimals
-	unit     time.Duration // times and timestamps
-	utc      bool          // timestamps: an instant, not a wall clock
+	scale    int           // of decimals
+	unit     time.Duration // of times and timestamps
+	utc      bool          // timestamps: an instant, not local time
 }
 
 type leafClass uint8
@@ -34,7 +34,7 @@ const (
 	classNull leafClass = iota // only nulls
 	classText                  // strings, enums and unmarked bytes: UTF-8
 	classJSON                  // text that is JSON
-	classBSON                  // not read: see refuse
+	classBSON                  // cannot be read, see checkReadable
 	classHex                   // bytes of fixed length; geometries
 	classBool
 	classInt
@@ -51,17 +51,17 @@ const (
 )
 
 var (
-	errNotText  = errors.New("it is not UTF-8 text")
-	errKind     = errors.New("the column has values where its type says that all are null")
-	errTooScaly = errors.New("the decimal's scale is out of range")
+	errNotText = errors.New("it is not UTF-8 text")
+	errKind    = errors.New("the column has values where its type says that all are null")
+	errScale   = errors.New("the decimal's scale is out of range")
 )
 
-// maxScale bounds a decimal's scale: the format's largest precisions are near
-// 38, wide ones below 100.
+// maxScale is the largest scale of a decimal. Usual precisions go up to 38, and
+// wide decimals stay below 100.
 const maxScale = 1000
 
-// leafKindOf reads the annotations of a leaf. One that does not fit the
-// physical type is ignored, as the format asks.
+// leafKindOf reads the annotations of a leaf. It ignores an annotation that
+// does not fit the physical type, as the format requires.
 func leafKindOf(e *format.SchemaElement) leafKind {
 	k := leafKind{physical: e.Type.V}
 	k.class = map[format.Type]leafClass{
@@ -154,7 +154,7 @@ func unitOf(u format.TimeUnit) time.Duration {
 	return u.Value.Duration()
 }
 
-// idKind is the type that the leaf's values have as ids.
+// idKind returns the ID type of the leaf's values.
 func (k *leafKind) idKind() rowmill.IDKind {
 	switch k.class {
 	case classBool:
@@ -169,8 +169,8 @@ func (k *leafKind) idKind() rowmill.IDKind {
 	return rowmill.IDString
 }
 
-// number returns the id of a value that is not text. NaN is how data frames
-// write a missing number, so it becomes null.
+// number returns the ID of a value that is not text. Data frames write NaN for
+// a missing number, so NaN becomes null.
 func (k *leafKind) number(raw []byte) (id rowmill.ID, ok bool) {
 	id.Kind = k.idKind()
 	switch id.Kind {
@@ -214,8 +214,8 @@ func (k *leafKind) float(raw []byte) float64 {
 	return halfFloat(binary.LittleEndian.Uint16(raw))
 }
 
-// appendText writes a value as plain text, NaN as nothing. raw is the value as
-// PLAIN encodes it, a boolean as a byte that is 0 or 1.
+// appendText appends a value as plain text, and nothing for NaN. raw is the
+// value in PLAIN encoding, but a boolean is one byte, 0 or 1.
 func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	switch k.class {
 	case classText, classJSON:
@@ -262,7 +262,8 @@ func (k *leafKind) appendText(b, raw []byte) ([]byte, error) {
 	return b, errKind
 }
 
-// appendJSON writes a value as JSON. Numbers that JSON lacks become null.
+// appendJSON appends a value as JSON. Numbers that JSON cannot hold become
+// null.
 func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
 	text, err := k.appendText(make([]byte, 0, 64), raw)
 	if err != nil {
@@ -286,7 +287,7 @@ func (k *leafKind) appendJSON(b, raw []byte) ([]byte, error) {
 
 func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	if k.scale < 0 || k.scale > maxScale {
-		return b, errTooScaly
+		return b, errScale
 	}
 	var digits []byte
 	switch k.physical {
@@ -294,7 +295,7 @@ func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 		digits = strconv.AppendInt(nil, k.int(raw), 10)
 	default: // two's complement, big-endian
 		if len(raw) > maxScale {
-			return b, errTooScaly
+			return b, errScale
 		}
 		n := new(big.Int).SetBytes(raw)
 		if len(raw) > 0 && raw[0] >= 0x80 {
@@ -316,7 +317,7 @@ func (k *leafKind) appendDecimal(b, raw []byte) ([]byte, error) {
 	return b, nil
 }
 
-// instant is n units after 1970.
+// instant returns the time n units after 1970.
 func (k *leafKind) instant(n int64) time.Time {
 	perSecond := int64(time.Second / k.unit)
 	return time.Unix(n/perSecond, n%perSecond*int64(k.unit)).UTC()

@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// Footers and page headers are thrift, whose decoder believes the lengths it
-// reads. scanThrift walks the bytes first: every string must fit, and lists
-// must not have more members in all than is reasonable. Compact protocol:
+// Footers and page headers are thrift, and the thrift decoder trusts the
+// lengths that it reads. So scanThrift checks the bytes first: every string
+// must fit, and the total number of list members is limited. Compact protocol:
 // https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 
 const (
-	// maxFooterStructs bounds the structures of a footer's lists: one for a
-	// schema element, row group, column chunk, encoding statistic. Each takes
-	// up to 600 bytes decoded.
+	// maxFooterStructs limits the structures in a footer's lists: schema
+	// elements, row groups, column chunks and encoding statistics. Each takes
+	// up to 600 bytes when decoded.
 	maxFooterStructs = 1 << 19
-	// maxFooterItems bounds the other members of lists: path elements,
-	// encodings, histograms. Each takes up to 24 bytes decoded.
+	// maxFooterItems limits the other members of lists: path elements,
+	// encodings, histograms. Each takes up to 24 bytes when decoded.
 	maxFooterItems = 1 << 21
-	// maxThriftDepth is far above the depth of Parquet's structures.
+	// maxThriftDepth is far above the nesting of Parquet's structures.
 	maxThriftDepth = 24
 )
 
@@ -31,10 +31,10 @@ var (
 type thriftScan struct {
 	b              []byte
 	at             int
-	structs, items int // what lists may still have
+	structs, items int // members that lists may still have
 }
 
-// scanThrift returns the length of the structure at the beginning of b.
+// scanThrift checks the structure at the beginning of b and returns its length.
 func scanThrift(b []byte, structs, items int) (int, error) {
 	s := thriftScan{b: b, structs: structs, items: items}
 	err := s.structure(0)

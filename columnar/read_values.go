@@ -9,34 +9,34 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The encodings of levels and values:
-// https://github.com/apache/parquet-format/blob/master/Encodings.md. A decoder gets
-// the number of values, and fails if the bytes hold fewer or more. Zeros at the end
-// are the padding of some writers.
+// This file decodes levels and values:
+// https://github.com/apache/parquet-format/blob/master/Encodings.md. Each
+// decoder takes the number of values and fails if the bytes hold fewer or more.
+// Zeros at the end are allowed: some writers add them as padding.
 
 var (
 	errShortPage = errors.New("it has fewer values than it claims")
 	errLongPage  = errors.New("it has more values than it claims")
-	errCount     = errors.New("it has another number of values than it claims")
+	errCount     = errors.New("the number of its values differs from its claim")
 	errEncoding  = errors.New("its encoding is damaged")
 	errHighest   = errors.New("it has a level or a position above the highest")
 )
 
-// oldDictionary is PLAIN_DICTIONARY, which old writers name for PLAIN in a dictionary,
-// and for RLE_DICTIONARY in a data page.
+// oldDictionary is PLAIN_DICTIONARY. Old writers use its name for PLAIN in a
+// dictionary page and for RLE_DICTIONARY in a data page.
 const oldDictionary = format.Encoding(2)
 
-// leafValues are the values of a page, without nulls, or of a dictionary.
+// leafValues holds the values of a page, without nulls, or of a dictionary.
 type leafValues struct {
 	width  int      // bytes of a value, or byteArray
-	count  int      // of the values
-	data   []byte   // one value after the other, each behind its length of four bytes where they are byteArray
-	at     int      // where the next one is: in index where that is set, else in data
-	index  []uint32 // for a page with a dictionary: position of each value in the dictionary, which data holds
+	count  int      // number of values
+	data   []byte   // the values; for byteArray, a length of four bytes precedes each value
+	at     int      // position of the next value: in index if index is set, otherwise in data
+	index  []uint32 // for a page with a dictionary: position of each value in the dictionary; data then holds the dictionary
 	starts []uint32 // for a dictionary of byteArray: offset of each value in data
 }
 
-// take returns the next value, which there must be.
+// take returns the next value. The caller makes sure that there is one.
 func (v *leafValues) take() []byte {
 	at := v.at
 	switch {
@@ -63,7 +63,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 		return plainValues(&r.decoded, data, n, kind, width)
 	}
 	if n == 0 {
-		return v, nil // writers differ in what they write for no values
+		return v, nil // writers encode a page without values in different ways
 	}
 	whole := kind == format.Int32 || kind == format.Int64
 	switch {
@@ -80,7 +80,7 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 	case encoding == format.RLE && kind == format.Boolean:
 		b, rest, err := prefixed(data)
 		if err == nil {
-			err = ends(rest)
+			err = checkPadding(rest)
 		}
 		if err != nil {
 			return v, err
@@ -95,13 +95,13 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 		if err != nil {
 			return v, err
 		}
-		return v, ends(rest)
+		return v, checkPadding(rest)
 	case encoding == format.DeltaLengthByteArray && width == byteArray:
 		err = r.decodeDeltaLengths(data, n)
 	case encoding == format.DeltaByteArray && (width == byteArray || kind == format.FixedLenByteArray):
 		err = r.decodeDeltaStrings(data, n, width)
 	case encoding == format.ByteStreamSplit && (whole || kind == format.Float || kind == format.Double || kind == format.FixedLenByteArray):
-		if err := exactly(data, n*width); err != nil {
+		if err := checkSize(data, n*width); err != nil {
 			return v, err
 		}
 		r.decoded = sized(r.decoded, n*width)
@@ -117,8 +117,8 @@ func (r *pageReader) decode(data []byte, encoding format.Encoding, n int) (v lea
 	return v, err
 }
 
-// ends returns an error if b holds more than padding.
-func ends(b []byte) error {
+// checkPadding returns an error if b holds a byte that is not zero.
+func checkPadding(b []byte) error {
 	for _, c := range b {
 		if c != 0 {
 			return errLongPage
@@ -127,12 +127,13 @@ func ends(b []byte) error {
 	return nil
 }
 
-// exactly returns an error if data does not end after size bytes.
-func exactly(data []byte, size int) error {
+// checkSize returns an error if data does not hold exactly size bytes plus
+// padding.
+func checkSize(data []byte, size int) error {
 	if len(data) < size {
 		return errShortPage
 	}
-	return ends(data[size:])
+	return checkPadding(data[size:])
 }
 
 // plainValues checks n values in the encoding PLAIN. It unpacks booleans into buf,
@@ -141,7 +142,7 @@ func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (
 	v := leafValues{width: width, data: data, count: n}
 	switch {
 	case kind == format.Boolean:
-		if err := exactly(data, (n+7)/8); err != nil {
+		if err := checkSize(data, (n+7)/8); err != nil {
 			return v, err
 		}
 		*buf = sized(*buf, n)
@@ -151,7 +152,7 @@ func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (
 		v.data = *buf
 		return v, nil
 	case width != byteArray:
-		return v, exactly(data, n*width)
+		return v, checkSize(data, n*width)
 	}
 	at := 0
 	for range n {
@@ -164,10 +165,11 @@ func plainValues(buf *[]byte, data []byte, n int, kind format.Type, width int) (
 		}
 		at += 4 + int(size)
 	}
-	return v, exactly(data, at)
+	return v, checkSize(data, at)
 }
 
-// prefixed reads a length of four bytes, and returns so many bytes and the rest.
+// prefixed reads a length of four bytes. It returns that many bytes and the
+// rest.
 func prefixed(data []byte) (b, rest []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, errShortPage
@@ -237,8 +239,8 @@ func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) e
 			continue
 		}
 		groups := min(head>>1, uint64(len(b)+len(dst)))
-		// Behind the last number of a page, some writers leave bits without a meaning,
-		// for several groups, and some leave out the rest of the group.
+		// After the last number of a page, some writers leave meaningless bits
+		// for several groups. Other writers leave out the rest of the group.
 		n := min(int(groups)*8, len(dst))
 		packed := b[:min(int(groups)*width, len(b))]
 		if len(packed) < (n*width+7)/8 {
@@ -249,7 +251,7 @@ func decodeRuns[T byte | uint32](dst []T, b []byte, width int, highest uint32) e
 		}
 		dst, b = dst[n:], b[len(packed):]
 	}
-	return ends(b)
+	return checkPadding(b)
 }
 
 // unpackBits fills dst from numbers of width bits, the lowest bits first.
@@ -366,11 +368,11 @@ func (r *pageReader) decodeDeltaLengths(data []byte, n int) error {
 		r.decoded = append(binary.LittleEndian.AppendUint32(r.decoded, size), data[:size]...)
 		data = data[size:]
 	}
-	return ends(data)
+	return checkPadding(data)
 }
 
-// decodeDeltaStrings decodes DELTA_BYTE_ARRAY into r.decoded: each value is the
-// beginning of the one before, and bytes of its own.
+// decodeDeltaStrings decodes DELTA_BYTE_ARRAY into r.decoded. Each value is a
+// prefix of the value before, followed by new bytes.
 func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 	r.lengths = sized(r.lengths, 8*n)
 	shared, own := r.lengths[:4*n], r.lengths[4*n:]
@@ -402,7 +404,7 @@ func (r *pageReader) decodeDeltaStrings(data []byte, n, width int) error {
 		r.decoded = append(append(r.decoded, last[:begin]...), data[:end]...)
 		last, data = r.decoded[at:], data[end:]
 	}
-	return ends(data)
+	return checkPadding(data)
 }
 
 type deltaReader struct {
@@ -425,8 +427,8 @@ func (d *deltaReader) varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// bitsAt is the number of width bits, up to 64, that begins at a bit of b, the lowest
-// bits first.
+// bitsAt returns a number of width bits, up to 64, that begins at bit at. The
+// lowest bits come first.
 func bitsAt(b []byte, at, width int) (v uint64) {
 	for have := 0; have < width; {
 		shift := (at + have) % 8

@@ -12,34 +12,34 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// copyBytes is how much of a column chunk is in memory while it is copied.
+// copyBytes is how many bytes of a column chunk are in memory during a copy.
 const copyBytes = 256 << 10
 
-// A Splicer puts tables one behind the other into one, with all or some of
-// their columns, by copying column chunks byte for byte. Only the footer and
-// the offset indexes are made anew; the column indexes are copied too. It
-// remembers a few hundred bytes per chunk. It is for one goroutine.
+// Splicer concatenates tables into one table, with all or some of their
+// columns. It copies column chunks and column indexes byte for byte, and
+// rebuilds only the footer and the offset indexes. It keeps a few hundred bytes
+// per chunk in memory. It is for one goroutine.
 type Splicer struct {
-	w       *bufio.Writer
-	to      RangeWriter // what is beneath w, if it takes ranges
-	waiting sourceRange // to be copied next; nothing was put since
-	begun   bool        // the file has its first bytes
-	offset  int64
-	columns []TableColumn
-	behind  int // the first column whose chunks stand behind those of all others
-	meta    []KeyValue
-	groups  []format.RowGroup
-	placed  int            // row groups whose chunks are all there
-	chunks  []splicedChunk // by row group and column
-	buffer  []byte
-	places  []pageLocation
+	w        *bufio.Writer
+	to       RangeWriter // the writer under w, or nil if it is not a RangeWriter
+	pending  sourceRange // the range to copy next; nothing was written since
+	begun    bool        // parquetMagic was written or is part of pending
+	offset   int64
+	columns  []TableColumn
+	trailing int // the first trailing column, see SetTrailing
+	meta     []KeyValue
+	groups   []format.RowGroup
+	trailed  int            // row groups whose trailing chunks were copied
+	chunks   []splicedChunk // by row group and column
+	buffer   []byte
+	places   []pageLocation
 }
 
-// A RangeWriter is a writer that takes ranges of sources by itself, where the
-// bytes need not pass through here.
+// RangeWriter is a writer that can copy a range of a source by itself, so that
+// the bytes do not pass through this process.
 type RangeWriter interface {
 	io.Writer
-	// WriteRange appends length bytes from offset on of a source of a table.
+	// WriteRange appends length bytes of a table's source, from offset on.
 	WriteRange(src io.ReaderAt, offset, length int64) error
 }
 
@@ -49,37 +49,37 @@ type sourceRange struct {
 	offset, length int64
 }
 
-// splicedChunk is where a copied chunk's indexes are, and by how much the
-// chunk moved.
+// splicedChunk is the position of a copied chunk's indexes in the source, and
+// how far the chunk moved.
 type splicedChunk struct {
-	t      *Table      // source and size alone, so that the footer can go
-	column offsetIndex // its rows are not set
+	t      *Table      // has only a source and a size, so that the footer can be freed
+	column offsetIndex // the column index; rows is not set
 	places offsetIndex
 	moved  int64
 }
 
-// NewSplicer begins a table of the given columns on w, which may be a RangeWriter:
-// chunks that lie one behind the other are one range.
+// NewSplicer begins a table with the given columns on w. If w is a RangeWriter,
+// consecutive chunks are copied as one range.
 func NewSplicer(w io.Writer, columns []TableColumn, meta []KeyValue) (*Splicer, error) {
 	if err := checkColumns(columns); err != nil {
 		return nil, err
 	}
 	s := &Splicer{
 		w: bufio.NewWriterSize(w, copyBytes), offset: int64(len(parquetMagic)),
-		columns: columns, behind: len(columns), meta: meta, groups: []format.RowGroup{},
+		columns: columns, trailing: len(columns), meta: meta, groups: []format.RowGroup{},
 	}
 	s.to, _ = w.(RangeWriter)
 	return s, nil
 }
 
-// Behind has the chunks of column c and of those after it stand behind the chunks of
-// all columns before it, whatever their row groups: so these are one range of the
-// file for who copies only them. It is called before Append; what is appended after
-// Attach begins another range.
-func (s *Splicer) Behind(c int) { s.behind = c }
+// SetTrailing puts the chunks of column c and of later columns after the chunks
+// of all earlier columns, across row groups. Then the earlier columns are one
+// range of the file that can be copied alone. Call it before Append. Data
+// appended after Attach begins another range.
+func (s *Splicer) SetTrailing(c int) { s.trailing = c }
 
-// Append copies the row groups of t, whose source must stay open until Close.
-// t needs the splicer's columns, with equal types, among its own.
+// Append copies the row groups of t. The source of t must stay open until
+// Close. t must have the splicer's columns, with equal types.
 func (s *Splicer) Append(ctx context.Context, t *Table) error {
 	at := make([]int, len(s.columns))
 	for i, c := range s.columns {
@@ -110,7 +110,7 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 	bare := &Table{src: t.src, size: t.size}
 	for i, c := range at {
 		m := t.meta.RowGroups[g].Columns[c].MetaData
-		m.PathInSchema = s.columns[i].path() // the decoded texts hold on to the whole footer
+		m.PathInSchema = s.columns[i].path() // the decoded text would keep the whole footer in memory
 		m.Statistics.MinValue = bytes.Clone(m.Statistics.MinValue)
 		m.Statistics.MaxValue = bytes.Clone(m.Statistics.MaxValue)
 		group.Columns = append(group.Columns, format.ColumnChunk{MetaData: m})
@@ -121,12 +121,12 @@ func (s *Splicer) appendGroup(t *Table, g int, at []int) error {
 		s.chunks = append(s.chunks, splicedChunk{bare, column, t.index(g, c), 0})
 	}
 	s.groups = append(s.groups, group)
-	return s.place(len(s.groups)-1, 0, s.behind)
+	return s.copyChunks(len(s.groups)-1, 0, s.trailing)
 }
 
-// place copies the chunks of some columns of a row group, whose metadata say until
-// then where they are in their source.
-func (s *Splicer) place(g, from, to int) error {
+// copyChunks copies the chunks of some columns of a row group. Before that,
+// their metadata hold the offsets in the source.
+func (s *Splicer) copyChunks(g, from, to int) error {
 	for i := from; i < to; i++ {
 		m, source := &s.groups[g].Columns[i].MetaData, &s.chunks[g*len(s.columns)+i]
 		source.moved = s.offset - m.DataPageOffset
@@ -138,26 +138,26 @@ func (s *Splicer) place(g, from, to int) error {
 	return nil
 }
 
-// placeRest copies the chunks that stand behind others.
-func (s *Splicer) placeRest() error {
-	for ; s.placed < len(s.groups); s.placed++ {
-		if err := s.place(s.placed, s.behind, len(s.columns)); err != nil {
-			return fmt.Errorf("splice row group %d: %w", s.placed, err)
+// copyTrailing copies the chunks of the trailing columns.
+func (s *Splicer) copyTrailing() error {
+	for ; s.trailed < len(s.groups); s.trailed++ {
+		if err := s.copyChunks(s.trailed, s.trailing, len(s.columns)); err != nil {
+			return fmt.Errorf("splice row group %d: %w", s.trailed, err)
 		}
 	}
 	return nil
 }
 
-// Attach is that of TableWriter.
+// Attach does the same as TableWriter.Attach.
 func (s *Splicer) Attach(key string, b []byte) error {
-	if err := s.placeRest(); err != nil {
+	if err := s.copyTrailing(); err != nil {
 		return err
 	}
 	s.meta = append(slices.Clip(s.meta), KeyValue{key, placeOf(s.offset, len(b))})
 	return s.put(b)
 }
 
-// Rows is the number of rows appended.
+// Rows returns the number of rows appended.
 func (s *Splicer) Rows() (rows int64) {
 	for _, g := range s.groups {
 		rows += g.NumRows
@@ -165,10 +165,10 @@ func (s *Splicer) Rows() (rows int64) {
 	return rows
 }
 
-// Close writes the indexes, which it reads once more from the sources, and
-// the footer. It does not close the underlying writer.
+// Close writes the indexes and the footer. It reads the indexes from the
+// sources again. It does not close the underlying writer.
 func (s *Splicer) Close() error {
-	if err := s.placeRest(); err != nil {
+	if err := s.copyTrailing(); err != nil {
 		return err
 	}
 	width := len(s.columns)
@@ -210,30 +210,30 @@ func (s *Splicer) Close() error {
 	return nil
 }
 
-// copy writes length bytes of t's source from offset. Unless the writer takes
-// them as a range, they are read straight into its buffer.
+// copy writes length bytes of t's source from offset on. A RangeWriter takes
+// them as a range; otherwise they are read straight into the writer's buffer.
 func (s *Splicer) copy(t *Table, offset, length int64) error {
 	if s.to != nil {
-		if magic := int64(len(parquetMagic)); !s.begun && offset == magic { // what stands before it is what this file begins with
-			s.begun, s.waiting = true, sourceRange{t, 0, magic + length}
+		if magic := int64(len(parquetMagic)); !s.begun && offset == magic { // the source begins with the same magic, so that the range can include it
+			s.begun, s.pending = true, sourceRange{t, 0, magic + length}
 			s.offset += length
 			return nil
 		}
-		if err := s.begin(); err != nil {
+		if err := s.writeMagic(); err != nil {
 			return err
 		}
-		if at := &s.waiting; at.length > 0 && at.t.src == t.src && at.offset+at.length == offset {
+		if at := &s.pending; at.length > 0 && at.t.src == t.src && at.offset+at.length == offset {
 			at.length += length
 		} else {
-			if err := s.settle(); err != nil {
+			if err := s.flushRange(); err != nil {
 				return err
 			}
-			s.waiting = sourceRange{t, offset, length}
+			s.pending = sourceRange{t, offset, length}
 		}
 		s.offset += length
 		return nil
 	}
-	if err := s.begin(); err != nil { // before the place behind it is read into
+	if err := s.writeMagic(); err != nil { // first, because it changes the free part of the buffer
 		return err
 	}
 	for length > 0 {
@@ -255,10 +255,10 @@ func (s *Splicer) copy(t *Table, offset, length int64) error {
 	return nil
 }
 
-// settle has the writer take the range that waits.
-func (s *Splicer) settle() error {
-	from := s.waiting
-	s.waiting = sourceRange{}
+// flushRange makes the RangeWriter copy the pending range.
+func (s *Splicer) flushRange() error {
+	from := s.pending
+	s.pending = sourceRange{}
 	if from.length == 0 {
 		return nil
 	}
@@ -272,8 +272,8 @@ func (s *Splicer) settle() error {
 	return nil
 }
 
-// begin writes what the file begins with, where no range brings it.
-func (s *Splicer) begin() error {
+// writeMagic writes the first bytes of the file, unless a range includes them.
+func (s *Splicer) writeMagic() error {
 	if s.begun {
 		return nil
 	}
@@ -285,7 +285,7 @@ func (s *Splicer) begin() error {
 }
 
 func (s *Splicer) put(b []byte) error {
-	if err := errors.Join(s.begin(), s.settle()); err != nil {
+	if err := errors.Join(s.writeMagic(), s.flushRange()); err != nil {
 		return err
 	}
 	n, err := s.w.Write(b)

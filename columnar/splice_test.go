@@ -33,8 +33,9 @@ func splice(tb rapid.TB, columns []TableColumn, files ...[]byte) []byte {
 	return out.Bytes()
 }
 
-// TestSplice puts tables together with all and with some columns: the column
-// chunks are those of the sources byte for byte, and the indexes fit.
+// TestSplice splices tables with all and with some columns. The column chunks
+// must equal the chunks of the sources byte for byte, and the indexes must be
+// right.
 func TestSplice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,7 +66,7 @@ func TestSplice(t *testing.T) {
 	})
 }
 
-// A rangeBuffer takes ranges by itself.
+// rangeBuffer is a RangeWriter that counts its ranges.
 type rangeBuffer struct {
 	bytes.Buffer
 	ranges int
@@ -77,7 +78,8 @@ func (b *rangeBuffer) WriteRange(src io.ReaderAt, offset, length int64) error {
 	return err
 }
 
-// A writer that takes ranges gets the same file, and neighbouring chunks as one.
+// TestSpliceByRanges checks that a RangeWriter gets the same file, and
+// consecutive chunks as one range.
 func TestSpliceByRanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -107,15 +109,16 @@ func TestSpliceByRanges(t *testing.T) {
 				t.Fatal("it is another file")
 			}
 			if len(columns) != 4 && chunks > groups {
-				t.Fatalf("%d ranges of %d row groups, whose chunks lie one behind the other", chunks, groups)
+				t.Fatalf("%d ranges of %d row groups, with consecutive chunks", chunks, groups)
 			}
 		}
 	})
 }
 
-// Of a file that has some columns behind the others, the others are one range, with
-// what a file begins with, and nothing else of it differs.
-func TestSpliceWithColumnsBehind(t *testing.T) {
+// TestSpliceWithTrailingColumns checks that the columns before the trailing
+// ones can be copied as one range, which includes the first bytes of the file,
+// and that the rest of the file is the same.
+func TestSpliceWithTrailingColumns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var files [][]byte
@@ -126,13 +129,13 @@ func TestSpliceWithColumnsBehind(t *testing.T) {
 			files = append(files, makeTable(t, everyColumn(), some, drawConfig(t)))
 		}
 		all := everyColumn()
-		behind := rapid.IntRange(0, len(all)).Draw(t, "behind")
+		trailing := rapid.IntRange(0, len(all)).Draw(t, "trailing")
 		var out rangeBuffer
 		s, err := NewSplicer(&out, all, []KeyValue{{"k", "v"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Behind(behind)
+		s.SetTrailing(trailing)
 		for _, file := range files {
 			if err := s.Append(context.Background(), openBytes(t, file)); err != nil {
 				t.Fatal(err)
@@ -151,7 +154,7 @@ func TestSpliceWithColumnsBehind(t *testing.T) {
 		sameRows(t, "parquet-go", oracleCells(t, whole), rows)
 		checkStatistics(t, whole, rows)
 		sameChunks(t, all, whole, files)
-		for _, columns := range [][]TableColumn{all[:behind], all[behind:]} {
+		for _, columns := range [][]TableColumn{all[:trailing], all[trailing:]} {
 			if len(columns) == 0 {
 				continue
 			}
@@ -163,7 +166,7 @@ func TestSpliceWithColumnsBehind(t *testing.T) {
 			if err := s.Append(context.Background(), openBytes(t, whole)); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.settle(); err != nil {
+			if err := s.flushRange(); err != nil {
 				t.Fatal(err)
 			}
 			if part.ranges > 1 {
@@ -182,7 +185,8 @@ func TestSpliceWithColumnsBehind(t *testing.T) {
 	})
 }
 
-// sameChunks checks that file's column chunks are copies of the sources'.
+// sameChunks checks that the column chunks of file are copies of the chunks in
+// sources.
 func sameChunks(tb rapid.TB, columns []TableColumn, file []byte, sources [][]byte) {
 	tb.Helper()
 	out, g := openBytes(tb, file), 0
@@ -213,7 +217,7 @@ func TestSpliceRefuses(t *testing.T) {
 	table := openBytes(t, makeTable(t, []TableColumn{{Name: "a", Kind: TableText}}, []cells{{"x"}}, TableConfig{}))
 	for name, column := range map[string]TableColumn{
 		"missing":    {Name: "b", Kind: TableText},
-		"other kind": {Name: "a", Kind: TableInt},
+		"wrong kind": {Name: "a", Kind: TableInt},
 		"required":   {Name: "a", Kind: TableText, Required: true},
 	} {
 		s, err := NewSplicer(&bytes.Buffer{}, []TableColumn{column}, nil)

@@ -11,23 +11,23 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// TableConfig bounds what a TableWriter holds in memory.
+// TableConfig limits how much a TableWriter holds in memory.
 type TableConfig struct {
-	// BlockBytes is the raw size at which a block, one page per column, is
-	// closed. Default 256 KiB: what finding one row must decode, and what a
-	// merge holds per part.
+	// BlockBytes is the raw size at which a block (one page per column) is
+	// closed. Default 256 KiB. A reader decodes one block to find one row, and
+	// a merge holds one block per part.
 	BlockBytes int
 
-	// GroupBytes is the raw size at which a row group is written out; the
-	// writer holds its compressed pages until then. Default 16 MiB.
+	// GroupBytes is the raw size at which a row group is written. The writer
+	// holds the group's compressed pages until then. Default 16 MiB.
 	GroupBytes int64
 
-	// GroupRows is the number of rows at which a row group is written out
-	// whatever its size. Default 131,072, the usual row group elsewhere.
+	// GroupRows is the number of rows at which a row group is written, whatever
+	// its size. Default 131,072, as other writers use.
 	GroupRows int64
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero fields with their defaults.
 func (c TableConfig) WithDefaults() TableConfig {
 	if c.BlockBytes == 0 {
 		c.BlockBytes = 256 << 10
@@ -41,7 +41,7 @@ func (c TableConfig) WithDefaults() TableConfig {
 	return c
 }
 
-// Validate reports a setting out of range.
+// Validate returns an error if a setting is out of range.
 func (c TableConfig) Validate() error {
 	if c.BlockBytes < 0 || c.GroupBytes < 0 || c.GroupRows < 0 {
 		return fmt.Errorf("table sizes cannot be negative: %+v", c)
@@ -52,13 +52,14 @@ func (c TableConfig) Validate() error {
 // KeyValue is an entry of a table's key-value metadata.
 type KeyValue struct{ Key, Value string }
 
-// maxGroups is the most row groups the format's readers can number.
+// maxGroups is the largest number of row groups in a file: readers store the
+// number in 16 bits.
 const maxGroups = math.MaxInt16
 
-// A TableWriter writes a Table. Per row, each column gets one value with the
-// method of its kind, or Null, in any order, and then EndRow is called.
-// Columns are named by their index. A value of the wrong kind panics: the
-// caller's schema is wrong. It is for one goroutine.
+// TableWriter writes a Table. For each row, the caller gives each column one
+// value, with the method of its kind or with Null, in any order, and then calls
+// EndRow. Columns are named by their index. A value of the wrong kind panics,
+// because then the caller's schema is wrong. It is for one goroutine.
 type TableWriter struct {
 	w       io.Writer
 	cfg     TableConfig
@@ -69,7 +70,7 @@ type TableWriter struct {
 	offset  int64
 	err     error // first failed write; nothing is written after it
 
-	rows       int64 // in all
+	rows       int64 // in total
 	blockRows  int
 	blockBytes int
 	groupRows  int64 // in closed blocks of the open row group
@@ -77,10 +78,10 @@ type TableWriter struct {
 
 	groups  []format.RowGroup
 	indexes [][]byte         // encoded column indexes, by row group and column
-	places  [][]pageLocation // likewise
+	places  [][]pageLocation // page locations, by row group and column
 }
 
-// tableScratch is memory that pages are encoded in.
+// tableScratch is memory for encoding pages.
 type tableScratch struct{ raw, stored, head []byte }
 
 // NewTableWriter begins a table on w.
@@ -101,7 +102,7 @@ func NewTableWriter(w io.Writer, columns []TableColumn, meta []KeyValue, cfg Tab
 	return t, t.err
 }
 
-// Rows is the number of rows ended so far.
+// Rows returns the number of rows ended so far.
 func (t *TableWriter) Rows() int64 { return t.rows }
 
 // Null adds a null to column c.
@@ -134,8 +135,8 @@ func (t *TableWriter) Real(c int, v float64) {
 	t.blockBytes += t.buffer(c, TableReal).fixed(math.Float64bits(v))
 }
 
-// Leaf adds a value of another file, which must fit the column's type, to
-// column c.
+// Leaf adds a value of a user's file to column c. It must fit the column's
+// type.
 func (t *TableWriter) Leaf(c int, raw string) {
 	b := t.buffer(c, TableLeaf)
 	if !b.leaf.Fits(raw) {
@@ -167,8 +168,8 @@ func (t *TableWriter) buffer(c int, kind TableKind) *tableBuffer {
 	return b
 }
 
-// CopyRow adds row i of b, a block scanned with all columns of an equal
-// table, and ends the row.
+// CopyRow adds row i of b and ends the row. b must be a block of a scan over
+// all columns of a table with equal columns.
 func (t *TableWriter) CopyRow(b *Block, i int) error {
 	for c := range t.buffers {
 		to, from := &t.buffers[c], &b.columns[c]
@@ -192,7 +193,8 @@ func (t *TableWriter) CopyRow(b *Block, i int) error {
 	return t.EndRow()
 }
 
-// EndRow ends a row. A failed write, now or before, is returned.
+// EndRow ends a row. It returns the error of a failed write, of this call or an
+// earlier one.
 func (t *TableWriter) EndRow() error {
 	t.rows++
 	t.blockRows++
@@ -249,15 +251,15 @@ func (t *TableWriter) closeGroup() {
 	t.groupRows, t.groupBytes = 0, 0
 }
 
-// Attach writes b, which is not empty, between the row groups, where readers of
-// Parquet do not look, and the metadata have its place under key.
+// Attach writes b between the row groups, where Parquet readers do not look.
+// The metadata store its position under key. b must not be empty.
 func (t *TableWriter) Attach(key string, b []byte) error {
 	t.meta = append(slices.Clip(t.meta), KeyValue{key, placeOf(t.offset, len(b))})
 	t.put(b)
 	return t.err
 }
 
-// Close writes what is left, the page indexes and the footer. It does not
+// Close writes the open block, the page indexes and the footer. It does not
 // close the underlying writer.
 func (t *TableWriter) Close() error {
 	if t.blockRows > 0 {

@@ -14,21 +14,23 @@ import (
 )
 
 const (
-	// maxPage bounds a page before compression, and with it a cell: a block
-	// ends with the row that fills it, so a page is at most a block and a row.
+	// maxPage is the largest page before compression, and so the largest cell:
+	// a block ends with the row that fills it, so a page is at most one block
+	// plus one row.
 	maxPage = 256 << 20
 
-	// boundBytes is the longest text kept as a page's bound in the column
-	// index: enough to skip pages by, short enough to keep indexes small.
+	// boundBytes is the longest text in the column index as a page's bound:
+	// long enough to skip pages, short enough to keep indexes small.
 	boundBytes = 32
 
-	// exactBytes is the longest text kept as a bound of a whole column chunk.
-	// Readers take those for exact, so longer ones are left out, not cut.
+	// exactBytes is the longest text in the bounds of a column chunk. Readers
+	// take these bounds as exact, so the writer leaves out a longer text and
+	// does not cut it.
 	exactBytes = 64
 )
 
-// tableBuffer is one column of a TableWriter: the open block's values, and the
-// finished pages of the open row group.
+// tableBuffer is a column of a TableWriter: the values of the open block, and
+// the finished pages of the open row group.
 type tableBuffer struct {
 	TableColumn
 	leaf  *Leaf // TableLeaf
@@ -45,17 +47,17 @@ type tableBuffer struct {
 	bounds
 
 	// The open row group.
-	pages   [][]byte // headers and bodies
-	spares  [][]byte // pages of written row groups, to be used again
-	places  []pageLocation
-	index   format.ColumnIndex
-	raw     int64 // bytes of the pages before compression, headers included
-	stored  int64
-	entries int64
-	empty   int64 // nulls
-	whole   bounds
-	exact   [2][]byte // texts of whole
-	inexact bool      // a text bound was too long for whole
+	pages       [][]byte // headers and bodies
+	spares      [][]byte // page buffers of written row groups, for reuse
+	places      []pageLocation
+	index       format.ColumnIndex
+	raw         int64 // bytes of the pages before compression, headers included
+	stored      int64
+	entries     int64
+	groupNulls  int64 // nulls
+	chunkBounds bounds
+	boundTexts  [2][]byte // texts of chunkBounds
+	tooLong     bool      // a text was too long for chunkBounds
 }
 
 // bounds are the smallest and largest values since the last reset.
@@ -65,7 +67,7 @@ type bounds struct {
 	from, to span   // texts, in data
 }
 
-// span is a slice of tableBuffer.data.
+// span is a range of tableBuffer.data.
 type span struct{ at, end int }
 
 func (s span) of(data []byte) []byte { return data[s.at:s.end] }
@@ -113,7 +115,7 @@ func (c *tableBuffer) fixed(bits uint64) int {
 	return 8
 }
 
-// value adds a value of another file.
+// value adds a value of a user's file.
 func (c *tableBuffer) value(raw []byte) int {
 	c.present()
 	if c.leaf.width == 0 {
@@ -141,7 +143,7 @@ func (c *tableBuffer) bool(v bool) int {
 	return 1
 }
 
-// list adds a list of n floats in little-endian bytes.
+// list adds a list of floats. raw holds them as little-endian bytes.
 func (c *tableBuffer) list(raw []byte) int {
 	c.rows++
 	n := len(raw) / 4
@@ -174,7 +176,7 @@ func (c *tableBuffer) list(raw []byte) int {
 	return 4 * n
 }
 
-// bound widens the bounds to hold the value of bits.
+// widen extends the bounds so that they include a value.
 func (b *bounds) widen(by order, bits uint64) {
 	if by == orderReal && math.IsNaN(math.Float64frombits(bits)) {
 		return
@@ -204,8 +206,8 @@ func fixedLess(by order, a, b uint64) bool {
 	}
 }
 
-// encodeBound is a fixed-size bound as statistics hold it. Zeros of reals get
-// the sign that makes the bound cover both, as the format asks.
+// encodeBound encodes a fixed-size bound for statistics. A real zero gets the
+// sign that makes the bound include both zeros, as the format requires.
 func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
 	short := c.Kind == TableFloats || c.leaf != nil && c.leaf.width == 4
 	switch {
@@ -226,8 +228,8 @@ func (c *tableBuffer) encodeBound(bits uint64, upper bool) []byte {
 	return binary.LittleEndian.AppendUint64(nil, bits)
 }
 
-// pageBounds are the open block's bounds for the column index. A page of NaNs
-// alone gets bounds that hold every number.
+// pageBounds returns the open block's bounds for the column index. A page that
+// has only NaNs gets bounds that include every number.
 func (c *tableBuffer) pageBounds() (low, hi []byte) {
 	switch {
 	case c.Kind == TableText:
@@ -239,12 +241,12 @@ func (c *tableBuffer) pageBounds() (low, hi []byte) {
 	}
 }
 
-// lowerBound is a text of at most boundBytes that sorts no later than s.
+// lowerBound returns a text of at most boundBytes that sorts no later than s.
 func lowerBound(s []byte) []byte { return bytes.Clone(runePrefix(s)) }
 
-// upperBound is a short text that sorts no earlier than s: s cut, its last
-// character raised by one. A text of nothing but the last character there is
-// stays as it is.
+// upperBound returns a short text that sorts no earlier than s: it cuts s and
+// raises the last character by one. If all characters are the last one of
+// Unicode, it returns s.
 func upperBound(s []byte) []byte {
 	cut := runePrefix(s)
 	if len(cut) == len(s) {
@@ -254,7 +256,7 @@ func upperBound(s []byte) []byte {
 		r, n := utf8.DecodeLastRune(cut)
 		cut = cut[:len(cut)-n]
 		r++
-		if r == 0xD800 { // surrogates are no characters
+		if r == 0xD800 { // surrogates are not characters
 			r = 0xE000
 		}
 		if r <= utf8.MaxRune {
@@ -264,8 +266,8 @@ func upperBound(s []byte) []byte {
 	return bytes.Clone(s)
 }
 
-// runePrefix is the longest start of s of whole characters and at most
-// boundBytes.
+// runePrefix returns the longest prefix of s that has at most boundBytes and
+// does not split a character.
 func runePrefix(s []byte) []byte {
 	if len(s) <= boundBytes {
 		return s
@@ -305,7 +307,7 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	c.stored += int64(len(page))
 	c.closeStatistics()
 	c.entries += int64(c.values)
-	c.empty += int64(c.nulls)
+	c.groupNulls += int64(c.nulls)
 
 	c.data, c.bits = c.data[:0], 0
 	c.def.reset()
@@ -315,7 +317,7 @@ func (c *tableBuffer) closePage(s *tableScratch, first int64) error {
 	return nil
 }
 
-// spare is an empty page with room for n bytes.
+// spare returns an empty page buffer with room for n bytes.
 func (c *tableBuffer) spare(n int) []byte {
 	if last := len(c.spares) - 1; last >= 0 {
 		page := c.spares[last]
@@ -324,7 +326,7 @@ func (c *tableBuffer) spare(n int) []byte {
 			return page[:0]
 		}
 	}
-	return make([]byte, 0, n+n/16) // the next may be a little longer
+	return make([]byte, 0, n+n/16) // the next page may be a little longer
 }
 
 // closeStatistics adds the open block to the column index and to the chunk's
@@ -346,28 +348,28 @@ func (c *tableBuffer) closeStatistics() {
 		return
 	}
 	if c.Kind != TableText {
-		c.whole.widen(c.order, c.low)
-		c.whole.widen(c.order, c.hi)
+		c.chunkBounds.widen(c.order, c.low)
+		c.chunkBounds.widen(c.order, c.hi)
 		return
 	}
 	from, to := c.from.of(c.data), c.to.of(c.data)
 	if len(from) > exactBytes || len(to) > exactBytes {
-		c.inexact = true
+		c.tooLong = true
 	}
-	if c.inexact {
+	if c.tooLong {
 		return
 	}
-	if !c.whole.any || bytes.Compare(from, c.exact[0]) < 0 {
-		c.exact[0] = append(c.exact[0][:0], from...)
+	if !c.chunkBounds.any || bytes.Compare(from, c.boundTexts[0]) < 0 {
+		c.boundTexts[0] = append(c.boundTexts[0][:0], from...)
 	}
-	if !c.whole.any || bytes.Compare(to, c.exact[1]) > 0 {
-		c.exact[1] = append(c.exact[1][:0], to...)
+	if !c.chunkBounds.any || bytes.Compare(to, c.boundTexts[1]) > 0 {
+		c.boundTexts[1] = append(c.boundTexts[1][:0], to...)
 	}
-	c.whole.any = true
+	c.chunkBounds.any = true
 }
 
 // closeChunk describes the finished pages as a column chunk that starts at
-// offset, with its encoded column index, and forgets them.
+// offset, returns it with its encoded column index, and resets the row group.
 func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pageLocation, error) {
 	at := offset
 	for i := range c.places {
@@ -383,15 +385,15 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 		TotalUncompressedSize: c.raw,
 		TotalCompressedSize:   c.stored,
 		DataPageOffset:        offset,
-		Statistics:            format.Statistics{NullCount: c.empty},
+		Statistics:            format.Statistics{NullCount: c.groupNulls},
 		EncodingStats:         []format.PageEncodingStats{{PageType: format.DataPage, Encoding: format.Plain, Count: int32(len(c.pages))}},
 	}
-	if c.whole.any && !c.inexact {
+	if c.chunkBounds.any && !c.tooLong {
 		if c.Kind == TableText {
-			m.Statistics.MinValue, m.Statistics.MaxValue = bytes.Clone(c.exact[0]), bytes.Clone(c.exact[1])
+			m.Statistics.MinValue, m.Statistics.MaxValue = bytes.Clone(c.boundTexts[0]), bytes.Clone(c.boundTexts[1])
 		} else {
-			m.Statistics.MinValue = c.encodeBound(c.whole.low, false)
-			m.Statistics.MaxValue = c.encodeBound(c.whole.hi, true)
+			m.Statistics.MinValue = c.encodeBound(c.chunkBounds.low, false)
+			m.Statistics.MaxValue = c.encodeBound(c.chunkBounds.hi, true)
 		}
 	}
 	var index []byte
@@ -404,8 +406,8 @@ func (c *tableBuffer) closeChunk(offset int64) (format.ColumnChunk, []byte, []pa
 	places := c.places
 	c.spares = append(c.spares[:0], c.pages...)
 	c.pages, c.places, c.index = c.pages[:0], nil, format.ColumnIndex{}
-	c.raw, c.stored, c.entries, c.empty = 0, 0, 0, 0
-	c.whole, c.inexact = bounds{}, false
+	c.raw, c.stored, c.entries, c.groupNulls = 0, 0, 0, 0
+	c.chunkBounds, c.tooLong = bounds{}, false
 	return format.ColumnChunk{MetaData: m}, index, places, nil
 }
 
@@ -431,7 +433,7 @@ func (l *levelRuns) close() {
 	}
 }
 
-// appendTo appends the levels with their length to b.
+// appendTo appends the levels, after their length, to b.
 func (l *levelRuns) appendTo(b []byte) []byte {
 	l.close()
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(l.done)))

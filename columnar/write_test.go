@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// everyColumn is a table with every kind of column.
+// everyColumn returns the columns of a table with every kind of column.
 func everyColumn() []TableColumn {
 	return []TableColumn{
 		{Name: "row", Kind: TableInt, Required: true},
@@ -33,8 +33,8 @@ func everyColumn() []TableColumn {
 	}
 }
 
-// cells is one row of everyColumn: nil, string, int64, uint64, float64, bool
-// or []float32.
+// cells is one row of everyColumn: nil, string, int64, uint64, float64, bool or
+// []float32.
 type cells []any
 
 // addCells writes a row.
@@ -60,7 +60,8 @@ func addCells(w *TableWriter, row cells) error {
 	return w.EndRow()
 }
 
-// makeTable writes rows with small blocks and groups, so that there are many.
+// makeTable writes rows with small blocks and groups, so that the table has
+// many.
 func makeTable(tb rapid.TB, columns []TableColumn, rows []cells, cfg TableConfig) []byte {
 	tb.Helper()
 	var file bytes.Buffer
@@ -88,7 +89,7 @@ func openBytes(tb rapid.TB, file []byte) *Table {
 	return t
 }
 
-// drawRows draws rows of everyColumn; a nil is as likely as a value.
+// drawRows draws rows of everyColumn. A nil is as likely as a value.
 func drawRows(t *rapid.T) []cells {
 	text := rapid.OneOf(rapid.StringN(0, 6, -1), rapid.StringN(30, 80, -1))
 	pick := func(v any, name string) any {
@@ -122,7 +123,7 @@ func drawConfig(t *rapid.T) TableConfig {
 	}
 }
 
-// readCells reads a whole table by Scan.
+// readCells reads a whole table with Scan.
 func readCells(tb rapid.TB, t *Table) []cells {
 	tb.Helper()
 	all := make([]int, len(t.Columns()))
@@ -170,7 +171,7 @@ func blockCell(b *Block, c, i int) any {
 	}
 }
 
-// sameRows compares values by their printed form, which equates NaNs.
+// sameRows compares printed values, so that NaNs are equal.
 func sameRows(tb rapid.TB, what string, got, want []cells) {
 	tb.Helper()
 	if len(got) != len(want) {
@@ -183,8 +184,8 @@ func sameRows(tb rapid.TB, what string, got, want []cells) {
 	}
 }
 
-// TestTableRoundTrip reads with Scan, from the start and from any row, and
-// with parquet-go.
+// TestTableRoundTrip reads a table with Scan, from the start and from any row,
+// and with parquet-go.
 func TestTableRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -216,7 +217,7 @@ func TestTableRoundTrip(t *testing.T) {
 	})
 }
 
-// oracleCells reads a table with parquet-go's rows.
+// oracleCells reads a table with parquet-go.
 func oracleCells(tb rapid.TB, file []byte) []cells {
 	tb.Helper()
 	f, err := parquet.OpenFile(bytes.NewReader(file), int64(len(file)))
@@ -272,8 +273,8 @@ func oracleRow(columns []TableColumn, row parquet.Row) cells {
 	return out
 }
 
-// checkStatistics compares every page's and every chunk's bounds and null
-// counts with the rows they are about.
+// checkStatistics compares the bounds and null counts of every page and chunk
+// with the rows.
 func checkStatistics(tb rapid.TB, file []byte, rows []cells) {
 	tb.Helper()
 	table := openBytes(tb, file)
@@ -309,7 +310,8 @@ func checkStatistics(tb rapid.TB, file []byte, rows []cells) {
 	}
 }
 
-// checkBounds checks that low and high, if there, hold the values of column c.
+// checkBounds checks that all values of column c lie between low and high, if
+// there are bounds.
 func checkBounds(tb rapid.TB, column TableColumn, rows []cells, c int, low, high []byte, nulls int64) {
 	tb.Helper()
 	count := int64(0)

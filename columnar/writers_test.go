@@ -13,10 +13,10 @@ import (
 )
 
 // TestOtherWriters reads files of pyarrow, polars and DuckDB in every codec and
-// encoding that they write.
+// encoding that these can write.
 func TestOtherWriters(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: other programs are asked without it")
+		t.Skip("-short: run without it to test other programs")
 	}
 	t.Parallel()
 	program, dir := pythontest.Find(t, "we read no other program's Parquet", "pyarrow.parquet", "duckdb", "polars"), t.TempDir()

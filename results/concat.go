@@ -58,7 +58,7 @@ func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Sourc
 	if err != nil {
 		return 0, fmt.Errorf("join parts: %w", err)
 	}
-	splice.Behind(len(s.variantColumns(Full)))
+	splice.SetTrailing(len(s.variantColumns(Full)))
 	next := first
 	var tried []*columnar.Table
 	err = eachTable(ctx, parts, func(t *columnar.Table) error {
