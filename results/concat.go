@@ -11,18 +11,19 @@ import (
 	"github.com/rowmill/rowmill/contain"
 )
 
-// Variant says which optional columns a client's file has. The ID column and
-// the output are in all of them.
+// Variant says which optional columns a client's file has. Every variant has
+// the ID column and the output.
 type Variant struct {
 	Inputs   bool // the column inputs
 	Logprobs bool // the column cumulative_logprobs
 }
 
-// Full is the variant that the others, and the exports, are made from.
+// Full is the variant with all optional columns. The other variants and the
+// exports are made from it.
 var Full = Variant{Inputs: true, Logprobs: true}
 
-// Name tells the variants apart in keys and file names, such as
-// "inputs=1~logprobs=0".
+// Name returns the part of keys and file names that tells variants apart, such
+// as "inputs=1~logprobs=0".
 func (v Variant) Name() string {
 	digit := func(b bool) byte {
 		if b {
@@ -33,23 +34,24 @@ func (v Variant) Name() string {
 	return fmt.Sprintf("inputs=%c~logprobs=%c", digit(v.Inputs), digit(v.Logprobs))
 }
 
-// Filename is the name clients download a variant under; ext is "parquet",
-// "json" or "zip".
+// Filename returns the name under which clients download a variant. ext is
+// "parquet", "json" or "zip".
 func Filename(jobID string, v Variant, ext string) string {
 	return fmt.Sprintf("service-results~%s~%s.%s", jobID, v.Name(), ext)
 }
 
-// Concat writes variant v of the complete parts of a job, all shards in order
-// from row 0, by copying their column chunks. A row that is missing or out of
-// place is an error. It returns the number of rows.
+// Concat writes variant v of a job by copying column chunks. parts are the
+// complete parts of all shards, in order, from row 0 on. A missing row or a row
+// in the wrong position is an error. Concat returns the number of rows.
 func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Variant) (int64, error) {
 	return concat(ctx, w, s, parts, s.variantColumns(v), false)
 }
 
-// Join writes the complete parts of some shards, all from row first on in order, as
-// one part of the same columns, by copying their column chunks. What stands in the
-// client's files is one range of it, and so is what stands in that of the rows: of
-// those the bucket makes files by itself. It returns the number of rows.
+// Join concatenates the complete parts of some shards into one part with the
+// same columns, by copying column chunks. The parts must follow each other from
+// row first on. The client's columns become one contiguous byte range and the
+// reserved columns another, so the object store can build both result files by
+// server-side copy. Join returns the number of rows.
 func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
 	if err := s.Validate(); err != nil {
 		return 0, fmt.Errorf("join parts: %w", err)
@@ -81,7 +83,7 @@ func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Sourc
 	return next - first, nil
 }
 
-// eachTable opens parts, some at a time, and visits them in order.
+// eachTable opens parts, up to openAtOnce at a time, and visits them in order.
 func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table) error) error {
 	for at := 0; at < len(parts); at += openAtOnce {
 		tables, err := openAll(ctx, parts[at:min(at+openAtOnce, len(parts))], at)
@@ -89,7 +91,7 @@ func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table
 			return err
 		}
 		for i, t := range tables {
-			tables[i] = nil // its footer may be large
+			tables[i] = nil // free it: the footer may be large
 			if err := visit(t); err != nil {
 				return fmt.Errorf("part %d: %w", at+i, err)
 			}
@@ -98,7 +100,8 @@ func eachTable(ctx context.Context, parts []Source, visit func(t *columnar.Table
 	return nil
 }
 
-// appendPart appends a part that is complete from row next on, which it moves on.
+// appendPart appends a complete part that begins at row next, and advances
+// next.
 func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table, next *int64) error {
 	if t.Rows() == 0 {
 		return nil
@@ -111,8 +114,8 @@ func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table
 	return splice.Append(ctx, t)
 }
 
-// ConcatRows is Concat for the reserved columns and the attempts at rows: how each
-// row came about, which Failures and ReadRow read.
+// ConcatRows is like Concat for the reserved columns and the attempts at rows.
+// Failures and ReadRow read this file.
 func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int64, error) {
 	return concat(ctx, w, s, parts, s.rowsColumns(), true)
 }
@@ -141,8 +144,9 @@ func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns 
 	return rows, nil
 }
 
-// openAll opens parts together, of which the first has that number: a job of a thousand
-// million rows has sixty thousand, and each is a request or two.
+// openAll opens parts in parallel. number is the number of the first part. A
+// job of a thousand million rows has sixty thousand parts, and each costs one
+// or two requests.
 func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table, error) {
 	tables := make([]*columnar.Table, len(parts))
 	var g errgroup.Group
@@ -164,8 +168,8 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 	return tables, g.Wait()
 }
 
-// denseRange is the first and the last row of a part; ok reports that it has
-// every row between, row group by row group.
+// denseRange returns the first and the last row of a part. ok is true if the
+// part has every row between, in order of its row groups.
 func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	c := t.Column(columnRow)
 	if c < 0 {
@@ -186,8 +190,8 @@ func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 	return low, high, ok
 }
 
-// Subset writes variant v of src, the full file or another that has the
-// variant's columns, by copying column chunks.
+// Subset writes variant v of src by copying column chunks. src is the full file
+// or another file that has the variant's columns.
 func Subset(ctx context.Context, w io.Writer, src Source, s Schema, v Variant) error {
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("write %s: %w", v.Name(), err)

@@ -13,14 +13,13 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// WriteCSVZip streams variant v of the full file as a ZIP archive of one CSV
-// (RFC 4180, lines ending in CRLF), <job_id>.csv. A null, which is what a
-// failed row has, is an empty unquoted cell, an empty text is "", an embedding
-// is a JSON array.
+// WriteCSVZip streams variant v of the full file as a ZIP archive with one CSV
+// file, <job_id>.csv (RFC 4180, lines end in CRLF). A null, as in a failed row,
+// is an empty unquoted cell. An empty text is "". An embedding is a JSON array.
 func WriteCSVZip(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
 	archive := zip.NewWriter(w)
 	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.BestSpeed) // the usual level takes twice the time
+		return flate.NewWriter(w, flate.BestSpeed) // the default level takes twice as long
 	})
 	file, err := archive.Create(s.JobID + ".csv")
 	if err != nil {
@@ -87,8 +86,8 @@ func (e *exporter) csvCell(b *columnar.Block, c, i int) {
 	}
 }
 
-// appendCell appends a text cell, quoted where it must be, or is empty and
-// would otherwise read as a null.
+// appendCell appends a text cell. It quotes the cell if RFC 4180 requires it,
+// and if it is empty, because an unquoted empty cell is a null.
 func appendCell(b, s []byte) []byte {
 	if len(s) > 0 && bytes.IndexByte(s, ',') < 0 && bytes.IndexByte(s, '"') < 0 &&
 		bytes.IndexByte(s, '\n') < 0 && bytes.IndexByte(s, '\r') < 0 {

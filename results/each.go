@@ -11,11 +11,11 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// Visit is given a row and its outcome. It may keep neither.
+// Visit gets a row and its outcome. It must not keep either.
 type Visit func(row *rowmill.Row, out *rowmill.Output) error
 
-// EachOfParts visits the rows that count of a shard's parts, in order and each
-// once, whatever gaps there are between them. It holds no more than Merge does.
+// EachOfParts visits the accepted rows of a shard's parts, each row once, in
+// order. Rows may be missing. It needs no more memory than Merge.
 func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit) error {
 	var waiting []*mergePart
 	for i, p := range parts {
@@ -23,15 +23,15 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 			waiting = append(waiting, newPart(i, p))
 		}
 	}
-	open, err := gather(ctx, s, waiting)
+	open, err := reduceParts(ctx, s, waiting)
 	defer closeParts(open)
 	if err != nil {
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
 	}
 	read := newRowReader(s, s.columns(), s.columns())
 	err = walk(ctx, open, func(c *cursor) (err error) {
-		read.content(c.block, c.at)
-		read.origin(c.block, c.at)
+		read.readClientColumns(c.block, c.at)
+		read.readReservedColumns(c.block, c.at)
 		if read.out.Tries, err = c.tries.of(c.row); err != nil {
 			return fmt.Errorf("part %d: %w", c.number, err)
 		}
@@ -43,14 +43,14 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	return nil
 }
 
-// A Result is what a job that has succeeded left, open for reading.
+// Result is the stored result of a job that succeeded, open for reading.
 type Result struct {
 	schema        Schema
 	content, rows *columnar.Table
 }
 
-// OpenResult reads the footers of a job's full file and of its "rows" file, which
-// the caller closes.
+// OpenResult reads the footers of a job's full file and of its "rows" file. The
+// caller closes both.
 func OpenResult(s Schema, full, rows Source) (*Result, error) {
 	content, err := open(full)
 	if err != nil {
@@ -60,13 +60,13 @@ func OpenResult(s Schema, full, rows Source) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
 	}
-	if read := newRowReader(s, content.Columns(), reserved.Columns()); read.lacks != "" {
-		return nil, fmt.Errorf("read results: they have no column %q", read.lacks)
+	if read := newRowReader(s, content.Columns(), reserved.Columns()); read.missing != "" {
+		return nil, fmt.Errorf("read results: the files have no column %q", read.missing)
 	}
 	return &Result{s, content, reserved}, nil
 }
 
-// Each visits the rows from from to to, which is excluded.
+// Each visits the rows from from (included) to to (excluded).
 func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	read := newRowReader(r.schema, r.content.Columns(), r.rows.Columns())
 	tries, err := newTriesReader(r.rows)
@@ -86,13 +86,13 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 		if err != nil {
 			return fmt.Errorf("read row %d: %w", n, err)
 		}
-		read.content(a, i)
-		read.origin(b, j)
+		read.readClientColumns(a, i)
+		read.readReservedColumns(b, j)
 		if read.out.Tries, err = tries.of(n); err != nil {
 			return err
 		}
 		if read.row.Index != n {
-			return fmt.Errorf("read row %d: row %d stands in its place", n, read.row.Index)
+			return fmt.Errorf("read row %d: the file has row %d in its position", n, read.row.Index)
 		}
 		if err := visit(&read.row, &read.out); err != nil {
 			return err
@@ -101,25 +101,25 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	return nil
 }
 
-// A placeScan reads a table's rows one after the other by their place.
-type placeScan struct {
+// positionScan reads a table's rows in order, by position.
+type positionScan struct {
 	scan  *columnar.TableScan
 	block *columnar.Block
 	err   error
 }
 
-func scanFrom(t *columnar.Table, place int64) *placeScan {
+func scanFrom(t *columnar.Table, place int64) *positionScan {
 	all := make([]int, len(t.Columns()))
 	for i := range all {
 		all[i] = i
 	}
-	s := &placeScan{scan: t.Scan(all...)}
+	s := &positionScan{scan: t.Scan(all...)}
 	s.err = s.scan.SeekRow(place)
 	return s
 }
 
-func (s *placeScan) at(place int64) (*columnar.Block, int, error) {
-	for s.err == nil && (s.block == nil || place >= s.block.First+int64(s.block.Rows)) {
+func (s *positionScan) at(position int64) (*columnar.Block, int, error) {
+	for s.err == nil && (s.block == nil || position >= s.block.First+int64(s.block.Rows)) {
 		if s.block, s.err = s.scan.Next(); errors.Is(s.err, io.EOF) {
 			s.err = io.ErrUnexpectedEOF
 		}
@@ -127,18 +127,19 @@ func (s *placeScan) at(place int64) (*columnar.Block, int, error) {
 	if s.err != nil {
 		return nil, 0, s.err
 	}
-	return s.block, int(place - s.block.First), nil
+	return s.block, int(position - s.block.First), nil
 }
 
-// A rowReader makes rows and outcomes of blocks. Columns are found by name.
+// rowReader converts the rows of blocks to rows and outcomes. It finds columns
+// by name.
 type rowReader struct {
 	Schema
-	id, input, output, score                             int
-	index, finish, in, made, engine, attempts, code, why int
-	raw                                                  int
-	fields                                               []int
-	values                                               []string
-	lacks                                                string // a column that is missing
+	id, input, output, score                                                  int
+	index, finish, inputTokens, outputTokens, engine, attempts, code, message int
+	raw                                                                       int
+	fields                                                                    []int
+	values                                                                    []string
+	missing                                                                   string // a column that the file does not have
 
 	row rowmill.Row
 	out rowmill.Output
@@ -152,7 +153,7 @@ func newRowReader(s Schema, content, origin []columnar.TableColumn) *rowReader {
 				return i
 			}
 		}
-		r.lacks = name
+		r.missing = name
 		return -1
 	}
 	if s.IDColumn != "" {
@@ -163,15 +164,16 @@ func newRowReader(s Schema, content, origin []columnar.TableColumn) *rowReader {
 	}
 	r.input, r.output, r.score = find(content, columnInputs), find(content, s.JobID), find(content, columnScore)
 	r.index, r.finish, r.engine = find(origin, columnRow), find(origin, columnFinish), find(origin, columnEngine)
-	r.in, r.made, r.attempts = find(origin, columnInputTokens), find(origin, columnOutputTokens), find(origin, columnAttempts)
-	r.code, r.why, r.raw = find(origin, columnCode), find(origin, columnMessage), find(origin, columnRaw)
+	r.inputTokens, r.outputTokens, r.attempts = find(origin, columnInputTokens), find(origin, columnOutputTokens), find(origin, columnAttempts)
+	r.code, r.message, r.raw = find(origin, columnCode), find(origin, columnMessage), find(origin, columnRaw)
 	return r
 }
 
-// content reads what clients' files hold, and forgets what was read before.
-func (r *rowReader) content(b *columnar.Block, i int) {
+// readClientColumns reads the columns of clients' files, and clears the row
+// read before.
+func (r *rowReader) readClientColumns(b *columnar.Block, i int) {
 	r.row, r.out = rowmill.Row{}, rowmill.Output{}
-	if !b.Null(r.input, i) { // else a row that did not run, whose input is kept no more
+	if !b.Null(r.input, i) { // null for a row that did not run and whose input was removed
 		r.row.Text = string(b.Text(r.input, i))
 	}
 	if r.id >= 0 && !b.Null(r.id, i) {
@@ -202,9 +204,9 @@ func (r *rowReader) readFields(b *columnar.Block, i int) string {
 	return FieldsOf(r.values)
 }
 
-// FieldsOf are values as rowmill.Row.Fields has them.
+// FieldsOf encodes values for rowmill.Row.Fields.
 func FieldsOf(values []string) string {
-	text, _ := json.Marshal(values) // strings always can be
+	text, _ := json.Marshal(values) // strings can always be encoded
 	return string(text)
 }
 
@@ -229,8 +231,8 @@ func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
 	return id
 }
 
-// origin reads how the row came about.
-func (r *rowReader) origin(b *columnar.Block, i int) {
+// readReservedColumns reads the reserved columns.
+func (r *rowReader) readReservedColumns(b *columnar.Block, i int) {
 	text := func(c int) string {
 		if b.Null(c, i) {
 			return ""
@@ -239,8 +241,8 @@ func (r *rowReader) origin(b *columnar.Block, i int) {
 	}
 	r.row.Index = b.Int(r.index, i)
 	r.out.Finish, r.out.Engine = rowmill.FinishReason(text(r.finish)), text(r.engine)
-	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = b.Int(r.in, i), b.Int(r.made, i), int(b.Int(r.attempts, i))
+	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = b.Int(r.inputTokens, i), b.Int(r.outputTokens, i), int(b.Int(r.attempts, i))
 	if !b.Null(r.code, i) {
-		r.out.Err = &rowmill.RowError{Code: text(r.code), Message: text(r.why), Raw: text(r.raw)}
+		r.out.Err = &rowmill.RowError{Code: text(r.code), Message: text(r.message), Raw: text(r.raw)}
 	}
 }

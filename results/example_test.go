@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/results"
 )
 
-// The rows of a job are written as parts, here one of each shard, complete
-// from the start. Put one behind the other they are the full file, from which
-// all that clients download is made.
+// This example writes the rows of a job as parts, here one complete part per
+// shard. Concatenated they are the full file. All files for clients are made
+// from it.
 func Example() {
 	ctx, schema := context.Background(), results.Schema{JobID: "job-1", Model: "gpt-oss-20b"}
 	part := func(first int64, answers ...string) results.Source {

@@ -13,23 +13,24 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// exportBytes is how much of an export is gathered before it is written out.
+// exportBytes is how many bytes of an export are buffered before they are
+// written.
 const exportBytes = 64 << 10
 
-// exporter reads the columns of a variant from the full file and gathers the
-// text made of them.
+// exporter reads the columns of a variant from the full file and buffers the
+// text that it makes from them.
 type exporter struct {
 	ctx     context.Context
 	t       *columnar.Table
 	schema  Schema
 	columns []columnar.TableColumn
-	at      []int // where columns are in t
+	at      []int // positions of columns in t
 	w       io.Writer
 	buf     []byte
-	leaf    *columnar.Leaf // the type of the IDs, where their kind is IDLeafValue
+	leaf    *columnar.Leaf // the type of the IDs if their kind is IDLeafValue
 	floats  []float32
 	row     []byte
-	err     error // of a value
+	err     error // from writing a value
 }
 
 func newExporter(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) (*exporter, error) {
@@ -102,8 +103,8 @@ func (e *exporter) appendList(b *columnar.Block, c, i int) {
 	e.buf = append(e.buf, ']')
 }
 
-// appendReal appends a number of a column. What JSON lacks is a text there, so
-// that an ID is not lost; NaN is a null.
+// appendReal appends a number. Infinity becomes text in JSON, so that an ID is
+// not lost. NaN becomes null.
 func appendReal(b []byte, v float64, json bool) []byte {
 	if !math.IsInf(v, 0) {
 		return appendFloat(b, v, 64, json)
@@ -118,8 +119,7 @@ func appendReal(b []byte, v float64, json bool) []byte {
 	return append(b, text...)
 }
 
-// appendFloat appends a decimal. JSON has no infinities and no NaN: they are
-// null there.
+// appendFloat appends a decimal. In JSON, infinity and NaN become null.
 func appendFloat(b []byte, v float64, bits int, json bool) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		if json {

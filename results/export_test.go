@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// fullOf is the full file of entries.
+// fullOf returns the full file of entries.
 func fullOf(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	tb.Helper()
 	var full bytes.Buffer
@@ -29,7 +29,7 @@ func fullOf(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	return bytes.NewReader(full.Bytes())
 }
 
-// fewEntries show each kind of cell once.
+// fewEntries returns entries with each kind of cell.
 func fewEntries(s Schema) []entry {
 	failed := &rowmill.RowError{Code: rowmill.RowRejected, Message: "no"}
 	entries := []entry{
@@ -95,7 +95,7 @@ func TestWriteJSONExactly(t *testing.T) {
 	}
 }
 
-// An infinite ID is not lost where JSON has no number for it.
+// An infinite ID must not be lost, although JSON has no number for it.
 func TestWriteInfiniteIDs(t *testing.T) {
 	t.Parallel()
 	s := schemas()["float/generation"]
@@ -143,7 +143,7 @@ func TestWriteCSVExactly(t *testing.T) {
 	}
 }
 
-// csvOf is the one file in the archive that WriteCSVZip makes.
+// csvOf returns the CSV file in the archive that WriteCSVZip makes.
 func csvOf(tb testing.TB, full Source, s Schema, v Variant) string {
 	tb.Helper()
 	var archive bytes.Buffer
@@ -165,7 +165,7 @@ func csvOf(tb testing.TB, full Source, s Schema, v Variant) string {
 	return string(text)
 }
 
-// Other programs' readers see the values that went in.
+// Readers of other programs must see the values that were written.
 func TestExportsReadBack(t *testing.T) {
 	t.Parallel()
 	s := schemas()["int/generation"]
@@ -191,7 +191,7 @@ func TestExportsReadBack(t *testing.T) {
 	if len(object.Outputs) != len(all) || len(records) != len(all)+1 {
 		t.Fatalf("%d outputs in JSON and %d lines of CSV for %d rows", len(object.Outputs), len(records), len(all))
 	}
-	unix := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") } // encoding/csv does that
+	unix := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") } // encoding/csv does the same
 	for i, e := range all {
 		record := records[i+1]
 		if object.Inputs[i] != e.row.Text || record[1] != unix(e.row.Text) {

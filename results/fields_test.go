@@ -12,9 +12,9 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// TestFieldsOfAFunction takes the values that prompts are made of through parts
-// and a merge: they are columns behind the inputs, and come back where rows are
-// read again to be taken over.
+// TestFieldsOfAFunction writes the fields of a Function into parts and a merge.
+// They must be columns after the inputs, and must be read again when another
+// job takes over the rows.
 func TestFieldsOfAFunction(t *testing.T) {
 	t.Parallel()
 	s := Schema{

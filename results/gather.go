@@ -13,10 +13,11 @@ import (
 	"github.com/rowmill/rowmill/contain"
 )
 
-// gather opens the parts. Where they cannot be read together it merges as many
-// as can into a temporary file, and so on, until what is left can be. What it
-// returns needs closeParts, on an error too.
-func gather(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergePart, err error) {
+// reduceParts opens the parts. If there are too many to read together, it
+// merges batches of them into temporary files, and repeats this until the rest
+// can be read together. The caller must call closeParts on the result, even
+// after an error.
+func reduceParts(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergePart, err error) {
 	for level := 0; ; level++ {
 		slices.SortStableFunc(waiting, func(a, b *mergePart) int { return cmp.Compare(a.from, b.from) })
 		var merged []*mergePart
@@ -30,7 +31,7 @@ func gather(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergeP
 				return batch, nil
 			}
 			if len(batch) == 1 && level > 0 {
-				merged = append(merged, batch...) // the last one, a file already
+				merged = append(merged, batch...) // a single temporary file that needs no merge
 				continue
 			}
 			p, err := mergeTemporary(ctx, s, batch)
@@ -45,10 +46,10 @@ func gather(ctx context.Context, s Schema, waiting []*mergePart) (open []*mergeP
 	}
 }
 
-// openBatch opens the first of the parts, at least two and as many as can be
-// read together. Those that have no rows are left out.
+// openBatch opens the first of the parts: at least two, and as many as can be
+// read together. It closes parts without rows and leaves them out.
 func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest []*mergePart, err error) {
-	var held hold
+	var held blockMemory
 	for at, opened := 0, 0; at < len(waiting); at++ {
 		if len(batch) == mergeParts {
 			return batch, waiting[at:], nil
@@ -64,7 +65,7 @@ func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest
 			p.close()
 			continue
 		}
-		if held.with(p) > mergeBytes && len(batch) >= 2 {
+		if held.add(p) > mergeBytes && len(batch) >= 2 {
 			return batch, waiting[at:], nil
 		}
 		batch = append(batch, p)
@@ -72,29 +73,30 @@ func openBatch(ctx context.Context, s Schema, waiting []*mergePart) (batch, rest
 	return batch, nil, nil
 }
 
-// A hold is what merging some parts holds of their blocks: those of a part from
-// its first row to its last.
-type hold struct {
-	parts []*mergePart // those that are read where the last one begins
+// blockMemory counts the bytes of blocks that a merge of some parts holds at a
+// time. A merge holds a block of a part from the part's first row to its last
+// row.
+type blockMemory struct {
+	parts []*mergePart // parts that are still being read when the last part begins
 	bytes int64
 }
 
-// with takes in a part that is from no earlier row than those before, and
-// returns what is held there.
-func (h *hold) with(p *mergePart) int64 {
+// add adds a part and returns the bytes held when the part begins. Parts must
+// be added in order of their first row.
+func (h *blockMemory) add(p *mergePart) int64 {
 	h.parts = slices.DeleteFunc(h.parts, func(earlier *mergePart) bool {
 		if earlier.high < p.from {
-			h.bytes -= earlier.held()
+			h.bytes -= earlier.blockSize()
 			return true
 		}
 		return false
 	})
 	h.parts = append(h.parts, p)
-	h.bytes += p.held()
+	h.bytes += p.blockSize()
 	return h.bytes
 }
 
-// openParts opens those that are not open yet.
+// openParts opens the parts that are not open yet.
 func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	var g errgroup.Group
 	for _, p := range parts {
@@ -114,7 +116,7 @@ func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	return g.Wait()
 }
 
-// mergeTemporary merges parts into a file that has no name any more.
+// mergeTemporary merges parts into a temporary file without a name.
 func mergeTemporary(ctx context.Context, s Schema, parts []*mergePart) (_ *mergePart, err error) {
 	f, err := os.CreateTemp("", "rowmill-merge-*")
 	if err != nil {
@@ -122,7 +124,7 @@ func mergeTemporary(ctx context.Context, s Schema, parts []*mergePart) (_ *merge
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // the first error says more
+			_ = f.Close() // the first error is more useful
 		}
 	}()
 	if err := os.Remove(f.Name()); err != nil {

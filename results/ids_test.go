@@ -18,13 +18,13 @@ import (
 	"github.com/rowmill/rowmill/shard"
 )
 
-// TestIDsKeepTheirTypes takes files with IDs of every type that pyarrow, DuckDB
-// and polars write through shards, parts and a merge, and has the same programs
-// find the same IDs in the results, of the same types: a join with the source
-// needs no cast.
+// TestIDsKeepTheirTypes reads files with IDs of every type that pyarrow, DuckDB
+// and polars write, and takes them through shards, parts and a merge. The same
+// programs must find the same IDs with the same types in the results, so that a
+// join with the source needs no cast.
 func TestIDsKeepTheirTypes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: other programs are asked without it")
+		t.Skip("-short: run without it to test other programs")
 	}
 	t.Parallel()
 	program, dir := python(t), t.TempDir()
@@ -47,7 +47,7 @@ func TestIDsKeepTheirTypes(t *testing.T) {
 	t.Logf("%s", bytes.TrimSpace(out))
 }
 
-// resultOf writes beside a file what a job has of it, in every format.
+// resultOf writes the result of a job beside the source file, in every format.
 func resultOf(t *testing.T, source string) {
 	t.Helper()
 	file, err := os.ReadFile(source)
@@ -65,7 +65,7 @@ func resultOf(t *testing.T, source string) {
 		t.Fatalf("%s: %d rows, %v", source, rows, err)
 	}
 	part := bytes.NewReader(merged.Bytes())
-	got, err := readEntries(s, part) // resumed jobs copy rows out of parts
+	got, err := readEntries(s, part) // resumed jobs copy rows from parts
 	if err != nil || len(got) != len(entries) {
 		t.Fatalf("%s: %d rows, %v; want %d", source, len(got), err, len(entries))
 	}
@@ -94,7 +94,7 @@ func resultOf(t *testing.T, source string) {
 	}
 }
 
-// entriesOf are the rows of a file, as they come out of a shard.
+// entriesOf returns the rows of a file as a shard returns them.
 func entriesOf(t *testing.T, file []byte) (Schema, []entry) {
 	t.Helper()
 	rows, err := input.Open(bytes.NewReader(file), int64(len(file)), input.Options{Column: "text", IDColumn: "id"})

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// interleave merges parts row by row. With next ≥ 0 the rows must be all from
-// next on; otherwise they need only ascend.
+// interleave merges parts row by row. If next is 0 or more, the rows must be
+// all rows from next on. Otherwise they must only ascend.
 func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, next int64) (int64, error) {
 	table, err := columnar.NewTableWriter(w, s.columns(), s.meta(), columnar.TableConfig{})
 	if err != nil {
@@ -37,20 +37,20 @@ func interleave(ctx context.Context, w io.Writer, s Schema, parts []*mergePart, 
 	return table.Rows(), errors.Join(tries.flush(), table.Close())
 }
 
-// walk visits the rows of parts that count, in order and each once.
+// walk visits the accepted rows of parts, each row once, in order.
 func walk(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) error {
 	queue := newQueue(parts)
 	for last := int64(-1); len(queue) > 0; {
 		top := queue[0]
-		if top.block == nil { // known so far: no row before low
+		if top.block == nil { // not loaded yet: its first row is low or later
 			if err := top.load(); err != nil {
 				return err
 			}
-			queue.settle()
+			queue.fixFirst()
 			continue
 		}
 		if top.row == last {
-			return fmt.Errorf("row %d is there twice, the second time in part %d", top.row, top.number)
+			return fmt.Errorf("row %d appears twice, the second time in part %d", top.row, top.number)
 		}
 		if last = top.row; last%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -61,30 +61,30 @@ func walk(ctx context.Context, parts []*mergePart, visit func(c *cursor) error) 
 		if err := top.advance(); err != nil {
 			return err
 		}
-		queue.settle()
+		queue.fixFirst()
 	}
 	return nil
 }
 
-// cursor is a place in a part.
+// cursor is a position in a part.
 type cursor struct {
 	*mergePart
 	scan  *columnar.TableScan
-	rowAt int // the column of row indexes
+	rowAt int // position of the row index column
 	block *columnar.Block
-	at    int    // in block
-	row   int64  // at that place, or low where block is nil
-	found uint64 // rows passed that count
+	at    int    // position in block
+	row   int64  // the row at that position, or low if block is nil
+	found uint64 // accepted rows so far
 	done  bool
 }
 
-// load reads the first block and goes to the first row that counts.
+// load reads the first block and moves to the first accepted row.
 func (c *cursor) load() error {
 	c.at = -1
 	return c.advance()
 }
 
-// advance goes to the next row that counts.
+// advance moves to the next accepted row.
 func (c *cursor) advance() (err error) {
 	c.at++
 	for {
@@ -111,14 +111,14 @@ func (c *cursor) advance() (err error) {
 
 func (c *cursor) finish() error {
 	c.done = true
-	c.block, c.scan, c.tries = nil, nil, nil // the buffers are large
+	c.block, c.scan, c.tries = nil, nil, nil // free the buffers, which are large
 	if c.Accept != nil && c.found != c.Accept.GetCardinality() {
-		return c.lacking(c.found)
+		return c.missingRows(c.found)
 	}
 	return nil
 }
 
-// queue is a binary heap of cursors by row.
+// queue is a binary heap of cursors, ordered by row.
 type queue []*cursor
 
 func newQueue(parts []*mergePart) queue {
@@ -140,9 +140,9 @@ func newQueue(parts []*mergePart) queue {
 	return q
 }
 
-// settle restores the order after the first cursor has moved, and drops it
-// when it is done.
-func (q *queue) settle() {
+// fixFirst restores the order after the first cursor moved, and removes the
+// cursor if it is done.
+func (q *queue) fixFirst() {
 	if (*q)[0].done {
 		last := len(*q) - 1
 		(*q)[0] = (*q)[last]

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is put together of joined parts is the file that the parts themselves make,
-// and the attempts at rows come along.
+// TestJoin concatenates joined parts. The file must be the same as from the
+// parts themselves, with the attempts at rows.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemas() {
@@ -60,7 +60,7 @@ func TestJoin(t *testing.T) {
 			if err := iotest.TestReader(again, want); err != nil {
 				t.Errorf("the client's file is another: %v", err)
 			}
-			// Each row by itself takes the block that it is in.
+			// Reading a single row reads the block that holds it.
 			for n := range rows {
 				if !seams[n] && n%16 != 0 {
 					continue

@@ -12,10 +12,11 @@ import (
 )
 
 // WriteJSON streams variant v of the full file as a JSON object of arrays:
-// outputs, inputs and cumulative_logprobs where v has them, the ID column and,
-// with the inputs, the fields of a Function under their own names. Each column is read in a pass of its own. Embeddings are
-// arrays of numbers; failed rows and null IDs are null, and so are IDs that
-// JSON has no number for. IDs are numbers, booleans or strings as in the file.
+// outputs, inputs and cumulative_logprobs if v has them, the ID column, and
+// with the inputs the fields of a Function under their own names. It reads each
+// column in a separate pass. Embeddings are arrays of numbers. Failed rows,
+// null IDs, and IDs that JSON has no number for are null. Other IDs are
+// numbers, booleans or strings as in the file.
 func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Variant) error {
 	e, err := newExporter(ctx, w, full, s, v)
 	if err != nil {

@@ -17,40 +17,40 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// manyPartsBound is what a merge may hold, whatever the number of its parts.
+// manyPartsBound limits the memory of a merge, for any number of parts.
 const manyPartsBound = 64 << 20
 
-// A shelf is parts as they lie in a bucket: one that is read is open, which
-// takes some memory, until it is released. It looks at the heap now and then.
-type shelf struct {
+// memoryBucket holds parts like a bucket. Each open part uses some memory until
+// it is released. It checks the heap now and then.
+type memoryBucket struct {
 	files [][]byte
 
 	mu         sync.Mutex
 	open, most int
 	reads      int
-	lookEvery  int // reads
+	lookEvery  int // in reads
 	heap       *heapWatch
 }
 
-// source is file i.
-func (s *shelf) source(i int) (Source, func()) {
-	v := &volume{shelf: s, stored: s.files[i]}
+// source returns file i.
+func (s *memoryBucket) source(i int) (Source, func()) {
+	v := &memoryObject{memoryBucket: s, stored: s.files[i]}
 	return v, v.release
 }
 
-type volume struct {
-	*shelf
+type memoryObject struct {
+	*memoryBucket
 	stored []byte
-	takes  []byte // while it is open
+	buffer  []byte // memory of the open part
 }
 
-func (v *volume) Size() int64 { return int64(len(v.stored)) }
+func (v *memoryObject) Size() int64 { return int64(len(v.stored)) }
 
-func (v *volume) ReadAt(p []byte, off int64) (int, error) {
+func (v *memoryObject) ReadAt(p []byte, off int64) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.takes == nil {
-		v.takes = make([]byte, 8<<10)
+	if v.buffer == nil {
+		v.buffer = make([]byte, 8<<10)
 		v.open++
 		v.most = max(v.most, v.open)
 	}
@@ -64,24 +64,24 @@ func (v *volume) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (v *volume) release() {
+func (v *memoryObject) release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.takes != nil {
-		v.takes = nil
+	if v.buffer != nil {
+		v.buffer = nil
 		v.open--
 	}
 }
 
-// dealt writes rows to so many parts, row i to the part that deal says, and
-// returns the parts in an order of their own.
-func dealt(tb testing.TB, s Schema, rows, parts int, deal func(row int) int, output func(row int) rowmill.Output) (*shelf, []PartSource) {
+// splitRows writes rows into parts; partOf returns the part of each row. It
+// returns the parts in another order.
+func splitRows(tb testing.TB, s Schema, rows, parts int, partOf func(row int) int, output func(row int) rowmill.Output) (*memoryBucket, []PartSource) {
 	tb.Helper()
 	of := make([][]int, parts)
 	for i := range rows {
-		of[deal(i)] = append(of[deal(i)], i)
+		of[partOf(i)] = append(of[partOf(i)], i)
 	}
-	on := &shelf{lookEvery: max(1, parts/4)}
+	on := &memoryBucket{lookEvery: max(1, parts/4)}
 	var sources []PartSource
 	for _, mine := range of {
 		var file bytes.Buffer
@@ -109,8 +109,9 @@ func dealt(tb testing.TB, s Schema, rows, parts int, deal func(row int) int, out
 	return on, sources
 }
 
-// What a merge holds does not grow with the number of its parts, however they
-// lie: few may be open at a time, and their blocks fit the bound.
+// The memory of a merge must not grow with the number of its parts, for any
+// order of rows: few parts may be open at a time, and their blocks must stay
+// within the limit.
 func TestMergeOfManyPartsIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes tens of thousands of parts")
@@ -143,7 +144,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := Schema{JobID: testJob, Embedding: test.embedding}
-			on, sources := dealt(t, s, test.rows, test.parts, test.deal, test.output)
+			on, sources := splitRows(t, s, test.rows, test.parts, test.deal, test.output)
 			on.heap = newHeapWatch()
 			merged, err := os.Create(filepath.Join(t.TempDir(), "merged"))
 			if err != nil {
@@ -167,7 +168,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 	}
 }
 
-// sameRows wants every row once in a file, in order and with its output.
+// sameRows checks that a file has every row once, in order and with its output.
 func sameRows(t *testing.T, s Schema, file *os.File, rows int, output func(row int) rowmill.Output) {
 	t.Helper()
 	size, err := file.Seek(0, io.SeekCurrent)

@@ -10,11 +10,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// memoryBound is what writing and merging may hold, whatever the rows: a row
-// group, the blocks of parts and what a block is encoded in.
+// memoryBound limits the memory of writing and merging, for any number of rows:
+// a row group, the blocks of parts and the buffers to encode a block.
 const memoryBound = 48 << 20
 
-// heapWatch is a writer that looks at the live heap every few megabytes.
+// heapWatch is a writer that measures the live heap every few megabytes.
 type heapWatch struct {
 	before, most uint64
 	written      int
@@ -35,7 +35,7 @@ func (h *heapWatch) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// grown is by how much the heap grew at most since newHeapWatch.
+// grown returns the largest growth of the heap since newHeapWatch.
 func (h *heapWatch) grown() uint64 { return h.most - min(h.most, h.before) }
 
 func newHeapWatch() *heapWatch {
@@ -69,7 +69,7 @@ func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *row
 	}
 }
 
-// These tests read the heap of the whole process, so they are not parallel.
+// These tests measure the heap of the whole process, so they are not parallel.
 
 func TestPartMemory(t *testing.T) {
 	if testing.Short() {

@@ -15,49 +15,48 @@ import (
 )
 
 const (
-	// mergeBytes bounds the decoded blocks that a merge holds. 32 MiB read
-	// 100 parts of any size, or more that are small or lie one behind the
-	// other, in one pass; beyond that as many as fit are merged into a
-	// temporary file, and so on.
+	// mergeBytes limits the decoded blocks that a merge holds. 32 MiB is enough
+	// to read 100 parts of any size in one pass, or more parts if they are
+	// small or follow each other. If there are more parts, batches that fit are
+	// first merged into temporary files.
 	mergeBytes = 32 << 20
 
-	// mergeParts bounds the parts that are open at a time: each takes its
-	// footer, 16 KiB, and what the bucket needs for an open object.
+	// mergeParts limits the number of open parts. Each needs memory for its
+	// footer, 16 KiB, and for the bucket's open object.
 	mergeParts = 256
 
-	// openAtOnce is how many parts are opened at the same time: a bucket may
-	// take tens of milliseconds for each.
+	// openAtOnce is how many parts are opened in parallel: a bucket may take
+	// tens of milliseconds for each.
 	openAtOnce = 16
 
-	// blockBytes is what a block of a part takes at least, see
-	// columnar.TableConfig.
+	// blockBytes is the usual size of a part's block, see columnar.TableConfig.
 	blockBytes = 256 << 10
 
-	// spliceBytes is the least average size of row groups, before
-	// compression, at which parts are joined without decoding them: many tiny
-	// row groups would make the result slow to read.
+	// spliceBytes is the smallest average size of row groups, before
+	// compression, at which parts are joined without decoding. With many tiny
+	// row groups the result would be slow to read.
 	spliceBytes = 4 << 20
 
-	// checkEvery is the number of rows between looks at the context.
+	// checkEvery is the number of rows between checks of the context.
 	checkEvery = 4096
 )
 
-// PartSource is a part and the rows of it that count.
+// PartSource is a part and its accepted rows.
 type PartSource struct {
 	Source Source
-	Accept *roaring.Bitmap // rows that count, relative to First; nil for all
+	Accept *roaring.Bitmap // accepted rows, relative to First; nil for all
 	First  int64           // the first row of the shard
-	// Release lets go of what reading Source holds; it is called when no more
-	// of it will be read, once or twice. nil where reading holds nothing.
+	// Release frees the resources that reading Source holds. It is called once
+	// or twice, after the last read. It may be nil.
 	Release func()
 }
 
-// Merge writes the rows that count of a shard's parts, in order, as one
-// complete part. They must be every row from First on, each once, and all that
-// Accept names; how many the shard has is for the caller to compare with the
-// returned number. It reads at most mergeParts sources at a time, and holds
-// mergeBytes and one row group, whatever the number of parts; where the parts
-// are more than that it uses unnamed temporary files.
+// Merge writes the accepted rows of a shard's parts, in order, as one complete
+// part. Together the parts must have every row from First on, each once, and
+// all rows in Accept. Merge returns the number of rows, and the caller compares
+// it with the size of the shard. Merge opens at most mergeParts sources at a
+// time. It holds at most mergeBytes and one row group, for any number of parts:
+// with too many parts it uses temporary files without names.
 func Merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int64, error) {
 	rows, err := merge(ctx, w, s, parts)
 	if err != nil {
@@ -77,13 +76,13 @@ func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int6
 	var waiting []*mergePart
 	for i, p := range parts {
 		if p.First != first {
-			return 0, fmt.Errorf("part %d is of the shard that starts at row %d, part 0 of that at %d", i, p.First, first)
+			return 0, fmt.Errorf("part %d is of the shard that starts at row %d, and part 0 is of the shard that starts at row %d", i, p.First, first)
 		}
 		if p.Accept == nil || !p.Accept.IsEmpty() {
 			waiting = append(waiting, newPart(i, p))
 		}
 	}
-	open, err := gather(ctx, s, waiting)
+	open, err := reduceParts(ctx, s, waiting)
 	defer closeParts(open)
 	if err != nil {
 		return 0, err
@@ -99,16 +98,16 @@ func merge(ctx context.Context, w io.Writer, s Schema, parts []PartSource) (int6
 // mergePart is a part, open or not.
 type mergePart struct {
 	PartSource
-	number    int             // among the caller's parts; -1 for a temporary file
-	table     *columnar.Table // nil until it is open
+	number    int             // position in the caller's list; -1 for a temporary file
+	table     *columnar.Table // nil until the part is open
 	tries     *triesReader
-	from      int64 // no row before it counts; known before it is open
-	low, high int64 // the first and the last row that counts, once it is open
-	dense     bool  // its rows are all those between low and high, and all count
+	from      int64 // no accepted row is before it; known before the part is open
+	low, high int64 // the first and the last accepted row; set when the part is open
+	dense     bool  // the part has all rows from low to high, and all are accepted
 	temporary *os.File
 }
 
-// newPart is a part that is not open yet.
+// newPart returns a part that is not open yet.
 func newPart(number int, p PartSource) *mergePart {
 	part := &mergePart{PartSource: p, number: number, from: p.First}
 	if p.Accept != nil {
@@ -124,7 +123,7 @@ func (p *mergePart) open(s Schema) error {
 		return err
 	}
 	if !slices.Equal(t.Columns(), s.columns()) {
-		return fmt.Errorf("its columns are not those of job %s", s.JobID)
+		return fmt.Errorf("its columns differ from the columns of job %s", s.JobID)
 	}
 	if p.tries, err = newTriesReader(t); err != nil {
 		return err
@@ -133,9 +132,9 @@ func (p *mergePart) open(s Schema) error {
 	p.low, p.high, p.dense = denseRange(t)
 	switch {
 	case t.Rows() == 0 && p.Accept != nil:
-		return p.lacking(0)
+		return p.missingRows(0)
 	case t.Rows() > 0 && (p.low < p.First || p.high-p.First > math.MaxUint32):
-		return fmt.Errorf("its rows %d to %d are not of the shard that starts at row %d", p.low, p.high, p.First)
+		return fmt.Errorf("its rows %d to %d are outside the shard that starts at row %d", p.low, p.high, p.First)
 	case t.Rows() > 0 && p.Accept != nil:
 		low, high := p.from, p.First+int64(p.Accept.Maximum())
 		all := p.Accept.GetCardinality() == uint64(high-low+1)
@@ -145,10 +144,10 @@ func (p *mergePart) open(s Schema) error {
 	return nil
 }
 
-// close lets go of the part.
+// close frees the part's resources.
 func (p *mergePart) close() {
 	if p.temporary != nil {
-		_ = p.temporary.Close() // it was only read since
+		_ = p.temporary.Close() // it was open only for reading
 	}
 	if p.Release != nil {
 		p.Release()
@@ -162,21 +161,22 @@ func closeParts(parts []*mergePart) {
 	}
 }
 
-// lacking is the error for a part that has only found of its accepted rows.
-func (p *mergePart) lacking(found uint64) error {
-	return fmt.Errorf("part %d has only %d of the %d rows it was accepted for", p.number, found, p.Accept.GetCardinality())
+// missingRows returns the error for a part that has only found rows of its
+// accepted rows.
+func (p *mergePart) missingRows(found uint64) error {
+	return fmt.Errorf("part %d has only %d of its %d accepted rows", p.number, found, p.Accept.GetCardinality())
 }
 
-// held estimates the bytes of the part's larger blocks: somewhat more than
-// the average, since a block ends with the row that fills it.
-func (p *mergePart) held() int64 {
+// blockSize estimates the size of the part's larger blocks in bytes. They are
+// larger than the average, because a block ends with the row that fills it.
+func (p *mergePart) blockSize() int64 {
 	raw := p.table.RawBytes()
 	return min(raw, max(blockBytes, raw/max(1, p.table.Blocks()))*5/4)
 }
 
 // joinable returns the parts in order if they can be joined without decoding:
-// each dense, one behind the other from first on, in row groups of fair size.
-// A single such part needs no fair size.
+// each part is dense, the parts follow each other from row first on, and their
+// row groups are large enough. A single part may have small row groups.
 func joinable(parts []*mergePart, first int64) []*mergePart {
 	parts = slices.Clone(parts)
 	slices.SortFunc(parts, func(a, b *mergePart) int { return cmp.Compare(a.low, b.low) })
@@ -195,7 +195,7 @@ func joinable(parts []*mergePart, first int64) []*mergePart {
 	return parts
 }
 
-// join copies the parts' column chunks one behind the other.
+// join concatenates the parts by copying their column chunks.
 func join(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64, error) {
 	splice, err := columnar.NewSplicer(w, s.columns(), s.meta())
 	if err != nil {

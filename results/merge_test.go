@@ -27,16 +27,16 @@ func TestMergeRefuses(t *testing.T) {
 		parts []PartSource
 		want  string
 	}{
-		"nothing":        {nil, "nothing to merge"},
-		"missing":        {[]PartSource{{Source: part(evenly(0)...), First: 100}}, "row 101 is missing"},
-		"missing first":  {[]PartSource{{Source: part(all[1:]...), First: 100}}, "row 100 is missing"},
-		"twice":          {[]PartSource{{Source: part(all...), First: 100}, {Source: part(evenly(0)...), First: 100}}, "row 100 is there twice"},
-		"same part":      {[]PartSource{{Source: part(all...), First: 100}, {Source: part(all...), First: 100}}, "row 100 is there twice"},
-		"before shard":   {[]PartSource{{Source: part(all...), First: 101}}, "not of the shard that starts at row 101"},
-		"two shards":     {[]PartSource{{Source: part(all...), First: 100}, {Source: part(all...), First: 99}}, "part 1 is of the shard"},
-		"accepted gone":  {[]PartSource{{Source: part(all...), First: 100, Accept: roaring.BitmapOf(0, 1, 40)}}, "only 2 of the 3 rows"},
-		"other columns":  {[]PartSource{{Source: writePart(t, other, sampleEntries(other, 100, 3)), First: 100}}, "columns are not those"},
-		"empty accepted": {[]PartSource{{Source: part(), First: 100, Accept: roaring.BitmapOf(3)}}, "only 0 of the 1 rows"},
+		"nothing":          {nil, "nothing to merge"},
+		"missing":          {[]PartSource{{Source: part(evenly(0)...), First: 100}}, "row 101 is missing"},
+		"missing first":    {[]PartSource{{Source: part(all[1:]...), First: 100}}, "row 100 is missing"},
+		"twice":            {[]PartSource{{Source: part(all...), First: 100}, {Source: part(evenly(0)...), First: 100}}, "row 100 appears twice"},
+		"same part":        {[]PartSource{{Source: part(all...), First: 100}, {Source: part(all...), First: 100}}, "row 100 appears twice"},
+		"before shard":     {[]PartSource{{Source: part(all...), First: 101}}, "outside the shard that starts at row 101"},
+		"two shards":       {[]PartSource{{Source: part(all...), First: 100}, {Source: part(all...), First: 99}}, "part 1 is of the shard"},
+		"accepted missing": {[]PartSource{{Source: part(all...), First: 100, Accept: roaring.BitmapOf(0, 1, 40)}}, "only 2 of its 3 accepted rows"},
+		"other columns":    {[]PartSource{{Source: writePart(t, other, sampleEntries(other, 100, 3)), First: 100}}, "columns differ"},
+		"empty accepted":   {[]PartSource{{Source: part(), First: 100, Accept: roaring.BitmapOf(3)}}, "only 0 of its 1 accepted rows"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,13 +59,13 @@ func TestMergeOfOnePartIsVerbatim(t *testing.T) {
 		var out bytes.Buffer
 		rows, err := Merge(context.Background(), &out, s, []PartSource{
 			{Source: part, Accept: accept, First: 7},
-			{Source: part, Accept: roaring.New(), First: 7}, // a part that lost every row
+			{Source: part, Accept: roaring.New(), First: 7}, // a part without an accepted row
 		})
 		if err != nil || rows != 500 {
 			t.Fatalf("%s: %d rows, %v", name, rows, err)
 		}
 		if !bytes.Equal(out.Bytes(), contents(t, part)) {
-			t.Errorf("%s: the merge is no copy of the part", name)
+			t.Errorf("%s: the merge is not a copy of the part", name)
 		}
 	}
 }
@@ -79,8 +79,8 @@ func contents(tb testing.TB, src Source) []byte {
 	return b
 }
 
-// Large parts of consecutive rows are joined by copying, in the order of
-// their rows; small ones are written anew, into one row group.
+// Large parts with consecutive rows must be joined by copying, in the order of
+// their rows. Small parts must be written again as one row group.
 func TestMergeOfRanges(t *testing.T) {
 	t.Parallel()
 	s := schemas()["none/generation"]
@@ -113,7 +113,7 @@ func TestMergeOfRanges(t *testing.T) {
 	}
 }
 
-// More parts than fit the memory bound go through temporary files.
+// More parts than fit the memory limit must go through temporary files.
 func TestMergeThroughTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	s := schemas()["string/generation"]
@@ -133,7 +133,7 @@ func TestMergeThroughTemporaryFiles(t *testing.T) {
 		sources = append(sources, p)
 		waiting = append(waiting, newPart(i, p))
 	}
-	reduced, err := gather(context.Background(), s, waiting)
+	reduced, err := reduceParts(context.Background(), s, waiting)
 	defer closeParts(reduced)
 	if err != nil || len(reduced) >= parts || reduced[0].temporary == nil {
 		t.Fatalf("%d parts were reduced to %d (%v); the test is about temporary files", parts, len(reduced), err)

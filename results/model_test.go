@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// readEntries reads back what a part, or a merge of parts, holds.
+// readEntries reads the rows of a part or of merged parts.
 func readEntries(s Schema, part Source) ([]entry, error) {
 	t, err := open(part)
 	if err != nil {
@@ -113,7 +113,7 @@ func blockEntry(s Schema, b *columnar.Block, i int) entry {
 
 func sameEntries(tb rapid.TB, what string, got, want []entry) {
 	tb.Helper()
-	if reflect.DeepEqual(want, got) { // many times faster than cmp
+	if reflect.DeepEqual(want, got) { // much faster than cmp
 		return
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(entry{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
@@ -145,8 +145,8 @@ func drawEntries(t *rapid.T, s Schema, first int64) []entry {
 	return entries
 }
 
-// drawParts deals a shard's rows out to parts; some rows are in several parts
-// and count in one.
+// drawParts distributes a shard's rows over parts. Some rows are in several
+// parts and are accepted in one.
 func drawParts(t *rapid.T, s Schema, first int64, entries []entry) []PartSource {
 	n := rapid.IntRange(1, 12).Draw(t, "parts")
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "deal"), 0))
@@ -162,7 +162,7 @@ func drawParts(t *rapid.T, s Schema, first int64, entries []entry) []PartSource 
 		}
 		for i := range n {
 			if i == owner || twice && rng.IntN(4) == 0 {
-				if i != owner { // another attempt, with another answer
+				if i != owner { // another attempt with another answer
 					e.out.Engine, e.out.Tries = "the loser", sampleTries(e.row.Index, int64(i))
 				} else {
 					e = entries[j]
@@ -203,8 +203,8 @@ func writePartT(t *rapid.T, s Schema, entries []entry) *bytes.Reader {
 	return bytes.NewReader(file.Bytes())
 }
 
-// TestModel writes parts, merges, concatenates and reads, and compares with
-// the rows that went in.
+// TestModel writes parts, merges, concatenates and reads, and compares the
+// result with the written rows.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	all := schemas()

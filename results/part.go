@@ -13,17 +13,17 @@ import (
 )
 
 // PartWriter writes rows of one shard as a part. It holds at most one row
-// group, 16 MiB before compression, and the attempts at some rows, and is for one
-// goroutine.
+// group, 16 MiB before compression, and the attempts at some rows. It is for
+// one goroutine.
 type PartWriter struct {
-	table  *columnar.TableWriter
-	schema Schema
-	id     int            // index of the ID column, or -1
-	leaf   *columnar.Leaf // the type of the IDs, where their kind is IDLeafValue
-	values []string       // of a row's fields
-	last   int64
-	gone   bool // the next row's input is
-	tries  triesWriter
+	table        *columnar.TableWriter
+	schema       Schema
+	id           int            // index of the ID column, or -1
+	leaf         *columnar.Leaf // the type of the IDs if their kind is IDLeafValue
+	values       []string       // buffer for a row's fields
+	last         int64
+	inputRemoved bool // the input of the next row was removed
+	tries        triesWriter
 }
 
 // NewPartWriter begins a part on w.
@@ -47,13 +47,13 @@ func NewPartWriter(w io.Writer, s Schema) (*PartWriter, error) {
 	return p, nil
 }
 
-// Add writes a row and its outcome; nothing of either is kept. Rows must come
-// in strictly ascending order of their index. The row's text and ID must be
-// UTF-8, as ingest makes them; bytes of an answer or an error text that are
-// not become U+FFFD, as in Go's JSON. After an error the part is of no use.
+// Add writes a row and its outcome, and keeps neither. The index of each row
+// must be greater than the one before. The row's text and ID must be UTF-8, as
+// the input reader makes them. Other bytes in an answer or an error text become
+// U+FFFD, as in Go's JSON. After an error the part cannot be used.
 func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if row.Index <= p.last {
-		return fmt.Errorf("add row %d to part: rows must ascend, and row %d is there already", row.Index, p.last)
+		return fmt.Errorf("add row %d to part: rows must ascend, and row %d was added before", row.Index, p.last)
 	}
 	if err := p.check(row, out); err != nil {
 		return fmt.Errorf("add row %d to part: %w", row.Index, err)
@@ -64,7 +64,7 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 		p.addID(row.ID)
 		c = 1
 	}
-	if p.gone {
+	if p.inputRemoved {
 		t.Null(c)
 	} else {
 		t.Text(c, row.Text)
@@ -109,8 +109,8 @@ func (p *PartWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return p.tries.add(row.Index, out.Tries)
 }
 
-// check reports a row that does not fit the schema, before any of it is
-// written.
+// check returns an error if a row does not fit the schema. Nothing is written
+// then.
 func (p *PartWriter) check(row *rowmill.Row, out *rowmill.Output) error {
 	switch {
 	case row.ID.Kind != rowmill.IDNull && row.ID.Kind != p.schema.IDKind:
@@ -150,7 +150,7 @@ func (p *PartWriter) addID(id rowmill.ID) {
 	}
 }
 
-// addFields writes the values of a Function's fields from column c on.
+// addFields writes the values of a Function's fields, from column c on.
 func (p *PartWriter) addFields(c int, fields string) error {
 	if fields == "" {
 		for i := range p.schema.Fields {
@@ -177,13 +177,13 @@ func (p *PartWriter) textOrNull(c int, s string) {
 }
 
 func validText(s string) string {
-	if utf8.ValidString(s) { // many times as fast as ToValidUTF8
+	if utf8.ValidString(s) { // much faster than ToValidUTF8
 		return s
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// Close writes the rest of the part. It does not close the writer below.
+// Close writes the rest of the part. It does not close the underlying writer.
 func (p *PartWriter) Close() error {
 	if err := errors.Join(p.tries.flush(), p.table.Close()); err != nil {
 		return fmt.Errorf("close part: %w", err)

@@ -20,14 +20,14 @@ func TestAddRefuses(t *testing.T) {
 		out    rowmill.Output
 		want   string
 	}{
-		"same row":       {s, rowmill.Row{Index: 4}, answer, "rows must ascend"},
-		"earlier row":    {s, rowmill.Row{Index: 3}, answer, "rows must ascend"},
-		"other ID":       {s, rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDString}}, answer, "ID has kind"},
-		"ID without one": {schemas()["none/generation"], rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDInt}}, answer, "ID has kind"},
-		"text":           {s, rowmill.Row{Index: 5, Text: "a\xffb"}, answer, "not UTF-8"},
-		"ID text":        {schemas()["string/generation"], rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDString, Text: "\xff"}}, answer, "not UTF-8"},
-		"embedding":      {s, rowmill.Row{Index: 5}, rowmill.Output{Embedding: []float32{1}}, "outputs are texts"},
-		"no embedding":   {schemas()["int/embedding"], rowmill.Row{Index: 5}, answer, "outputs are embeddings"},
+		"same row":                {s, rowmill.Row{Index: 4}, answer, "rows must ascend"},
+		"earlier row":             {s, rowmill.Row{Index: 3}, answer, "rows must ascend"},
+		"other ID":                {s, rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDString}}, answer, "ID has kind"},
+		"ID without an ID column": {schemas()["none/generation"], rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDInt}}, answer, "ID has kind"},
+		"text":                    {s, rowmill.Row{Index: 5, Text: "a\xffb"}, answer, "not UTF-8"},
+		"ID text":                 {schemas()["string/generation"], rowmill.Row{Index: 5, ID: rowmill.ID{Kind: rowmill.IDString, Text: "\xff"}}, answer, "not UTF-8"},
+		"embedding":               {s, rowmill.Row{Index: 5}, rowmill.Output{Embedding: []float32{1}}, "outputs are texts"},
+		"no embedding":            {schemas()["int/embedding"], rowmill.Row{Index: 5}, answer, "outputs are embeddings"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestSchemaValidate(t *testing.T) {
 	}
 }
 
-// Text may alias a buffer that the caller uses again, and broken UTF-8 in
-// what an engine said does not cost the row.
+// The text may be in a buffer that the caller reuses. Broken UTF-8 in an
+// engine's answer must not fail the row.
 func TestAddKeepsNothing(t *testing.T) {
 	t.Parallel()
 	s := Schema{JobID: testJob}
@@ -96,7 +96,7 @@ func TestAddKeepsNothing(t *testing.T) {
 	sameEntries(t, "part", got, want)
 }
 
-// failingWriter fails after n bytes, as a full disk does.
+// failingWriter fails after n bytes, like a full disk.
 type failingWriter struct{ n int }
 
 var errDiskFull = errors.New("disk full")

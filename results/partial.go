@@ -8,35 +8,36 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// ErrInputGone says that the input of a row is not kept any more.
-var ErrInputGone = errors.New("the input of the row was removed")
+// ErrInputRemoved means that the input of a row was removed.
+var ErrInputRemoved = errors.New("the input of the row was removed")
 
-// Input reads the row of a number. Rows are asked for in ascending order. An
-// error that is ErrInputGone leaves the row without input and ID.
-type Input func(index int64) (rowmill.Row, error)
+// ReadInput returns the input row with an index. It is called in ascending
+// order. If the error is ErrInputRemoved, the row has no input and no ID.
+type ReadInput func(index int64) (rowmill.Row, error)
 
-// A PartialWriter writes all rows of a job as one part, from which every variant
-// and export can be made: those that have run as they are given to it, and in
-// the gaps between them failures that say why there is none.
+// PartialWriter writes all rows of a job as one part, so that every variant and
+// export can be made from it. Rows that ran are added by the caller. For each
+// other row it writes a failure that says why the row did not run.
 type PartialWriter struct {
-	part  *PartWriter
-	input Input
-	why   rowmill.RowError // of rows that have not run
-	next  int64
+	part   *PartWriter
+	input  ReadInput
+	notRun rowmill.RowError // error for rows that did not run
+	next   int64
 }
 
-// NewPartialWriter begins the file on w. why is what is said of rows that have
+// NewPartialWriter begins the file on w. notRun is the error for rows that did
 // not run.
-func NewPartialWriter(w io.Writer, s Schema, input Input, why rowmill.RowError) (*PartialWriter, error) {
+func NewPartialWriter(w io.Writer, s Schema, input ReadInput, notRun rowmill.RowError) (*PartialWriter, error) {
 	s.Partial = true
 	part, err := NewPartWriter(w, s)
 	if err != nil {
 		return nil, err
 	}
-	return &PartialWriter{part: part, input: input, why: why}, nil
+	return &PartialWriter{part: part, input: input, notRun: notRun}, nil
 }
 
-// Add writes a row that has run, and those before it that have not.
+// Add writes a row that ran, and before it a failure for each row that was
+// skipped.
 func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	if err := p.fill(row.Index); err != nil {
 		return err
@@ -45,10 +46,11 @@ func (p *PartialWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return p.part.Add(row, out)
 }
 
-// Close writes what is left of so many rows. It does not close the writer below.
+// Close completes the file to this number of rows. It does not close the
+// underlying writer.
 func (p *PartialWriter) Close(rows int64) error {
 	if p.next > rows {
-		return fmt.Errorf("close partial results: row %d is there, of %d rows", p.next-1, rows)
+		return fmt.Errorf("close partial results: it has row %d, but the job has %d rows", p.next-1, rows)
 	}
 	if err := p.fill(rows); err != nil {
 		return err
@@ -57,17 +59,17 @@ func (p *PartialWriter) Close(rows int64) error {
 }
 
 func (p *PartialWriter) fill(to int64) error {
-	out := rowmill.Output{Err: &p.why}
+	out := rowmill.Output{Err: &p.notRun}
 	for ; p.next < to; p.next++ {
 		row, err := p.input(p.next)
-		gone := errors.Is(err, ErrInputGone)
+		gone := errors.Is(err, ErrInputRemoved)
 		if err != nil && !gone {
 			return fmt.Errorf("read the input of row %d: %w", p.next, err)
 		}
 		row.Index = p.next
-		p.part.gone = gone
+		p.part.inputRemoved = gone
 		err = p.part.Add(&row, &out)
-		p.part.gone = false
+		p.part.inputRemoved = false
 		if err != nil {
 			return err
 		}

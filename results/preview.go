@@ -10,20 +10,20 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// PreviewText bounds each text of a preview, in bytes: a page of a thousand
-// rows then has 32 MiB at most.
+// PreviewText limits each text of a preview, in bytes: a page of a thousand
+// rows then has at most 32 MiB.
 const PreviewText = 16 << 10
 
-// PreviewRow is a committed row, as GET /v1/jobs/{id}/preview shows it.
+// PreviewRow is a committed row in the form of GET /v1/jobs/{id}/preview.
 type PreviewRow struct {
 	Row    int64
 	Input  string
 	Output any    // string or []float32; nil for a failed row
-	Cut    bool   // input or output is longer than PreviewText, which is what there is of it
-	Code   string // why it failed, or empty
+	Cut    bool   // the input or output is longer than PreviewText and was cut
+	Code   string // the reason of a failure, or empty
 }
 
-// FirstRow is the smallest row that a part has.
+// FirstRow returns the smallest row index of a part.
 func FirstRow(part Source) (int64, error) {
 	t, err := open(part)
 	if err != nil {
@@ -38,11 +38,11 @@ func FirstRow(part Source) (int64, error) {
 			return low, nil
 		}
 	}
-	return 0, errors.New("find the first row of a part: it has none")
+	return 0, errors.New("find the first row of a part: it has no rows")
 }
 
-// PreviewPart reads the wanted rows, which must ascend, from a part. Those that
-// it does not have are left out.
+// PreviewPart reads the wanted rows from a part and skips rows that the part
+// does not have. wanted must ascend.
 func PreviewPart(ctx context.Context, part Source, wanted []int64) ([]PreviewRow, error) {
 	t, err := open(part)
 	if err != nil {
@@ -64,8 +64,8 @@ func PreviewPart(ctx context.Context, part Source, wanted []int64) ([]PreviewRow
 				return
 			}
 			view := PreviewRow{Row: row}
-			view.content(t, columns[3], b, 2, i)
-			view.code(b, 1, i)
+			view.readTexts(t, columns[3], b, 2, i)
+			view.readCode(b, 1, i)
 			found = append(found, view)
 		})
 		if err != nil {
@@ -75,8 +75,8 @@ func PreviewPart(ctx context.Context, part Source, wanted []int64) ([]PreviewRow
 	return found, nil
 }
 
-// PreviewResults reads rows from to to, which is excluded, of a job that has
-// succeeded from its full file and its "rows" file.
+// PreviewResults reads rows from (included) to to (excluded) of a job that
+// succeeded, from its full file and its "rows" file.
 func PreviewResults(ctx context.Context, full, rows Source, from, to int64) ([]PreviewRow, error) {
 	content, err := open(full)
 	if err != nil {
@@ -101,12 +101,12 @@ func PreviewResults(ctx context.Context, full, rows Source, from, to int64) ([]P
 	found := make([]PreviewRow, 0, to-from)
 	err = eachBlock(ctx, content, columns, from, to, func(b *columnar.Block, i int) {
 		view := PreviewRow{Row: b.First + int64(i)}
-		view.content(content, columns[1], b, 0, i)
+		view.readTexts(content, columns[1], b, 0, i)
 		found = append(found, view)
 	})
 	if err == nil {
 		err = eachBlock(ctx, reserved, codes, from, to, func(b *columnar.Block, i int) {
-			found[b.First+int64(i)-from].code(b, 0, i)
+			found[b.First+int64(i)-from].readCode(b, 0, i)
 		})
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func PreviewResults(ctx context.Context, full, rows Source, from, to int64) ([]P
 	return found, nil
 }
 
-// eachBlock visits the rows at the places from to to, which is excluded.
+// eachBlock visits the rows at positions from (included) to to (excluded).
 func eachBlock(ctx context.Context, t *columnar.Table, columns []int, from, to int64, visit func(b *columnar.Block, i int)) error {
 	scan := t.Scan(columns...)
 	if err := scan.SeekRow(from); err != nil {
@@ -139,9 +139,9 @@ func eachBlock(ctx context.Context, t *columnar.Table, columns []int, from, to i
 	return nil
 }
 
-// content takes the texts from position c of a block on: the input, then the
-// output, which is the table's column.
-func (r *PreviewRow) content(t *columnar.Table, column int, b *columnar.Block, c, i int) {
+// readTexts reads the input from position c of a block, and the output from
+// position c+1. column is the output's position in the table.
+func (r *PreviewRow) readTexts(t *columnar.Table, column int, b *columnar.Block, c, i int) {
 	r.Input = r.text(b.Text(c, i))
 	switch {
 	case b.Null(c+1, i):
@@ -152,14 +152,14 @@ func (r *PreviewRow) content(t *columnar.Table, column int, b *columnar.Block, c
 	}
 }
 
-// code takes the reason of a failure.
-func (r *PreviewRow) code(b *columnar.Block, c, i int) {
+// readCode reads the reason of a failure.
+func (r *PreviewRow) readCode(b *columnar.Block, c, i int) {
 	if !b.Null(c, i) {
 		r.Code = string(b.Text(c, i))
 	}
 }
 
-// text copies a text up to PreviewText, whole characters.
+// text returns all, cut to at most PreviewText bytes of whole characters.
 func (r *PreviewRow) text(all []byte) string {
 	if len(all) <= PreviewText {
 		return string(all)

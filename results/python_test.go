@@ -14,13 +14,13 @@ import (
 	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
-// python is a Python that has pyarrow and DuckDB.
+// python returns a Python that has pyarrow and DuckDB.
 func python(t *testing.T) string {
 	t.Helper()
 	return pythontest.Find(t, "no other program reads our Parquet", "pyarrow.parquet", "duckdb")
 }
 
-// manifestColumn is what check.py wants to know of a column.
+// manifestColumn describes a column for check.py.
 type manifestColumn struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"`
@@ -28,11 +28,11 @@ type manifestColumn struct {
 	Values   []any  `json:"values"`
 }
 
-// TestOtherReaders lets pyarrow, DuckDB and, if installed, polars read a part
-// and every variant of every schema.
+// TestOtherReaders reads a part and every variant of every schema with pyarrow,
+// DuckDB and, if installed, polars.
 func TestOtherReaders(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: other programs are asked without it")
+		t.Skip("-short: run without it to test other programs")
 	}
 	t.Parallel()
 	program := python(t)
@@ -46,7 +46,7 @@ func TestOtherReaders(t *testing.T) {
 	for name, s := range schemas() {
 		const rows = 300
 		all := sampleEntries(s, 0, 2*rows)
-		all[17].row.Text = strings.Repeat("\U0010FFFF", 70_000) // a page of its own, and the highest of bounds
+		all[17].row.Text = strings.Repeat("\U0010FFFF", 70_000) // fills a page alone and has the highest possible bound
 		all[rows+9].row.Text = strings.Repeat("long ", 60_000)
 		parts := []Source{writePart(t, s, all[:rows]), writePart(t, s, all[rows:])}
 		put := func(label string, data []byte, columns []manifestColumn, groups int) {
@@ -90,7 +90,7 @@ func TestOtherReaders(t *testing.T) {
 	t.Logf("%d files read by pyarrow, DuckDB and %s", len(manifest), bytes.TrimSpace(out))
 }
 
-// number is a float as JSON that Python does not take for an integer.
+// number encodes a float so that Python does not read an integer.
 func number(v float64, bits int) any { return json.RawMessage(appendFloat(nil, v, bits, true)) }
 
 func clientColumns(s Schema, v Variant, entries []entry) []manifestColumn {

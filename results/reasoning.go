@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// Reasoning takes the output of a reasoning row apart. ok is false where it is
-// none, or its content is no JSON.
+// Reasoning splits the output of a row that has reasoning. ok is false if the
+// output has no reasoning or its content is not JSON.
 func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok bool) {
 	var row struct {
 		Reasoning *string `json:"reasoning_content"`
@@ -21,7 +21,7 @@ func Reasoning(output []byte) (reasoning string, content json.RawMessage, ok boo
 	return *row.Reasoning, content, json.Valid(content)
 }
 
-// text is a cell of a column as the schema says that exports have it.
+// text returns a cell in the form that the schema asks for in exports.
 func (e *exporter) text(c int, text []byte) []byte {
 	if !e.schema.ContentAsJSON || e.columns[c].Name != e.schema.JobID {
 		return text

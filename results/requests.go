@@ -10,18 +10,19 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// What the file of a batch has beside the columns of every job.
+// These columns exist only in the file of a batch.
 const (
-	columnStatus = "status_code" // of the server's reply; null where there was none
-	columnIn     = "input_tokens"
-	columnMade   = "output_tokens"
-	columnFault  = "error_code" // null exactly where the request was answered
-	columnReason = "error_message"
+	columnStatus       = "status_code" // of the server's reply; null if there was none
+	columnTokensIn     = "input_tokens"
+	columnTokensOut    = "output_tokens"
+	columnErrorCode    = "error_code" // null if the request was answered
+	columnErrorMessage = "error_message"
 )
 
-// A RequestWriter writes the Parquet file of a rowmill.Raw job: of each request its
-// custom_id, the request where wanted, the server's reply, a refusal too, with its
-// status code and tokens, and why there is none.
+// RequestWriter writes the Parquet file of a rowmill.Raw job. For each request
+// it writes the custom_id, the request if inputs is true, the server's reply
+// (also a refusal) with status code and tokens, or the reason why there is no
+// reply.
 type RequestWriter struct {
 	table  *columnar.TableWriter
 	inputs bool
@@ -35,8 +36,8 @@ func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (
 	}
 	columns = append(columns,
 		columnar.TableColumn{Name: jobID, Kind: columnar.TableText}, columnar.TableColumn{Name: columnStatus, Kind: columnar.TableInt},
-		columnar.TableColumn{Name: columnIn, Kind: columnar.TableInt, Required: true}, columnar.TableColumn{Name: columnMade, Kind: columnar.TableInt, Required: true},
-		columnar.TableColumn{Name: columnFault, Kind: columnar.TableText}, columnar.TableColumn{Name: columnReason, Kind: columnar.TableText},
+		columnar.TableColumn{Name: columnTokensIn, Kind: columnar.TableInt, Required: true}, columnar.TableColumn{Name: columnTokensOut, Kind: columnar.TableInt, Required: true},
+		columnar.TableColumn{Name: columnErrorCode, Kind: columnar.TableText}, columnar.TableColumn{Name: columnErrorMessage, Kind: columnar.TableText},
 	)
 	table, err := columnar.NewTableWriter(w, columns, Schema{JobID: jobID, Model: model}.meta(), columnar.TableConfig{})
 	if err != nil {
@@ -45,7 +46,7 @@ func NewRequestWriter(w io.Writer, jobID, model, idColumn string, inputs bool) (
 	return &RequestWriter{table: table, inputs: inputs}, nil
 }
 
-// Add writes a request; it is a Visit.
+// Add writes a request. It is a Visit.
 func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	t, c := r.table, 0
 	text := func(s string, there bool) {
@@ -58,7 +59,7 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	}
 	text(row.ID.Text, row.ID.Kind != rowmill.IDNull)
 	if r.inputs {
-		text(row.Text, row.Text != "") // which is kept no more
+		text(row.Text, row.Text != "") // empty if the input was removed
 	}
 	status, replied := Status(out)
 	if out.Failed() {
@@ -86,7 +87,7 @@ func (r *RequestWriter) Add(row *rowmill.Row, out *rowmill.Output) error {
 	return nil
 }
 
-// Close writes the rest of the file. It does not close the writer below.
+// Close writes the rest of the file. It does not close the underlying writer.
 func (r *RequestWriter) Close() error {
 	if err := r.table.Close(); err != nil {
 		return fmt.Errorf("close the file of a batch: %w", err)
@@ -94,8 +95,8 @@ func (r *RequestWriter) Close() error {
 	return nil
 }
 
-// Status is the status code of the server's reply to a request; replied is false
-// where there was none.
+// Status returns the status code of the server's reply to a request. replied is
+// false if there was no reply.
 func Status(out *rowmill.Output) (status int, replied bool) {
 	if !out.Failed() {
 		return 200, true

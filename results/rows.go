@@ -11,42 +11,43 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// Failure is a failed row, as GET /v1/jobs/{id}/errors shows it.
+// Failure is a failed row in the form of GET /v1/jobs/{id}/errors.
 type Failure struct {
 	Row     int64  `json:"row"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	Raw     string `json:"raw_output"` // empty when the engine returned nothing
+	Raw     string `json:"raw_output"` // empty if the engine returned nothing
 }
 
-// RowView is one row, as GET /v1/jobs/{id}/rows/{n} shows it.
+// RowView is a row in the form of GET /v1/jobs/{id}/rows/{n}.
 type RowView struct {
 	Row          int64                 `json:"row"`
 	Input        string                `json:"input"`
 	Output       any                   `json:"output"`        // string or []float32; nil for a failed row
-	Finish       *rowmill.FinishReason `json:"finish_reason"` // nil where the engine gave none
+	Finish       *rowmill.FinishReason `json:"finish_reason"` // nil if the engine gave none
 	InputTokens  int64                 `json:"input_tokens"`
 	OutputTokens int64                 `json:"output_tokens"`
 	Engine       string                `json:"engine"`
 	Attempts     int64                 `json:"attempts"`
-	AttemptLog   []AttemptView         `json:"attempt_log"`      // the first and the last ones
-	Omitted      int                   `json:"attempts_omitted"` // between those
+	AttemptLog   []AttemptView         `json:"attempt_log"`      // the first and the last attempts
+	Omitted      int                   `json:"attempts_omitted"` // number of attempts left out between them
 }
 
-// AttemptView is one attempt at a row, those included that Attempts does not count.
+// AttemptView is one attempt at a row. The log also has attempts that Attempts
+// does not count.
 type AttemptView struct {
 	At      time.Time `json:"at"`
 	Seconds float64   `json:"duration_seconds"`
 	Node    string    `json:"node"`
 	Engine  string    `json:"engine"`
-	Status  *int      `json:"status"`  // of HTTP, where that was no answer; else nil
-	Code    *string   `json:"code"`    // nil for the one that was accepted
-	Message *string   `json:"message"` // likewise
+	Status  *int      `json:"status"`  // HTTP status of a failed attempt, or nil
+	Code    *string   `json:"code"`    // nil for the accepted attempt
+	Message *string   `json:"message"` // nil for the accepted attempt
 }
 
-// Failures lists the failed rows behind row after (-1 for all), in order and
-// at most limit of them, from the "rows" file or a part. next is what to pass
-// as after for those that follow, or -1 when there are no more.
+// Failures lists at most limit failed rows after row after (-1 for all), in
+// order, from the "rows" file or a part. To continue, pass next as after. next
+// is -1 at the end.
 func Failures(ctx context.Context, rows Source, after int64, limit int) (failures []Failure, next int64, err error) {
 	if limit < 1 {
 		return nil, -1, fmt.Errorf("list failures: the limit is %d, and must be at least 1", limit)
@@ -70,7 +71,7 @@ func Failures(ctx context.Context, rows Source, after int64, limit int) (failure
 	return find.found, -1, nil
 }
 
-// failureFinder collects failures until one more than limit is found.
+// failureFinder collects failures until it has one more than limit.
 type failureFinder struct {
 	ctx     context.Context
 	t       *columnar.Table
@@ -80,8 +81,8 @@ type failureFinder struct {
 	found   []Failure
 }
 
-// group looks through one row group: one column first, and the others only
-// for blocks with failures.
+// group searches one row group. It reads the error codes first, and other
+// columns only for blocks with failures.
 func (f *failureFinder) group(g int) error {
 	from, to := f.t.GroupRows(g)
 	if f.t.GroupNulls(g, f.columns[1]) == to-from {
@@ -141,8 +142,8 @@ func (f *failureFinder) block(details *columnar.TableScan) error {
 	return nil
 }
 
-// ReadRow reads row n of a finished job from its full file and its "rows"
-// file. A row beyond the last is rowmill.ErrNotFound.
+// ReadRow reads row n of a finished job from its full file and its "rows" file.
+// For a row beyond the last the error is rowmill.ErrNotFound.
 func ReadRow(full, rows Source, n int64) (RowView, error) {
 	view := RowView{Row: n}
 	content, err := open(full)
@@ -159,17 +160,17 @@ func ReadRow(full, rows Source, n int64) (RowView, error) {
 	if n < 0 || n >= content.Rows() {
 		return RowView{}, fmt.Errorf("read row %d of %d: %w", n, content.Rows(), rowmill.ErrNotFound)
 	}
-	if err := view.content(content, n); err != nil {
+	if err := view.readClientColumns(content, n); err != nil {
 		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
 	}
-	if err := errors.Join(view.origin(reserved, n), view.log(reserved)); err != nil {
+	if err := errors.Join(view.readReservedColumns(reserved, n), view.readAttempts(reserved)); err != nil {
 		return RowView{}, fmt.Errorf("read row %d: %w", n, err)
 	}
 	return view, nil
 }
 
-// FindRow reads row n of a job from a part, or from a merge of parts, that
-// has it; otherwise the error is rowmill.ErrNotFound.
+// FindRow reads row n of a job from a part or from merged parts. If the part
+// does not have the row, the error is rowmill.ErrNotFound.
 func FindRow(part Source, n int64) (RowView, error) {
 	t, err := open(part)
 	if err != nil {
@@ -180,16 +181,16 @@ func FindRow(part Source, n int64) (RowView, error) {
 		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
 	}
 	view := RowView{Row: n}
-	if err := view.content(t, place); err != nil {
+	if err := view.readClientColumns(t, place); err != nil {
 		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
 	}
-	if err := errors.Join(view.origin(t, place), view.log(t)); err != nil {
+	if err := errors.Join(view.readReservedColumns(t, place), view.readAttempts(t)); err != nil {
 		return RowView{}, fmt.Errorf("find row %d: %w", n, err)
 	}
 	return view, nil
 }
 
-// findRow is the place in t of the row with index n. Indexes ascend.
+// findRow returns the position in t of the row with index n.
 func findRow(t *columnar.Table, n int64) (int64, error) {
 	columns, err := positions(t, columnRow)
 	if err != nil {
@@ -221,8 +222,9 @@ func findRow(t *columnar.Table, n int64) (int64, error) {
 	return 0, rowmill.ErrNotFound
 }
 
-// content fills in what clients' files hold of the row at place.
-func (r *RowView) content(t *columnar.Table, place int64) error {
+// readClientColumns reads the columns of clients' files for the row at a
+// position.
+func (r *RowView) readClientColumns(t *columnar.Table, place int64) error {
 	columns, err := positions(t, columnInputs, t.Meta(metaJob))
 	if err != nil {
 		return err
@@ -242,8 +244,8 @@ func (r *RowView) content(t *columnar.Table, place int64) error {
 	return nil
 }
 
-// origin fills in how the row at place came about.
-func (r *RowView) origin(t *columnar.Table, place int64) error {
+// readReservedColumns reads the reserved columns for the row at a position.
+func (r *RowView) readReservedColumns(t *columnar.Table, place int64) error {
 	columns, err := positions(t, columnRow, columnFinish, columnInputTokens, columnOutputTokens, columnEngine, columnAttempts)
 	if err != nil {
 		return err
@@ -253,7 +255,7 @@ func (r *RowView) origin(t *columnar.Table, place int64) error {
 		return err
 	}
 	if row := b.Int(0, i); row != r.Row {
-		return fmt.Errorf("row %d stands in its place", row)
+		return fmt.Errorf("the file has row %d in its position", row)
 	}
 	if !b.Null(1, i) {
 		finish := rowmill.FinishReason(b.Text(1, i))
@@ -267,8 +269,8 @@ func (r *RowView) origin(t *columnar.Table, place int64) error {
 	return nil
 }
 
-// log fills in what became of the attempts at the row.
-func (r *RowView) log(t *columnar.Table) error {
+// readAttempts reads the log of the row's attempts.
+func (r *RowView) readAttempts(t *columnar.Table) error {
 	r.AttemptLog = []AttemptView{}
 	reader, err := newTriesReader(t)
 	if err != nil {
@@ -292,8 +294,8 @@ func (r *RowView) log(t *columnar.Table) error {
 	return nil
 }
 
-// blockAt reads the block that holds the row at place, and the row's position
-// in it.
+// blockAt reads the block that holds the row at a position. It also returns the
+// row's position in the block.
 func blockAt(t *columnar.Table, place int64, columns []int) (*columnar.Block, int, error) {
 	scan := t.Scan(columns...)
 	if err := scan.SeekRow(place); err != nil {
@@ -309,7 +311,7 @@ func blockAt(t *columnar.Table, place int64, columns []int) (*columnar.Block, in
 	return b, int(place - b.First), nil
 }
 
-// positions are the indexes of the named columns.
+// positions returns the indexes of the named columns.
 func positions(t *columnar.Table, names ...string) ([]int, error) {
 	var all []int
 	for _, name := range names {

@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Pages of failures put together are all failures, whatever the page size.
+// The pages together must have all failures, for any page size.
 func TestFailuresByPages(t *testing.T) {
 	t.Parallel()
 	s := schemas()["string/generation"]
@@ -43,7 +43,7 @@ func TestFailuresByPages(t *testing.T) {
 		t.Fatalf("part: %v", err)
 	}
 	if _, _, err := Failures(context.Background(), part, -1, 0); err == nil {
-		t.Error("a limit of 0 is no error")
+		t.Error("a limit of 0: no error")
 	}
 	none := writePart(t, s, sampleEntries(s, 0, 3))
 	if got, next, err := Failures(context.Background(), none, -1, 10); err != nil || next != -1 || len(got) != 0 {
@@ -98,8 +98,8 @@ func TestReadRowBeyondTheEnd(t *testing.T) {
 	}
 }
 
-// Whatever is cut off or changed in a file, reading it returns an error or
-// the right thing, and never panics.
+// Reading a file that was cut or changed must return an error or the correct
+// rows. It must never panic.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"string/generation", "bool/embedding"} {
@@ -111,7 +111,7 @@ func TestDamagedFiles(t *testing.T) {
 				t.Fatalf("%s: cut after %d of %d bytes: no error", name, cut, len(good))
 			}
 		}
-		for at := 0; at < len(good); at += 17 { // FuzzDamaged looks everywhere
+		for at := 0; at < len(good); at += 17 { // FuzzDamaged changes every byte
 			bad := bytes.Clone(good)
 			bad[at] ^= 1 << (at % 8)
 			checkDamaged(t, s, all, bad)
@@ -140,7 +140,7 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 	if view, err := FindRow(src, 59); err == nil {
 		sameView(t, view, all[59])
 	}
-	// These copy bytes or read them as above; they must not panic.
+	// These copy bytes or read them as above. They must not panic.
 	_, _ = Concat(ctx, &out, s, []Source{src}, Full)
 	_ = Subset(ctx, &out, src, s, Variant{})
 	_ = WriteJSON(ctx, &out, src, s, Full)
@@ -148,7 +148,7 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 	_, _ = ReadSchema(src)
 }
 
-// triedEntries are sampleEntries with attempts.
+// triedEntries returns sampleEntries with attempts.
 func triedEntries(s Schema, n int) []entry {
 	all := sampleEntries(s, 0, n)
 	for i := range all {

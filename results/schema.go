@@ -10,17 +10,17 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// The columns that every job's files name alike. A part has them all, in this
-// order, behind the ID column, if any; the output, named after the job, stands
-// between inputs and cumulative_logprobs.
+// These columns have the same name in every job's files. A part has all of
+// them, in this order, after the ID column if there is one. The output column
+// is named after the job and is between inputs and cumulative_logprobs.
 const (
 	columnInputs = "inputs"
 	columnScore  = "cumulative_logprobs"
 
-	// memberOutputs is what JSON results call the output.
+	// memberOutputs is the name of the output in JSON results.
 	memberOutputs = "outputs"
 
-	// reservedPrefix starts the columns that clients never see.
+	// reservedPrefix begins the names of columns that clients never see.
 	reservedPrefix = "RESERVED_"
 
 	columnRow          = reservedPrefix + "row" // the row's index in the job, from 0
@@ -29,39 +29,40 @@ const (
 	columnOutputTokens = reservedPrefix + "output_tokens"
 	columnEngine       = reservedPrefix + "engine"
 	columnAttempts     = reservedPrefix + "attempts"
-	columnCode         = reservedPrefix + "error_code" // null exactly where the row has an answer
+	columnCode         = reservedPrefix + "error_code" // null if the row has an answer
 	columnMessage      = reservedPrefix + "error_message"
 	columnRaw          = reservedPrefix + "raw_output"
 )
 
-// Keys of the files' key-value metadata.
+// These are keys of the files' key-value metadata.
 const (
 	metaJob   = "job_id"
 	metaModel = "model"
 )
 
-// Source is a file to read. Reads may be concurrent; blob.Object is one.
+// Source is a file to read. Its methods are safe for concurrent use.
+// blob.Object is a Source.
 type Source interface {
 	io.ReaderAt
 	Size() int64 // bytes
 }
 
-// Schema is what the columns of a job's files depend on.
+// Schema holds everything that decides the columns of a job's files.
 type Schema struct {
 	JobID          string // also the name of the output column
 	Model          string
 	IDColumn       string   // the ID column's name; empty for none
-	rowmill.IDType          // its type; IDNull exactly when there is none
-	Fields         []string // the columns that the fields of a Function's rows have; none is named as another
+	rowmill.IDType          // the ID type; IDNull if there is no ID column
+	Fields         []string // columns for the fields of a Function's rows; no other column has such a name
 	Embedding      bool     // the output is a list of floats, not a text
-	Partial        bool     // rows may be there that never ran, and whose input may be gone
+	Partial        bool     // some rows never ran, and their input may be removed
 
-	// ContentAsJSON has JSON and CSV made with the content of a reasoning row,
-	// where it is JSON, as that and not as text.
+	// ContentAsJSON makes JSON and CSV exports show the content of a row with
+	// reasoning as JSON and not as text, if the content is JSON.
 	ContentAsJSON bool
 }
 
-// Validate reports a schema that no file can have.
+// Validate returns an error if no file can have the schema.
 func (s Schema) Validate() error {
 	switch {
 	case s.JobID == "" || s.JobID == columnInputs || s.JobID == columnScore || strings.HasPrefix(s.JobID, reservedPrefix):
@@ -75,18 +76,18 @@ func (s Schema) Validate() error {
 	case s.IDColumn == columnInputs || s.IDColumn == columnScore || s.IDColumn == s.JobID || strings.HasPrefix(s.IDColumn, reservedPrefix):
 		return fmt.Errorf("ID column %q has the name of another column; choose another", s.IDColumn)
 	case idColumnKind(s.IDKind) == 0 || (s.IDKind == rowmill.IDLeafValue) != (s.IDLeaf != ""):
-		return fmt.Errorf("ID column %q: kind %d (%q) is no type of an ID column", s.IDColumn, s.IDKind, s.IDLeaf)
+		return fmt.Errorf("ID column %q: kind %d (%q) is not a type that an ID column can have", s.IDColumn, s.IDKind, s.IDLeaf)
 	}
 	return nil
 }
 
 // FieldHidden reports whether a Function's field has no column in results,
-// because another column, or the member of JSON results, has its name.
+// because another column or a member of JSON results has its name.
 func FieldHidden(name string) bool {
 	return name == "" || name == columnInputs || name == columnScore || name == memberOutputs || strings.HasPrefix(name, reservedPrefix)
 }
 
-// columns are the columns of a part.
+// columns returns the columns of a part.
 func (s Schema) columns() []columnar.TableColumn {
 	var all []columnar.TableColumn
 	if s.IDColumn != "" {
@@ -115,7 +116,7 @@ func (s Schema) columns() []columnar.TableColumn {
 	)
 }
 
-// rowsColumns are the columns of the "rows" file.
+// rowsColumns returns the columns of the "rows" file.
 func (s Schema) rowsColumns() []columnar.TableColumn {
 	var reserved []columnar.TableColumn
 	for _, c := range s.columns() {
@@ -126,7 +127,7 @@ func (s Schema) rowsColumns() []columnar.TableColumn {
 	return reserved
 }
 
-// variantColumns are the columns of a client's file.
+// variantColumns returns the columns of a client's file.
 func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
 	var chosen []columnar.TableColumn
 	for _, c := range s.columns() {
@@ -141,21 +142,21 @@ func (s Schema) variantColumns(v Variant) []columnar.TableColumn {
 	return chosen
 }
 
-// meta is the files' key-value metadata.
+// meta returns the files' key-value metadata.
 func (s Schema) meta() []columnar.KeyValue {
 	return []columnar.KeyValue{{Key: metaJob, Value: s.JobID}, {Key: metaModel, Value: s.Model}}
 }
 
-// ReadSchema recovers the schema from a part or any of its merges, variants
-// and exports in Parquet. The "rows" file does not say what the ID and the
-// output are.
+// ReadSchema reads the schema from a part, from merged parts, or from a Parquet
+// file of a variant. The "rows" file has no ID and output column, so the schema
+// cannot be read from it.
 func ReadSchema(src Source) (Schema, error) {
 	t, err := open(src)
 	if err != nil {
 		return Schema{}, fmt.Errorf("read schema: %w", err)
 	}
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
-	inputs := false // the columns behind them, up to the output, are fields
+	inputs := false // the columns between inputs and the output are fields
 	for _, c := range t.Columns() {
 		switch {
 		case c.Name == s.JobID:
@@ -176,7 +177,7 @@ func ReadSchema(src Source) (Schema, error) {
 
 func open(src Source) (*columnar.Table, error) { return columnar.OpenTable(src, src.Size()) }
 
-// idKinds pairs the kinds of IDs with those of columns.
+// idKinds maps the kinds of IDs to the kinds of columns.
 func idKinds() map[rowmill.IDKind]columnar.TableKind {
 	return map[rowmill.IDKind]columnar.TableKind{
 		rowmill.IDString:    columnar.TableText,
@@ -188,7 +189,8 @@ func idKinds() map[rowmill.IDKind]columnar.TableKind {
 	}
 }
 
-// idColumnKind is the kind of column for IDs of kind k; 0 when there is none.
+// idColumnKind returns the kind of column for IDs of kind k, or 0 if there is
+// none.
 func idColumnKind(k rowmill.IDKind) columnar.TableKind { return idKinds()[k] }
 
 // idKind is the inverse of idColumnKind.

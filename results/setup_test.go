@@ -16,7 +16,7 @@ type entry struct {
 	out rowmill.Output
 }
 
-// testJob is a job id as the service makes them.
+// testJob is a job id in the form that the service makes.
 const testJob = "job-0190f5b2-7c3e-7d4a-9b1c-3f2e1d0c9b8a"
 
 // writePart writes entries as a part.
@@ -38,8 +38,8 @@ func writePart(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	return bytes.NewReader(file.Bytes())
 }
 
-// sampleEntries are n rows from row first on with answers, failures, IDs and
-// texts of all sorts, the same in every run.
+// sampleEntries returns n rows from row first on, with answers, failures, IDs
+// and texts of all kinds. It returns the same rows in every run.
 func sampleEntries(s Schema, first int64, n int) []entry {
 	texts := []string{
 		"plain", "", "with, comma", "two\nlines", "CRLF\r\nkept", `"quoted"`, "tab\tand \x01 control",
@@ -76,7 +76,8 @@ func sampleEntries(s Schema, first int64, n int) []entry {
 	return entries
 }
 
-// sampleTries are attempts at a row, other ones for each salt; nil for many rows.
+// sampleTries returns attempts at a row, which depend on salt. It returns nil
+// for many rows.
 func sampleTries(index, salt int64) *rowmill.Tries {
 	if (index+salt)%3 != 0 {
 		return nil
@@ -114,7 +115,7 @@ func sampleID(kind rowmill.IDKind, index int64) rowmill.ID {
 	return rowmill.ID{}
 }
 
-// schemas are all combinations of output and ID.
+// schemas returns all combinations of output and ID.
 func schemas() map[string]Schema {
 	kinds := map[string]rowmill.IDKind{
 		"none": rowmill.IDNull, "string": rowmill.IDString, "int": rowmill.IDInt,
@@ -137,7 +138,7 @@ func schemas() map[string]Schema {
 	return all
 }
 
-// variants are all of a client's choices.
+// variants returns all variants that a client can choose.
 func variants() []Variant {
 	return []Variant{{}, {Inputs: true}, {Logprobs: true}, Full}
 }

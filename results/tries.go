@@ -16,23 +16,26 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// The attempts at rows stand beside the columns, since few rows have any to tell
-// of: as attachments that those do not see who read the file for its columns. Each is of some rows, whose first and last the key
-// says: a checksum (CRC-32C, four bytes, little endian) of what follows, Snappy of
-// JSON Lines, one for each row, ascending. The rows of one attachment are all
-// before those of the next.
+// The attempts at rows are stored as attachments beside the columns, because
+// few rows have a log of attempts. Readers of the columns
+// do not see attachments. An attachment covers a range of rows; its
+// key has the first and the last row. It is a checksum (CRC-32C, four bytes,
+// little endian) followed by Snappy-compressed JSON Lines, one line per row, in
+// ascending order. The rows of an attachment come before the rows of the next
+// one.
 const (
 	triesKey = reservedPrefix + "tries:%d-%d"
 
-	// triesBytes is the size before compression at which an attachment is written:
-	// what must be read for one row, and what a writer holds beside a row group.
+	// triesBytes is the size before compression at which an attachment is
+	// written. A reader decodes that much for one row, and a writer holds that
+	// much besides a row group.
 	triesBytes = 256 << 10
 
-	// maxTriesRaw bounds what is decompressed: a row has a few KiB.
+	// maxTriesRaw limits the size after decompression. A row has a few KiB.
 	maxTriesRaw = 2 * triesBytes
 )
 
-// triesPrefix is what all keys of attempts begin with.
+// triesPrefix begins all keys of attempts.
 const triesPrefix = reservedPrefix + "tries:"
 
 var errTries = errors.New("the attempts at rows are damaged")
@@ -43,19 +46,19 @@ type triedRow struct {
 	rowmill.Tries
 }
 
-// An attacher is a columnar.TableWriter or a columnar.Splicer.
+// attacher is a columnar.TableWriter or a columnar.Splicer.
 type attacher interface {
 	Attach(key string, b []byte) error
 }
 
-// A triesWriter writes the attempts at rows, which ascend, into a file.
+// triesWriter writes the attempts at rows into a file. Rows must ascend.
 type triesWriter struct {
 	to        attacher
 	low, high int64
 	raw       []byte
 }
 
-// add takes in the attempts at a row; nil for none.
+// add adds the attempts at a row. t is nil if there are none.
 func (w *triesWriter) add(row int64, t *rowmill.Tries) error {
 	if t == nil {
 		return nil
@@ -75,7 +78,7 @@ func (w *triesWriter) add(row int64, t *rowmill.Tries) error {
 	return nil
 }
 
-// flush writes what is left.
+// flush writes the buffered attempts.
 func (w *triesWriter) flush() error {
 	if len(w.raw) == 0 {
 		return nil
@@ -86,7 +89,7 @@ func (w *triesWriter) flush() error {
 	return w.to.Attach(fmt.Sprintf(triesKey, w.low, w.high), append(sum, b...))
 }
 
-// copyTries attaches what is attached to t.
+// copyTries copies the attachments of t to another file.
 func copyTries(to attacher, t *columnar.Table) error {
 	for _, key := range t.Keys(triesPrefix) {
 		b, err := t.Attached(key)
@@ -100,12 +103,13 @@ func copyTries(to attacher, t *columnar.Table) error {
 	return nil
 }
 
-// A triesReader reads the attempts at the rows of a file. It remembers what it
-// read last, so that rows one after the other cost little. nil has none.
+// triesReader reads the attempts at the rows of a file. It keeps the last
+// attachment decoded, so consecutive rows are fast. A nil triesReader has no
+// attempts.
 type triesReader struct {
 	t    *columnar.Table
 	all  []triesRange
-	read int // of all, which rows are of; -1 for none
+	read int // index in all of the attachment in rows; -1 for none
 	rows []triedRow
 }
 
@@ -114,7 +118,7 @@ type triesRange struct {
 	low, high int64
 }
 
-// newTriesReader finds what is attached to t.
+// newTriesReader lists the attachments of t.
 func newTriesReader(t *columnar.Table) (*triesReader, error) {
 	keys := t.Keys(triesPrefix)
 	if len(keys) == 0 {
@@ -133,7 +137,7 @@ func newTriesReader(t *columnar.Table) (*triesReader, error) {
 	return r, nil
 }
 
-// of returns the attempts at a row; nil where nothing is known of them.
+// of returns the attempts at a row, or nil if there are none.
 func (r *triesReader) of(row int64) (*rowmill.Tries, error) {
 	if r == nil {
 		return nil, nil

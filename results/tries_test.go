@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// What clients download, and what the version before reads, does not have the
-// attempts: it is the same file with and without them.
+// Files for clients must not have the attempts: they must be the same with and
+// without attempts.
 func TestTriesStandBesideTheColumns(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -34,8 +34,8 @@ func TestTriesStandBesideTheColumns(t *testing.T) {
 	}
 }
 
-// Attempts at many rows make many attachments, whatever becomes of the part: it is
-// joined, merged row by row, concatenated, and read once more for another job.
+// Attempts at many rows make many attachments. They must survive a join, a
+// merge row by row, a concatenation, and a read for another job.
 func TestTriesOfManyRows(t *testing.T) {
 	t.Parallel()
 	ctx, s := context.Background(), schemas()["none/generation"]

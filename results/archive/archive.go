@@ -1,12 +1,12 @@
-// Package archive reads the results of jobs where they are kept: it finds a
-// job's rows, failures and files by its record, in the result files of one
-// that has succeeded and in the parts of any other, and its input as long as that
-// is kept.
+// Package archive reads the results of jobs from the bucket. From a job's
+// record it finds the job's rows, failures and files: in the result files of a
+// job that succeeded, and in the parts of any other job. It also reads a job's
+// input until the input is removed.
 //
-// It owns which object counts: of several parts with a row the first in the
-// order of commit, of several files of a variant the first that was recorded.
-// It also makes the files that nobody has asked for before, by package
-// results. It refuses to know who may read, and how anything is shown.
+// It decides which object counts: if several parts have a row, the part that
+// was committed first; if there are several files of a variant, the file that
+// was recorded first. It makes files on first request, with package results. It
+// does not know who may read, and how data are shown.
 package archive
 
 import (
@@ -24,48 +24,47 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// What may stand in the way of an answer.
+// These errors say why there is no answer.
 var (
-	// ErrRemoved says that retention, or the account, has removed the data.
+	// ErrRemoved means that retention or the account removed the data.
 	ErrRemoved = errors.New("the results of the job were removed")
-	// ErrNoRow says that the job has no row of that number.
+	// ErrNoRow means that the job has no row with that number.
 	ErrNoRow = errors.New("the job has no such row")
-	// ErrNotDone says that a row has no outcome yet.
+	// ErrNotDone means that a row has no outcome yet.
 	ErrNotDone = errors.New("the row is not done")
-	// ErrBusy says that parts are being merged faster than they can be read.
+	// ErrBusy means that parts are merged faster than they can be read.
 	ErrBusy = errors.New("the rows are being moved")
 
-	// errMoved says that an object was gone that a record just named.
+	// errMoved means that an object was deleted after its record was read.
 	errMoved = errors.New("an object was replaced while it was being read")
 )
 
-// rereads is how often a job is looked at again because its parts were
-// merged, or the job finished, while they were being read.
-const rereads = 5
+// maxRereads is how many times a job is read if its parts are merged or the job
+// finishes during the read.
+const maxRereads = 5
 
-// Store is what an archive needs of a store.
+// Store has the methods of a store that an archive needs.
 type Store interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 	ListParts(ctx context.Context, jobID string) ([]store.Part, error)
 	AddArtifact(ctx context.Context, jobID, name string, a store.Artifact) (store.Record, error)
 }
 
-// Archive reads results out of a bucket. Its methods may be called at the same
-// time.
+// Archive reads results from a bucket. Its methods are safe for concurrent use.
 type Archive struct {
 	store  Store
 	bucket blob.Bucket
 	logger *slog.Logger
-	making singleflight.Group // files being made, by job and variant
+	creating singleflight.Group // files that are being made, by job and variant
 }
 
-// New returns an archive of what the store and the bucket hold.
+// New returns an archive of the jobs in the store and the bucket.
 func New(s Store, b blob.Bucket, logger *slog.Logger) *Archive {
 	return &Archive{store: s, bucket: b, logger: logger}
 }
 
-// Full opens the file of a job that has succeeded from which every other can
-// be made; the caller closes it.
+// Full opens the full file of a job that succeeded. Every other file can be
+// made from it. The caller closes it.
 func (a *Archive) Full(ctx context.Context, record store.Record) (blob.Object, results.Schema, error) {
 	full, err := fullOf(record)
 	if err != nil {
@@ -91,8 +90,8 @@ func fullOf(record store.Record) (store.Artifact, error) {
 	return full, nil
 }
 
-// Removed turns the absence of a recorded object, or its loss while it is being
-// read, into ErrRemoved: the record read before may be older than the removal.
+// Removed turns the error for an object that is missing, or was deleted
+// during the read, into ErrRemoved: the record may be older than the removal.
 func Removed(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", ErrRemoved, err)
@@ -100,10 +99,10 @@ func Removed(err error) error {
 	return err
 }
 
-// reading runs read on a job's record, and on a newer one where what it reads
-// moved away.
-func (a *Archive) reading(ctx context.Context, record store.Record, read func(store.Record) error) error {
-	for range rereads {
+// retryMoved calls read with a job's record. If objects were replaced during
+// the read, it calls read again with a newer record.
+func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
+	for range maxRereads {
 		if record.DataRemoved != nil {
 			return ErrRemoved
 		}
@@ -118,8 +117,8 @@ func (a *Archive) reading(ctx context.Context, record store.Record, read func(st
 	return ErrBusy
 }
 
-// withObjects opens objects, hands them to read and closes them. An object
-// that is missing, or is deleted meanwhile, is errMoved.
+// withObjects opens objects, passes them to read and closes them. If an object
+// is missing or is deleted during the read, the error is errMoved.
 func (a *Archive) withObjects(ctx context.Context, read func([]results.Source) error, keys ...string) error {
 	files := make([]results.Source, 0, len(keys))
 	for _, key := range keys {

@@ -26,7 +26,7 @@ import (
 
 const job = "job-0190f5b2-7c3e-7d4a-9b1c-3f2e1d0c9b8a"
 
-// world is an archive of one job, in a real bucket.
+// world is an archive with one job, in a real bucket.
 type world struct {
 	testing.TB
 	*Archive
@@ -38,7 +38,7 @@ type world struct {
 	parts   []store.Part
 	gets    int
 	onGet   func() // called before a record is read
-	records error  // what AddArtifact answers, having recorded nothing
+	records error  // error of AddArtifact, which then records nothing
 }
 
 func setup(t testing.TB, total int64) *world {
@@ -98,8 +98,8 @@ func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	return store.Artifact{Key: key, Size: info.Size}
 }
 
-// part makes a part of a shard of ten rows, with a row for each text from row
-// first on. An empty text failed.
+// part makes a part of a shard of ten rows. It has a row for each text, from
+// row first on. A row with an empty text failed.
 func (w *world) part(shard int, first int64, texts ...string) store.Part {
 	w.Helper()
 	part := store.Part{Key: layout.Part(job, shard, 1), Shard: shard, Rows: int64(len(texts))}
@@ -123,8 +123,8 @@ func (w *world) part(shard int, first int64, texts ...string) store.Part {
 	return part
 }
 
-// committed are parts as their records are, committed in this order: accepted
-// for the rows that no earlier one holds.
+// committed returns the records of parts that are committed in this order. A
+// part is accepted for the rows that no earlier part holds.
 func (w *world) committed(parts ...store.Part) []store.Part {
 	w.Helper()
 	done := map[int]*roaring.Bitmap{}
@@ -146,8 +146,8 @@ func (w *world) committed(parts ...store.Part) []store.Part {
 	return parts
 }
 
-// finish makes the result files of parts that are complete, and the job
-// succeed.
+// finish makes the result files of complete parts and sets the job to
+// succeeded.
 func (w *world) finish(parts ...store.Part) {
 	w.Helper()
 	var sources []results.Source
@@ -174,7 +174,7 @@ func (w *world) finish(parts ...store.Part) {
 	w.job.Job.Status, w.job.Artifacts = rowmill.StatusSucceeded, artifacts
 }
 
-// row is what Row says of a row, in short.
+// row returns a short form of the result of Row.
 func (w *world) row(n int64) string {
 	w.Helper()
 	view, err := w.Row(w.Context(), w.job, n)
@@ -189,7 +189,7 @@ func (w *world) row(n int64) string {
 	return fmt.Sprint(view.Output)
 }
 
-// failed are the failed rows, read in pages of a size.
+// failed returns the failed rows, read in pages of a size.
 func (w *world) failed(size int) (rows []int64) {
 	w.Helper()
 	for from := Beginning(); ; {
@@ -224,17 +224,17 @@ func TestRow_TheFirstPartInTheOrderOfCommitCounts(t *testing.T) {
 	if got := w.row(9); got != "j" {
 		t.Errorf("row 9 is %s", got)
 	}
-	w.job.Job.NumRows = nil // as of an older record
+	w.job.Job.NumRows = nil // as in an older record
 	if got := w.row(10); got != "none" {
 		t.Errorf("row 10 of the results is %s", got)
 	}
 }
 
-func TestFailures_ThoseThatDoNotCountAreLeftOut(t *testing.T) {
+func TestFailures_RowsOfLaterPartsAreSkipped(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 20)
 	w.parts = w.committed(
-		w.part(0, 2, "ok", ""), w.part(0, 1, "", "", "ok", ""), // rows 2 and 3 are there already
+		w.part(0, 2, "ok", ""), w.part(0, 1, "", "", "ok", ""), // an earlier part has rows 2 and 3
 		w.part(1, 15, ""), w.part(1, 10, "", "ok"),
 	)
 	for size := 1; size <= 6; size++ {
@@ -244,14 +244,15 @@ func TestFailures_ThoseThatDoNotCountAreLeftOut(t *testing.T) {
 	}
 }
 
-// Parts of a row each are found by their records: what is opened does not grow
-// with their number, whether one row is asked for or all that failed.
+// Parts with one row each must be found by their records. The number of opened
+// parts must not grow with the number of parts, for one row or for all failed
+// rows.
 func TestReading_OpensOnlyPartsThatHoldRows(t *testing.T) {
 	t.Parallel()
 	const parts = 300
 	w := setup(t, 10*parts)
 	var all []store.Part
-	for i := range parts { // every tenth has failed
+	for i := range parts { // every tenth row failed
 		text := "ok"
 		if i%10 == 0 {
 			text = ""
@@ -267,7 +268,7 @@ func TestReading_OpensOnlyPartsThatHoldRows(t *testing.T) {
 	}
 	counted.opened = 0
 	if got := w.row(parts); got != "not done" || counted.opened > 1 {
-		t.Errorf("row %d is %s, and %d parts were opened to know; want 1 at most", parts, got, counted.opened)
+		t.Errorf("row %d is %s, and %d parts were opened; want 1 at most", parts, got, counted.opened)
 	}
 	counted.opened = 0
 	if got := w.failed(parts); len(got) != parts/10 || counted.opened > parts/10+1 {
@@ -279,7 +280,7 @@ func TestReading_OpensOnlyPartsThatHoldRows(t *testing.T) {
 	}
 }
 
-// A countedBucket counts what is opened.
+// countedBucket counts opened objects.
 type countedBucket struct {
 	blob.Bucket
 	opened int
@@ -290,8 +291,8 @@ func (b *countedBucket) Open(ctx context.Context, key string) (blob.Object, erro
 	return b.Bucket.Open(ctx, key)
 }
 
-// A reader that holds an old record finds the parts it names merged.
-func TestReading_LooksAgainWhereObjectsMoved(t *testing.T) {
+// A reader with an old record finds that its parts were merged.
+func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 10)
 	old := w.part(0, 0, "a")
@@ -299,8 +300,8 @@ func TestReading_LooksAgainWhereObjectsMoved(t *testing.T) {
 	if err := w.bucket.Delete(t.Context(), old.Key); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Row(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != rereads {
-		t.Errorf("error %v after %d looks; want ErrBusy after %d", err, w.gets, rereads)
+	if _, err := w.Row(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != maxRereads {
+		t.Errorf("error %v after %d reads; want ErrBusy after %d", err, w.gets, maxRereads)
 	}
 	w.onGet = func() { w.parts = []store.Part{w.part(0, 0, "merged")} }
 	if got := w.row(0); got != "merged" {
@@ -330,7 +331,7 @@ func TestPreview_OfPartsAndResults(t *testing.T) {
 			case row == nil:
 				text += "?"
 			case row.Row != offset+int64(i):
-				t.Errorf("row %d stands in place of %d", row.Row, offset+int64(i))
+				t.Errorf("got row %d, want %d", row.Row, offset+int64(i))
 			case row.Code != "":
 				text += "!"
 			default:
@@ -387,7 +388,7 @@ func TestParquet_OneFileOfEachVariantCounts(t *testing.T) {
 	}
 }
 
-// Another process may have recorded the variant after this one had looked.
+// Another process may record the variant after this process read the record.
 func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
@@ -400,14 +401,14 @@ func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", got, err, winner)
 	}
 	if _, err := w.bucket.Stat(t.Context(), mine.Key); err == nil {
-		t.Error("the second object is still there")
+		t.Error("the second object still exists")
 	}
 	if _, err := w.bucket.Stat(t.Context(), winner.Key); err != nil {
 		t.Errorf("the winner is gone: %v", err)
 	}
 }
 
-// Where the store has not answered, the record is looked for.
+// If the store gives no answer, the record must be read again.
 func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 1)
@@ -423,7 +424,7 @@ func TestParquet_RecordThatWasNotConfirmed(t *testing.T) {
 	}
 }
 
-func TestRemoved_ObjectsThatGoWhileTheyAreRead(t *testing.T) {
+func TestRemoved_ObjectsDeletedDuringARead(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{rowmill.ErrNotFound, blob.ErrLost} {
 		if got := Removed(fmt.Errorf("read: %w", err)); !errors.Is(got, ErrRemoved) {

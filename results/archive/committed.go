@@ -16,30 +16,31 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxOpen bounds the parts whose objects are open at a time.
+// maxOpen limits the number of open objects.
 const maxOpen = 256
 
-// Committed are the rows of a job that are done, as they are when it is made:
-// in parts, or in the files of a success.
+// Committed holds the committed rows of a job at one point in time: in parts,
+// or in the result files of a job that succeeded.
 type Committed struct {
 	Schema results.Schema
 
 	bucket     blob.Bucket
 	shards     [][]store.Part
-	full, rows blob.Object     // of a success, else nil
-	result     *results.Result // in them
-	truncated  int64           // rows of a success that were cut
+	full, rows blob.Object     // result files of a job that succeeded, or nil
+	result     *results.Result // reads full and rows
+	truncated  int64           // truncated rows of a job that succeeded
 }
 
-// OpenCommitted finds the committed rows of a job; the caller closes them. An
-// object that went meanwhile is rowmill.ErrNotFound, here or when it is read.
+// OpenCommitted opens the committed rows of a job. The caller closes them. If
+// an object is deleted meanwhile, the error is rowmill.ErrNotFound, here or in
+// a later read.
 func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Committed, err error) {
 	spec := record.Spec
 	c = &Committed{bucket: a.bucket, Schema: results.Schema{
 		JobID: record.Job.ID, Model: spec.Model.ID, IDColumn: spec.IDColumn, Embedding: spec.Model.Kind == rowmill.KindEmbedding,
 	}}
 	if c.Schema.IDColumn != "" {
-		c.Schema.IDKind = rowmill.IDString // where nothing tells
+		c.Schema.IDKind = rowmill.IDString // the default if no file has the type
 	}
 	if record.Job.Status == rowmill.StatusSucceeded {
 		return c, c.openResult(ctx, record)
@@ -75,7 +76,7 @@ func (c *Committed) openResult(ctx context.Context, record store.Record) (err er
 	return err
 }
 
-// Close lets go of the files.
+// Close closes the files.
 func (c *Committed) Close() {
 	for _, o := range []blob.Object{c.full, c.rows} {
 		if o != nil {
@@ -84,7 +85,7 @@ func (c *Committed) Close() {
 	}
 }
 
-// Each visits all committed rows of a job that has not succeeded, in order.
+// Each visits all committed rows of a job that did not succeed, in order.
 func (c *Committed) Each(ctx context.Context, visit results.Visit) error {
 	for _, parts := range c.shards {
 		if err := c.eachOfParts(ctx, parts, -1, visit); err != nil {
@@ -94,8 +95,8 @@ func (c *Committed) Each(ctx context.Context, visit results.Visit) error {
 	return nil
 }
 
-// EachOfShard visits the committed rows of shard n, which has so many rows from
-// row first on, in order.
+// EachOfShard visits the committed rows of shard n in order. The shard has the
+// given number of rows, from row first on.
 func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows int, visit results.Visit) error {
 	if c.result != nil {
 		return c.result.Each(ctx, first, first+int64(rows), visit)
@@ -106,8 +107,9 @@ func (c *Committed) EachOfShard(ctx context.Context, n int, first int64, rows in
 	return nil
 }
 
-// TruncatedRows is how many committed rows of shard n were cut to fit the
-// context, which no row itself tells. Of a success the first shard has them all.
+// TruncatedRows returns how many committed rows of shard n were truncated to
+// fit the context. Rows do not record this. For a job that succeeded, shard 0
+// returns the number for all shards.
 func (c *Committed) TruncatedRows(n int) (rows int64) {
 	if c.result != nil && n == 0 {
 		return c.truncated
@@ -118,7 +120,7 @@ func (c *Committed) TruncatedRows(n int) (rows int64) {
 	return rows
 }
 
-// of returns the parts of shard n, which are none where nothing of it is
+// of returns the parts of shard n, or nil if no rows of the shard are
 // committed.
 func (c *Committed) of(n int) []store.Part {
 	at, found := slices.BinarySearchFunc(c.shards, n, func(parts []store.Part, n int) int { return cmp.Compare(parts[0].Shard, n) })
@@ -128,9 +130,9 @@ func (c *Committed) of(n int) []store.Part {
 	return c.shards[at]
 }
 
-// eachOfParts visits the rows of a shard's parts. Where its first row is not
-// known, -1, its first part tells: before all others were committed, all its
-// rows were accepted.
+// eachOfParts visits the rows of a shard's parts. If first is -1, it finds the
+// shard's first row from the shard's first part: that part was committed first,
+// so all its rows were accepted.
 func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first int64, visit results.Visit) error {
 	objects := blob.NewLazies(ctx, c.bucket, maxOpen)
 	sources := make([]results.PartSource, len(parts))
@@ -161,8 +163,8 @@ func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first i
 	return results.EachOfParts(ctx, c.Schema, sources, visit)
 }
 
-// moved turns the absence of an object into errMoved.
-func moved(err error) error {
+// asMoved turns the error for a missing object into errMoved.
+func asMoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) {
 		return fmt.Errorf("%w: %w", errMoved, err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// counted counts the bytes that are read of its objects.
+// counted counts the bytes that are read from its objects.
 type counted struct {
 	blob.Bucket
 	bytes atomic.Int64
@@ -45,14 +45,14 @@ func (o countedObject) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// shardsOf visits shards of ten rows each, one after the other, and returns the
-// rows with their outputs.
+// shardsOf visits shards of ten rows each, in order, and returns the rows with
+// their outputs.
 func (w *world) shardsOf(c *Committed, shards int) (rows []string) {
 	w.Helper()
 	for n := range shards {
 		err := c.EachOfShard(w.Context(), n, int64(10*n), 10, func(row *rowmill.Row, out *rowmill.Output) error {
 			if row.Index/10 != int64(n) {
-				return fmt.Errorf("row %d is none of shard %d", row.Index, n)
+				return fmt.Errorf("row %d is not in shard %d", row.Index, n)
 			}
 			rows = append(rows, fmt.Sprint(row.Index, " ", row.Text, " ", out.Text))
 			return nil
@@ -64,7 +64,8 @@ func (w *world) shardsOf(c *Committed, shards int) (rows []string) {
 	return rows
 }
 
-// A success of many shards is read as often as one of few, footers included.
+// The result of many shards must be read as few times as the result of few
+// shards, footers included.
 func TestCommitted_OfASuccessIsReadOnce(t *testing.T) {
 	t.Parallel()
 	const shards = 150
@@ -98,7 +99,7 @@ func TestCommitted_OfASuccessIsReadOnce(t *testing.T) {
 	}
 }
 
-// Shards of which nothing is committed have no parts.
+// Shards without committed rows have no parts.
 func TestCommitted_OfPartsHasGaps(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 60)
@@ -118,8 +119,8 @@ func TestCommitted_OfPartsHasGaps(t *testing.T) {
 	}
 }
 
-// What stands in place of a shard, cut by other settings, is not shown as the
-// input of rows, and keeps nobody from what is committed.
+// A shard that was overwritten by a node with other settings must not be shown
+// as the input of rows, and must not prevent reading the committed rows.
 func TestPartial_InputThatIsNotTheJobs(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 20)
@@ -136,7 +137,7 @@ func TestPartial_InputThatIsNotTheJobs(t *testing.T) {
 		}
 	}
 	put(layout.Shard(job, 0), shardOf(0, 10))
-	put(layout.Shard(job, 1), shardOf(5, 10)) // of a node that cut by fives
+	put(layout.Shard(job, 1), shardOf(5, 10)) // from a node that splits into shards of five rows
 	put(layout.Manifest(job), func(to io.Writer) error {
 		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.Info{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
@@ -149,7 +150,7 @@ func TestPartial_InputThatIsNotTheJobs(t *testing.T) {
 		t.Errorf("row 9 is %q, %v", row.Text, err)
 	}
 	for _, n := range []int64{10, 14, 20} {
-		if row, err := in.row(n); !errors.Is(err, results.ErrInputGone) {
+		if row, err := in.row(n); !errors.Is(err, results.ErrInputRemoved) {
 			t.Errorf("row %d is %q, %v", n, row.Text, err)
 		}
 	}

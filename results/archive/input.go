@@ -15,9 +15,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ReadManifest returns the list of a job's shards; rowmill.ErrNotFound where not
-// all of them are there, or they are kept no more. One that a node wrote late, of
-// another cut than the record counts, is refused.
+// ReadManifest returns the list of a job's shards. The error is
+// rowmill.ErrNotFound if the shards are incomplete or removed. A node that was
+// suspended may have overwritten the manifest with other shards than the record
+// counts; then ReadManifest returns an error.
 func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (shard.Manifest, error) {
 	var m shard.Manifest
 	o, err := bucket.Open(ctx, layout.Manifest(rec.Job.ID))
@@ -29,15 +30,15 @@ func ReadManifest(ctx context.Context, bucket blob.Bucket, rec *store.Record) (s
 		return m, fmt.Errorf("read manifest: %w", err)
 	}
 	if rec.Cut != "" && rec.Cut != m.Cut() {
-		return m, fmt.Errorf("%w: the manifest has other shards than those that the job counted: a node that had stood still wrote its own", shard.ErrCorrupt)
+		return m, fmt.Errorf("%w: the manifest lists other shards than the job counted: a node that had been suspended overwrote it", shard.ErrCorrupt)
 	}
 	return m, nil
 }
 
-// OpenShard opens shard n of a job for reading, in which the manifest has these
-// rows. A node that was stopped while it cut the input may wake up and write a
-// shard of its own in place of the one that counts: with the same first row and
-// no fewer rows it holds the same ones, any other is refused.
+// OpenShard opens shard n of a job. has is the shard's entry in the manifest. A
+// node that was suspended while it split the input may resume and overwrite a
+// shard. A shard with the same first row and at least as many rows holds the
+// same rows. Any other shard is an error.
 func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, n int, has shard.Info) (*shard.Reader, error) {
 	if spec.Inline != nil {
 		return shard.FromTexts(spec.Inline), nil
@@ -58,17 +59,17 @@ func OpenShard(ctx context.Context, bucket blob.Bucket, job string, spec *rowmil
 	return r, nil
 }
 
-// An inputReader reads single rows of a job's input as long as it is kept, a
-// block in memory at a time.
+// inputReader reads single rows of a job's input until the input is removed. It
+// holds one block in memory.
 type inputReader struct {
 	ctx    context.Context
 	bucket blob.Bucket
 	job    string
 	spec   *rowmill.Spec
-	input  shard.Manifest // no rows where it is gone
-	open   *shard.Reader  // nil where none is
-	at     int            // its number
-	block  *shard.Block   // of it, nil before the first
+	input  shard.Manifest // has no rows if the input was removed
+	open   *shard.Reader  // nil if no shard is open
+	at     int            // number of the open shard
+	block  *shard.Block   // current block of the open shard, or nil
 }
 
 func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inputReader, err error) {
@@ -83,40 +84,40 @@ func (a *Archive) openInput(ctx context.Context, record *store.Record) (in *inpu
 
 func (in *inputReader) close() {
 	if in.open != nil {
-		_ = in.open.Close() // it was only read
+		_ = in.open.Close() // it was open only for reading
 		in.open, in.block = nil, nil
 	}
 }
 
-// row is a results.Input.
+// row is a results.ReadInput.
 func (in *inputReader) row(index int64) (row rowmill.Row, err error) {
 	shards := in.input.Shards
 	n := sort.Search(len(shards), func(i int) bool { return shards[i].First > index }) - 1
 	if n < 0 || index >= shards[n].First+int64(shards[n].Rows) {
-		return row, results.ErrInputGone
+		return row, results.ErrInputRemoved
 	}
 	if in.open == nil || in.at != n {
 		in.close()
 		if in.open, err = OpenShard(in.ctx, in.bucket, in.job, in.spec, n, shards[n]); err != nil {
-			return row, gone(err)
+			return row, asInputRemoved(err)
 		}
 		in.at = n
 	}
 	within := int(index - shards[n].First)
 	if in.block == nil || within < in.block.First || within >= in.block.First+in.block.Rows() {
 		if in.block, err = in.open.ReadBlock(in.open.BlockOf(within)); err != nil {
-			return row, gone(err)
+			return row, asInputRemoved(err)
 		}
 	}
 	return in.block.Row(shards[n].First, within), nil
 }
 
-// gone turns the absence of an object into results.ErrInputGone. What stands in
-// its place and is none of this input, or damaged, keeps nobody from the answers
-// either.
-func gone(err error) error {
+// asInputRemoved turns the error for a missing object into
+// results.ErrInputRemoved. It does the same for a shard that is damaged or
+// belongs to another input, so that the answers can still be read.
+func asInputRemoved(err error) error {
 	if errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, blob.ErrLost) || errors.Is(err, shard.ErrCorrupt) {
-		return fmt.Errorf("%w: %w", results.ErrInputGone, err)
+		return fmt.Errorf("%w: %w", results.ErrInputRemoved, err)
 	}
 	return err
 }

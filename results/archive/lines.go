@@ -13,12 +13,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Lines returns a file of lines about the rows of a job that is over, and has it
-// written when nobody has asked for it before. each visits all rows in order, of a
-// job that has not succeeded also those that did not run, as Partial has them.
+// Lines returns a file with one line per row of a job that is over. On the
+// first request it calls write to make the file. each visits all rows in order.
+// For a job that did not succeed, each also visits the rows that did not run,
+// as Partial does.
 func (a *Archive) Lines(ctx context.Context, record store.Record, name string, write func(w io.Writer, each func(results.Visit) error) error) (made store.Artifact, err error) {
-	err = a.reading(ctx, record, func(record store.Record) error {
-		made, err = a.made(ctx, record, file{name, layout.Lines, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
+	err = a.retryMoved(ctx, record, func(record store.Record) error {
+		made, err = a.fileOf(ctx, record, file{name, layout.Lines, layout.NDJSON}, func(ctx context.Context, w io.Writer) error {
 			return write(w, func(visit results.Visit) error { return a.eachRow(ctx, record, visit) })
 		})
 		return err
@@ -28,9 +29,9 @@ func (a *Archive) Lines(ctx context.Context, record store.Record, name string, w
 
 // requests returns the Parquet file of a batch that is over.
 func (a *Archive) requests(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
-	v.Logprobs = false // which nobody reads in replies
-	err = a.reading(ctx, record, func(record store.Record) error {
-		made, err = a.made(ctx, record, file{"requests~" + v.Name(), layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+	v.Logprobs = false // replies have no such column
+	err = a.retryMoved(ctx, record, func(record store.Record) error {
+		made, err = a.fileOf(ctx, record, file{"requests~" + v.Name(), layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 			out, err := results.NewRequestWriter(w, record.Job.ID, record.Job.Model, record.Spec.IDColumn, v.Inputs)
 			if err == nil {
 				err = a.eachRow(ctx, record, out.Add)
@@ -74,12 +75,12 @@ func (a *Archive) eachRow(ctx context.Context, record store.Record, visit result
 	return Removed(results.EachOfParts(ctx, schema, []results.PartSource{{Source: object}}, visit))
 }
 
-// maxSpooledLine is more than a line of a spooled batch has, each of which was
-// bounded when it came.
+// maxSpooledLine is larger than any line of a spooled batch: lines were limited
+// when they arrived.
 const maxSpooledLine = 1 << 30
 
-// eachUncounted visits the rows of a batch that ended before they were counted, as
-// far as its input is kept.
+// eachUncounted visits the rows of a batch that ended before its rows were
+// counted, until the input is removed.
 func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit results.Visit) error {
 	rest := rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)}}
 	in, err := a.openInput(ctx, &record)
@@ -87,9 +88,9 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 		return err
 	}
 	defer in.close()
-	for i := range in.input.Rows { // it was cut, and the record did not come to say so
+	for i := range in.input.Rows { // the input was split, but the record was not updated
 		row, err := in.row(i)
-		if errors.Is(err, results.ErrInputGone) {
+		if errors.Is(err, results.ErrInputRemoved) {
 			return errMoved
 		}
 		if err == nil {
@@ -112,7 +113,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 		return nil
 	}
 	if err != nil {
-		return moved(err)
+		return asMoved(err)
 	}
 	defer object.Close()
 	lines := input.OpenBatch(blob.NewReader(object), record.Spec.Raw.Path, input.Limits{MaxRowBytes: maxSpooledLine})
@@ -126,7 +127,7 @@ func (a *Archive) eachUncounted(ctx context.Context, record store.Record, visit 
 			err = visit(&row, &rest)
 		}
 		if err != nil {
-			return moved(err)
+			return asMoved(err)
 		}
 	}
 }

@@ -14,19 +14,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Download is a file to export results from. Close ends it.
+// Download is a file to export results from. The caller closes it.
 type Download struct {
 	results.Source
 	Schema results.Schema
 	io.Closer
 }
 
-// Partial opens a file of all rows of a job: those that are committed, and
-// without an output those that are not. That of a job that is over is made once
-// and kept; that of one that still runs is made anew each time. The number of
-// rows must be known.
+// Partial opens a file of all rows of a job. Rows that are not committed have
+// no output. The file of a job that is over is made once and stored. The file
+// of a running job is made on each call. The number of rows must be known.
 func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download, err error) {
-	err = a.reading(ctx, record, func(record store.Record) error {
+	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		if !record.Job.Status.Terminal() {
 			d, err = a.snapshot(ctx, record)
 			return err
@@ -48,13 +47,13 @@ func (a *Archive) Partial(ctx context.Context, record store.Record) (d Download,
 	return d, err
 }
 
-// PartialParquet returns the Parquet file of a variant of what a job that is
-// over has committed, and makes it when nobody has asked for it before.
+// PartialParquet returns the Parquet file of a variant of the committed rows of
+// a job that is over. The file is made on the first request.
 func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v results.Variant) (made store.Artifact, err error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
 	}
-	err = a.reading(ctx, record, func(record store.Record) error {
+	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		base, err := a.partial(ctx, record)
 		if err == nil {
 			made, err = a.subset(ctx, record, base, layout.Partial+"~"+v.Name(), v)
@@ -64,14 +63,15 @@ func (a *Archive) PartialParquet(ctx context.Context, record store.Record, v res
 	return made, err
 }
 
-// partial is the file of all rows of a job that is over and has not succeeded.
+// partial returns the file of all rows of a job that is over and did not
+// succeed.
 func (a *Archive) partial(ctx context.Context, record store.Record) (store.Artifact, error) {
-	return a.made(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+	return a.fileOf(ctx, record, file{layout.Partial, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		return a.writePartial(ctx, w, record)
 	})
 }
 
-// snapshot writes what a running job has committed to a file without a name.
+// snapshot writes the committed rows of a running job to a file without a name.
 func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download, err error) {
 	f, err := os.CreateTemp("", "rowmill-partial-*")
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // the first error says more
+			_ = f.Close() // the first error is more useful
 		}
 	}()
 	if err := os.Remove(f.Name()); err != nil {
@@ -98,12 +98,13 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 	return Download{Source: source, Schema: schema, Closer: f}, err
 }
 
-// writePartial writes all rows of a job as far as they are committed. It holds
-// a row group and what a merge of one shard does, whatever the number of parts.
+// writePartial writes all rows of a job, with the outcomes that are committed.
+// For any number of parts, it holds one row group plus the memory of one
+// shard's merge.
 func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Record) error {
 	committed, err := a.OpenCommitted(ctx, record)
 	if err != nil {
-		return moved(err)
+		return asMoved(err)
 	}
 	defer committed.Close()
 	input, err := a.openInput(ctx, &record)
@@ -123,12 +124,12 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 		return err
 	}
 	if err := committed.Each(ctx, file.Add); err != nil {
-		return moved(fmt.Errorf("read committed rows: %w", err))
+		return asMoved(fmt.Errorf("read committed rows: %w", err))
 	}
 	return file.Close(*record.Job.NumRows)
 }
 
-// notRun says why a row of a job has no outcome.
+// notRun returns the reason why a row of a job has no outcome.
 func notRun(job rowmill.Job) string {
 	if !job.Status.Terminal() {
 		return fmt.Sprintf("The row has not run yet; the job is %s.", job.Status)

@@ -11,24 +11,24 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// holdings say which part of a job holds a row, by the parts' records: of
-// thousands none is opened that does not, but one to know where a shard begins.
-type holdings struct {
+// partIndex finds the part that holds a row, from the records of the parts. It
+// opens no parts except one per shard to find the shard's first row.
+type partIndex struct {
 	*Archive
 	shards [][]store.Part
-	firsts map[int]int64 // rows with which shards begin, as far as they were asked for
+	firsts map[int]int64 // first rows of shards, as far as known
 }
 
-func (a *Archive) holdings(ctx context.Context, jobID string) (*holdings, error) {
+func (a *Archive) partIndex(ctx context.Context, jobID string) (*partIndex, error) {
 	parts, err := a.parts(ctx, jobID)
 	if err != nil {
 		return nil, err
 	}
-	return &holdings{a, byShard(parts), map[int]int64{}}, nil
+	return &partIndex{a, byShard(parts), map[int]int64{}}, nil
 }
 
-// first is the first row of the i-th of the shards.
-func (h *holdings) first(ctx context.Context, i int) (int64, error) {
+// first returns the first row of the i-th shard.
+func (h *partIndex) first(ctx context.Context, i int) (int64, error) {
 	row, known := h.firsts[i]
 	if known {
 		return row, nil
@@ -40,10 +40,10 @@ func (h *holdings) first(ctx context.Context, i int) (int64, error) {
 	return row, err
 }
 
-// from is the index of the last shard that begins at the row or before it, or
-// of the first of all.
-func (h *holdings) from(ctx context.Context, row int64) (int, error) {
-	low, high := 0, len(h.shards) // of those that begin behind the row
+// shardAt returns the index of the last shard that begins at or before the row,
+// or 0.
+func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
+	low, high := 0, len(h.shards) // binary search for the first shard after the row
 	for low < high {
 		middle := (low + high) / 2
 		first, err := h.first(ctx, middle)
@@ -59,12 +59,12 @@ func (h *holdings) from(ctx context.Context, row int64) (int, error) {
 	return max(0, low-1), nil
 }
 
-// holder is the part that holds the row and counts; nil for none.
-func (h *holdings) holder(ctx context.Context, row int64) (*store.Part, error) {
+// partOf returns the part in which the row is accepted, or nil.
+func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) {
 	if len(h.shards) == 0 {
 		return nil, nil
 	}
-	i, err := h.from(ctx, row)
+	i, err := h.shardAt(ctx, row)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,9 @@ func (h *holdings) holder(ctx context.Context, row int64) (*store.Part, error) {
 	return nil, nil
 }
 
-// firstOfShard is the first row of the shard of a part that was committed
-// before all others of it: then all its rows are accepted.
+// firstOfShard returns the first row of a part's shard. The part must be the
+// first that was committed in the shard, because then all its rows were
+// accepted.
 func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64, err error) {
 	accepted, err := acceptedRows(part)
 	if err != nil {
@@ -98,7 +99,8 @@ func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64,
 	return row - int64(accepted.Minimum()), err
 }
 
-// acceptedRows are the rows that a part is accepted for, within its shard.
+// acceptedRows returns the rows of a part that are accepted, relative to the
+// shard's first row.
 func acceptedRows(part store.Part) (*roaring.Bitmap, error) {
 	rows := roaring.New()
 	if part.Complete || len(part.Accepted) == 0 {
@@ -107,7 +109,7 @@ func acceptedRows(part store.Part) (*roaring.Bitmap, error) {
 	}
 	err := rows.UnmarshalBinary(part.Accepted)
 	if err == nil && rows.IsEmpty() {
-		err = errors.New("there are none")
+		err = errors.New("no row is accepted")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the rows of part %s: %w", part.Key, err)
@@ -123,8 +125,8 @@ func (a *Archive) parts(ctx context.Context, jobID string) ([]store.Part, error)
 	return parts, nil
 }
 
-// byShard groups parts, which are in the order of their shards, and within
-// one in that of commit.
+// byShard groups parts by shard. Parts must be ordered by shard and then by
+// commit.
 func byShard(parts []store.Part) [][]store.Part {
 	var shards [][]store.Part
 	for _, part := range parts {

@@ -8,20 +8,20 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxPreviewParts is how many parts a preview reads: rows that run at the same
-// time lie in parts of many sizes. A page that needs more is shorter.
+// maxPreviewParts is how many parts a preview reads. Rows that run at the same
+// time are spread over many parts. A page that needs more parts is shorter.
 const maxPreviewParts = 64
 
-// Preview is what is committed of some rows.
+// Preview holds the committed rows of a page.
 type Preview struct {
-	Record store.Record          // as it was when they were read
+	Record store.Record          // the record at the time of the read
 	Rows   []*results.PreviewRow // nil for a row that is not done
-	End    int64                 // the row behind them
+	End    int64                 // one past the last row of the page
 }
 
-// Preview reads the rows of a job from offset on, at most limit of them.
+// Preview reads at most limit rows of a job, from offset on.
 func (a *Archive) Preview(ctx context.Context, record store.Record, offset, limit int64) (p Preview, err error) {
-	err = a.reading(ctx, record, func(record store.Record) (err error) {
+	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
 		p.Record = record
 		p.Rows, err = a.preview(ctx, record, offset, limit)
 		p.End = offset + int64(len(p.Rows))
@@ -48,7 +48,7 @@ func (a *Archive) preview(ctx context.Context, record store.Record, offset, limi
 	return rows.all, err
 }
 
-// previewRows are the rows of a page, from a first one on.
+// previewRows are the rows of a page, from row first on.
 type previewRows struct {
 	first int64
 	all   []*results.PreviewRow
@@ -62,15 +62,15 @@ func (r previewRows) put(found []results.PreviewRow) {
 	}
 }
 
-// previewParts reads rows from a job's parts. Which part holds a row its record
-// says; where a shard begins, its first part.
+// previewParts reads rows from a job's parts. The parts' records say which part
+// holds a row, and a shard's first part says where the shard begins.
 func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRows) ([]*results.PreviewRow, error) {
-	parts, err := a.holdings(ctx, jobID)
+	parts, err := a.partIndex(ctx, jobID)
 	if err != nil || len(parts.shards) == 0 {
 		return rows.all, err
 	}
-	holders := make([]string, len(rows.all)) // keys of parts
-	begin, err := parts.from(ctx, rows.first)
+	keys := make([]string, len(rows.all)) // key of the part of each row
+	begin, err := parts.shardAt(ctx, rows.first)
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +83,14 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 			break
 		}
 		for _, part := range parts.shards[i] {
-			if err := noteHolder(holders, part, first-rows.first); err != nil {
+			if err := markPart(keys, part, first-rows.first); err != nil {
 				return nil, err
 			}
 		}
 	}
-	rows.all = rows.all[:withinParts(holders)]
+	rows.all = rows.all[:countRows(keys)]
 	wanted := map[string][]int64{}
-	for i, key := range holders[:len(rows.all)] {
+	for i, key := range keys[:len(rows.all)] {
 		if key != "" {
 			wanted[key] = append(wanted[key], rows.first+int64(i))
 		}
@@ -108,9 +108,9 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 	return rows.all, nil
 }
 
-// noteHolder enters a part where it holds a row. at is the place of its shard's
-// first row among the holders, which may lie before them.
-func noteHolder(holders []string, part store.Part, at int64) error {
+// markPart stores a part's key for each row that it holds. at is the position
+// of the shard's first row in keys; it may be negative.
+func markPart(keys []string, part store.Part, at int64) error {
 	accepted, err := acceptedRows(part)
 	if err != nil {
 		return err
@@ -119,21 +119,21 @@ func noteHolder(holders []string, part store.Part, at int64) error {
 	within.AdvanceIfNeeded(uint32(max(0, -at)))
 	for within.HasNext() {
 		i := at + int64(within.Next())
-		if i >= int64(len(holders)) {
+		if i >= int64(len(keys)) {
 			break
 		}
-		holders[i] = part.Key
+		keys[i] = part.Key
 	}
 	return nil
 }
 
-// withinParts is how many rows can be shown from maxPreviewParts parts.
-func withinParts(holders []string) int {
+// countRows returns how many rows can be read from maxPreviewParts parts.
+func countRows(keys []string) int {
 	seen := map[string]bool{"": true}
-	for i, key := range holders {
+	for i, key := range keys {
 		if seen[key] = true; len(seen) > maxPreviewParts+1 {
 			return i
 		}
 	}
-	return len(holders)
+	return len(keys)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Row reads row n of a job, or says with ErrNoRow or ErrNotDone why there is
+// Row reads row n of a job. The error is ErrNoRow or ErrNotDone if there is
 // nothing to read.
 func (a *Archive) Row(ctx context.Context, record store.Record, n int64) (view results.RowView, err error) {
-	err = a.reading(ctx, record, func(record store.Record) (err error) {
+	err = a.retryMoved(ctx, record, func(record store.Record) (err error) {
 		view, err = a.row(ctx, record, n)
 		return err
 	})
@@ -36,11 +36,11 @@ func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view r
 		}
 		return view, err
 	}
-	parts, err := a.holdings(ctx, record.Job.ID)
+	parts, err := a.partIndex(ctx, record.Job.ID)
 	if err != nil {
 		return view, err
 	}
-	part, err := parts.holder(ctx, n)
+	part, err := parts.partOf(ctx, n)
 	if err == nil && part == nil {
 		err = ErrNotDone
 	}
@@ -54,17 +54,17 @@ func (a *Archive) row(ctx context.Context, record store.Record, n int64) (view r
 	return view, err
 }
 
-// Place is how far a list of failed rows was read.
+// Place is a position in a list of failed rows.
 type Place struct {
-	Shard int   // earlier shards hold nothing more
+	Shard int   // earlier shards have no more failures
 	After int64 // the last row that was read, or -1
 }
 
-// Beginning is the place before the first row.
+// Beginning returns the place before the first row.
 func Beginning() Place { return Place{After: -1} }
 
-// Missing is Failures for a job that is over and has not succeeded, with the rows
-// among them that did not run. The number of rows must be known.
+// Missing is like Failures, for a job that is over and did not succeed. It also
+// lists the rows that did not run. The number of rows must be known.
 func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
 	partial, err := a.Partial(ctx, record)
 	if err != nil {
@@ -78,11 +78,11 @@ func (a *Archive) Missing(ctx context.Context, record store.Record, from Place, 
 	return found, &Place{After: next}, nil
 }
 
-// Failures lists failed rows behind a place in their order, at most limit of
-// them. more is where to go on, nil at the end.
+// Failures lists at most limit failed rows after a place, in order. To
+// continue, pass more. more is nil at the end.
 func (a *Archive) Failures(ctx context.Context, record store.Record, from Place, limit int) (found []results.Failure, more *Place, err error) {
 	var p page
-	err = a.reading(ctx, record, func(record store.Record) error {
+	err = a.retryMoved(ctx, record, func(record store.Record) error {
 		p = page{Archive: a, Place: from, limit: limit}
 		if record.Job.Status == rowmill.StatusSucceeded {
 			return p.ofResults(ctx, record)
@@ -95,7 +95,7 @@ func (a *Archive) Failures(ctx context.Context, record store.Record, from Place,
 	return p.found[:limit], &Place{p.Shard, p.found[limit-1].Row}, nil
 }
 
-// A page gathers failures and the one that shows there are more.
+// page collects failures, and one more to know whether the list continues.
 type page struct {
 	*Archive
 	Place
@@ -105,7 +105,7 @@ type page struct {
 
 func (p *page) full() bool { return len(p.found) > p.limit }
 
-// take adds failures and keeps the first of all.
+// take adds failures, sorts them and keeps the first ones.
 func (p *page) take(failures ...results.Failure) {
 	p.found = append(p.found, failures...)
 	slices.SortFunc(p.found, func(a, b results.Failure) int { return cmp.Compare(a.Row, b.Row) })
@@ -121,9 +121,9 @@ func (p *page) ofResults(ctx context.Context, record store.Record) error {
 	}, record.Artifacts[layout.Rows].Key)
 }
 
-// ofParts reads shard by shard: shards are in the order of the rows.
+// ofParts reads shard by shard. Shards are in the order of the rows.
 func (p *page) ofParts(ctx context.Context, jobID string) error {
-	parts, err := p.holdings(ctx, jobID)
+	parts, err := p.partIndex(ctx, jobID)
 	if err != nil {
 		return err
 	}
@@ -151,8 +151,8 @@ func (p *page) ofParts(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// ofPart leaves out failures that do not count because an earlier part holds
-// the row. first is the first row of the shard.
+// ofPart skips failures that do not count because an earlier part holds the
+// row. first is the first row of the shard.
 func (p *page) ofPart(ctx context.Context, part store.Part, first int64) error {
 	accepted, err := acceptedRows(part)
 	if err != nil {

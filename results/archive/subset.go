@@ -12,9 +12,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Parquet returns the Parquet file of a variant of a job that has succeeded,
-// and makes it when nobody has asked for it before. Concurrent requests of
-// this process share the making; of several processes the first record wins.
+// Parquet returns the Parquet file of a variant of a job that succeeded. The
+// file is made on the first request. Concurrent requests in this process share
+// the work. If several processes make the file, the first one to record it
+// wins.
 func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Variant) (store.Artifact, error) {
 	if record.Spec.Raw != nil {
 		return a.requests(ctx, record, v)
@@ -26,9 +27,10 @@ func (a *Archive) Parquet(ctx context.Context, record store.Record, v results.Va
 	return a.subset(ctx, record, full, v.Name(), v)
 }
 
-// subset returns the file of a variant, which has a name, of another file.
+// subset returns the file of a variant of another file. name is the name of the
+// new file.
 func (a *Archive) subset(ctx context.Context, record store.Record, of store.Artifact, name string, v results.Variant) (store.Artifact, error) {
-	return a.made(ctx, record, file{name, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
+	return a.fileOf(ctx, record, file{name, layout.Subset, layout.Parquet}, func(ctx context.Context, w io.Writer) error {
 		source, err := a.bucket.Open(ctx, of.Key)
 		if err != nil {
 			return Removed(err)
@@ -42,36 +44,36 @@ func (a *Archive) subset(ctx context.Context, record store.Record, of store.Arti
 	})
 }
 
-// A file is what is made of a job's rows.
+// file describes a file that is made from a job's rows.
 type file struct {
-	name string // of the artifact
+	name string // name of the artifact
 	key  func(jobID, name string) string
 	kind string // media type
 }
 
-// made returns a file of a job that is over, and has it written where there is
-// none yet.
-func (a *Archive) made(ctx context.Context, record store.Record, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+// fileOf returns a file of a job that is over. If the file does not exist, it
+// calls write to make the file.
+func (a *Archive) fileOf(ctx context.Context, record store.Record, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	id := record.Job.ID
 	if made, found := record.Artifacts[f.name]; found {
 		return made, nil
 	}
-	made, err, _ := a.making.Do(id+"/"+f.name, func() (any, error) {
-		// Whoever waits for the file too must not lose it because the first
-		// to ask has left.
-		return a.make(context.WithoutCancel(ctx), id, f, write)
+	made, err, _ := a.creating.Do(id+"/"+f.name, func() (any, error) {
+		// Other requests may wait for the file, so it must not fail because the
+		// first request was cancelled.
+		return a.create(context.WithoutCancel(ctx), id, f, write)
 	})
 	if err != nil {
 		if now, lookErr := a.store.Get(ctx, id); lookErr == nil && now.DataRemoved != nil {
-			return store.Artifact{}, ErrRemoved // whatever has failed, that is why
+			return store.Artifact{}, ErrRemoved // whatever failed, the removal is the reason
 		}
 		return store.Artifact{}, fmt.Errorf("make the result file %s: %w", f.name, err)
 	}
 	return made.(store.Artifact), nil
 }
 
-// make writes a file and records it.
-func (a *Archive) make(ctx context.Context, jobID string, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
+// create writes a file and records it.
+func (a *Archive) create(ctx context.Context, jobID string, f file, write func(context.Context, io.Writer) error) (store.Artifact, error) {
 	record, err := a.store.Get(ctx, jobID) // another request may have just made it
 	if err != nil {
 		return store.Artifact{}, err
@@ -96,9 +98,9 @@ func (a *Archive) make(ctx context.Context, jobID string, f file, write func(con
 	return a.record(ctx, jobID, f.name, store.Artifact{Key: key, Size: info.Size})
 }
 
-// record records a file that was just made and returns the one that counts. A
-// file that certainly does not count is removed; where that is uncertain it
-// stays and goes with the job's other objects.
+// record records a new file and returns the file that counts. If another file
+// counts, record deletes the new one. If that is not certain, the new file
+// stays and is removed with the job's other objects.
 func (a *Archive) record(ctx context.Context, jobID, name string, mine store.Artifact) (store.Artifact, error) {
 	record, err := a.store.AddArtifact(ctx, jobID, name, mine)
 	if err != nil {
@@ -111,7 +113,7 @@ func (a *Archive) record(ctx context.Context, jobID, name string, mine store.Art
 	winner, recorded := record.Artifacts[name]
 	if winner.Key != mine.Key {
 		if dropErr := a.bucket.Delete(ctx, mine.Key); dropErr != nil {
-			a.logger.Warn("removing a result file that came second failed", "job", jobID, "err", dropErr)
+			a.logger.Warn("deleting a duplicate result file failed; it is deleted with the job's data", "job", jobID, "err", dropErr)
 		}
 	}
 	if !recorded {
