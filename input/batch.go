@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// The codes of what can be wrong with a line of a batch, as OpenAI has them but
-// for the last.
+// These codes say what is wrong with a line of a batch. All but the last are
+// OpenAI's.
 const (
 	faultJSON      = "invalid_json_line"
 	faultDuplicate = "duplicate_custom_id"
@@ -26,35 +26,35 @@ const (
 )
 
 const (
-	// maxLineFaults is how many faults of a batch are told.
+	// maxLineFaults is how many faults of a batch are reported.
 	maxLineFaults = 20
-	// maxCustomID bounds a custom_id, bytes.
+	// maxCustomID is the longest custom_id, in bytes.
 	maxCustomID = 1024
 )
 
-// pathResponses is the path of requests that may ask for more than an answer.
+// pathResponses is the path of requests that can ask for more than an answer.
 const pathResponses = "/v1/responses"
 
-// A LineFault is what is wrong with a line of a batch, as AdditionalContext of a
-// Failure lists them.
+// LineFault is a fault of a line of a batch. The AdditionalContext of a Failure
+// is a list of LineFault.
 type LineFault struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Param   *string `json:"param"`
-	Line    *int64  `json:"line"` // from 1; nil where it is the whole file
+	Line    *int64  `json:"line"` // from 1; nil if the fault is about the whole file
 }
 
-// A Batch reads the lines of a batch in OpenAI's form,
+// Batch reads the lines of a batch in OpenAI's form,
 //
 //	{"custom_id": "…", "method": "POST", "url": "/v1/…", "body": {"model": "…", …}}
 //
-// as rows of a rowmill.Raw job. It goes on after a line that is not what it must
-// be, so that a client is told of the first twenty at once: as the AdditionalContext
-// of the Failure that ends the reading, a list of LineFault. In memory is a line,
+// as rows of a rowmill.Raw job. It continues after a bad line, so that the
+// client gets the first twenty faults at once: reading ends with a Failure, and
+// its AdditionalContext is a list of LineFault. Batch holds in memory one line
 // and a hash of each custom_id.
 type Batch struct {
 	lines  *lines
-	path   string // that all requests must have
+	path   string // path that all requests must have
 	limits Limits
 
 	rows   int64
@@ -64,7 +64,7 @@ type Batch struct {
 	faults []LineFault
 }
 
-// OpenBatch begins to read a batch whose requests have a path.
+// OpenBatch begins to read a batch. All requests must have the given path.
 func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
 	limits = limits.WithDefaults()
 	return &Batch{
@@ -73,10 +73,10 @@ func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
 	}
 }
 
-// Model is the model of all requests, known once the first was read.
+// Model returns the model of all requests. It is known after the first request.
 func (b *Batch) Model() string { return b.model }
 
-// IDType is that of custom_ids.
+// IDType returns the type of custom_ids.
 func (b *Batch) IDType() rowmill.IDType { return rowmill.IDType{IDKind: rowmill.IDString} }
 
 // Close does nothing.
@@ -121,7 +121,7 @@ func (b *Batch) fault(code, param, format string, args ...any) {
 	b.faults = append(b.faults, f)
 }
 
-// end is what the reading ends with.
+// end returns the error that ends the reading: io.EOF or the faults.
 func (b *Batch) end() error {
 	if len(b.faults) == 0 && b.rows > 0 {
 		return io.EOF
@@ -131,25 +131,25 @@ func (b *Batch) end() error {
 	}
 	list, err := json.Marshal(b.faults)
 	if err != nil {
-		return fmt.Errorf("write down the faults of the batch: %w", err)
+		return fmt.Errorf("encode the faults of the batch: %w", err)
 	}
 	failure := rowmill.Failf(rowmill.CodeInvalidInputFile, "%s", b.faults[0].Message)
 	if more := len(b.faults) - 1; more > 0 {
-		failure.Message += fmt.Sprintf(" So are %d more, which are listed.", more)
+		failure.Message += fmt.Sprintf(" %d more faults are listed.", more)
 	}
 	failure.AdditionalContext = string(list)
 	return failure
 }
 
-// request reads a line that is not blank into row, or notes what is wrong with it.
+// request reads a line that is not blank into row, or adds faults.
 func (b *Batch) request(line []byte, row *rowmill.Row) {
 	if !utf8.Valid(line) || !json.Valid(line) || !isObject(line) {
-		b.fault(faultJSON, "", "is no JSON object in UTF-8")
+		b.fault(faultJSON, "", "is not a JSON object in UTF-8")
 		return
 	}
 	var id, method, url, body []byte
-	members(line, func(name string, _, value []byte) {
-		switch name { // of members of one name the last counts
+	eachMember(line, func(name string, _, value []byte) {
+		switch name { // the last member of a name counts
 		case "custom_id":
 			id = value
 		case "method":
@@ -173,7 +173,7 @@ func (b *Batch) request(line []byte, row *rowmill.Row) {
 		if !isText {
 			code = faultRequest
 		}
-		b.fault(code, "url", "must have the url %s, which is the endpoint of the batch", b.path)
+		b.fault(code, "url", "must have the url %s, the endpoint of the batch", b.path)
 	}
 	text := b.body(body)
 	if len(b.faults) > before {
@@ -188,7 +188,7 @@ func (b *Batch) request(line []byte, row *rowmill.Row) {
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
 }
 
-// body checks the body of a request and returns it without its model.
+// body checks the body of a request. It returns the body without the model.
 func (b *Batch) body(body []byte) string {
 	if !isObject(body) {
 		b.fault(faultRequest, "body", "needs a body: the JSON object of a request")
@@ -197,7 +197,7 @@ func (b *Batch) body(body []byte) string {
 	var model, stream, background, conversation []byte
 	text := make([]byte, 1, len(body))
 	text[0] = '{'
-	members(body, func(name string, member, value []byte) {
+	eachMember(body, func(name string, member, value []byte) {
 		switch name {
 		case "model":
 			model = value
@@ -223,20 +223,20 @@ func (b *Batch) body(body []byte) string {
 	case name != b.model:
 		b.fault(faultModel, "body.model", "is for the model %q, and the first is for %q; a batch has one", spelling.Shorten(name, 64), spelling.Shorten(b.model, 64))
 	}
-	if asks(stream) {
-		b.fault(faultRequest, "body.stream", "asks for a stream, which a batch has not; leave it out")
+	if isRequested(stream) {
+		b.fault(faultRequest, "body.stream", "asks for a stream, but a batch has no streams; leave it out")
 	}
-	if b.path == pathResponses && asks(background) {
-		b.fault(faultRequest, "body.background", "asks for an answer in the background, which comes after the reply, where a batch does not see it; leave it out")
+	if b.path == pathResponses && isRequested(background) {
+		b.fault(faultRequest, "body.background", "asks for an answer in the background, but a batch reads only the reply; leave it out")
 	}
-	if b.path == pathResponses && asks(conversation) {
-		b.fault(faultRequest, "body.conversation", "names a conversation, which no server here keeps; put its items into input")
+	if b.path == pathResponses && isRequested(conversation) {
+		b.fault(faultRequest, "body.conversation", "names a conversation, but no server stores conversations here; put its items into input")
 	}
 	return string(append(text, '}'))
 }
 
-// BatchModel is the model that the first good line of a batch names; found is
-// false where there is none.
+// BatchModel returns the model of the first good line of a batch. found is
+// false if no line is good.
 func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model string, found bool, err error) {
 	b := OpenBatch(io.NewSectionReader(r, 0, size), path, limits)
 	var row rowmill.Row
@@ -247,19 +247,20 @@ func BatchModel(r io.ReaderAt, size int64, path string, limits Limits) (model st
 	return b.model, b.model != "", err
 }
 
-// asks reports whether the value of a member asks for what the member is about.
-func asks(value []byte) bool {
+// isRequested reports whether the value of a member turns the member's feature
+// on.
+func isRequested(value []byte) bool {
 	s := string(value)
 	return s != "" && s != "false" && s != "null"
 }
 
-// isObject reports whether JSON is an object.
+// isObject reports whether a JSON value is an object.
 func isObject(value []byte) bool {
 	value = bytes.TrimLeft(value, " \t\r")
 	return len(value) > 0 && value[0] == '{'
 }
 
-// textOf is a JSON value that is a string.
+// textOf returns the text of a JSON string. is is false for other values.
 func textOf(value []byte) (text string, is bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
@@ -270,17 +271,17 @@ func textOf(value []byte) (text string, is bool) {
 	return text, json.Unmarshal(value, &text) == nil
 }
 
-// members visits the members of an object, which must be valid JSON, in order:
-// with the name, the whole member without blanks around it, and its value.
-func members(object []byte, visit func(name string, member, value []byte)) {
-	at := skipBlanks(object, 0) + 1 // behind the brace
+// eachMember calls visit for each member of an object, in order. object must be
+// valid JSON. member is the whole member without blanks around it.
+func eachMember(object []byte, visit func(name string, member, value []byte)) {
+	at := skipBlanks(object, 0) + 1 // after the brace
 	for {
 		if at = skipBlanks(object, at); object[at] == '}' {
 			return
 		}
 		begin, end := at, skipValue(object, at)
 		name, _ := textOf(object[begin:end])
-		at = skipBlanks(object, end) + 1 // behind the colon
+		at = skipBlanks(object, end) + 1 // after the colon
 		at = skipBlanks(object, at)
 		end = skipValue(object, at)
 		visit(name, object[begin:end], object[at:end])
@@ -297,7 +298,7 @@ func skipBlanks(text []byte, at int) int {
 	return at
 }
 
-// skipValue is the end of the value that begins at a place.
+// skipValue returns the end of the value that begins at at.
 func skipValue(text []byte, at int) int {
 	switch text[at] {
 	case '"':

@@ -14,8 +14,8 @@ import (
 
 const chatPath = "/v1/chat/completions"
 
-// readBatch returns the ids and bodies of a batch, and what is wrong with it as
-// "line code".
+// readBatch returns the IDs and bodies of a batch, and its faults as "line
+// code".
 func readBatch(t testing.TB, text string, limits Limits) (ids, bodies, faults []string, model string) {
 	t.Helper()
 	b := OpenBatch(strings.NewReader(text), chatPath, limits)
@@ -43,7 +43,7 @@ func readBatch(t testing.TB, text string, limits Limits) (ids, bodies, faults []
 			t.Fatal(err)
 		}
 		if row.Index != int64(len(ids)) {
-			t.Fatalf("row %d in place %d", row.Index, len(ids))
+			t.Fatalf("row %d at position %d", row.Index, len(ids))
 		}
 		ids, bodies = append(ids, row.ID.Text), append(bodies, row.Text)
 	}
@@ -67,8 +67,8 @@ func TestBatch_RowsAreBodiesWithoutTheirModel(t *testing.T) {
 	}
 }
 
-// A batch sees no answer in the background and keeps no conversation; for other paths the
-// members mean nothing.
+// A batch must refuse answers in the background and conversations. For other
+// paths these members have no meaning.
 func TestBatch_ResponsesWithoutState(t *testing.T) {
 	t.Parallel()
 	for member, refused := range map[string]bool{
@@ -97,19 +97,19 @@ func TestBatch_FaultsOfLines(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":        {"", []string{"- empty_file"}},
-		"blank":        {"\n \r\n", []string{"- empty_file"}},
-		"no JSON":      {good + "nonsense\n{}", []string{"2 invalid_json_line", "3 invalid_request", "3 invalid_request", "3 invalid_request", "3 invalid_request"}},
-		"no object":    {"[]", []string{"1 invalid_json_line"}},
-		"no UTF-8":     {"\"\xff\"", []string{"1 invalid_json_line"}},
-		"duplicate":    {good + good, []string{"2 duplicate_custom_id"}},
-		"another path": {strings.Replace(good, "chat/", "", 1), []string{"1 url_mismatch"}},
-		"two models":   {good + batchLine("b", `{"model":"n"}`), []string{"2 model_mismatch"}},
-		"a stream":     {batchLine("b", `{"model":"n","stream":true}`), []string{"1 invalid_request"}},
-		"a GET":        {strings.Replace(good, "POST", "GET", 1), []string{"1 invalid_request"}},
-		"no model":     {batchLine("b", `{}`), []string{"1 invalid_request"}},
-		"too long":     {good + batchLine("b", `{"model":"m","x":"`+strings.Repeat("x", 300)+`"}`) + "\n" + good, []string{"2 invalid_request", "3 duplicate_custom_id"}},
-		"too many":     {good + batchLine("b", `{"model":"m"}`) + "\n" + batchLine("c", `{"model":"m"}`), []string{"3 too_many_tasks"}},
+		"empty":         {"", []string{"- empty_file"}},
+		"blank":         {"\n \r\n", []string{"- empty_file"}},
+		"no JSON":       {good + "nonsense\n{}", []string{"2 invalid_json_line", "3 invalid_request", "3 invalid_request", "3 invalid_request", "3 invalid_request"}},
+		"not an object": {"[]", []string{"1 invalid_json_line"}},
+		"no UTF-8":      {"\"\xff\"", []string{"1 invalid_json_line"}},
+		"duplicate":     {good + good, []string{"2 duplicate_custom_id"}},
+		"another path":  {strings.Replace(good, "chat/", "", 1), []string{"1 url_mismatch"}},
+		"two models":    {good + batchLine("b", `{"model":"n"}`), []string{"2 model_mismatch"}},
+		"a stream":      {batchLine("b", `{"model":"n","stream":true}`), []string{"1 invalid_request"}},
+		"a GET":         {strings.Replace(good, "POST", "GET", 1), []string{"1 invalid_request"}},
+		"no model":      {batchLine("b", `{}`), []string{"1 invalid_request"}},
+		"too long":      {good + batchLine("b", `{"model":"m","x":"`+strings.Repeat("x", 300)+`"}`) + "\n" + good, []string{"2 invalid_request", "3 duplicate_custom_id"}},
+		"too many":      {good + batchLine("b", `{"model":"m"}`) + "\n" + batchLine("c", `{"model":"m"}`), []string{"3 too_many_tasks"}},
 	} {
 		_, _, faults, _ := readBatch(t, tt.text, Limits{MaxRows: 2, MaxRowBytes: 200})
 		if diff := cmp.Diff(tt.want, faults); diff != "" {
@@ -117,7 +117,7 @@ func TestBatch_FaultsOfLines(t *testing.T) {
 		}
 	}
 	if _, _, faults, _ := readBatch(t, strings.Repeat("x\n", 100), Limits{}); len(faults) != maxLineFaults {
-		t.Errorf("%d faults are told", len(faults))
+		t.Errorf("%d faults are reported", len(faults))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestBatchModel(t *testing.T) {
 	}
 }
 
-// FuzzBatch holds what is read of a line against encoding/json.
+// FuzzBatch compares the parsed lines with encoding/json.
 func FuzzBatch(f *testing.F) {
 	for _, body := range []string{`{"model":"m"}`, `{"model":"m","a":{"b":[1,2.5e3,"\\\""]},"model":"m"}`, ` { "x" : "\u2028" , "model" : "m" } `, `{"model":1}`, `[]`} {
 		f.Add(batchLine("a", body))
@@ -147,10 +147,10 @@ func FuzzBatch(f *testing.F) {
 			}
 			var got map[string]json.RawMessage
 			if json.Unmarshal([]byte(bodies[i]), &got) != nil {
-				t.Fatalf("the body of %q is no object: %q", line, bodies[i])
+				t.Fatalf("the body of %q is not an object: %q", line, bodies[i])
 			}
 			if !sameNames(line) {
-				continue // encoding/json takes names of another case for the same
+				continue // encoding/json ignores the case of names
 			}
 			if err := json.Unmarshal([]byte(line), &want); err != nil || want.ID != ids[i] {
 				t.Fatalf("%q has the id %q: %v", line, ids[i], err)
@@ -176,8 +176,7 @@ func nonBlank(text string) (lines []string) {
 	return lines
 }
 
-// sameNames reports whether no member of a line has the name of another in another
-// case.
+// sameNames reports whether no two member names of a line differ only in case.
 func sameNames(line string) bool {
 	var all map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(line), &all)

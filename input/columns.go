@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// In messages, at most so many columns are listed, and so many characters of
-// each name.
+// Messages list at most listedColumns columns, and at most listedName
+// characters of each name.
 const (
 	listedColumns = 50
 	listedName    = 64
 )
 
-// A selection is which columns of a file to read.
+// selection says which columns of a file to read.
 type selection struct {
 	text []int // positions of the columns that make the text, all different
-	id   int   // -1 without an id column
+	id   int   // position of the ID column, or -1
 
-	fields *Fields  // nil: the text is that of the only column
-	slots  []int    // for each of text, its position in fields.Names
-	values []string // of a row, by field; empty where the file has no column
-	kept   string   // of the row that was rendered, what Fields.Keep made
+	fields     *Fields  // nil if a single column is the text
+	slots      []int    // for each column in text, its position in fields.Names
+	values     []string // values of a row, by field; empty if the file has no such column
+	keptFields string   // result of Fields.Keep for the current row
 }
 
-// pick finds the columns to read among a file's column names.
+// pick finds the columns to read by their names.
 func pick(names []string, opts Options) (*selection, error) {
 	if opts.Fields != nil {
 		return pickFields(names, opts)
@@ -58,7 +58,8 @@ func pickFields(names []string, opts Options) (*selection, error) {
 	return s, nil
 }
 
-// render makes a row's text of what value returns for each of the columns.
+// render makes a row's text. value returns the value of the i-th column in
+// text.
 func (s *selection) render(c *counter, value func(column int) (string, error)) (string, error) {
 	for i := range s.text {
 		text, err := value(i)
@@ -66,21 +67,20 @@ func (s *selection) render(c *counter, value func(column int) (string, error)) (
 			return "", err
 		}
 		if s.fields == nil {
-			return text, c.fits("text", int64(len(text)))
+			return text, c.checkSize("text", int64(len(text)))
 		}
 		s.values[s.slots[i]] = text
 	}
-	if err := c.fits("prompt", s.fields.Size(s.values)); err != nil {
+	if err := c.checkSize("prompt", s.fields.Size(s.values)); err != nil {
 		return "", err
 	}
-	if s.kept = s.fields.Keep(s.values); int64(len(s.kept)) > c.limits.MaxRecordBytes { // of fields that no prompt shows
-		return "", invalid("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.where(), len(s.kept), c.limits.MaxRecordBytes)
+	if s.keptFields = s.fields.Keep(s.values); int64(len(s.keptFields)) > c.limits.MaxRecordBytes { // fields can be long even if no prompt shows them
+		return "", invalid("The fields of row %d%s have %d bytes, more than %d. Shorten them.", c.rows-1, c.where(), len(s.keptFields), c.limits.MaxRecordBytes)
 	}
 	return s.fields.Render(s.values), nil
 }
 
-// choose finds the text and id columns among a file's column names. id is -1
-// without an id column.
+// choose finds the text and ID columns by name. id is -1 without an ID column.
 func choose(names []string, opts Options) (text, id int, err error) {
 	if len(names) == 0 {
 		return 0, 0, invalid("The input file has no columns.")
@@ -126,10 +126,10 @@ func ambiguous(names []string, name, what string) error {
 			at = append(at, fmt.Sprint(i+1))
 		}
 	}
-	return invalid("%s %s, is there %d times (columns %s). Rename all but one.", what, quoteName(name), len(at), strings.Join(at, ", "))
+	return invalid("%s %s, appears %d times (columns %s). Rename all but one.", what, quoteName(name), len(at), strings.Join(at, ", "))
 }
 
-// hint guesses what went wrong with a name that is not there.
+// hint suggests a name if name differs only in case or blanks.
 func hint(names []string, name string) string {
 	for _, other := range names {
 		if strings.EqualFold(strings.TrimSpace(other), strings.TrimSpace(name)) {
@@ -148,7 +148,7 @@ func count(names []string, name string) (n int) {
 	return n
 }
 
-// list names the columns for a message.
+// list lists the columns for a message.
 func list(names []string) string {
 	var b strings.Builder
 	if b.WriteString("the columns "); len(names) == 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/input/csv"
 )
 
-// csvSource is a CSV file, compressed or not, and what is wrong with it.
+// csvSource is a CSV file, compressed or not. It explains errors of the file.
 type csvSource struct {
 	*csv.Reader
 	text *text
@@ -31,7 +31,8 @@ func (s *csvSource) header() ([]string, error) {
 	return names, nil
 }
 
-// failure says what is wrong with the file, or that reading it failed.
+// failure returns an error that says what is wrong with the file, or that
+// reading it failed.
 func (s *csvSource) failure(err error) error {
 	var parse *csv.ParseError
 	if s.text.file.err != nil || !errors.As(err, &parse) {
@@ -54,9 +55,9 @@ func (s *csvSource) failure(err error) error {
 	case errors.Is(err, csv.ErrTooLong):
 		return invalid("The record that begins on line %d of the CSV input has more than %d bytes. Shorten it.", parse.Line, s.text.limits.MaxRecordBytes)
 	case errors.Is(err, csv.ErrTooWide):
-		return invalid("The header of the CSV input has too many columns. Keep only those that are needed.")
+		return invalid("The header of the CSV input has too many columns. Keep only the columns that are needed.")
 	case errors.Is(err, csv.ErrNotUTF8):
-		return invalid("The input is not UTF-8: %s %d begins no character. Convert the file to UTF-8.", where, parse.Offset)
+		return invalid("The input is not UTF-8: %s %d is not part of a valid character. Convert the file to UTF-8.", where, parse.Offset)
 	case errors.Is(err, csv.ErrUTF16):
 		return invalid("The input is UTF-16 or UTF-32. Convert the file to UTF-8.")
 	}
@@ -68,16 +69,16 @@ type csvRows struct {
 	counter
 	src     *csvSource
 	columns *selection
-	cell    func(column int) (string, error) // text
+	cell    func(column int) (string, error) // text, as a function value
 }
 
 func openCSV(text *text, opts Options) (Reader, error) {
 	src := &csvSource{csv.NewReader(text, csv.Config{MaxRecord: int(opts.Limits.MaxRecordBytes)}), text}
 	if opts.Format == FormatTSV {
-		src.Separate('\t')
-	} else if line, err := src.FirstLine(); err == nil { // else the header tells
+		src.SetSeparator('\t')
+	} else if line, err := src.FirstLine(); err == nil { // otherwise header returns the error
 		sep, _ := separator(line, opts)
-		src.Separate(sep)
+		src.SetSeparator(sep)
 	}
 	names, err := src.header()
 	if err != nil {
@@ -109,11 +110,11 @@ func (r *csvRows) Next(row *rowmill.Row) error {
 	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
 		return err
 	}
-	row.ID, row.Fields = rowmill.ID{}, r.columns.kept
+	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
 	if r.columns.id >= 0 {
 		id := string(r.src.Field(r.columns.id))
 		row.ID = rowmill.ID{Kind: rowmill.IDString, Text: id}
-		return r.fits("id", int64(len(id)))
+		return r.checkSize("id", int64(len(id)))
 	}
 	return nil
 }

@@ -18,45 +18,45 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// Config is the settings of a Downloader.
+// Config holds the settings of a Downloader.
 type Config struct {
-	// MaxBytes bounds a download. Default 10 GiB.
+	// MaxBytes is the largest download. Default 10 GiB.
 	MaxBytes int64
-	// MaxRedirects bounds the redirects of one download. Default 5: file hosts
-	// redirect to their CDN, seldom twice.
+	// MaxRedirects is the largest number of redirects of one download. Default
+	// 5: file hosts redirect to their CDN, rarely twice.
 	MaxRedirects int
-	// ConnectTimeout bounds the dial and the TLS handshake, each. Default 10s.
+	// ConnectTimeout limits the dial and the TLS handshake separately. Default
+	// 10s.
 	ConnectTimeout time.Duration
-	// HeaderTimeout bounds the wait for the answer's header. Default 60s:
-	// some servers prepare the file first.
+	// HeaderTimeout limits the wait for the response header. Default 60s: some
+	// servers begin the file first.
 	HeaderTimeout time.Duration
-	// StallTimeout ends a download that brings no byte for so long. Default
-	// 60s, longer than any healthy server pauses.
+	// StallTimeout ends a download that receives no bytes for this time.
+	// Default 60s, longer than the pauses of a healthy server.
 	StallTimeout time.Duration
-	// TotalTimeout bounds a whole download. Default 6h: 10 GiB at 4 Mbit/s.
+	// TotalTimeout limits a whole download. Default 6h: 10 GiB at 4 Mbit/s.
 	TotalTimeout time.Duration
-	// AllowLoopback permits addresses of this machine. Default false; a single
-	// node turns it on to make trying things out easy.
+	// AllowLoopback permits addresses of this machine. Default false. A single
+	// node turns it on so that trying it out is easy.
 	AllowLoopback bool
 	// AllowPrivateNetworks permits addresses of private, loopback and
-	// link-local networks; those where cloud machines find their credentials
-	// are never permitted. Default false: URLs are chosen by clients and fetched
-	// by us.
+	// link-local networks. Addresses where clouds serve the credentials of a
+	// machine are never permitted. Default false: clients choose the URLs, and
+	// this service fetches them.
 	AllowPrivateNetworks bool
 	// Own returns the addresses, HOST:PORT, of this service's own listeners and
-	// engines, which are never an input, whatever is permitted: they answer this
-	// machine what they tell nobody else. It is asked at each connection. A host
-	// may be a name; an empty or unspecified one is every address of this
-	// machine. Default nil, there are none.
+	// engines. They are never an input, whatever the other settings: they may
+	// give this machine data that others must not see. It is called for each
+	// connection. A host can be a name; an empty or unspecified host means
+	// every address of this machine. Default nil: no addresses.
 	Own func() []string
-	// Transport carries the requests in place of the network and of what guards
-	// it, for simulations. Default nil.
+	// Transport replaces the network and its guard in simulations. Default nil.
 	Transport http.RoundTripper
 	// Logger gets one line per finished download. Required.
 	Logger *slog.Logger
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero fields with their defaults.
 func (c Config) WithDefaults() Config {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 10 << 30
@@ -80,7 +80,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxBytes < 0:
@@ -101,7 +101,7 @@ type Downloader struct {
 	client *http.Client
 }
 
-// New makes a Downloader.
+// New returns a Downloader.
 func New(cfg Config) (*Downloader, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -110,16 +110,16 @@ func New(cfg Config) (*Downloader, error) {
 	return &Downloader{cfg: cfg, client: newClient(cfg)}, nil
 }
 
-// The causes with which a download is cut short.
+// These are the causes that end a download early.
 var (
 	errStalled = errors.New("the download stalled")
 	errTooSlow = errors.New("the download took too long")
 )
 
-// Fetch copies what a URL leads to into w: one GET, never repeated and never
-// resumed. What the URL or its server is to blame for is a *rowmill.Failure
-// with the code download_failed; an error of w or of ctx is passed on wrapped.
-// No error contains more of the URL than its host.
+// Fetch downloads a URL into w with one GET. It never repeats or resumes a
+// download. If the URL or its server is at fault, the error is a
+// *rowmill.Failure with the code download_failed. Errors of w and of ctx are
+// wrapped. No error contains more of the URL than its host.
 func (d *Downloader) Fetch(ctx context.Context, url string, w io.Writer) (int64, error) {
 	u, err := parseURL(url)
 	if err != nil {
@@ -139,8 +139,8 @@ func (d *Downloader) Fetch(ctx context.Context, url string, w io.Writer) (int64,
 	return n, nil
 }
 
-// An Expecter is a writer that wants to know how many bytes are to come, before
-// the first of them, where the server says so.
+// Expecter is a writer that wants to know the number of bytes before the first
+// write, if the server announces it.
 type Expecter interface{ Expect(bytes int64) }
 
 // download is one call of Fetch.
@@ -156,7 +156,7 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, failed("The input cannot be downloaded from %s: the URL is not valid.", d.host)
 	}
-	req.Header.Set("Accept-Encoding", "identity") // bytes as they are stored
+	req.Header.Set("Accept-Encoding", "identity") // the bytes as stored
 	req.Header.Set("User-Agent", "rowmill")
 	resp, err := d.client.Do(req)
 	if err != nil {
@@ -167,7 +167,7 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 		failure := rowmill.Failf(rowmill.CodeDownloadFailed, "The server %s answered %d %s instead of the input file. %s",
 			d.host, resp.StatusCode, http.StatusText(resp.StatusCode), statusHint(resp.StatusCode))
 		stalled := time.AfterFunc(d.cfg.StallTimeout, func() { d.cancel(errStalled) })
-		failure.AdditionalContext = words(resp, req.URL)
+		failure.AdditionalContext = refusalReason(resp, req.URL)
 		stalled.Stop()
 		return 0, failure
 	}
@@ -192,46 +192,48 @@ func (d *download) run(address string, w io.Writer) (int64, error) {
 }
 
 const (
-	// readWords is how many bytes of an answer without the file are read, and maxWords how
-	// many of these bytes are kept: an error of S3 has a few hundred.
-	readWords = 16 << 10
-	maxWords  = 500
-	// shortSecret is the length of the shortest text of a query that can be a secret:
-	// shorter ones, such as a version, stand in any text.
-	shortSecret = 6
+	// maxRefusalBody is how many bytes of a refusal's body are read.
+	// maxRefusalReason is how many bytes are kept: an error of S3 has a few
+	// hundred.
+	maxRefusalBody   = 16 << 10
+	maxRefusalReason = 500
+	// minSecret is the shortest query value that is treated as a secret.
+	// Shorter values, such as a version, appear in any text.
+	minSecret = 6
 )
 
-// words returns the reason that a server gives instead of the file: code and message of
-// an error in the form of S3, another text as it is, and nothing of a web page. The other
-// members of an error of S3 may repeat the signature of the request, which is a secret.
-func words(resp *http.Response, asked *url.URL) string {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, readWords))
+// refusalReason returns the reason that a server gives for not sending the
+// file: the code and message of an error in S3's form, or other text as it is,
+// but no web pages. The other members of an S3 error are left out because they
+// may repeat the signature of the request, which is a secret.
+func refusalReason(resp *http.Response, asked *url.URL) string {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBody))
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	var refusal struct {
 		Code    string `xml:"Code"`
 		Message string `xml:"Message"`
 	}
-	said := ""
+	reason := ""
 	switch {
 	case err != nil:
 	case xml.Unmarshal(body, &refusal) == nil && refusal.Code != "":
-		said = refusal.Code + ": " + refusal.Message
+		reason = refusal.Code + ": " + refusal.Message
 	case kind == "text/plain" || kind == "application/json":
-		said = strings.ToValidUTF8(string(body), "�")
+		reason = strings.ToValidUTF8(string(body), "�")
 	}
 	for _, values := range asked.Query() {
-		if slices.ContainsFunc(values, func(secret string) bool { return len(secret) >= shortSecret && strings.Contains(said, secret) }) {
-			return "" // it repeats the query, which may be a signature
+		if slices.ContainsFunc(values, func(secret string) bool { return len(secret) >= minSecret && strings.Contains(reason, secret) }) {
+			return "" // the body repeats the query, which may have a signature
 		}
 	}
-	return spelling.Shorten(strings.Join(strings.Fields(said), " "), maxWords)
+	return spelling.Shorten(strings.Join(strings.Fields(reason), " "), maxRefusalReason)
 }
 
-// copyBuffer is how much is copied at a time, in bytes.
+// copyBuffer is how many bytes are copied at a time.
 const copyBuffer = 256 << 10
 
-// copy is io.Copy with limits on size and pauses. The time that w takes is not
-// held against the server.
+// copy works like io.Copy with limits on size and pauses. The time that w takes
+// does not count as a pause.
 func (d *download) copy(w io.Writer, body io.Reader, html bool) (n int64, err error) {
 	stalled := time.AfterFunc(d.cfg.StallTimeout, func() { d.cancel(errStalled) })
 	defer stalled.Stop()
@@ -270,7 +272,7 @@ func (d *download) tooLarge() error {
 }
 
 func (d *download) truncated(n int64) error {
-	return failed("The download from %s broke off after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
+	return failed("The download from %s ended after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
 }
 
 func statusHint(status int) string {

@@ -43,7 +43,7 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// wantFailure checks an error's kind and that it tells no secret.
+// wantFailure checks the kind of an error and that it contains no secret.
 func wantFailure(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	var failure *rowmill.Failure
@@ -52,11 +52,11 @@ func wantFailure(t *testing.T, err error, parts ...string) {
 	}
 	for _, part := range parts {
 		if !strings.Contains(failure.Message, part) {
-			t.Errorf("%q lacks %q", failure.Message, part)
+			t.Errorf("%q does not contain %q", failure.Message, part)
 		}
 	}
 	if all := failure.Message + failure.AdditionalContext; strings.Contains(all, "s3cr3t") || strings.Contains(all, "hidden") {
-		t.Errorf("%q tells the URL", all)
+		t.Errorf("%q contains the URL", all)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 		}, nil, []string{"allow_private_networks"}},
 		"redirect to a metadata service": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/hidden", http.StatusFound)
-		}, func(c *input.Config) { c.AllowPrivateNetworks = true }, []string{"metadata service", "whatever is set"}},
+		}, func(c *input.Config) { c.AllowPrivateNetworks = true }, []string{"metadata service", "no setting permits"}},
 		"closed at once": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
@@ -166,9 +166,9 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 	}
 }
 
-// The reason of a refusal is often in the body alone, as S3 has it. It is kept for who
-// debugs the job, without what could be a signature.
-func TestFetch_KeepsTheWordsOfAStore(t *testing.T) {
+// The reason of a refusal is often only in the body, as in S3. It must be kept
+// for debugging the job, without text that may be a signature.
+func TestFetch_KeepsTheReasonOfARefusal(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		kind, body, want string
@@ -247,7 +247,7 @@ func TestForbiddenNetworks(t *testing.T) {
 	}
 }
 
-// wantContext checks what a failed download tells whoever looks for its cause.
+// wantContext checks the additional context of a failed download.
 func wantContext(t *testing.T, err error, want string) {
 	t.Helper()
 	var failure *rowmill.Failure
@@ -307,7 +307,7 @@ func TestErrorsOfTheWriterAndTheCallerAreNoFailures(t *testing.T) {
 	}
 }
 
-// writerFunc calls itself when something is written.
+// writerFunc is called on each write.
 type writerFunc func()
 
 func (f writerFunc) Write(p []byte) (int, error) {
@@ -353,7 +353,7 @@ func TestValidateURL(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%q: got %v, want %q", raw, err, want)
 		case err != nil && (strings.Contains(err.Error(), "hidden") || strings.Contains(err.Error(), "s3cr3t")):
-			t.Errorf("%q: %v tells the URL", raw, err)
+			t.Errorf("%q: %v contains the URL", raw, err)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// What a file is, its content tells: CSV here, gzip and Parquet likewise.
+// Open detects the format from the content: here CSV, and also gzip and
+// Parquet.
 func ExampleOpen() {
 	file := strings.NewReader("id,text\n17,\"Hello, world\"\n18,Good night\n")
 	rows, err := input.Open(file, file.Size(), input.Options{Column: "text", IDColumn: "id"})
@@ -34,7 +35,7 @@ func ExampleOpen() {
 	// 1 18 "Good night"
 }
 
-// What is wrong with a file is said to whoever made it, with the remedy.
+// Errors of a file are written for the person who made it, and name the remedy.
 func ExampleOpen_wrong() {
 	file := strings.NewReader("id,text\n17,Hello\n")
 	_, err := input.Open(file, file.Size(), input.Options{Column: "Text"})

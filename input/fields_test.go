@@ -14,7 +14,8 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// fields joins the values of columns, of which those ending in ? may be absent.
+// fields returns Fields that join the values of columns. A name that ends in ?
+// is optional.
 func fields(names ...string) *input.Fields {
 	f := &input.Fields{
 		Size:   func(values []string) int64 { return int64(len(strings.Join(values, "|"))) },
@@ -28,8 +29,8 @@ func fields(names ...string) *input.Fields {
 	return f
 }
 
-// The interface: URL inputs of a Function are read as rows whose columns match
-// its inputs.
+// The interface says: URL inputs of a Function are read as rows whose columns
+// match the Function's inputs.
 func TestFieldsOfAFile(t *testing.T) {
 	t.Parallel()
 	type list struct {
@@ -107,7 +108,7 @@ func TestFieldsThatCannotBeRead(t *testing.T) {
 		}
 		for _, want := range test.want {
 			if !strings.Contains(failure.Message, want) {
-				t.Errorf("%s: %q lacks %q", name, failure.Message, want)
+				t.Errorf("%s: %q does not contain %q", name, failure.Message, want)
 			}
 		}
 	}

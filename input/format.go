@@ -14,25 +14,25 @@ import (
 	"github.com/rowmill/rowmill/input/csv"
 )
 
-// A Format says how a file holds its rows.
+// Format says how a file holds its rows.
 type Format string
 
-// The formats. Of these, any but Parquet may be compressed with gzip.
+// These are the formats. All but Parquet can be compressed with gzip.
 const (
-	FormatAuto    Format = ""        // Tell finds out
-	FormatCSV     Format = "csv"     // a header, then a record for each row; commas, or tabs, semicolons or bars by the header
-	FormatTSV     Format = "tsv"     // the same with tabs
+	FormatAuto    Format = ""        // Detect finds the format
+	FormatCSV     Format = "csv"     // a header, then a record for each row; separated by commas, tabs, semicolons or bars, as the header is
+	FormatTSV     Format = "tsv"     // like CSV, separated by tabs
 	FormatParquet Format = "parquet" //
-	FormatJSONL   Format = "jsonl"   // JSON Lines: on each line an object, or on each line a string
+	FormatJSONL   Format = "jsonl"   // JSON Lines: each line is an object, or each line is a string
 	FormatLines   Format = "lines"   // plain text: each line is a row
 )
 
-// Formats lists the formats that a client can ask for.
+// Formats returns the formats that a client can ask for.
 func Formats() []string {
 	return []string{string(FormatCSV), string(FormatTSV), string(FormatParquet), string(FormatJSONL), string(FormatLines)}
 }
 
-// ValidateFormat refuses a name that is no format.
+// ValidateFormat returns an error if name is not a format.
 func ValidateFormat(name string) error {
 	if name == "" || slices.Contains(Formats(), name) {
 		return nil
@@ -40,27 +40,27 @@ func ValidateFormat(name string) error {
 	return fmt.Errorf("must be %s or %s, is %q", strings.Join(Formats()[:4], ", "), FormatLines, name)
 }
 
-// endings are the names' endings that say a format.
-var endings = map[string]Format{
+// extensions maps file name extensions to formats.
+var extensions = map[string]Format{
 	".csv": FormatCSV, ".tsv": FormatTSV, ".tab": FormatTSV, ".parquet": FormatParquet,
 	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSONL, ".txt": FormatLines, ".text": FormatLines,
 }
 
-// ending is the format that a file's name says, if any.
-func ending(name string) Format {
+// formatOfName returns the format of a file name's extension, or FormatAuto.
+func formatOfName(name string) Format {
 	name = strings.TrimSuffix(strings.ToLower(name), ".gz")
-	return endings[path.Ext(name)]
+	return extensions[path.Ext(name)]
 }
 
-// A Kind is a format, and whether rows have columns in it.
+// Kind is a format, and whether its rows have columns.
 type Kind struct {
 	Format Format
-	Table  bool // a row has columns, or members
+	Table  bool // rows have columns or members
 }
 
-// Tell finds out the format of a file, as Open does.
-func Tell(r io.ReaderAt, size int64, opts Options) (Kind, error) {
-	opts, file, packed, err := begin(r, size, opts)
+// Detect finds the format of a file in the same way as Open.
+func Detect(r io.ReaderAt, size int64, opts Options) (Kind, error) {
+	opts, file, packed, err := prepare(r, size, opts)
 	switch {
 	case err != nil:
 		return Kind{}, err
@@ -72,17 +72,17 @@ func Tell(r io.ReaderAt, size int64, opts Options) (Kind, error) {
 		return Kind{}, err
 	}
 	defer text.close()
-	format, err := tell(text.head, opts)
+	format, err := detect(text.head, opts)
 	return Kind{format, format == FormatCSV || format == FormatTSV || format == FormatJSONL && firstByte(text.head) == '{'}, err
 }
 
-// tell finds out the format of a text by its beginning. In this order count: the
-// format that was asked for, JSON, the ending of the name, a column that was named,
-// which only a table has. Without any sign a text is CSV, as the interface says of
-// URLs, or with Lines plain text.
-func tell(head []byte, opts Options) (Format, error) {
+// detect finds the format of a text from its first bytes. It uses, in this
+// order: the requested format, JSON, the extension of the name, a requested
+// column (only a table has columns). Without any of these, a text is CSV, as
+// the interface requires for URLs, or plain text if Lines is set.
+func detect(head []byte, opts Options) (Format, error) {
 	asked, named := opts.Format, opts.Column != "" || opts.IDColumn != "" || opts.Fields != nil
-	byName := ending(opts.Name)
+	byName := formatOfName(opts.Name)
 	line, _, whole := bytes.Cut(bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), "\r\n"), []byte{'\n'})
 	line = bytes.TrimRight(line, "\r")
 	whole = whole || len(head) < sniffBytes
@@ -91,21 +91,21 @@ func tell(head []byte, opts Options) (Format, error) {
 	}
 	switch first := firstByte(head); {
 	case asked == FormatParquet || asked == FormatAuto && byName == FormatParquet:
-		return "", invalid("The input file is no Parquet file. Give its format in input_format, or give a Parquet file.")
+		return "", invalid("The input file is not a Parquet file. Give its format in input_format, or give a Parquet file.")
 	case asked == FormatLines && named:
 		return "", invalid("The input is plain text, which has no columns. Leave out column_name and id_column_name, or give another input_format.")
 	case asked == FormatLines && bytes.IndexByte(head, 0) >= 0:
-		return "", invalid("The input is no plain text: it holds NUL bytes, as UTF-16 does. Convert the file to UTF-8.")
+		return "", invalid("The input is not plain text: it has NUL bytes, as in UTF-16. Convert the file to UTF-8.")
 	case asked == FormatJSONL && first == 0:
 		return "", invalid("The JSON Lines input has no rows.")
 	case asked == FormatJSONL && first == '"' && named:
 		return "", errStrings
 	case asked == FormatJSONL || asked == FormatAuto && isJSONLines(head):
-		return FormatJSONL, oneDocument(head)
+		return FormatJSONL, rejectDocument(head)
 	case asked != FormatAuto:
 		return asked, nil
 	case first == '[':
-		if err := oneDocument(head); err != nil {
+		if err := rejectDocument(head); err != nil {
 			return "", err
 		}
 	}
@@ -113,7 +113,7 @@ func tell(head []byte, opts Options) (Format, error) {
 	switch _, isHeader := separator(line, opts); {
 	case byName != FormatAuto && byName != FormatLines:
 		opts.Format = byName
-		return tell(head, opts)
+		return detect(head, opts)
 	case named && plain && whole && isText(line) && !isHeader:
 		return "", invalid("The input is plain text: its first line does not name the columns of column_name and id_column_name. Leave these out, or give a table. Results have the order of the input, so that IDs can be joined by position.")
 	case named:
@@ -126,13 +126,13 @@ func tell(head []byte, opts Options) (Format, error) {
 	return FormatCSV, nil
 }
 
-// Guesses reports whether a text of this name is read as CSV for want of any sign:
-// its first line is then taken for a header.
-func Guesses(name, column string, format Format) bool {
-	return format == FormatAuto && column == "" && ending(name) == FormatAuto
+// AssumesCSV reports whether a text with this name is read as CSV only by
+// default. Then its first line is read as a header.
+func AssumesCSV(name, column string, format Format) bool {
+	return format == FormatAuto && column == "" && formatOfName(name) == FormatAuto
 }
 
-// firstByte is the first byte of a text that is no blank; 0 for none.
+// firstByte returns the first byte of a text that is not blank, or 0.
 func firstByte(head []byte) byte {
 	if head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n"); len(head) > 0 {
 		return head[0]
@@ -143,9 +143,9 @@ func firstByte(head []byte) byte {
 // isText reports whether a line is UTF-8.
 func isText(line []byte) bool { return utf8.Valid(line) && bytes.IndexByte(line, 0) < 0 }
 
-// oneDocument refuses JSON that cannot be read line by line: an array, or an object
-// that goes over several lines.
-func oneDocument(head []byte) error {
+// rejectDocument returns an error for JSON that cannot be read line by line: an
+// array, or an object that spans several lines.
+func rejectDocument(head []byte) error {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
 	line, _, more := bytes.Cut(head, []byte{'\n'})
 	what, filter := "a JSON array", "jq -c '.[]'"
@@ -153,7 +153,7 @@ func oneDocument(head []byte) error {
 		if !more || json.Valid(line) {
 			return nil
 		}
-		what, filter = "one JSON object that goes over several lines", "jq -c ."
+		what, filter = "one JSON object that spans several lines", "jq -c ."
 	}
 	if !beginsJSON(head) {
 		return nil
@@ -161,7 +161,7 @@ func oneDocument(head []byte) error {
 	return invalid("The input is %s. Write each row on a line of its own, for example with %s, or give a file of CSV or Parquet.", what, filter)
 }
 
-// beginsJSON reports whether a text could go on as JSON does.
+// beginsJSON reports whether a text could be the beginning of JSON.
 func beginsJSON(head []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(head))
 	for {
@@ -179,9 +179,10 @@ func beginsJSON(head []byte) bool {
 // separators are the possible separators of a CSV file.
 const separators = ",\t;|"
 
-// separator chooses the separator of a CSV file by its first line: the first one that
-// gives every column that is wanted, and then it is certain; else a comma, if there
-// is one; else the one that gives most columns.
+// separator finds the separator of a CSV file from its first line. If a
+// separator gives every requested column, the first such separator is certain.
+// Otherwise it is a comma if the line has one, and else the separator that
+// gives the most columns.
 func separator(line []byte, opts Options) (sep byte, certain bool) {
 	var wanted []string
 	for _, name := range []string{opts.Column, opts.IDColumn} {
@@ -210,7 +211,8 @@ func separator(line []byte, opts Options) (sep byte, certain bool) {
 	return best, false
 }
 
-// header is the names of columns in a line with a separator; nil if it has none.
+// header returns the column names in a line, or nil if the line is not a
+// header.
 func header(line []byte, separator byte) (names []string) {
 	r := csv.NewReader(bytes.NewReader(line), csv.Config{Separator: separator})
 	n, err := r.Read()

@@ -11,21 +11,22 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// All callers find out the format of a file in one way: no first line is lost. Reports of
-// the mistakes in other programs: harvard-lil/binoc#55 and liquidaty/zsv#620 (.tsv and
-// .tab read with commas), SheetJS/sheetjs#732 (a tab in a field of a CSV),
-// apache/superset#9874, langchain-ai/langchain#6460 and pytorch/tutorials#1708 (the first
-// row lost as a header), pkiraly/metadata-qa-api#184 (one array),
-// nvidia-cosmos/cosmos-transfer1#206 (one object over lines),
-// farling42/obsidian-import-json#39 (lines without an error message),
-// headroomlabs-ai/headroom#2316 (a line that is valid JSON and no object).
+// All callers must detect the format of a file in the same way, and no first
+// line may be lost. Other programs had these faults: harvard-lil/binoc#55 and
+// liquidaty/zsv#620 (.tsv and .tab read with commas), SheetJS/sheetjs#732 (a
+// tab in a field of a CSV), apache/superset#9874, langchain-ai/langchain#6460
+// and pytorch/tutorials#1708 (the first row lost as a header),
+// pkiraly/metadata-qa-api#184 (one array), nvidia-cosmos/cosmos-transfer1#206
+// (one object over several lines), farling42/obsidian-import-json#39 (no error
+// for bad lines), headroomlabs-ai/headroom#2316 (a line that is valid JSON but
+// not an object).
 func TestFormatOfAFile(t *testing.T) {
 	t.Parallel()
 	const csv, tsv = "id,text\n1,a\n2,b\n", "id\ttext\n1\tsays \"hi\"\n2\tb\n"
 	column := input.Options{Column: "text"}
 	named := func(name string, opts input.Options) input.Options { opts.Name = name; return opts }
 	format := func(format input.Format, opts input.Options) input.Options { opts.Format = format; return opts }
-	lines := input.Options{Lines: true} // as on standard input of the command line
+	lines := input.Options{Lines: true} // as for standard input of the command line
 	for _, test := range []struct {
 		about, file string
 		opts        input.Options
@@ -43,8 +44,8 @@ func TestFormatOfAFile(t *testing.T) {
 		{"tabs, the first column", tsv, named("a.tsv.gz", input.Options{}), []string{"1", "2"}, ""},
 		{"tabs, .tab", tsv, named("a.tab", column), []string{"says \"hi\"", "b"}, ""},
 		{"a tab in a field", "id,text\n1,\"a\tb\"\n2,c\td\n", column, []string{"a\tb", "c\td"}, ""},
-		{"a line that is no object", "{\"text\":\"b\"}\nnull\n", column, nil, "Line 2 of the JSON Lines input is no JSON object"},
-		{"a prompt over lines", "{\n\t\"visual_input\": \"a.mp4\",\n\t\"prompt\": \"The video\"\n}", named("batch.json", input.Options{Column: "prompt"}), nil, "one JSON object that goes over several lines"},
+		{"a line that is not an object", "{\"text\":\"b\"}\nnull\n", column, nil, "Line 2 of the JSON Lines input is not a JSON object"},
+		{"a prompt over lines", "{\n\t\"visual_input\": \"a.mp4\",\n\t\"prompt\": \"The video\"\n}", named("batch.json", input.Options{Column: "prompt"}), nil, "one JSON object that spans several lines"},
 		{"semicolons", "id;text\n1;\"a;b\"\n", column, []string{"a;b"}, ""},
 		{"semicolons, quoted header", "\"id\";\"text\"\n1;\"a\"\n", column, []string{"a"}, ""},
 		{"semicolons with commas in the header", "id;\"x, y\";text\n1;2;a\n", column, []string{"a"}, ""},
@@ -67,8 +68,8 @@ func TestFormatOfAFile(t *testing.T) {
 		{"strings, by ending", "\"a\"\n", named("a.jsonl", input.Options{}), []string{"a"}, ""},
 		{"a quoted header", "\"text\"\n\"a\"\n", named("a.csv", input.Options{}), []string{"a"}, ""},
 		{"a column of strings", "\"a\"\n", named("a.jsonl", column), nil, "strings, which have no columns"},
-		{"strings and objects", "\"a\"\n{\"text\":\"b\"}\n", input.Options{}, nil, "Line 2 of the JSON Lines input is no JSON string"},
-		{"objects and strings", "{\"text\":\"b\"}\n\"a\"\n", column, nil, "Line 2 of the JSON Lines input is no JSON object"},
+		{"strings and objects", "\"a\"\n{\"text\":\"b\"}\n", input.Options{}, nil, "Line 2 of the JSON Lines input is not a JSON string"},
+		{"objects and strings", "{\"text\":\"b\"}\n\"a\"\n", column, nil, "Line 2 of the JSON Lines input is not a JSON object"},
 		{"objects called .csv", "{\"text\":\"b\"}\n", named("a.csv", column), []string{"b"}, ""},
 		{"objects called .json", "{\"text\":\"b\"}\n{\"text\":1}\n", named("a.json", column), []string{"b", "1"}, ""},
 		{"objects called .txt", "{\"text\":\"b\"}\n", named("a.txt", input.Options{}), []string{`{"text":"b"}`}, ""},
@@ -78,9 +79,9 @@ func TestFormatOfAFile(t *testing.T) {
 		{"one array on standard input", "[\"a\", \"b\"]\n", lines, nil, "jq -c '.[]'"},
 		{"one array, asked for as plain text", "[\"a\"]\n", format(input.FormatLines, input.Options{}), []string{`["a"]`}, ""},
 		{"arrays on lines", "[\"a\"]\n[\"b\"]\n", column, nil, "a JSON array"},
-		{"one object over lines", "{\n  \"data\": [\n    {\"text\": \"a\"}\n  ]\n}\n", column, nil, "one JSON object that goes over several lines"},
+		{"one object over lines", "{\n  \"data\": [\n    {\"text\": \"a\"}\n  ]\n}\n", column, nil, "one JSON object that spans several lines"},
 		{"a broken object", "{\"text\": x\n{\"text\":\"a\"}\n", column, nil, "Line 1 of the JSON Lines input"},
-		{"blanks alone", " \n\n", named("a.jsonl", input.Options{}), nil, "no rows"},
+		{"only blanks", " \n\n", named("a.jsonl", input.Options{}), nil, "no rows"},
 		{"no Parquet", csv, named("a.parquet", input.Options{}), nil, "no Parquet file"},
 		{"no Parquet, asked for", csv, format(input.FormatParquet, input.Options{}), nil, "no Parquet file"},
 		{"a column of plain text on standard input", "Hello, you\nx\n", input.Options{Lines: true, Column: "text"}, nil, "plain text: its first line does not name"},
@@ -104,7 +105,7 @@ func TestFormatOfAFile(t *testing.T) {
 				case err != nil || !slices.Equal(got, test.want):
 					t.Errorf("%s: rows %q, error %v; want %q", what, got, err, test.want)
 				}
-				if _, err := input.Tell(bytes.NewReader(file), int64(len(file)), test.opts); err != nil && !errors.As(err, &failure) {
+				if _, err := input.Detect(bytes.NewReader(file), int64(len(file)), test.opts); err != nil && !errors.As(err, &failure) {
 					t.Errorf("%s: Tell: %v", what, err)
 				}
 			}
@@ -112,8 +113,8 @@ func TestFormatOfAFile(t *testing.T) {
 	}
 }
 
-// A format that was asked for is never replaced by another.
-func TestParquetAskedForAsAnother(t *testing.T) {
+// An explicit format must never be ignored.
+func TestParquetWithAnotherFormat(t *testing.T) {
 	t.Parallel()
 	file := parquetFile(t, record{Text: "a"})
 	for _, format := range input.Formats() {

@@ -14,23 +14,26 @@ import (
 )
 
 var (
-	// errMetadata is a connection to a service of the cloud that this machine is in.
+	// errMetadata means that a connection leads to a cloud's service for its
+	// machines.
 	errMetadata = errors.New("metadata address")
-	// errOwn is a connection to a part of this service.
+	// errOwn means that a connection leads to a part of this service.
 	errOwn = errors.New("own address")
-	// errLoopback is one to this machine, where that is not permitted.
+	// errLoopback means that a connection leads to this machine and this is not
+	// permitted.
 	errLoopback = errors.New("loopback address")
 )
 
-// metadata is where clouds give whoever asks from a machine its credentials,
-// keys and start scripts. What listens there is never an input.
+// metadata lists the addresses where clouds give their machines credentials,
+// keys and start scripts. They are never an input.
 var metadata = prefixes(
-	// Link-local: AWS, Azure, Google, Oracle, OpenStack and most others at
-	// 169.254.169.254, tasks and pods of AWS at .170.2 and .170.23, Scaleway at
-	// .42.42, Tencent at .0.23 and .10.10, Azure App Service anywhere in it.
+	// Link-local: 169.254.169.254 for AWS, Azure, Google, Oracle, OpenStack and
+	// maxBytes others; .170.2 and .170.23 for tasks and pods of AWS; .42.42 for
+	// Scaleway; .0.23 and .10.10 for Tencent; any address for Azure App
+	// Service.
 	"169.254.0.0/16",
 	"100.100.100.200/32", "fd00:100::100:200/128", // Alibaba
-	"168.63.129.16/32",       // Azure, the host of a machine; a public address
+	"168.63.129.16/32",       // Azure, host of the machine; a public address
 	"192.0.0.192/32",         // Oracle classic
 	"fd00:c1::a9fe:a9fe/128", // Oracle
 	"fd00:ec2::/32",          // AWS: machines ::254, pods ::23
@@ -40,8 +43,8 @@ var metadata = prefixes(
 	"fe80::a9fe:a9fe/128",    // OpenStack, Linode
 )
 
-// translated are the networks whose addresses end in an IPv4 address that they
-// may be translated to: mapped, compatible, SIIT, and NAT64 (RFC 6052, 8215).
+// translated lists the networks whose addresses end in an IPv4 address and may
+// be translated to it: mapped, compatible, SIIT, and NAT64 (RFC 6052, 8215).
 var translated = prefixes("::ffff:0:0/96", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 
 var (
@@ -70,7 +73,7 @@ func isMetadata(ip netip.Addr) bool {
 	return is && contains(metadata, v4)
 }
 
-// embedded is the IPv4 address that an IPv6 address stands for.
+// embedded returns the IPv4 address that an IPv6 address contains.
 func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
 	if !ip.Is6() {
 		return v4, false
@@ -91,8 +94,8 @@ func embedded(ip netip.Addr) (v4 netip.Addr, is bool) {
 	return v4, false
 }
 
-// A guard decides where a connection may go, by the address that a name was
-// resolved to.
+// guard decides where connections may go. It checks the address that a name was
+// resolve to.
 type guard struct {
 	networks *ssrf.Guardian
 	own      func() []string
@@ -114,7 +117,7 @@ func newGuard(cfg Config) *guard {
 	return &guard{own: own, networks: ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))}
 }
 
-// check is asked by the dialer, once for each connection that it tries.
+// check runs in the dialer, once for each connection attempt.
 func (g *guard) check(ctx context.Context, network, address string, conn syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -124,37 +127,37 @@ func (g *guard) check(ctx context.Context, network, address string, conn syscall
 		return errMetadata
 	}
 	for _, own := range g.own() {
-		if leadsTo(ctx, to, own) {
+		if reaches(ctx, to, own) {
 			return errOwn
 		}
 	}
 	err = g.networks.Safe(network, address, conn)
-	if err != nil && bare(to.Addr()).IsLoopback() {
+	if err != nil && normalize(to.Addr()).IsLoopback() {
 		err = fmt.Errorf("%w: %w", errLoopback, err)
 	}
 	return err
 }
 
-// leadsTo reports whether a connection reaches what is at an address, HOST:PORT.
-// What is on this machine may be reached by any of its addresses: whether a
-// server listens on all of them is not known of one that we did not start. A
-// name that cannot be resolved leads nowhere.
-func leadsTo(ctx context.Context, to netip.AddrPort, address string) bool {
+// reaches reports whether a connection to an IP address would reach the server
+// at address (HOST:PORT). A server on this machine may listen on all of the
+// machine's addresses, so all of them count. A name that cannot be resolved
+// reaches nothing.
+func reaches(ctx context.Context, to netip.AddrPort, address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port != strconv.Itoa(int(to.Port())) {
 		return false
 	}
-	reached, here := bare(to.Addr()), false
-	for _, ip := range resolved(ctx, host) {
-		if bare(ip) == reached {
+	reached, here := normalize(to.Addr()), false
+	for _, ip := range resolve(ctx, host) {
+		if normalize(ip) == reached {
 			return true
 		}
-		here = here || isHere(bare(ip))
+		here = here || isLocal(normalize(ip))
 	}
-	return here && isHere(reached)
+	return here && isLocal(reached)
 }
 
-func resolved(ctx context.Context, host string) []netip.Addr {
+func resolve(ctx context.Context, host string) []netip.Addr {
 	if host == "" {
 		return []netip.Addr{netip.IPv6Unspecified()}
 	}
@@ -165,17 +168,17 @@ func resolved(ctx context.Context, host string) []netip.Addr {
 	return ips
 }
 
-// bare is an address in the one form that it is compared in.
-func bare(ip netip.Addr) netip.Addr { return ip.WithZone("").Unmap() }
+// normalize returns an address in the form for comparisons.
+func normalize(ip netip.Addr) netip.Addr { return ip.WithZone("").Unmap() }
 
-// isHere reports whether an address is one of this machine's.
-func isHere(ip netip.Addr) bool {
+// isLocal reports whether an address belongs to this machine.
+func isLocal(ip netip.Addr) bool {
 	if ip.IsLoopback() || ip.IsUnspecified() {
 		return true
 	}
 	addresses, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(addresses, func(a net.Addr) bool {
 		own, err := netip.ParsePrefix(a.String())
-		return err == nil && bare(own.Addr()) == ip
+		return err == nil && normalize(own.Addr()) == ip
 	})
 }

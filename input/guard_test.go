@@ -15,8 +15,9 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// What clouds tell their machines alone is no input, whatever is set and however
-// it is spelled. No connection is tried: each would time out, or be refused.
+// The services of a cloud for its machines must never be an input, whatever the
+// settings and the spelling of the address. No connection is tried: each would
+// time out or be refused.
 func TestMetadataServicesAreNeverAnInput(t *testing.T) {
 	t.Parallel()
 	strict, _ := downloader(t, func(c *input.Config) { c.AllowLoopback = false })
@@ -33,14 +34,14 @@ func TestMetadataServicesAreNeverAnInput(t *testing.T) {
 	} {
 		for _, d := range []*input.Downloader{strict, open} {
 			_, err := d.Fetch(t.Context(), "http://"+host+"/hidden?"+secret, io.Discard)
-			wantFailure(t, err, "metadata service of a cloud", "whatever is set")
+			wantFailure(t, err, "metadata service of a cloud", "no setting permits")
 		}
 	}
 }
 
-// What a name stands for counts, not the name.
+// The resolved address counts, not the name.
 func TestMetadataServiceBehindAName(t *testing.T) {
-	// Not parallel: the resolver is that of the process.
+	// Not parallel: the test replaces the process's resolver.
 	was := net.DefaultResolver
 	net.DefaultResolver = resolver(t, netip.MustParseAddr("168.63.129.16"))
 	t.Cleanup(func() { net.DefaultResolver = was })
@@ -54,8 +55,8 @@ func TestMetadataServiceBehindAName(t *testing.T) {
 	wantFailure(t, err, "metadata service of a cloud")
 }
 
-// Neither the node itself nor a server that runs its rows, by whatever address
-// or name, also where one of them only appears later.
+// The node itself and its inference servers must be refused, under every
+// address and name, also if they are added later.
 func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +70,7 @@ func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	_, otherPort, _ := net.SplitHostPort(other.Listener.Addr().String())
 	for _, own := range []string{"127.0.0.1:" + port, "localhost:" + port, ":" + port, "0.0.0.0:" + port, "[::]:" + port, "[::ffff:127.0.0.1]:" + port} {
-		var all atomic.Pointer[[]string] // a dial that was given up may still ask
+		var all atomic.Pointer[[]string] // a dial that was stopped may still call Own
 		all.Store(&[]string{"no..name:" + port, "no address", "127.0.0.1:" + otherPort})
 		d, _ := downloader(t, func(c *input.Config) {
 			c.AllowPrivateNetworks = true
@@ -81,7 +82,7 @@ func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 		all.Store(&[]string{own})
 		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.0.0.2"} {
 			_, err := d.Fetch(t.Context(), "http://"+net.JoinHostPort(strings.Trim(host, "[]"), port)+"/hidden?"+secret, io.Discard)
-			wantFailure(t, err, "this service itself or to one of its inference servers", "whatever is set")
+			wantFailure(t, err, "this service itself or to one of its inference servers", "no setting permits")
 		}
 		_, err := d.Fetch(t.Context(), other.URL+"/hidden?to="+s.URL, io.Discard)
 		wantFailure(t, err, "this service itself")
@@ -91,7 +92,7 @@ func TestOwnAddressesAreNeverAnInput(t *testing.T) {
 	}
 }
 
-// resolver knows one address, by any name.
+// resolver resolves every name to a single address.
 func resolver(t *testing.T, ip netip.Addr) *net.Resolver {
 	t.Helper()
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -117,8 +118,8 @@ func resolver(t *testing.T, ip netip.Addr) *net.Resolver {
 	}}
 }
 
-// answer is that of a DNS server (RFC 1035, section 4): to a question for IPv4
-// addresses it is ip, to another one there is none.
+// answer returns the reply of a DNS server (RFC 1035, section 4): ip for a
+// question about IPv4 addresses, and no address for other questions.
 func answer(query []byte, ip netip.Addr) []byte {
 	const header = 12
 	end := header

@@ -1,9 +1,10 @@
-// Package input turns what a client submitted into rows: strings in a request,
-// spooled lines, or a file of rows (Format lists how), uploaded or behind a URL,
-// which it downloads once and safely. It knows nothing of jobs, quotas, shards or tokens.
+// Package input turns the data that a client submitted into rows: strings in a
+// request, spooled lines, or a file of rows (see Format) that is uploaded or
+// downloaded. It downloads a URL once and safely. It knows nothing of jobs,
+// quotas, shards or tokens.
 //
-// Whatever is wrong with the data ends as a *rowmill.Failure that names the
-// place and the remedy; any other error says that reading itself failed.
+// If the data are wrong, the error is a *rowmill.Failure that names the
+// position and the remedy. Any other error means that reading failed.
 package input
 
 import (
@@ -16,61 +17,61 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// Reader gives rows in order. It is for one goroutine and holds a bounded part
-// of its source in memory.
+// Reader returns rows in order. It is for one goroutine and uses limited
+// memory.
 type Reader interface {
-	// Next fills row with the next row, or returns io.EOF. Index counts from
-	// 0; the strings belong to the caller.
+	// Next fills row with the next row, or returns io.EOF. Index counts from 0.
+	// The strings belong to the caller.
 	Next(row *rowmill.Row) error
-	// IDType is the type of the ids, IDNull without an id column.
+	// IDType returns the type of the IDs, or IDNull without an ID column.
 	IDType() rowmill.IDType
-	// Close releases what the reader holds, but not its source.
+	// Close releases the reader's resources, but does not close its source.
 	Close() error
 }
 
-// Options say how a file is to be read.
+// Options say how to read a file.
 type Options struct {
-	Format   Format  // as it was asked for; Tell has the rules for FormatAuto
-	Name     string  // of the file; its ending says a format where the content does not
-	Lines    bool    // without any sign a text is plain, else it is CSV
-	Column   string  // the text; empty is the first column, of JSON Lines it must be named
-	IDColumn string  // the ids; empty is none
-	Fields   *Fields // makes the text of several columns; then Column means nothing
+	Format   Format  // the requested format; Detect has the rules for FormatAuto
+	Name     string  // name of the file; its extension gives the format if the content does not
+	Lines    bool    // a text of unknown format is plain text; otherwise it is CSV
+	Column   string  // column of the text; empty for the first column; JSON Lines needs a name
+	IDColumn string  // column of the IDs; empty for none
+	Fields   *Fields // makes the text from several columns; Column is then ignored
 	Limits   Limits
 }
 
 // Fields say which columns make a row's text, and how.
 type Fields struct {
-	Names    []string // columns; those that a file lacks are empty in all rows
-	Required []bool   // for each name, whether a file may not lack it
-	// Size is how many bytes Render would return for values in the order of
-	// Names.
+	Names    []string // columns; a column that the file does not have is empty in all rows
+	Required []bool   // for each name, whether the file must have the column
+	// Size returns the length in bytes of Render's result. values are in the
+	// order of Names.
 	Size   func(values []string) int64
 	Render func(values []string) string
-	Keep   func(values []string) string // rowmill.Row.Fields
+	Keep   func(values []string) string // returns rowmill.Row.Fields
 }
 
-// Limits bound what an input may hold, so that memory and time stay bounded
-// whatever a client sends.
+// Limits bound an input, so that memory and time stay limited whatever a client
+// sends.
 type Limits struct {
-	// MaxRows bounds the rows. Default 100,000,000: the largest job the
-	// pipeline is planned for.
+	// MaxRows is the largest number of rows. Default 100,000,000: the largest
+	// job that the pipeline is made for.
 	MaxRows int64
-	// MaxRowBytes bounds the text or id of one row. Default 8 MiB: more than
-	// any model's context holds.
+	// MaxRowBytes is the longest text or ID of a row. Default 8 MiB: more than
+	// any model's context.
 	MaxRowBytes int64
-	// MaxRecordBytes bounds a CSV record with all its columns. Default 32 MiB,
-	// or four times MaxRowBytes where that is more. It is what a CSV file with
-	// an unclosed quote can take of memory.
+	// MaxRecordBytes is the longest CSV record with all columns. Default 32
+	// MiB, or four times MaxRowBytes if that is more. A CSV file with an
+	// unclosed quote can use this much memory.
 	MaxRecordBytes int64
-	// MaxInflatedBytes bounds what a gzip-compressed file may unpack to.
-	// Default 10 GiB, as much as may be downloaded.
+	// MaxInflatedBytes is the largest size of a gzip file after decompression.
+	// Default 10 GiB, the same as for downloads.
 	MaxInflatedBytes int64
-	// Parquet bounds what a Parquet file can make us allocate.
+	// Parquet bounds the memory for a Parquet file.
 	Parquet columnar.Limits
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero fields with their defaults.
 func (l Limits) WithDefaults() Limits {
 	if l.MaxRows == 0 {
 		l.MaxRows = 100_000_000
@@ -88,7 +89,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (l Limits) Validate() error {
 	for _, field := range []struct {
 		name  string
@@ -109,7 +110,7 @@ func (l Limits) Validate() error {
 
 // Open opens a file of rows. The caller closes r after the reader.
 func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
-	opts, file, packed, err := begin(r, size, opts)
+	opts, file, packed, err := prepare(r, size, opts)
 	switch {
 	case err != nil:
 		return nil, err
@@ -119,33 +120,35 @@ func Open(r io.ReaderAt, size int64, opts Options) (Reader, error) {
 	return openRows(file, packed, opts)
 }
 
-// begin checks the options, and looks at how the file begins.
-func begin(r io.ReaderAt, size int64, opts Options) (Options, *failingReader, packed, error) {
+// prepare checks the options and reads the first bytes of the file.
+func prepare(r io.ReaderAt, size int64, opts Options) (Options, *sourceReader, packed, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if err := opts.Limits.Validate(); err != nil {
 		return opts, nil, 0, err
 	}
 	packed, err := sniff(r, size)
 	if err == nil {
-		err = opts.fits(packed)
+		err = opts.checkFormat(packed)
 	}
-	return opts, &failingReader{Reader: io.NewSectionReader(r, 0, size)}, packed, err
+	return opts, &sourceReader{Reader: io.NewSectionReader(r, 0, size)}, packed, err
 }
 
-// fits refuses a Parquet file where another format was asked for.
-func (o Options) fits(packed packed) error {
+// checkFormat returns an error if the file is Parquet and another format was
+// requested.
+func (o Options) checkFormat(packed packed) error {
 	if packed == packedParquet && o.Format != FormatAuto && o.Format != FormatParquet {
 		return invalid("The input file is a Parquet file, and input_format says %s. Leave out input_format.", o.Format)
 	}
 	return nil
 }
 
-// ErrNoStream says that a file is of a format that can be read once all of it is
-// there.
-var ErrNoStream = errors.New("the file cannot be read from its beginning on")
+// ErrNoStream means that the file's format can be read only when the whole file
+// is present.
+var ErrNoStream = errors.New("the file cannot be read as a stream")
 
-// OpenStream is Open of a file that comes bit by bit; ErrNoStream for Parquet, which
-// begins at its end. An error of r is not the file's fault.
+// OpenStream is like Open for a file that arrives in pieces. It returns
+// ErrNoStream for Parquet, because its metadata are at the end. An error of r
+// is not a fault of the file.
 func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	if err := opts.Limits.Validate(); err != nil {
@@ -167,16 +170,16 @@ func OpenStream(r io.Reader, opts Options) (Reader, error) {
 	case packed == packedParquet:
 		return nil, ErrNoStream
 	}
-	return openRows(&failingReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, packed, opts)
+	return openRows(&sourceReader{Reader: io.MultiReader(bytes.NewReader(head), r)}, packed, opts)
 }
 
-// openRows opens a file of text.
-func openRows(r *failingReader, packed packed, opts Options) (Reader, error) {
+// openRows opens a text file.
+func openRows(r *sourceReader, packed packed, opts Options) (Reader, error) {
 	text, err := openText(r, packed, opts.Limits)
 	if err != nil {
 		return nil, err
 	}
-	switch opts.Format, err = tell(text.head, opts); {
+	switch opts.Format, err = detect(text.head, opts); {
 	case err != nil:
 		return nil, err
 	case opts.Format == FormatJSONL:
@@ -187,19 +190,19 @@ func openRows(r *failingReader, packed packed, opts Options) (Reader, error) {
 	return openCSV(text, opts)
 }
 
-// invalid makes the failure of a file that cannot be used.
+// invalid returns the failure of a file that cannot be used.
 func invalid(format string, args ...any) error {
 	return rowmill.Failf(rowmill.CodeInvalidInputFile, format, args...)
 }
 
-// counter numbers rows and holds them to the limits.
+// counter numbers rows and checks the limits.
 type counter struct {
 	limits Limits
 	rows   int64
-	where  func() string // the place of the current row in the file, for messages
+	where  func() string // returns the position of the current row in the file, for messages
 }
 
-// next is called once before each row after the first check for io.EOF.
+// next is called before each row, after the check for io.EOF.
 func (c *counter) next(row *rowmill.Row) error {
 	if c.rows >= c.limits.MaxRows {
 		return invalid("The input has more than %d rows. Split it into several jobs.", c.limits.MaxRows)
@@ -209,8 +212,8 @@ func (c *counter) next(row *rowmill.Row) error {
 	return nil
 }
 
-// fits checks the size of a row's text or id.
-func (c *counter) fits(what string, size int64) error {
+// checkSize checks the size of a row's text or ID.
+func (c *counter) checkSize(what string, size int64) error {
 	if size > c.limits.MaxRowBytes {
 		return invalid("The %s of row %d%s has %d bytes, more than %d. Shorten or split it.", what, c.rows-1, c.where(), size, c.limits.MaxRowBytes)
 	}

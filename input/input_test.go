@@ -19,7 +19,8 @@ import (
 	"github.com/rowmill/rowmill/shard"
 )
 
-// read reads a file, as it is and as it is kept, which must make no difference.
+// read reads a file in its original form and in its stored form. Both must give
+// the same rows.
 func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, kind rowmill.IDKind, err error) {
 	t.Helper()
 	rows, kind, err = readPlain(t, data, opts)
@@ -37,7 +38,7 @@ func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, ki
 	}
 	again, kindAgain, errAgain := readPlain(t, kept.Bytes(), opts)
 	if fmt.Sprint(errAgain) != fmt.Sprint(err) || kindAgain != kind || !slices.Equal(again, rows) {
-		t.Fatalf("as it is kept it has %d rows (kind %v), %v; as it is %d (%v), %v", len(again), kindAgain, errAgain, len(rows), kind, err)
+		t.Fatalf("the stored form has %d rows (kind %v), %v; the original form %d (%v), %v", len(again), kindAgain, errAgain, len(rows), kind, err)
 	}
 	return rows, kind, err
 }
@@ -206,14 +207,14 @@ func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
 			}
 			for _, part := range test.want {
 				if !strings.Contains(failure.Message, part) {
-					t.Errorf("%q lacks %q", failure.Message, part)
+					t.Errorf("%q does not contain %q", failure.Message, part)
 				}
 			}
 		})
 	}
 }
 
-// brokenFile fails where it is read at or behind from.
+// brokenFile fails for reads at offset from and later.
 type brokenFile struct {
 	data []byte
 	from int64
@@ -288,8 +289,8 @@ func TestLimitsAreValidated(t *testing.T) {
 	}
 }
 
-// A text takes less where it is kept, whatever comes at a time; what would gain
-// nothing is kept as it is.
+// Stored text must be smaller, for any size of writes. Files that would not get
+// smaller must be stored unchanged.
 func TestCompressorKeepsTextsSmall(t *testing.T) {
 	t.Parallel()
 	text := "id,text\n" + strings.Repeat("1,a text that is repeated\n", 200)
@@ -309,12 +310,12 @@ func TestCompressorKeepsTextsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		if small := kept.Len() < len(c.file)/2; small != c.small || !small && kept.String() != c.file {
-			t.Errorf("%s: %d bytes are kept as %d", name, len(c.file), kept.Len())
+			t.Errorf("%s: %d bytes are stored as %d", name, len(c.file), kept.Len())
 		}
 	}
 }
 
-// FuzzOpen opens anything; only failures may come.
+// FuzzOpen opens random files. Every error must be a failure.
 func FuzzOpen(f *testing.F) {
 	formats := append(input.Formats(), "")
 	for i := range formats {

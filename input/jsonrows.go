@@ -12,25 +12,24 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// jsonRows reads a file of JSON Lines: an object on each line, or a string on each
-// line, and blank lines between them. A string is a row. Of an object, a column is the name of a member, or a path to one
-// within others, such as messages.0.content: names of members and positions in
-// arrays, from 0, with dots between them.
-//
-// A value is read as a cell of a table is: a string itself, null as empty, anything
-// else as its JSON.
+// jsonRows reads a file of JSON Lines: each line is an object, or each line is
+// a string; blank lines are skipped. A string is a row. For an object, a column
+// is the name of a member or a path, such as messages.0.content: names of
+// eachMember and positions in arrays, counted from 0, separated by dots.
+// A value becomes text like a cell of a table: a string as it is, null as empty
+// text, and other values as JSON.
 type jsonRows struct {
 	counter
-	src     *text
-	lines   *lines
-	paths   []string // of the columns that make the text
-	must    []bool   // for each of paths, whether a row may not lack it
-	id      string   // path of the id; empty for none
-	columns *selection
-	object  []byte // of the row
-	found   int    // of the row, how many of paths it has
-	strings bool   // lines are strings; known once there is a row
-	compact bytes.Buffer
+	src      *text
+	lines    *lines
+	paths    []string // paths of the columns that make the text
+	required []bool   // for each path, whether every row must have it
+	id       string   // path of the ID; empty for none
+	columns  *selection
+	object   []byte // the current row
+	found    int    // how many paths the row has
+	strings  bool   // lines are strings; known after the first row
+	compact  bytes.Buffer
 }
 
 func openJSON(src *text, opts Options) (Reader, error) {
@@ -43,10 +42,10 @@ func openJSON(src *text, opts Options) (Reader, error) {
 		if opts.Column != "" && opts.Column == opts.IDColumn {
 			return nil, invalid("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))
 		}
-		r.paths, r.must, r.columns.text = []string{opts.Column}, []bool{true}, []int{0}
+		r.paths, r.required, r.columns.text = []string{opts.Column}, []bool{true}, []int{0}
 		return r, nil
 	}
-	r.paths, r.must = opts.Fields.Names, opts.Fields.Required
+	r.paths, r.required = opts.Fields.Names, opts.Fields.Required
 	r.columns.values = make([]string, len(r.paths))
 	for i := range r.paths {
 		r.columns.text, r.columns.slots = append(r.columns.text, i), append(r.columns.slots, i)
@@ -64,28 +63,28 @@ func (r *jsonRows) Next(row *rowmill.Row) error {
 		return err
 	}
 	if r.strings {
-		row.Text, row.ID, row.Fields = r.plain(r.object), rowmill.ID{}, ""
-		return r.fits("text", int64(len(row.Text)))
+		row.Text, row.ID, row.Fields = r.cellText(r.object), rowmill.ID{}, ""
+		return r.checkSize("text", int64(len(row.Text)))
 	}
 	r.found = 0
 	var err error
 	if row.Text, err = r.columns.render(&r.counter, r.cell); err != nil {
 		return err
 	}
-	if r.found == 0 && r.rows == 1 { // all may be lacking, but a file without any is another's
+	if r.found == 0 && r.rows == 1 { // rows may lack all fields, but a file that begins so is the wrong file
 		return invalid("The first object of the JSON Lines input has no member that the Function takes. Its inputs are %s; the object has %s.",
 			list(r.paths), r.names())
 	}
-	row.ID, row.Fields = rowmill.ID{}, r.columns.kept
+	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
 	if r.id == "" {
 		return nil
 	}
-	if value, there := member(r.object, r.id); there && string(value) != "null" {
+	if value, there := memberAt(r.object, r.id); there && string(value) != "null" {
 		if row.ID = (rowmill.ID{Kind: rowmill.IDString}); value[0] == '{' || value[0] == '[' {
-			return invalid("The id of row %d%s, which id_column_name names, is no single value. Ids must be strings or numbers.", r.rows-1, r.where())
+			return invalid("The id of row %d%s, which id_column_name names, is not a single value. Ids must be strings or numbers.", r.rows-1, r.where())
 		}
-		row.ID.Text = r.plain(value)
-		return r.fits("id", int64(len(row.ID.Text)))
+		row.ID.Text = r.cellText(value)
+		return r.checkSize("id", int64(len(row.ID.Text)))
 	}
 	return nil
 }
@@ -113,8 +112,8 @@ func (r *jsonRows) read() error {
 	}
 }
 
-// check refuses a line that is of another kind than the first. The first is an object
-// or a string; a file of strings has no columns.
+// check returns an error if a line is of another kind than the first line. The
+// first line must be an object or a string. A file of strings has no columns.
 func (r *jsonRows) check() error {
 	isString := r.object[0] == '"'
 	if r.rows == 0 {
@@ -122,9 +121,9 @@ func (r *jsonRows) check() error {
 	}
 	switch valid := json.Valid(r.object); {
 	case !valid || r.object[0] != '{' && !isString:
-		return invalid("Line %d of the JSON Lines input is no JSON object. Write one object, or one string, on each line.", r.lines.number)
+		return invalid("Line %d of the JSON Lines input is not a JSON object. Write one object, or one string, on each line.", r.lines.number)
 	case isString != r.strings:
-		return invalid("Line %d of the JSON Lines input is no JSON %s, as line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
+		return invalid("Line %d of the JSON Lines input is not a JSON %s, but line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
 	case r.strings && (r.id != "" || len(r.paths) > 1 || r.paths[0] != ""):
 		return errStrings
 	}
@@ -133,25 +132,25 @@ func (r *jsonRows) check() error {
 
 var errStrings = invalid("The JSON Lines input has strings, which have no columns. Leave out column_name and id_column_name, or write an object on each line.")
 
-// cell is the text of a column of the row.
+// cell returns the text of a column of the row.
 func (r *jsonRows) cell(column int) (string, error) {
 	path := r.paths[column]
 	if path == "" {
 		return "", invalid("The input is JSON Lines. Name the member to run in column_name; the first object has %s.", r.names())
 	}
-	value, there := member(r.object, path)
+	value, there := memberAt(r.object, path)
 	switch {
 	case there:
 		r.found++
-		return r.plain(value), nil
-	case r.must[column]:
+		return r.cellText(value), nil
+	case r.required[column]:
 		return "", invalid("Line %d of the JSON Lines input has no member %s. It has %s.", r.lines.number, quoteName(path), r.names())
 	}
 	return "", nil
 }
 
-// plain is a value as the text of a cell.
-func (r *jsonRows) plain(value []byte) string {
+// cellText returns a value as the text of a cell.
+func (r *jsonRows) cellText(value []byte) string {
 	switch text, isText := textOf(value); {
 	case isText:
 		return text
@@ -160,7 +159,7 @@ func (r *jsonRows) plain(value []byte) string {
 	}
 	r.compact.Reset()
 	if json.Compact(&r.compact, value) != nil {
-		return string(value) // it is part of what was valid
+		return string(value) // cannot happen: value is part of valid JSON
 	}
 	return r.compact.String()
 }
@@ -168,7 +167,7 @@ func (r *jsonRows) plain(value []byte) string {
 // names lists the members of the object.
 func (r *jsonRows) names() string {
 	var names []string
-	members(r.object, func(name string, _, _ []byte) { names = append(names, name) })
+	eachMember(r.object, func(name string, _, _ []byte) { names = append(names, name) })
 	return strings.Replace(strings.Replace(list(names), "one column", "one member", 1), "the columns", "the members", 1)
 }
 
@@ -184,9 +183,9 @@ func (r *jsonRows) Close() error {
 	return nil
 }
 
-// member is the value at a path within a value, which must be valid JSON. A name
-// that has dots itself is found before the path that it could be.
-func member(value []byte, path string) (found []byte, there bool) {
+// memberAt returns the value at a path within a value. value must be valid
+// JSON. A name that contains dots is found before a path.
+func memberAt(value []byte, path string) (found []byte, there bool) {
 	switch value[0] {
 	case '{':
 		for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
@@ -195,7 +194,7 @@ func member(value []byte, path string) (found []byte, there bool) {
 				return inner, true
 			}
 			if has {
-				if found, there = member(inner, path[end+1:]); there {
+				if found, there = memberAt(inner, path[end+1:]); there {
 					return found, true
 				}
 			}
@@ -210,14 +209,15 @@ func member(value []byte, path string) (found []byte, there bool) {
 		if !has || !deeper {
 			return inner, has
 		}
-		return member(inner, rest)
+		return memberAt(inner, rest)
 	}
 	return nil, false
 }
 
-// namedMember is a member of an object; of several of one name the last counts.
+// namedMember returns a member of an object. If the name appears several times,
+// the last one counts.
 func namedMember(object []byte, wanted string) (found []byte, there bool) {
-	members(object, func(name string, _, value []byte) {
+	eachMember(object, func(name string, _, value []byte) {
 		if name == wanted {
 			found, there = value, true
 		}
@@ -225,7 +225,8 @@ func namedMember(object []byte, wanted string) (found []byte, there bool) {
 	return found, there
 }
 
-// element is the nth value of an array, which must be valid JSON.
+// element returns the n-th value of an array, counted from 0. array must be
+// valid JSON.
 func element(array []byte, n int) ([]byte, bool) {
 	at := skipBlanks(array, 1)
 	for ; array[at] != ']'; n-- {

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// readFile returns the rows of a file as "id: text", and what is wrong with it.
+// readFile returns the rows of a file as "id: text", or the failure.
 func readFile(t testing.TB, content string, opts Options) (rows []string, failure string) {
 	t.Helper()
 	r, err := Open(strings.NewReader(content), int64(len(content)), opts)
@@ -123,7 +123,7 @@ func TestJSONLines_FieldsOfAFunction(t *testing.T) {
 	}
 }
 
-// FuzzMember checks against encoding/json what a path of two steps leads to.
+// FuzzMember compares paths of two steps with encoding/json.
 func FuzzMember(f *testing.F) {
 	f.Add(`{"a":{"b":[1,"x",{"c":null}]},"b":1}`, "a", "b")
 	f.Add(`{"a":[{"b":2},[]," ] "],"a.1":{}}`, "a", "1")
@@ -156,7 +156,7 @@ func FuzzMember(f *testing.F) {
 		default:
 			has = false
 		}
-		got, there := member(bytes.TrimSpace([]byte(text)), first+"."+second)
+		got, there := memberAt(bytes.TrimSpace([]byte(text)), first+"."+second)
 		if there != has || has && string(bytes.TrimSpace(got)) != string(want) {
 			t.Fatalf("%s at %q.%q: got %s, %v; want %s, %v", text, first, second, got, there, want, has)
 		}

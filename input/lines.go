@@ -7,30 +7,30 @@ import (
 	"io"
 )
 
-// lineBuffer is how much is read at a time, bytes.
+// lineBuffer is how many bytes are read at a time.
 const lineBuffer = 256 << 10
 
-// lines cuts a text at line feeds; a carriage return before one, and a byte order
-// mark before all of them, belong to no line.
+// lines splits a text at line feeds. It removes a carriage return before a line
+// feed, and a byte order mark at the beginning.
 type lines struct {
-	src    *bufio.Reader
-	most   int64 // bytes of a line with its end
-	number int64 // of the line that was read, from 1
-	line   []byte
+	src      *bufio.Reader
+	maxBytes int64 // longest line in bytes, with its end
+	number   int64 // number of the current line, from 1
+	line     []byte
 }
 
-func newLines(src io.Reader, most int64) *lines {
-	return &lines{src: bufio.NewReaderSize(src, lineBuffer), most: most}
+func newLines(src io.Reader, maxBytes int64) *lines {
+	return &lines{src: bufio.NewReaderSize(src, lineBuffer), maxBytes: maxBytes}
 }
 
-// next reads a line, which is valid until the next one is; whole is false where it
-// is too long and was passed over. After the last it is io.EOF.
+// next reads a line, which is valid until the next call. whole is false if the
+// line was too long and was skipped. After the last line the error is io.EOF.
 func (l *lines) next() (line []byte, whole bool, err error) {
 	l.number++
 	l.line, whole = l.line[:0], true
 	for {
 		part, err := l.src.ReadSlice('\n')
-		if whole = whole && int64(len(l.line)+len(part)) <= l.most; whole {
+		if whole = whole && int64(len(l.line)+len(part)) <= l.maxBytes; whole {
 			l.line = append(l.line, part...)
 		}
 		switch {

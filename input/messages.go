@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// maxMessageID bounds the custom_id of a request of Message Batches, characters.
+	// maxMessageID is the longest custom_id in a Message Batch, in characters.
 	maxMessageID = 64
-	// readAhead is how much is read at once, bytes: what a request may have more
-	// than its bound before it is seen to.
+	// readAhead is how many bytes are read at a time. A request can exceed its
+	// limit by this much before it is rejected.
 	readAhead = 64 << 10
 )
 
-// ErrNoObject says that a body is no JSON object, or breaks off.
+// ErrNoObject means that a body is not a JSON object or is cut off.
 var ErrNoObject = errors.New("the body must be one JSON object and nothing else")
 
 // Messages reads the body of a Message Batch in Anthropic's form,
 //
 //	{"requests": [{"custom_id": "…", "params": {"model": "…", …}}, …]}
 //
-// and writes its requests as the lines that OpenBatch reads, with a path. It goes
-// on after a request that is not what it must be, so that a client is told of the
-// first twenty at once, in a *rowmill.InvalidError. What is no JSON is ErrNoObject,
-// and src's own errors are passed on. In memory is a request, and a hash of each
-// custom_id.
+// and writes its requests as lines that OpenBatch reads, with the given path.
+// It continues after a bad request, so that the client gets the first twenty
+// faults at once, in a *rowmill.InvalidError. If the body is not JSON, the
+// error is ErrNoObject. Errors of src are returned as they are. Messages holds
+// in memory one request and a hash of each custom_id.
 func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
 	m := &messages{
-		src: &rationed{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
+		src: &budgetReader{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
 		seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		head: `,"method":"POST","url":` + string(spelling.AppendString(nil, []byte(path))) + `,"body":`,
 	}
@@ -48,13 +48,13 @@ func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model str
 	return m.model, m.count, m.out.Flush()
 }
 
-// messages is the state of Messages.
+// messages is the state of one call of Messages.
 type messages struct {
-	src    *rationed
+	src    *budgetReader
 	body   *json.Decoder
 	out    *bufio.Writer
 	limits Limits
-	head   string // of a line, between its custom_id and its body
+	head   string // text of a line between custom_id and body
 
 	model  string
 	count  int64
@@ -81,7 +81,7 @@ func (m *messages) read() error {
 			continue
 		}
 		if m.count > 0 {
-			m.fault("requests", "stands there twice; send it once")
+			m.fault("requests", "appears twice; send it once")
 		}
 		if err := m.requests(); err != nil {
 			return err
@@ -93,15 +93,15 @@ func (m *messages) read() error {
 	if _, err := m.body.Token(); err == nil {
 		return ErrNoObject
 	} else if !errors.Is(err, io.EOF) {
-		return m.broken(err)
+		return m.bodyError(err)
 	}
 	if m.count == 0 {
 		m.fault("requests", "has none; send a list of at least one request")
 	}
-	return m.refused()
+	return m.faultsError()
 }
 
-// requests reads the list.
+// requests reads the list of requests.
 func (m *messages) requests() error {
 	first, err := m.token()
 	switch {
@@ -109,14 +109,14 @@ func (m *messages) requests() error {
 		return err
 	case first != json.Delim('['):
 		m.fault("requests", "must be a list of requests")
-		return m.refused()
+		return m.faultsError()
 	}
 	for m.more() {
 		if m.count++; m.count > m.limits.MaxRows {
 			m.fault("requests", "has more than %d requests; split the batch", m.limits.MaxRows)
 		}
 		if len(m.faults) >= maxLineFaults || m.count > m.limits.MaxRows {
-			return m.refused()
+			return m.faultsError()
 		}
 		var request json.RawMessage
 		if err := m.value(&request); err != nil {
@@ -129,7 +129,7 @@ func (m *messages) requests() error {
 	return m.expect(json.Delim(']'))
 }
 
-// request writes the line of a request, or notes what is wrong with it.
+// request writes the line of a request, or adds faults.
 func (m *messages) request(request []byte) error {
 	field := "requests." + strconv.FormatInt(m.count-1, 10)
 	if !isObject(request) || !utf8.Valid(request) {
@@ -137,8 +137,8 @@ func (m *messages) request(request []byte) error {
 		return nil
 	}
 	var id, params []byte
-	members(request, func(name string, _, value []byte) {
-		switch name { // of members of one name the last counts
+	eachMember(request, func(name string, _, value []byte) {
+		switch name { // the last member of a name counts
 		case "custom_id":
 			id = value
 		case "params":
@@ -158,7 +158,7 @@ func (m *messages) request(request []byte) error {
 	m.line.WriteString(`{"custom_id":`)
 	m.line.Write(id)
 	m.line.WriteString(m.head)
-	if err := json.Compact(&m.line, params); err != nil { // a line is one
+	if err := json.Compact(&m.line, params); err != nil { // a request must be one line
 		return fmt.Errorf("write request %d: %w", m.count-1, err)
 	}
 	if m.line.WriteByte('}'); int64(m.line.Len()) > m.limits.MaxRowBytes {
@@ -180,7 +180,7 @@ func (m *messages) customID(field string, value []byte) {
 	default:
 		hash := [2]uint64{maphash.String(m.seeds[0], id), maphash.String(m.seeds[1], id)}
 		if _, taken := m.seen[hash]; taken {
-			m.fault(field, "is that of an earlier request, %q; it must be unique", id)
+			m.fault(field, "is the custom_id of an earlier request, %q; it must be unique", id)
 		}
 		m.seen[hash] = struct{}{}
 	}
@@ -192,7 +192,7 @@ func (m *messages) params(field string, params []byte) {
 		return
 	}
 	var name, stream []byte
-	members(params, func(member string, _, value []byte) {
+	eachMember(params, func(member string, _, value []byte) {
 		switch member {
 		case "model":
 			name = value
@@ -207,10 +207,10 @@ func (m *messages) params(field string, params []byte) {
 	case m.model == "":
 		m.model = model
 	case model != m.model:
-		m.fault(field+".model", "is %q, and that of the first request is %q; a batch has one model here, so make one for each", spelling.Shorten(model, 64), spelling.Shorten(m.model, 64))
+		m.fault(field+".model", "is %q, but the first request has %q; a batch has one model here, so send one batch for each model", spelling.Shorten(model, 64), spelling.Shorten(m.model, 64))
 	}
-	if asks(stream) {
-		m.fault(field+".stream", "asks for a stream, which a batch has not; leave it out")
+	if isRequested(stream) {
+		m.fault(field+".stream", "asks for a stream, but a batch has no streams; leave it out")
 	}
 }
 
@@ -222,8 +222,8 @@ func (m *messages) tooLong(field string) {
 	m.fault(field, "has more than %d bytes; shorten it", m.limits.MaxRowBytes)
 }
 
-// refused is what is wrong with the requests, if anything.
-func (m *messages) refused() error {
+// faultsError returns the faults of the requests as an error, or nil.
+func (m *messages) faultsError() error {
 	if len(m.faults) == 0 {
 		return nil
 	}
@@ -232,17 +232,17 @@ func (m *messages) refused() error {
 
 // more reports whether an array or object has more elements.
 func (m *messages) more() bool {
-	m.src.left = m.limits.MaxRowBytes
+	m.src.budget = m.limits.MaxRowBytes
 	return m.body.More()
 }
 
 func (m *messages) token() (json.Token, error) {
 	token, err := m.body.Token()
-	return token, m.broken(err)
+	return token, m.bodyError(err)
 }
 
 func (m *messages) expect(delim json.Delim) error {
-	m.src.left = m.limits.MaxRowBytes
+	m.src.budget = m.limits.MaxRowBytes
 	token, err := m.token()
 	if err == nil && token != delim {
 		err = ErrNoObject
@@ -250,19 +250,19 @@ func (m *messages) expect(delim json.Delim) error {
 	return err
 }
 
-// value reads one element, of as many bytes as a row may have.
+// value reads one element. It may have as many bytes as a row.
 func (m *messages) value(into *json.RawMessage) error {
-	m.src.left = m.limits.MaxRowBytes
+	m.src.budget = m.limits.MaxRowBytes
 	err := m.body.Decode(into)
-	if errors.Is(err, errRation) {
+	if errors.Is(err, errElementTooLong) {
 		m.tooLong("requests." + strconv.FormatInt(max(0, m.count-1), 10))
-		return m.refused()
+		return m.faultsError()
 	}
-	return m.broken(err)
+	return m.bodyError(err)
 }
 
-// broken is the error of a body that cannot be read on.
-func (m *messages) broken(err error) error {
+// bodyError returns the error for a body that cannot be decoded.
+func (m *messages) bodyError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case err == nil:
@@ -275,24 +275,24 @@ func (m *messages) broken(err error) error {
 	return ErrNoObject
 }
 
-// errRation says that an element is longer than it may be.
-var errRation = errors.New("the element is too long")
+// errElementTooLong means that an element exceeds its limit.
+var errElementTooLong = errors.New("the element is too long")
 
-// rationed lets through so many bytes and those that it reads at once; a decoder
-// would take an element of any length into memory.
-type rationed struct {
-	src  io.Reader
-	left int64
-	err  error // of src
+// budgetReader fails when its budget is used up. A decoder alone would read an
+// element of any length into memory.
+type budgetReader struct {
+	src    io.Reader
+	budget int64 // bytes left; the last read may exceed them
+	err    error // last error of src
 }
 
-// Read reads on.
-func (r *rationed) Read(p []byte) (int, error) {
-	if r.left < 0 {
-		return 0, errRation
+// Read reads from src until the budget is used up.
+func (r *budgetReader) Read(p []byte) (int, error) {
+	if r.budget < 0 {
+		return 0, errElementTooLong
 	}
 	n, err := r.src.Read(p[:min(len(p), readAhead)])
-	r.left -= int64(n)
+	r.budget -= int64(n)
 	r.err = err
 	return n, err
 }

@@ -16,7 +16,7 @@ import (
 
 const messagesPath = "/v1/messages"
 
-// readLines returns the ids and bodies of the lines that Messages wrote.
+// readLines returns the IDs and bodies of the lines that Messages wrote.
 func readLines(t testing.TB, lines []byte) (ids, bodies []string, model string) {
 	t.Helper()
 	b := OpenBatch(bytes.NewReader(lines), messagesPath, Limits{})
@@ -54,7 +54,7 @@ func TestMessages_BecomeLines(t *testing.T) {
 	}
 }
 
-// A request that never ends is refused before it is in memory.
+// A request that never ends must be refused before it is in memory.
 func TestMessages_BoundsARequest(t *testing.T) {
 	t.Parallel()
 	src := &counted{Reader: io.MultiReader(strings.NewReader(`{"requests":[{"custom_id":"`), endless{})}
@@ -88,7 +88,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestMessages_PassOnWhatBreaksThem(t *testing.T) {
+func TestMessages_ReturnErrorsOfTheSource(t *testing.T) {
 	t.Parallel()
 	broke := errors.New("broke")
 	for _, begin := range []string{"", `{"requests":[`, `{"requests":[{"custom_id":"a","params":{"model":"m"}}`, `{"x":1`} {
@@ -99,7 +99,7 @@ func TestMessages_PassOnWhatBreaksThem(t *testing.T) {
 	}
 }
 
-// FuzzMessages checks against encoding/json that lines hold what the body did.
+// FuzzMessages compares the lines with encoding/json's view of the body.
 func FuzzMessages(f *testing.F) {
 	for _, body := range []string{
 		`{"requests":[{"custom_id":"a","params":{"model":"m"}}]}`,
@@ -116,7 +116,7 @@ func FuzzMessages(f *testing.F) {
 			return
 		}
 		if !json.Valid([]byte(body)) {
-			t.Fatalf("%q is no JSON and was taken", body)
+			t.Fatalf("%q is not JSON but was accepted", body)
 		}
 		ids, bodies, of := readLines(t, lines.Bytes())
 		if int64(len(ids)) != n || of != model {
@@ -129,7 +129,7 @@ func FuzzMessages(f *testing.F) {
 			} `json:"requests"`
 		}
 		if json.Unmarshal([]byte(body), &want) != nil || len(want.Requests) != len(ids) || !sameNames(body) {
-			return // encoding/json takes names of another case for the same, and the last of two lists
+			return // encoding/json ignores the case of names, and takes the last of two lists
 		}
 		for i, request := range want.Requests {
 			if request.CustomID != ids[i] {

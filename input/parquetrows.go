@@ -13,7 +13,7 @@ import (
 // parquetRows reads the chosen columns of a Parquet file.
 type parquetRows struct {
 	counter
-	rows    *columnar.Rows // the columns of the text, then that of the id
+	rows    *columnar.Rows // the columns of the text, then the ID column
 	columns *selection
 	idType  rowmill.IDType
 }
@@ -67,22 +67,22 @@ func (r *parquetRows) Next(row *rowmill.Row) error {
 	if row.Text, err = r.columns.render(&r.counter, r.rows.Text); err != nil {
 		return parquetError(err)
 	}
-	row.ID, row.Fields = rowmill.ID{}, r.columns.kept
+	row.ID, row.Fields = rowmill.ID{}, r.columns.keptFields
 	if r.idType.IDKind == rowmill.IDNull {
 		return nil
 	}
 	if row.ID, err = r.rows.ID(len(r.columns.text)); err != nil {
 		return parquetError(err)
 	}
-	return r.fits("id", int64(len(row.ID.Text)))
+	return r.checkSize("id", int64(len(row.ID.Text)))
 }
 
 func (r *parquetRows) IDType() rowmill.IDType { return r.idType }
 
 func (r *parquetRows) Close() error { return r.rows.Close() }
 
-// parquetError makes a failure of what is the file's fault, and leaves one as
-// it is.
+// parquetError turns an error about the file's content into a failure, and
+// returns a failure as it is.
 func parquetError(err error) error {
 	var (
 		format  *columnar.FormatError

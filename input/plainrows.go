@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// plainRows reads plain text: each line is a row, an empty one too, so that row n is
-// line n+1. The end of the file is no line.
+// plainRows reads plain text. Each line is a row, also an empty line, so that
+// row n is line n+1.
 type plainRows struct {
 	counter
 	src   *text
@@ -39,7 +39,7 @@ func (r *plainRows) Next(row *rowmill.Row) error {
 		return err
 	}
 	row.Text, row.ID, row.Fields = string(line), rowmill.ID{}, ""
-	return r.fits("text", int64(len(line)))
+	return r.checkSize("text", int64(len(line)))
 }
 
 func (r *plainRows) IDType() rowmill.IDType { return rowmill.IDType{} }

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// packed says how a file must be opened before its text can be read.
+// packed says how to open a file before its text can be read.
 type packed int
 
 const (
@@ -16,11 +16,11 @@ const (
 	packedParquet
 )
 
-// sniffBytes is how much is looked at.
+// sniffBytes is how many first bytes of a file are used to detect its form.
 const sniffBytes = 512
 
-// others are files that clients mistake for CSV, by how they begin.
-var others = []struct{ magic, name, remedy string }{
+// otherFormats lists files that clients mistake for CSV, by their first bytes.
+var otherFormats = []struct{ magic, name, remedy string }{
 	{"PK\x03\x04", "a ZIP archive or an Excel workbook", "Export it as CSV or Parquet."},
 	{"\xD0\xCF\x11\xE0", "an old Excel workbook", "Export it as CSV or Parquet."},
 	{"\x28\xB5\x2F\xFD", "Zstandard-compressed", "Upload it plain or compressed with gzip."},
@@ -37,7 +37,8 @@ func empty() error {
 	return invalid("The input file is empty. Give a file of CSV, Parquet or JSON Lines with at least one row.")
 }
 
-// sniff looks at the beginning of a file, and refuses a file that holds no rows.
+// sniff reads the first bytes of a file. It returns an error if the file cannot
+// hold rows.
 func sniff(r io.ReaderAt, size int64) (packed, error) {
 	if size == 0 {
 		return 0, empty()
@@ -59,15 +60,15 @@ func packedOf(head []byte) (packed, error) {
 	case isGzip(head):
 		return packedGzip, nil
 	}
-	return packedNot, refuse(head)
+	return packedNot, rejectOther(head)
 }
 
 func isParquet(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
 }
 
-// isJSONLines reports whether a text begins as an object does. No CSV of ours
-// does: a quote behind something else must not stand in a field.
+// isJSONLines reports whether a text begins like a JSON object. A CSV file
+// cannot begin so: a quote inside an unquoted field is an error.
 func isJSONLines(head []byte) bool {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
 	rest, isObject := bytes.CutPrefix(head, []byte("{"))
@@ -76,9 +77,10 @@ func isJSONLines(head []byte) bool {
 
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1F, 0x8B}) }
 
-// refuse returns the failure of a file that does not begin as CSV can.
-func refuse(head []byte) error {
-	for _, other := range others {
+// rejectOther returns an error if a file begins like a format that is not
+// supported.
+func rejectOther(head []byte) error {
+	for _, other := range otherFormats {
 		if bytes.HasPrefix(head, []byte(other.magic)) && !plainHeader(head, other.magic) {
 			return invalid("The input file is %s, not CSV, Parquet or JSON Lines. %s", other.name, other.remedy)
 		}
@@ -89,8 +91,8 @@ func refuse(head []byte) error {
 	return nil
 }
 
-// plainHeader reports whether a file that begins with a magic made of letters
-// could be CSV after all: a line of text follows.
+// plainHeader reports whether a file could be CSV although it begins with a
+// magic: the magic and the rest of the line are printable text.
 func plainHeader(head []byte, magic string) bool {
 	for _, c := range []byte(magic) {
 		if c < ' ' || c >= 0x7F {
@@ -106,7 +108,7 @@ func plainHeader(head []byte, magic string) bool {
 	return magic != "%PDF-"
 }
 
-// isMarkup reports whether head begins as HTML or XML documents do.
+// isMarkup reports whether head begins like an HTML or XML document.
 func isMarkup(head []byte) bool {
 	text := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n"))
 	for _, start := range []string{"<!doctype", "<html", "<?xml", "<head", "<body"} {

@@ -11,26 +11,26 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// maxSpoolLine bounds a line of a spooled submission, in bytes: the longest
-// row that a submission may hold, every byte of it written as \u00XX.
+// maxSpoolLine is the longest line of a spooled submission, in bytes: the
+// longest row of a submission with every byte written as \u00XX.
 const maxSpoolLine = 6*(64<<20) + 3
 
-// Spooled reads rows that this program spooled: one JSON string per line, each
-// line ended. Since rows were checked before they were spooled, whatever is
-// wrong with them is no fault of the client: errors are not failures.
+// Spooled reads rows that this program spooled: one JSON string per line. Rows
+// were checked before they were spooled, so a wrong line is not the client's
+// fault, and errors are not failures.
 func Spooled(src io.Reader) Reader { return SpooledObjects(src, nil) }
 
-// SpooledObjects is Spooled for lines of which some are JSON objects. object
-// makes text and fields of one, which is no longer its own once it returns; a
-// *rowmill.Failure it returns ends the reading as it is.
+// SpooledObjects is like Spooled, but lines can also be JSON objects. object
+// returns the text and the fields of such a line; it must not keep the line. If
+// object returns a *rowmill.Failure, reading ends with it.
 func SpooledObjects(src io.Reader, object func(row int64, object []byte) (text, fields string, err error)) Reader {
 	return &spooledRows{src: bufio.NewReaderSize(src, 256<<10), object: object}
 }
 
 type spooledRows struct {
 	src    *bufio.Reader
-	object func(row int64, object []byte) (text, fields string, err error) // nil where there are none
-	line   []byte                                                          // a line longer than src's buffer
+	object func(row int64, object []byte) (text, fields string, err error) // nil if no line is an object
+	line   []byte                                                          // buffer for a line that is longer than src's buffer
 	next   int64
 }
 
@@ -82,7 +82,7 @@ func (r *spooledRows) read() ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
-// unquote decodes a JSON string, most of which have no escapes.
+// unquote decodes a JSON string. Most strings have no escapes.
 func unquote(line []byte) (string, error) {
 	n := len(line)
 	if n >= 2 && line[0] == '"' && line[n-1] == '"' && bytes.IndexByte(line, '\\') < 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_JSONLines has every kind of JSON stand in a line of a file, as the text of a
-// row or beside it.
+// TestSuite_JSONLines puts every kind of JSON into a line of a file, as the
+// text of a row or beside it.
 func TestSuite_JSONLines(t *testing.T) {
 	t.Parallel()
 	for _, column := range []string{"x", "a"} {
@@ -35,7 +35,7 @@ func TestSuite_JSONLines(t *testing.T) {
 	}
 }
 
-// TestSuite_Batches has them stand in a request of a batch.
+// TestSuite_Batches puts every kind of JSON into a request of a batch.
 func TestSuite_Batches(t *testing.T) {
 	t.Parallel()
 	oddjson.Test(t, oddjson.Place{

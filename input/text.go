@@ -9,27 +9,27 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipBuffer is how much compressed data is read at a time, in bytes.
+// gzipBuffer is how many compressed bytes are read at a time.
 const gzipBuffer = 128 << 10
 
-// text is a file of text, compressed or not.
+// text is a text file, compressed or not.
 type text struct {
-	*bufio.Reader // what it holds, unpacked
+	*bufio.Reader // the decompressed text
 	head          []byte
-	file          *failingReader
-	gzip          bool         // by the client
-	inflater      *gzip.Reader // nil unless compressed, by whomever
+	file          *sourceReader
+	gzip          bool         // the client compressed the file
+	inflater      *gzip.Reader // nil if the file is not compressed
 	limits        Limits
 }
 
-// failingReader remembers the source's own failures, to tell them from those
-// of the data.
-type failingReader struct {
+// sourceReader records the errors of the source, so that they can be told apart
+// from errors of the data.
+type sourceReader struct {
 	io.Reader
 	err error
 }
 
-func (r *failingReader) Read(p []byte) (int, error) {
+func (r *sourceReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
@@ -37,15 +37,15 @@ func (r *failingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflated stops a file that unpacks to too much.
-type inflated struct {
+// inflateLimiter fails when a file decompresses to too many bytes.
+type inflateLimiter struct {
 	io.Reader
 	left int64
 }
 
 var errInflated = errors.New("the file unpacks to too much")
 
-func (r *inflated) Read(p []byte) (int, error) {
+func (r *inflateLimiter) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if r.left -= int64(n); r.left < 0 {
 		return 0, errInflated
@@ -53,7 +53,7 @@ func (r *inflated) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func openText(r *failingReader, packed packed, limits Limits) (*text, error) {
+func openText(r *sourceReader, packed packed, limits Limits) (*text, error) {
 	t := &text{file: r, gzip: packed == packedGzip, limits: limits}
 	var src io.Reader = t.file
 	if t.gzip {
@@ -61,7 +61,7 @@ func openText(r *failingReader, packed packed, limits Limits) (*text, error) {
 		if t.inflater, err = gzip.NewReader(bufio.NewReaderSize(t.file, gzipBuffer)); err != nil {
 			return nil, t.failure(err)
 		}
-		src = &inflated{Reader: t.inflater, left: limits.MaxInflatedBytes}
+		src = &inflateLimiter{Reader: t.inflater, left: limits.MaxInflatedBytes}
 		t.gzip = t.inflater.Comment != compressedHere
 	}
 	t.Reader = bufio.NewReaderSize(src, sniffBytes)
@@ -70,7 +70,7 @@ func openText(r *failingReader, packed packed, limits Limits) (*text, error) {
 		return nil, t.failure(err)
 	}
 	if t.inflater == nil {
-		return t, nil // it was looked at before
+		return t, nil // sniff checked the first bytes before
 	}
 	switch {
 	case isParquet(t.head):
@@ -78,10 +78,11 @@ func openText(r *failingReader, packed packed, limits Limits) (*text, error) {
 	case isGzip(t.head):
 		return nil, invalid("The input is compressed with gzip twice. Compress it once.")
 	}
-	return t, refuse(t.head)
+	return t, rejectOther(t.head)
 }
 
-// failure says what is wrong with the file, or that reading it failed.
+// failure returns an error that says what is wrong with the file, or that
+// reading it failed.
 func (t *text) failure(err error) error {
 	switch {
 	case t.file.err != nil:
@@ -96,6 +97,6 @@ func (t *text) failure(err error) error {
 
 func (t *text) close() {
 	if t.inflater != nil {
-		t.inflater.Close() //nolint:errcheck // it repeats the error of Read
+		t.inflater.Close() //nolint:errcheck // Read returned the same error
 	}
 }

@@ -17,38 +17,38 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// maxHeader bounds an answer's header, in bytes. It is the standard library's
-// server-side default.
+// maxHeader is the largest response header, in bytes: the default of the
+// standard library's server.
 const maxHeader = 1 << 20
 
-// guarded makes a transport that cannot be led into forbidden networks: every
-// connection, also after a redirect, is checked when it is dialled, by the
-// address that the name resolved to.
-func guarded(cfg Config) http.RoundTripper {
+// guardedTransport returns a transport that cannot reach forbidden networks.
+// The dialer checks every connection, also after a redirect, by the address
+// that the name was resolved to.
+func guardedTransport(cfg Config) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout, ControlContext: newGuard(cfg).check}
 	return &http.Transport{
-		Proxy:                  nil, // a proxy would dial for us, unchecked
+		Proxy:                  nil, // a proxy would dial without the check
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    cfg.ConnectTimeout,
 		ResponseHeaderTimeout:  cfg.HeaderTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		DisableCompression:     true,
-		// A request on a reused connection may be sent twice, and so may one
-		// of HTTP/2.
+		// A request on a reused connection can be sent twice, and so can an
+		// HTTP/2 request.
 		DisableKeepAlives: true,
 		TLSNextProto:      map[string]func(string, *tls.Conn) http.RoundTripper{},
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 }
 
-// NewTransport makes a transport for requests to addresses that clients chose, with
-// the timeouts of cfg. It refuses to connect where no input may come from.
-func NewTransport(cfg Config) http.RoundTripper { return guarded(cfg.WithDefaults()) }
+// NewTransport returns a transport for requests to addresses that clients
+// chose, with the timeouts of cfg. It refuses the same addresses as downloads.
+func NewTransport(cfg Config) http.RoundTripper { return guardedTransport(cfg.WithDefaults()) }
 
 func newClient(cfg Config) *http.Client {
 	transport := cfg.Transport
 	if transport == nil {
-		transport = guarded(cfg)
+		transport = guardedTransport(cfg)
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > cfg.MaxRedirects {
@@ -60,27 +60,27 @@ func newClient(cfg Config) *http.Client {
 		if req.URL.User != nil {
 			return &redirectError{"it redirects to a URL with a password"}
 		}
-		// The URL we come from may be a secret.
+		// The URL of the first request may be a secret.
 		req.Header.Del("Referer")
 		req.Header.Del("Authorization")
 		return nil
 	}}
 }
 
-// redirectError is a redirect that is not followed.
+// redirectError means that a redirect is not followed.
 type redirectError struct{ reason string }
 
 func (e *redirectError) Error() string { return e.reason }
 
-// failure turns a client's error into a failure. The error's own text is not
-// used: it may quote a URL.
+// failure turns an error of the HTTP client into a failure. It does not use the
+// error's own text, which may quote a URL.
 func (d *download) failure(err error) error {
 	cause := context.Cause(d.ctx)
 	switch {
 	case errors.Is(cause, errStalled):
-		return failed("The download from %s brought no byte for %v and was given up. Submit the job again.", d.host, d.cfg.StallTimeout)
+		return failed("The download from %s received no bytes for %v and was stopped. Submit the job again.", d.host, d.cfg.StallTimeout)
 	case errors.Is(cause, errTooSlow):
-		return failed("The download from %s took more than %v and was given up. Use a faster server or a smaller file.", d.host, d.cfg.TotalTimeout)
+		return failed("The download from %s took more than %v and was stopped. Use a faster server or a smaller file.", d.host, d.cfg.TotalTimeout)
 	case cause != nil:
 		return fmt.Errorf("download from %s: %w", d.host, cause)
 	}
@@ -89,8 +89,8 @@ func (d *download) failure(err error) error {
 	return failure
 }
 
-// Reason says why a request that clients chose the address of got no answer. It
-// quotes no URL.
+// Reason says why a request to an address that a client chose got no answer. It
+// does not quote the URL.
 func Reason(err error) string {
 	var (
 		redirect *redirectError
@@ -107,13 +107,13 @@ func Reason(err error) string {
 	case errors.As(err, &redirect):
 		return redirect.reason
 	case errors.Is(err, errMetadata):
-		return "it leads to a metadata service of a cloud, where no request may lead, whatever is set"
+		return "it leads to the metadata service of a cloud, and no setting permits that"
 	case errors.Is(err, errOwn):
-		return "it leads to this service itself or to one of its inference servers, where no request may lead, whatever is set"
+		return "it leads to this service itself or to one of its inference servers, and no setting permits that"
 	case errors.Is(err, errLoopback):
-		return "it leads to the machine that the service runs on, which inputs.allow_loopback would have to permit"
+		return "it leads to the machine that the service runs on; the setting inputs.allow_loopback permits that"
 	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
-		return "it leads to an address in a private or reserved network, which inputs.allow_private_networks would have to permit"
+		return "it leads to an address in a private or reserved network; the setting inputs.allow_private_networks permits that"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "the name is not known"
 	case errors.As(err, &dns):
@@ -138,9 +138,9 @@ func Reason(err error) string {
 	return "it gave no valid HTTP answer"
 }
 
-// detail is what helps whoever looks for the cause: the address, and what the
-// network or TLS said of it. Only errors that cannot quote a URL are told, and
-// nothing of an address that must not be reached.
+// detail returns text that helps to find the cause: the address, and the
+// message of the network or of TLS. It uses only errors that cannot quote a
+// URL, and returns nothing about forbidden addresses.
 func detail(err error) string {
 	var (
 		dns   *net.DNSError

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// maxURL bounds a URL, in bytes: presigned ones with session tokens have
+// maxURL is the longest URL, in bytes. Presigned URLs with session tokens have
 // about 2 KiB.
 const maxURL = 8 << 10
 
-// ValidateURL checks a URL when a job is submitted; whether it can be reached
-// shows only when it is downloaded. Messages never contain the URL, which may
-// be a secret.
+// ValidateURL checks a URL when a job is submitted. It does not connect. Its
+// messages never contain the URL, which may be a secret.
 func ValidateURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
 }
 
-// NameOf is the name of the file that a URL leads to; empty where the URL says none.
+// NameOf returns the file name in a URL, or an empty string.
 func NameOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Path == "" {
@@ -38,7 +37,7 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("the URL contains spaces or control characters; escape or remove them")
 	}
 	u, err := url.Parse(raw)
-	if err != nil { // its message would quote the URL
+	if err != nil { // the error of Parse would quote the URL
 		return nil, errors.New("the input is neither a list of rows nor a URL that can be parsed; give an http or https URL")
 	}
 	switch u.Scheme {

@@ -208,7 +208,7 @@ func (sub *Submission) columns(job *Job) {
 			sub.problems.Add(fieldFormat, "%s", err)
 		}
 	}
-	if sub.url != "" && job.call == nil && input.Guesses(input.NameOf(sub.url), spec.Column, input.Format(spec.Format)) {
+	if sub.url != "" && job.call == nil && input.AssumesCSV(input.NameOf(sub.url), spec.Column, input.Format(spec.Format)) {
 		job.warn("inputs: the URL has no ending that says a format and column_name is not given, so the first line is a header unless the file is Parquet or JSON Lines; for plain text give input_format lines")
 	}
 	if !sub.read(fieldIDColumn, "a string", &spec.IDColumn) {

@@ -1,8 +1,8 @@
-// Package csv reads comma-separated values as RFC 4180 writes them, or with another
-// separator, as a stream and fast. Unlike encoding/csv it keeps every byte of a field (a CR LF
-// inside quotes stays one), bounds the memory that a record may take and says
-// on which line a quote was opened. It knows nothing of columns' names or
-// meaning.
+// Package csv reads comma-separated values in the form of RFC 4180, or with
+// another separator, as a stream and fast. Unlike encoding/csv it keeps every
+// byte of a field (also a CR LF inside quotes), limits the memory for a record,
+// and reports the line of a quote that is not closed. It does not know the
+// names and meaning of columns.
 package csv
 
 import (
@@ -11,25 +11,26 @@ import (
 	"io"
 )
 
-// Config bounds a reader.
+// Config holds the limits and the separator of a reader.
 type Config struct {
-	// MaxRecord bounds one record, in bytes. Default 32 MiB: four times the
-	// longest row a job takes, so that other columns have room too. It is what
-	// a file with an unclosed quote can make the reader hold.
+	// MaxRecord is the longest record, in bytes. Default 32 MiB: four times the
+	// longest row of a job, so that there is room for other columns. A file
+	// with an unclosed quote can make the reader hold this much.
 	MaxRecord int
-	// MaxFields bounds the fields of the first record, which all others must
-	// equal. Default 16,384: far above what tools write.
+	// MaxFields is the largest number of fields in the first record; all other
+	// records must have the same number. Default 16,384: far more than programs
+	// write.
 	MaxFields int
-	// Buffer is how much is read at a time, in bytes. Default 256 KiB: more is
-	// not measurably faster.
+	// Buffer is how many bytes are read at a time. Default 256 KiB: more is not
+	// measurably faster.
 	Buffer int
-	// Separator stands between two fields. Default a comma. Where it is a tab, a
-	// quote may stand inside a field that does not begin with one: most programs
-	// write tab-separated values without quotes.
+	// Separator is between two fields. Default a comma. If it is a tab, a field
+	// that does not begin with a quote can contain quotes, because most
+	// programs write tab-separated values without quoting.
 	Separator byte
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults replaces zero fields with their defaults.
 func (c Config) WithDefaults() Config {
 	if c.MaxRecord == 0 {
 		c.MaxRecord = 32 << 20
@@ -46,7 +47,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxRecord < 0 || c.MaxRecord > 1<<30:
@@ -56,28 +57,28 @@ func (c Config) Validate() error {
 	case c.Buffer < 0:
 		return fmt.Errorf("buffer: %d is negative", c.Buffer)
 	case c.Separator == '"' || c.Separator == '\n' || c.Separator == '\r' || c.Separator > 0x7F:
-		return fmt.Errorf("separator: %q cannot stand between fields", c.Separator)
+		return fmt.Errorf("separator: %q cannot separate fields", c.Separator)
 	}
 	return nil
 }
 
-// The reasons why a file is not CSV; they come in a *ParseError.
+// These errors say why a file is not CSV. They are wrapped in a *ParseError.
 var (
 	ErrQuote    = errors.New(`a quote (") inside a field must be doubled, and the field quoted`)
 	ErrUnclosed = errors.New("the quoted field that begins on this line is never closed")
 	ErrTooLong  = errors.New("the record that begins on this line is too long")
-	ErrFields   = errors.New("the line has another number of fields than the header")
+	ErrFields   = errors.New("the line and the header have different numbers of fields")
 	ErrTooWide  = errors.New("the header has too many fields")
 	ErrNotUTF8  = errors.New("the file is not UTF-8")
 	ErrUTF16    = errors.New("the file is UTF-16 or UTF-32")
 )
 
-// ParseError is what is wrong with a file, and where.
+// ParseError says where a file is not CSV, and why.
 type ParseError struct {
 	Line   int64 // from 1; for ErrUnclosed the line where the quote was opened; 0 for ErrNotUTF8
 	Offset int64 // in bytes from the beginning of the file
-	Fields int   // ErrFields: how many the line has
-	Want   int   // ErrFields: how many the header has
+	Fields int   // ErrFields: number of fields in the line
+	Want   int   // ErrFields: number of fields in the header
 	Err    error // one of the errors above
 }
 
@@ -103,23 +104,23 @@ type Reader struct {
 	src  io.Reader
 	cfg  Config
 	buf  []byte
-	rec  int  // where the current record begins in buf
-	pos  int  // where the next one does
-	end  int  // end of what was read
+	rec  int  // beginning of the current record in buf
+	pos  int  // beginning of the next record in buf
+	end  int  // end of the bytes read
 	eof  bool // src has no more
-	seen bool // the first bytes were looked at
+	seen bool // the first bytes were checked
 
-	base   int64 // offset in the file of buf[0]
+	base   int64 // offset of buf[0] in the file
 	line   int64 // line of the current record
-	next   int64 // line of the next one
+	next   int64 // line of the next record
 	valid  int   // buf[:valid] is UTF-8
 	fields []span
-	width  int // fields of the first record; 0 before it
-	count  int // fields of the current record, also those not kept
+	width  int // number of fields in the first record; 0 before it
+	count  int // number of fields in the current record, including fields that were not kept
 	err    error
 }
 
-// NewReader returns a reader of the file in src, which it does not close.
+// NewReader returns a reader of the file in src. It does not close src.
 func NewReader(src io.Reader, cfg Config) *Reader {
 	cfg = cfg.WithDefaults()
 	r := &Reader{src: src, cfg: cfg, next: 1, err: cfg.Validate()}
@@ -129,9 +130,9 @@ func NewReader(src io.Reader, cfg Config) *Reader {
 	return r
 }
 
-// FirstLine returns the line on which the first record begins, without its end, and
-// moves nowhere. It is called before Read, and the line is valid until then. The
-// caller may choose the separator by it.
+// FirstLine returns the line of the first record, without its end. It does not
+// move the reader, so the caller can choose the separator from the line. It
+// must be called before Read, and the line is valid until then.
 func (r *Reader) FirstLine() ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -143,15 +144,15 @@ func (r *Reader) FirstLine() ([]byte, error) {
 	return line, err
 }
 
-// Separate sets what stands between two fields. It is called before Read.
-func (r *Reader) Separate(separator byte) { r.cfg.Separator = separator }
+// SetSeparator sets the separator. It must be called before Read.
+func (r *Reader) SetSeparator(separator byte) { r.cfg.Separator = separator }
 
-// Read moves to the next record and returns how many fields it has. It returns
-// io.EOF after the last one, a *ParseError where the file is not CSV, and
-// otherwise src's error. The fields of the record before are gone then.
+// Read moves to the next record and returns its number of fields. The fields of
+// the record before become invalid. Read returns io.EOF after the last record,
+// a *ParseError if the file is not CSV, and otherwise the error of src.
 //
-// A line without a single character is skipped, except in a file of one
-// column, where it is a record with an empty field.
+// A line without any character is skipped. In a file with one column it is a
+// record with an empty field.
 func (r *Reader) Read() (int, error) {
 	if r.err != nil {
 		return 0, r.err
@@ -163,12 +164,13 @@ func (r *Reader) Read() (int, error) {
 	return n, err
 }
 
-// Field returns field i of the current record. It is valid until the next
-// Read; the caller may change it.
+// Field returns field i of the current record. It is valid until the next Read.
+// The caller may change it.
 func (r *Reader) Field(i int) []byte {
 	f := r.fields[i]
 	return r.buf[r.rec+f.start : r.rec+f.end : r.rec+f.end]
 }
 
-// Line is the line on which the current record begins, from 1.
+// Line returns the number of the line on which the current record begins, from
+// 1.
 func (r *Reader) Line() int64 { return r.line }

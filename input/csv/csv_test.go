@@ -42,29 +42,29 @@ func TestRead(t *testing.T) {
 		in   string
 		want [][]string
 	}{
-		"plain":                         {"a,b\n1,2\n", [][]string{{"a", "b"}, {"1", "2"}}},
-		"no last line end":              {"a,b\n1,2", [][]string{{"a", "b"}, {"1", "2"}}},
-		"CR LF":                         {"a,b\r\n1,2\r\n", [][]string{{"a", "b"}, {"1", "2"}}},
-		"CR LF inside quotes stays":     {"a,b\r\n\"x\r\ny\",2\r\n", [][]string{{"a", "b"}, {"x\r\ny", "2"}}},
-		"lone CR is data":               {"a\rb,c\n", [][]string{{"a\rb", "c"}}},
-		"byte order mark":               {"\xEF\xBB\xBF\"a\",b\n", [][]string{{"a", "b"}}},
-		"doubled quotes":                {"a,b\n\"x\"\"y\"\"\"\"z\",\"\"\"\"\n", [][]string{{"a", "b"}, {`x"y""z`, `"`}}},
-		"empty fields":                  {",\n\"\",\n", [][]string{{"", ""}, {"", ""}}},
-		"last byte is a comma":          {"a,b\n1,", [][]string{{"a", "b"}, {"1", ""}}},
-		"quoted commas and lines":       {"a,b\n\"1,\n2\",3\n", [][]string{{"a", "b"}, {"1,\n2", "3"}}},
-		"NUL is data":                   {"ab,cd\nx\x00y,\"\x00\"\n", [][]string{{"ab", "cd"}, {"x\x00y", "\x00"}}},
-		"blank lines are skipped":       {"\n\r\na,b\n\n1,2\n\r\n\n", [][]string{{"a", "b"}, {"1", "2"}}},
-		"blank lines are rows of one":   {"a\n1\n\n2\r\n\r\n", [][]string{{"a"}, {"1"}, {""}, {"2"}, {""}}},
-		"the end of a file is no line":  {"a\n1\n", [][]string{{"a"}, {"1"}}},
-		"an empty quoted row of one":    {"a\n\"\"\n", [][]string{{"a"}, {""}}},
-		"spaces are data":               {" a , b \n", [][]string{{" a ", " b "}}},
-		"characters of several bytes":   {"ä,日本\n\"😀\"\"\",x\n", [][]string{{"ä", "日本"}, {`😀"`, "x"}}},
-		"nothing at all":                {"", nil},
-		"only blank lines":              {"\n\r\n", nil},
-		"a last CR ends a line":         {"a,b\r", [][]string{{"a", "b"}}},
-		"a last CR after quotes":        {"a,\"b\"\r", [][]string{{"a", "b"}}},
-		"a last CR is a line of one":    {"a\n\r", [][]string{{"a"}, {""}}},
-		"a last CR is skipped with two": {"a,b\n\r", [][]string{{"a", "b"}}},
+		"plain":                           {"a,b\n1,2\n", [][]string{{"a", "b"}, {"1", "2"}}},
+		"no last line end":                {"a,b\n1,2", [][]string{{"a", "b"}, {"1", "2"}}},
+		"CR LF":                           {"a,b\r\n1,2\r\n", [][]string{{"a", "b"}, {"1", "2"}}},
+		"CR LF inside quotes stays":       {"a,b\r\n\"x\r\ny\",2\r\n", [][]string{{"a", "b"}, {"x\r\ny", "2"}}},
+		"lone CR is data":                 {"a\rb,c\n", [][]string{{"a\rb", "c"}}},
+		"byte order mark":                 {"\xEF\xBB\xBF\"a\",b\n", [][]string{{"a", "b"}}},
+		"doubled quotes":                  {"a,b\n\"x\"\"y\"\"\"\"z\",\"\"\"\"\n", [][]string{{"a", "b"}, {`x"y""z`, `"`}}},
+		"empty fields":                    {",\n\"\",\n", [][]string{{"", ""}, {"", ""}}},
+		"last byte is a comma":            {"a,b\n1,", [][]string{{"a", "b"}, {"1", ""}}},
+		"quoted commas and lines":         {"a,b\n\"1,\n2\",3\n", [][]string{{"a", "b"}, {"1,\n2", "3"}}},
+		"NUL is data":                     {"ab,cd\nx\x00y,\"\x00\"\n", [][]string{{"ab", "cd"}, {"x\x00y", "\x00"}}},
+		"blank lines are skipped":         {"\n\r\na,b\n\n1,2\n\r\n\n", [][]string{{"a", "b"}, {"1", "2"}}},
+		"blank lines are rows of one":     {"a\n1\n\n2\r\n\r\n", [][]string{{"a"}, {"1"}, {""}, {"2"}, {""}}},
+		"the end of a file is not a line": {"a\n1\n", [][]string{{"a"}, {"1"}}},
+		"an empty quoted row of one":      {"a\n\"\"\n", [][]string{{"a"}, {""}}},
+		"spaces are data":                 {" a , b \n", [][]string{{" a ", " b "}}},
+		"characters of several bytes":     {"ä,日本\n\"😀\"\"\",x\n", [][]string{{"ä", "日本"}, {`😀"`, "x"}}},
+		"nothing at all":                  {"", nil},
+		"only blank lines":                {"\n\r\n", nil},
+		"a last CR ends a line":           {"a,b\r", [][]string{{"a", "b"}}},
+		"a last CR after quotes":          {"a,\"b\"\r", [][]string{{"a", "b"}}},
+		"a last CR is a line of one":      {"a\n\r", [][]string{{"a"}, {""}}},
+		"a last CR is skipped with two":   {"a,b\n\r", [][]string{{"a", "b"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestConfigIsValidated(t *testing.T) {
 	}
 }
 
-// repeated gives head and then body until n bytes are read.
+// repeated returns head, and then body until n bytes are read.
 type repeated struct {
 	head, body string
 	n          int
@@ -189,7 +189,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 }
 
 func TestUnclosedQuoteInALargeFileTakesBoundedMemory(t *testing.T) {
-	// Not parallel: it looks at the memory of the whole process.
+	// Not parallel: it measures the memory of the whole process.
 	const limit = 1 << 20
 	src := &repeated{head: "a,b\n1,2\n\"oops,2\n", body: "three,four\n", n: 300 << 20}
 	var before, after runtime.MemStats
@@ -216,7 +216,7 @@ func TestOverlongLine(t *testing.T) {
 
 const separators = ",\t;|"
 
-// FuzzAgainstStandardLibrary allows exactly the documented differences.
+// FuzzAgainstStandardLibrary allows only the documented differences.
 func FuzzAgainstStandardLibrary(f *testing.F) {
 	for _, seed := range []string{
 		"a,b\n1,2\n", "a,b\r\n\"x\r\ny\",\"\"\"\"\r\n", "a\n\n\"\"\n", "\xEF\xBB\xBFa\n", "a,b\n1\"2,3\n",
@@ -256,7 +256,7 @@ func FuzzAgainstStandardLibrary(f *testing.F) {
 				t.Fatalf("got %v, want %v", err, wantErr)
 			}
 		case errors.Is(wantErr, stdcsv.ErrBareQuote) && comma == '\t':
-			return // between tabs a quote may stand inside a field
+			return // in tab-separated values a field can contain a quote
 		case wantErr != nil:
 			if !errors.Is(err, csv.ErrQuote) && !errors.Is(err, csv.ErrUnclosed) {
 				t.Fatalf("got %v, want %v", err, wantErr)
@@ -269,7 +269,7 @@ func FuzzAgainstStandardLibrary(f *testing.F) {
 				record[i] = strings.ReplaceAll(field, "\r\n", "\n")
 			}
 		}
-		if len(want) > 0 && len(want[0]) == 1 { // blank lines are rows here
+		if len(want) > 0 && len(want[0]) == 1 { // here blank lines are rows
 			empty := func(record []string) bool { return len(record) == 1 && record[0] == "" }
 			got, want = slices.DeleteFunc(got, empty), slices.DeleteFunc(want, empty)
 		}
@@ -279,7 +279,7 @@ func FuzzAgainstStandardLibrary(f *testing.F) {
 	})
 }
 
-// Programs that write tab-separated values often quote nothing.
+// Programs that write tab-separated values often do not quote.
 func TestQuotesBetweenTabs(t *testing.T) {
 	t.Parallel()
 	got, err := readAll(strings.NewReader("id\ttext\n1\tsays \"hi\"\n2\t\"a\tb\"\"\"\n"), csv.Config{Separator: '\t'})

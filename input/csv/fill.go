@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// emptyReads is how often a source may return nothing, as in package bufio.
+// emptyReads is how many empty reads in a row are an error, as in package
+// bufio.
 const emptyReads = 100
 
-// begin looks at the first bytes: a byte order mark is skipped, UTF-16 and
-// UTF-32 are refused by name, with a mark or without.
+// begin checks the first bytes. It skips a byte order mark and returns an error
+// for UTF-16 and UTF-32, with or without a mark.
 func (r *Reader) begin() error {
 	r.seen = true
 	for r.end < 4 && !r.eof {
@@ -39,9 +40,9 @@ func (r *Reader) begin() error {
 	return r.checkUTF8()
 }
 
-// more reads further bytes of the current record, or of the next one when
-// r.pos is r.end. It returns false at the end of the file. Positions in the
-// buffer change: r.rec and r.pos are moved along. Look at the error first.
+// more reads more bytes of the current record, or of the next record if r.pos
+// is r.end. It returns false at the end of the file. It may move the buffer and
+// then adjusts r.rec and r.pos. The caller must check the error first.
 func (r *Reader) more() (bool, error) {
 	if r.eof {
 		return false, nil
@@ -56,7 +57,7 @@ func (r *Reader) more() (bool, error) {
 	return r.base+int64(r.end) > before, r.checkUTF8()
 }
 
-// fill makes room behind r.end and reads once.
+// fill makes room after r.end and reads once.
 func (r *Reader) fill() error {
 	if r.end == len(r.buf) {
 		if r.rec > 0 {
@@ -87,8 +88,8 @@ func (r *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// checkUTF8 checks what was read since the last time. A character that is cut
-// off at the end waits for its rest.
+// checkUTF8 checks the bytes read since the last call. A character that is cut
+// off at the end is checked later.
 func (r *Reader) checkUTF8() error {
 	if !r.seen {
 		return nil

@@ -40,7 +40,7 @@ func (r *Reader) read() (int, error) {
 	}
 }
 
-// firstLine skips blank lines and returns the next one.
+// firstLine skips blank lines and returns the next line.
 func (r *Reader) firstLine() ([]byte, error) {
 	if !r.seen {
 		if err := r.begin(); err != nil {
@@ -85,7 +85,7 @@ func (r *Reader) blankLine() (bool, error) {
 				return false, err
 			}
 		}
-		if r.pos+1 == r.end { // a last CR is a line end without its LF
+		if r.pos+1 == r.end { // a CR at the end of the file ends a line
 			r.pos++
 			return true, nil
 		}
@@ -97,11 +97,11 @@ func (r *Reader) blankLine() (bool, error) {
 	return false, nil
 }
 
-// record reads fields up to the end of the record. The line's end is looked
-// for once and serves all its unquoted fields.
+// record reads fields up to the end of the record. It searches for the line end
+// once for all unquoted fields of the line.
 func (r *Reader) record() error {
-	lineEnd := -1  // where a LF is, relative to r.rec; before r.pos: not known
-	clean := false // no quote before lineEnd has to be looked for
+	lineEnd := -1  // position of the next LF, relative to r.rec; unknown if it is before r.pos
+	clean := false // no need to search for quotes before lineEnd
 	for {
 		if r.pos == r.end {
 			if ok, err := r.more(); err != nil {
@@ -122,7 +122,7 @@ func (r *Reader) record() error {
 				}
 				clean = r.cfg.Separator == '\t' || bytes.IndexByte(r.buf[r.pos:r.rec+lineEnd], '"') < 0
 			}
-			last, err = r.bare(lineEnd, clean)
+			last, err = r.unquoted(lineEnd, clean)
 		}
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func (r *Reader) record() error {
 	}
 }
 
-// findLineEnd returns where the next LF, or else the end of the file, is,
+// findLineEnd returns the position of the next LF, or of the end of the file,
 // relative to r.rec.
 func (r *Reader) findLineEnd() (int, error) {
 	from := r.pos - r.rec
@@ -153,9 +153,9 @@ func (r *Reader) findLineEnd() (int, error) {
 	}
 }
 
-// bare reads an unquoted field. lineEnd is as findLineEnd returned it; clean
-// says that no quote before it has to be looked for.
-func (r *Reader) bare(lineEnd int, clean bool) (last bool, err error) {
+// unquoted reads an unquoted field. lineEnd comes from findLineEnd. If clean is
+// true, quotes before lineEnd need no check.
+func (r *Reader) unquoted(lineEnd int, clean bool) (last bool, err error) {
 	start, stop, line := r.pos, r.rec+lineEnd, r.next
 	end := bytes.IndexByte(r.buf[start:stop], r.cfg.Separator)
 	if end >= 0 {
@@ -179,14 +179,14 @@ func (r *Reader) bare(lineEnd int, clean bool) (last bool, err error) {
 	return last, nil
 }
 
-// quoted reads a quoted field. Doubled quotes are undone in place. All
-// positions are relative to r.rec, since more may move the buffer.
+// quoted reads a quoted field. It replaces doubled quotes in place. All
+// positions are relative to r.rec, because more may move the buffer.
 func (r *Reader) quoted() (last bool, err error) {
 	opened := r.pos - r.rec
 	start := opened + 1
-	write := start // where what follows belongs
-	from := start  // what is not yet moved there
-	scan := start  // where to look on
+	write := start // where the next part belongs
+	from := start  // start of the part that is not moved yet
+	scan := start  // where to search next
 	lines := int64(0)
 	for {
 		i := bytes.IndexByte(r.buf[r.rec+scan:r.end], '"')
@@ -215,7 +215,7 @@ func (r *Reader) quoted() (last bool, err error) {
 		after := quote + 1
 		switch {
 		case after < len(data) && data[after] == '"':
-			write++ // of `""` the first stays where it was or is written
+			write++ // keep the first of the two quotes
 			data[write-1] = '"'
 			from, scan = after+1, after+1
 			continue
@@ -251,12 +251,12 @@ func (r *Reader) quoted() (last bool, err error) {
 	}
 }
 
-// strayQuote is the error of a quote after which the field goes on.
+// strayQuote returns the error for a quote after which the field continues.
 func (r *Reader) strayQuote(opened int, lines int64, quote int) error {
 	return &ParseError{Line: r.next + lines, Offset: r.base + int64(r.rec+quote), Err: ErrQuote}
 }
 
-// openedAt blames an end that came too soon on the quote at opened.
+// openedAt turns an early end of the file into an error at the opening quote.
 func (r *Reader) openedAt(opened int, err error) error {
 	if err == ErrUnclosed || isTooLong(err) { //nolint:errorlint // our own value, never wrapped here
 		return &ParseError{Line: r.next, Offset: r.base + int64(r.rec+opened), Err: ErrUnclosed}
@@ -264,7 +264,7 @@ func (r *Reader) openedAt(opened int, err error) error {
 	return err
 }
 
-// add keeps a field, as many as the header has.
+// add keeps a field, up to the number of fields in the header.
 func (r *Reader) add(start, end int) {
 	r.count++
 	if r.width == 0 || r.count <= r.width {

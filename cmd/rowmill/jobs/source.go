@@ -61,7 +61,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 	}
 	s.opts.Lines = true
 	s.opts.Limits = input.Limits{MaxRowBytes: maxRow}
-	s.kind, err = input.Tell(s.file, s.size, s.opts)
+	s.kind, err = input.Detect(s.file, s.size, s.opts)
 	s.opts.Format = s.kind.Format
 	return s, s.failed(err)
 }
