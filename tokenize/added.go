@@ -7,25 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is looked for in the text before anything else.
+// addedToken is a token that is searched in the text before anything else.
 type addedToken struct {
 	text          string
 	id            int
 	special       bool
-	left, right   bool // it takes the white space before it, behind it, with it
-	wordsDistinct bool // it is not part of a word
+	left, right   bool // the token includes the white space before or after it
+	wordsDistinct bool // the token must not be part of a word
 }
 
-// finder finds added tokens: the first of all, and of those that begin in the
-// same place the longest, as the tokenizers library does.
+// finder finds added tokens: the first one in the text, and at the same
+// position the longest, as the tokenizers library does.
 type finder struct {
 	byText  map[string]*addedToken
-	lengths [256][]int // of the tokens that begin with a byte, longest first
+	lengths [256][]int // lengths of the tokens that begin with a byte, longest first
 	begins  [1 << 16 / 64]uint64
 	first   string // the bytes that tokens begin with
 }
 
-// newFinder returns nil if there is nothing to find.
+// newFinder returns nil if there are no tokens.
 func newFinder(tokens []addedToken) *finder {
 	if len(tokens) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func newFinder(tokens []addedToken) *finder {
 	return f
 }
 
-// find returns the first added token in s from from on, and where it lies.
+// find returns the first added token in s after from, and its position.
 func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
 	for at := from; at < len(s); at++ {
 		if len(f.first) == 1 {
@@ -79,7 +79,7 @@ func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
 			}
 			begin, end := at, at+n
 			if t.wordsDistinct && (endsInWord(s[from:begin]) || beginsWithWord(s[end:])) {
-				break // a shorter one is not looked for
+				break // do not try shorter tokens
 			}
 			if t.left {
 				begin = from + len(strings.TrimRightFunc(s[from:begin], unicode.IsSpace))
@@ -103,7 +103,7 @@ func beginsWithWord(s string) bool {
 	return s != "" && isWord(r)
 }
 
-// isWord says whether r matches \w.
+// isWord reports whether r matches \w.
 func isWord(r rune) bool {
 	c := classes().of(r)
 	return c&(letter|mark) != 0 || c&number != 0 && !unicode.Is(unicode.No, r) ||

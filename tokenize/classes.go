@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// class says which of the sets that the pre-tokenizers' patterns speak of a
-// character belongs to.
+// class says which character sets of the pre-tokenizers' patterns include a
+// character.
 type class = uint8
 
 const (
@@ -16,24 +16,24 @@ const (
 	mark                     // \p{M}
 	number                   // \p{N}
 	space                    // \s, the property White_Space
-	line                     // \r \n, which are white space too
+	line                     // \r \n; they are also white space
 
 	letter = upper | lower | other // \p{L}
 )
 
-// classTable holds the class of every code point: index names the page of a
-// code point's upper bits, equal pages are stored once. Page 0 is ASCII and
+// classTable holds the class of every code point. index maps the upper bits of
+// a code point to a page; equal pages are stored once. Page 0 is ASCII and
 // Latin-1.
 type classTable struct {
 	index [(unicode.MaxRune + 1) >> 8]uint8
 	pages [][256]class
 }
 
-// of returns the class of r, which must be a valid code point.
+// of returns the class of r. r must be a valid code point.
 func (t *classTable) of(r rune) class { return t.pages[t.index[uint32(r)>>8]][uint8(r)] }
 
-// at returns the class and size of the character of s at i. s must be valid
-// UTF-8 and i the start of a character.
+// at returns the class and the size of the character of s at i. s must be valid
+// UTF-8, and a character must begin at i.
 func (t *classTable) at(s string, i int) (class, int) {
 	switch c := s[i]; {
 	case c < 0x80:
@@ -49,9 +49,9 @@ func (t *classTable) at(s string, i int) (class, int) {
 	}
 }
 
-// unicode16 is what Unicode 16.0 adds to the tables of Go, which are of 15.0:
-// the original tiktoken (0.14) and the tokenizers library (0.23) go by 16.0.
-// Nothing was taken away between the two.
+// unicode16 lists the characters that Unicode 16.0 adds to Go's tables (15.0).
+// The original tiktoken (0.14) and the tokenizers library (0.23) use 16.0.
+// Unicode 16.0 removed no characters from the sets.
 var unicode16 = []struct {
 	first, last rune
 	class       class

@@ -7,19 +7,19 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// TestClasses compares the class of every character with the tables of Go,
-// which are those of regexp2, but for what Unicode 16 added to them.
+// TestClasses compares the class of every character with Go's tables, which
+// regexp2 also uses, except for the additions of Unicode 16.
 func TestClasses(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	if unicode.Version != "15.0.0" {
-		t.Fatal("the tables of Go are now of Unicode " + unicode.Version + ": bring unicode16 up to them")
+		t.Fatal("the tables of Go now have Unicode " + unicode.Version + ": update unicode16")
 	}
 	added := make(map[rune]class)
 	for _, span := range unicode16 {
 		for r := span.first; r <= span.last; r++ {
 			if added[r] != 0 || unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.Z, unicode.P, unicode.S) {
-				t.Errorf("%U is added, but known", r)
+				t.Errorf("%U is added, but Go knows it", r)
 			}
 			added[r] = span.class
 		}

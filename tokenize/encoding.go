@@ -9,25 +9,25 @@ import (
 )
 
 var (
-	// ErrUnknown is the error of a name that is no encoding's.
+	// ErrUnknown means that no encoding has the name.
 	ErrUnknown = errors.New("unknown encoding")
-	// ErrFormat is the error of a file that is damaged, or no vocabulary.
+	// ErrFormat means that a file is damaged or is not a vocabulary.
 	ErrFormat = errors.New("not a vocabulary")
-	// ErrUnsupported is the error of a vocabulary that asks for something
-	// other than byte-level byte-pair encoding as it is described in doc.go.
+	// ErrUnsupported means that a vocabulary needs something else than the
+	// byte-level byte-pair encoding described in doc.go.
 	ErrUnsupported = errors.New("vocabulary not supported")
 )
 
-// Encoding turns text into the tokens of a model. It is safe for
-// concurrent use.
+// Encoding turns text into the tokens of a model. It is safe for concurrent
+// use.
 type Encoding struct {
 	name       string
 	vocabulary *vocabulary
-	scan       *scanner // if the pieces are those of one known pattern
+	scan       *scanner // if a single known pattern makes the pieces
 	stages     []stage  // otherwise
-	nfc        bool     // text is brought into Unicode's form C
-	spaceFirst bool     // a text that does not begin with a space gets one
-	added      *finder  // tokens that are looked for in every text, or nil
+	nfc        bool     // text is normalized to Unicode's form C
+	spaceFirst bool     // a space is put before a text that does not begin with one
+	added      *finder  // tokens that are searched in every text, or nil
 	tokens     []addedToken
 	special    map[string]int
 	pool       *sync.Pool // of *scratch
@@ -54,17 +54,17 @@ func newEncoding(name string, v *vocabulary, stages []stage, tokens []addedToken
 	return e
 }
 
-// WithSpecials returns the same encoding, but for one thing: the names of
-// special tokens in a text become these tokens. It is for prompts that a chat
-// template has made. Never use it for what comes from users, who could then
-// end their turn and speak for the system.
+// WithSpecials returns the same encoding, except that the names of special
+// tokens in a text become these tokens. It is for prompts that a chat template
+// made. Never use it for text from users, who could then end their turn and
+// speak as the system.
 func (e *Encoding) WithSpecials() *Encoding {
 	with := *e
 	with.added = newFinder(e.tokens)
 	return &with
 }
 
-// Count returns the number of tokens of a text.
+// Count returns the number of tokens in a text.
 func (e *Encoding) Count(text string) int {
 	s := e.take()
 	defer e.give(s)
@@ -79,12 +79,12 @@ func (e *Encoding) Count(text string) int {
 	return n
 }
 
-// CountBytes is Count of a text that must not change meanwhile.
+// CountBytes is like Count. text must not change during the call.
 func (e *Encoding) CountBytes(text []byte) int {
 	return e.Count(unsafe.String(unsafe.SliceData(text), len(text)))
 }
 
-// Encode appends the ids of a text's tokens to dst.
+// Encode appends the IDs of a text's tokens to dst.
 func (e *Encoding) Encode(dst []int, text string) []int {
 	s := e.take()
 	defer e.give(s)
@@ -98,10 +98,10 @@ func (e *Encoding) Encode(dst []int, text string) []int {
 	return dst
 }
 
-// count returns the number of tokens of a text without added tokens.
+// count returns the number of tokens in a text without added tokens.
 func (e *Encoding) count(s *scratch, text string) int {
 	v, n := e.vocabulary, 0
-	if e.scan != nil { // the loop below without its two calls, a tenth of the time
+	if e.scan != nil { // like the loop below without its two calls; needs a tenth of the time
 		for i := 0; i < len(text); {
 			end := e.scan.next(text, i)
 			n += v.countPiece(s, text, i, end)
@@ -127,15 +127,15 @@ func (e *Encoding) encode(s *scratch, dst []int, text string) []int {
 	return dst
 }
 
-// part is a piece of a text: an added token, or what lies between two.
+// part is an added token or the text between two added tokens.
 type part struct {
-	id         int // of the added token, or -1
+	id         int // ID of the added token, or -1
 	text       string
-	begin, end int // in the text that the caller gave
+	begin, end int // position in the caller's text
 }
 
-// parts goes through a valid text: added tokens apart, the rest normalized and
-// with its space before it.
+// parts goes through a valid text. Text between added tokens is normalized and
+// gets its leading space.
 func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
 	return func(yield func(part) bool) {
 		for at := 0; at < len(text); {
@@ -155,8 +155,8 @@ func (e *Encoding) parts(s *scratch, text string) func(yield func(part) bool) {
 	}
 }
 
-// prepare returns a text between added tokens as its pieces are cut from. What
-// it returns may lie in the scratch.
+// prepare normalizes a text between added tokens and adds the leading space.
+// The result may share the scratch's memory.
 func (e *Encoding) prepare(s *scratch, text string) string {
 	if e.nfc {
 		text = nfc(text)
@@ -169,7 +169,7 @@ func (e *Encoding) prepare(s *scratch, text string) string {
 }
 
 // valid returns a text with U+FFFD for every byte that is not part of valid
-// UTF-8, which is what becomes of it in JSON.
+// UTF-8, as JSON encodes it.
 func valid(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -180,8 +180,8 @@ func valid(text string) string {
 func (e *Encoding) take() *scratch { return e.pool.Get().(*scratch) }
 
 func (e *Encoding) give(s *scratch) {
-	// The memory of one long piece is not kept for all the short ones.
-	if cap(s.tokens)+cap(s.whole)+cap(s.long.tokens)+cap(s.ends)+cap(s.other)+cap(s.text) < keptScratch {
+	// Do not keep the large memory that a single long piece needed.
+	if cap(s.tokens)+cap(s.whole)+cap(s.long.tokens)+cap(s.ends)+cap(s.other)+cap(s.text) < maxKeptScratch {
 		s.long.piece = ""
 		e.pool.Put(s)
 	}

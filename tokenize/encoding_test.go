@@ -23,7 +23,7 @@ func checkRoundTrip(t *testing.T, e *Encoding, text string) {
 	}
 }
 
-// decoded is the text that tokens stand for.
+// decoded returns the text of tokens.
 func decoded(t *testing.T, e *Encoding, ids []int) string {
 	t.Helper()
 	var text []byte
@@ -33,8 +33,8 @@ func decoded(t *testing.T, e *Encoding, ids []int) string {
 		switch {
 		case at >= 0:
 			text = append(text, e.tokens[at].text...)
-		case id >= 0 && id < len(v.known) && v.known[id] != none:
-			text = append(text, v.text(v.known[id])...)
+		case id >= 0 && id < len(v.byID) && v.byID[id] != none:
+			text = append(text, v.text(v.byID[id])...)
 		default:
 			t.Fatalf("%s has no token with the id %d", e.name, id)
 		}
@@ -43,7 +43,7 @@ func decoded(t *testing.T, e *Encoding, ids []int) string {
 }
 
 func FuzzRoundTrip(f *testing.F) {
-	for _, text := range hard {
+	for _, text := range hardTexts {
 		f.Add(text)
 	}
 	var all []*Encoding
@@ -58,7 +58,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// naive merges as the rule says, and nothing else.
+// naive merges exactly as the rule says.
 func naive(v *vocabulary, piece string) []token {
 	var tokens []token
 	for _, b := range []byte(piece) {
@@ -90,7 +90,7 @@ func checkMerges(t *testing.T, e *Encoding, piece string) {
 		t.Fatalf("%s, %q: tokens %d, want %d", e.name, piece, got, want)
 	}
 	s.tokens, s.products = grow(s.tokens, len(piece)), grow(s.products, len(piece))
-	if got := v.mergeMany(s, v.units(s.tokens, piece)); !slices.Equal(got, want) {
+	if got := v.mergeHeap(s, v.units(s.tokens, piece)); !slices.Equal(got, want) {
 		t.Fatalf("%s, %q: by a heap tokens %d, want %d", e.name, piece, got, want)
 	}
 	for _, size := range []int{8, 40, 150} {
@@ -100,12 +100,12 @@ func checkMerges(t *testing.T, e *Encoding, piece string) {
 	}
 }
 
-// TestMerges compares all ways to merge with the plainest one.
+// TestMerges compares all ways to merge with the simplest one.
 func TestMerges(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	for _, e := range append(trained(t), load(t, "o200k_base"), load(t, "cl100k_base"), load(t, "r50k_base")) {
-		for _, text := range hard {
+		for _, text := range hardTexts {
 			checkMerges(t, e, text)
 		}
 		r := rand.New(rand.NewPCG(5, 6))
@@ -113,7 +113,7 @@ func TestMerges(t *testing.T) {
 			checkMerges(t, e, randomText(r, 60))
 		}
 		for range 200 {
-			// Bytes of all kinds, characters cut through.
+			// Bytes of all kinds, also parts of characters.
 			text := randomText(r, 60)
 			checkMerges(t, e, text[r.IntN(len(text)+1):])
 		}
@@ -121,7 +121,7 @@ func TestMerges(t *testing.T) {
 }
 
 func FuzzMerges(f *testing.F) {
-	for _, text := range hard {
+	for _, text := range hardTexts {
 		f.Add(text)
 	}
 	all := append(trained(f), load(f, "o200k_base"), load(f, "cl100k_base"))
@@ -135,10 +135,10 @@ func FuzzMerges(f *testing.F) {
 	})
 }
 
-// TestRankDefinition holds the pairs of o200k against what tiktoken says: two
+// TestRankDefinition compares the pairs of o200k with tiktoken's rule: two
 // neighbours merge if their bytes together are a token.
 func TestRankDefinition(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	v := load(t, "o200k_base").vocabulary
 	unmade := 0
@@ -151,7 +151,7 @@ func TestRankDefinition(t *testing.T) {
 			t.Fatalf("%q is token %d, its bytes merge to %d", text, n, tokens[0])
 		}
 		if v.ids[n-1] >= v.ids[n] && n > 256 && len(tokens) == 1 {
-			t.Fatalf("token %q, rank %d, stands behind rank %d", text, v.ids[n], v.ids[n-1])
+			t.Fatalf("token %q, rank %d, comes after rank %d", text, v.ids[n], v.ids[n-1])
 		}
 	}
 	if unmade > 0 {
@@ -195,12 +195,12 @@ func TestSpecials(t *testing.T) {
 	}
 }
 
-// TestAllocations counts what a row costs the collector.
+// TestAllocations counts the allocations for a row.
 func TestAllocations(t *testing.T) {
 	if raced {
-		t.Skip("pools forget under the race detector")
+		t.Skip("pools drop memory under the race detector")
 	}
-	texts := append(slices.Clone(hard[:len(hard)-4]), strings.Repeat("a", 3000), strings.Repeat("你好世界", 200))
+	texts := append(slices.Clone(hardTexts[:len(hardTexts)-4]), strings.Repeat("a", 3000), strings.Repeat("你好世界", 200))
 	for _, name := range []string{"o200k_base", "cl100k_base"} {
 		e := load(t, name)
 		ids := make([]int, 0, 4096)
@@ -223,15 +223,15 @@ func TestAllocations(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	e := load(t, "o200k_base")
-	want := make([]int, len(hard))
-	for i, text := range hard {
+	want := make([]int, len(hardTexts))
+	for i, text := range hardTexts {
 		want[i] = e.Count(text)
 	}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				for i, text := range hard {
+				for i, text := range hardTexts {
 					if got := e.Count(text); got != want[i] {
 						t.Errorf("%q: %d tokens, alone %d", text, got, want[i])
 					}
@@ -242,8 +242,9 @@ func TestConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-// TestLongPieces counts and cuts long pieces, which would take minutes if the time grew
-// with the square of the length. make soak/quick holds the time against the length.
+// TestLongPieces counts and cuts long pieces. This would take minutes if the
+// time grew with the square of the length. make soak/quick compares the time
+// with the length.
 func TestLongPieces(t *testing.T) {
 	sizes := map[string][]int{"a": {1 << 19, 1 << 20}, " ": {1 << 18}, "你": {1 << 18, 1 << 19}}
 	for _, unit := range []string{"-", "\n", "ab", "\u0301", "\n ", "北京赛车", "🙂", "ʰA"} {
@@ -277,24 +278,24 @@ func TestLongPieces(t *testing.T) {
 	}
 }
 
-// alone leaves a test out where the race detector is at work, which is slow and
-// has nothing to find in one goroutine.
-func alone(t *testing.T) {
+// skipIfShort skips a slow test that has one goroutine when the race detector
+// is used.
+func skipIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("nothing in it is concurrent")
 	}
 }
 
-// raced says that this is built with the race detector.
+// raced is true in a build with the race detector.
 var raced bool
 
-// limit is for a megabyte: many times what it takes, since quadratic merging
-// would take minutes.
+// limit is the time for a megabyte: many times the usual time, but quadratic
+// merging would take minutes.
 const limit = 2 * time.Second
 
-// processorTime is what this process has used: other work on the machine does
-// not count.
+// processorTime returns the processor time of this process. Other work on the
+// machine does not count.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

@@ -14,15 +14,15 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// maxFile is the largest vocabulary in bytes that is read; the largest that
-// models have today is 33 MB.
+// maxFile is the largest vocabulary file, in bytes. The largest file of a model
+// today has 33 MB.
 const maxFile = 256 << 20
 
 // Open returns the encoding of a tokenizer.json of Hugging Face's tokenizers
-// library, or of the model directory that it lies in. A file that is damaged or
-// something else, such as a rank file of tiktoken, is an ErrFormat; a tokenizer
-// of another kind, such as SentencePiece's, is an ErrUnsupported that names what
-// stands in the way.
+// library. path is the file or its model directory. For a damaged file or
+// another kind of file, such as a rank file of tiktoken, the error is an
+// ErrFormat. For another kind of tokenizer, such as SentencePiece, it is an
+// ErrUnsupported that gives the reason.
 func Open(path string) (*Encoding, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "tokenizer.json")
@@ -54,9 +54,9 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// file is a tokenizer.json. Its format is that of the serde implementations in
-// github.com/huggingface/tokenizers; decoder and post-processor, which adds
-// the tokens around a whole prompt, are not read.
+// file is a tokenizer.json. The format follows the serde implementations in
+// github.com/huggingface/tokenizers. The decoder and the post-processor, which
+// adds tokens around a whole prompt, are ignored.
 type file struct {
 	AddedTokens []struct {
 		ID         int    `json:"id"`
@@ -71,7 +71,8 @@ type file struct {
 	Model        *model     `json:"model"`
 }
 
-// component is a normalizer or a pre-tokenizer; its type says what counts.
+// component is a normalizer or a pre-tokenizer. Its type says which fields
+// apply.
 type component struct {
 	Type          string      `json:"type"`
 	Normalizers   []component `json:"normalizers"`
@@ -132,7 +133,7 @@ func parseJSON(name string, data []byte) (*Encoding, error) {
 	if f.Model == nil {
 		return nil, fmt.Errorf("%w: there is no model in it", ErrFormat)
 	}
-	nfc, err := f.Normalizer.form()
+	nfc, err := f.Normalizer.isNFC()
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +157,8 @@ func parseJSON(name string, data []byte) (*Encoding, error) {
 	return e, nil
 }
 
-// form says whether the normalizer is NFC.
-func (c *component) form() (nfc bool, err error) {
+// isNFC reports whether the normalizer is NFC.
+func (c *component) isNFC() (nfc bool, err error) {
 	switch {
 	case c == nil:
 		return false, nil
@@ -167,7 +168,7 @@ func (c *component) form() (nfc bool, err error) {
 		return false, fmt.Errorf("%w: the normalizer %q: only NFC is known", ErrUnsupported, c.Type)
 	}
 	for i := range c.Normalizers {
-		one, err := c.Normalizers[i].form()
+		one, err := c.Normalizers[i].isNFC()
 		if err != nil {
 			return false, err
 		}
@@ -176,7 +177,7 @@ func (c *component) form() (nfc bool, err error) {
 	return nfc, nil
 }
 
-// stages returns what the pre-tokenizer does, in its order.
+// stages returns the steps of the pre-tokenizer, in order.
 func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 	if c == nil {
 		return nil, false, fmt.Errorf("%w: it has no pre-tokenizer, so it is not byte-level: SentencePiece vocabularies are like that", ErrUnsupported)
@@ -193,7 +194,7 @@ func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 			byteLevel = true
 			if part.AddPrefixSpace == nil || *part.AddPrefixSpace {
 				if len(stages) > 0 {
-					return nil, false, fmt.Errorf("%w: ByteLevel with add_prefix_space behind another pre-tokenizer", ErrUnsupported)
+					return nil, false, fmt.Errorf("%w: ByteLevel with add_prefix_space after another pre-tokenizer", ErrUnsupported)
 				}
 				spaceFirst = true
 			}
@@ -211,8 +212,8 @@ func (c *component) stages() (stages []stage, spaceFirst bool, err error) {
 			return nil, false, err
 		}
 		if byteLevel && part.Type != "ByteLevel" {
-			// Its pattern would be matched with what stands for the bytes.
-			return nil, false, fmt.Errorf("%w: the pre-tokenizer %q behind ByteLevel", ErrUnsupported, part.Type)
+			// The pattern would have to match the characters that represent bytes.
+			return nil, false, fmt.Errorf("%w: the pre-tokenizer %q after ByteLevel", ErrUnsupported, part.Type)
 		}
 		if one != nil {
 			stages = append(stages, one)
@@ -234,7 +235,7 @@ func (c *component) split() (stage, error) {
 	default:
 		return nil, fmt.Errorf("%w: a Split has neither a Regex nor a String", ErrFormat)
 	}
-	// The scanners' patterns match everything: what is between matches is empty.
+	// The scanners' patterns match all text, so there is nothing between matches.
 	if c.Behavior == "Removed" && c.Invert && scannerFor(pattern) != nil {
 		return stageFor(pattern)
 	}
@@ -249,7 +250,7 @@ func (m *model) vocabulary() (*vocabulary, error) {
 	case m.Type != "BPE" && (m.Type != "" || m.Merges == nil):
 		return nil, fmt.Errorf("%w: the model is %q: only byte-level BPE is known", ErrUnsupported, cmp.Or(m.Type, "without a type"))
 	case m.ByteFallback:
-		return nil, fmt.Errorf("%w: the model falls back to bytes, as SentencePiece's do: only byte-level BPE is known", ErrUnsupported)
+		return nil, fmt.Errorf("%w: the model uses byte fallback, as SentencePiece does: only byte-level BPE is known", ErrUnsupported)
 	case m.Prefix != "" || m.Suffix != "":
 		return nil, fmt.Errorf("%w: the model marks parts of words with %q", ErrUnsupported, m.Prefix+m.Suffix)
 	case m.Dropout != 0:
@@ -261,7 +262,7 @@ func (m *model) vocabulary() (*vocabulary, error) {
 	}
 	entries := make([]entry, 0, len(vocab))
 	for key, id := range vocab {
-		text, ok := fromAlphabet(key)
+		text, ok := keyBytes(key)
 		entries = append(entries, entry{text: text, id: id, foreign: !ok})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return a.id - b.id })
@@ -278,10 +279,10 @@ func (m *model) vocabulary() (*vocabulary, error) {
 	return fromMerges(entries, rules, m.IgnoreMerges)
 }
 
-// alphabet is the character that stands for each byte in a byte-level
-// vocabulary: the printable ones of Latin-1 for themselves, the others by
-// U+0100 and up (bytes_to_unicode in GPT-2's encoder.py).
-var alphabet = func() (characters [256]rune) {
+// byteCharacters has the character that represents each byte in a byte-level
+// vocabulary: printable characters of Latin-1 represent themselves, other bytes
+// are U+0100 and up (bytes_to_unicode in GPT-2's encoder.py).
+var byteCharacters = func() (characters [256]rune) {
 	next := rune(0x100)
 	for b := range characters {
 		if r := rune(b); r >= '!' && r <= '~' || r >= 0xA1 && r <= 0xAC || r >= 0xAE {
@@ -294,23 +295,23 @@ var alphabet = func() (characters [256]rune) {
 	return characters
 }()
 
-// letters is alphabet the other way round: the byte plus one, or 0.
-var letters = func() (bytes [0x180]uint16) {
-	for b, r := range alphabet {
+// characterBytes is the inverse of byteCharacters: the byte plus one, or 0.
+var characterBytes = func() (bytes [0x180]uint16) {
+	for b, r := range byteCharacters {
 		bytes[r] = uint16(b) + 1
 	}
 	return bytes
 }()
 
-// fromAlphabet returns the bytes that a key of a vocabulary stands for, or the
-// key itself if it is not written in the alphabet.
-func fromAlphabet(key string) (text string, ok bool) {
+// keyBytes returns the bytes that a vocabulary key represents, or the key
+// itself if it has other characters.
+func keyBytes(key string) (text string, ok bool) {
 	bytes := make([]byte, 0, len(key))
 	for _, r := range key {
-		if int(r) >= len(letters) || letters[r] == 0 {
+		if int(r) >= len(characterBytes) || characterBytes[r] == 0 {
 			return key, false
 		}
-		bytes = append(bytes, byte(letters[r]-1))
+		bytes = append(bytes, byte(characterBytes[r]-1))
 	}
 	return string(bytes), true
 }

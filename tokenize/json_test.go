@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// TestBadJSON holds files that are not ours to read against the errors that
-// they must give.
+// TestBadJSON checks the errors for files that are not supported.
 func TestBadJSON(t *testing.T) {
 	t.Parallel()
 	good := train(t, trainedFile{pattern: patternCL100K})
@@ -56,14 +55,14 @@ func TestBadJSON(t *testing.T) {
 		{"Metaspace", with("pre_tokenizer", part{"type": "Metaspace"}), ErrUnsupported, "Metaspace"},
 		{"not byte-level", sequence(part{"type": "Digits"}), ErrUnsupported, "ByteLevel"},
 		{"late space", sequence(part{"type": "Digits"}, part{"type": "ByteLevel"}), ErrUnsupported, "add_prefix_space"},
-		{"late Split", sequence(byteLevel, part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "Isolated"}), ErrUnsupported, "behind ByteLevel"},
+		{"late Split", sequence(byteLevel, part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "Isolated"}), ErrUnsupported, "after ByteLevel"},
 		{"behavior", sequence(part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "MergedWithNext"}, byteLevel), ErrUnsupported, "MergedWithNext"},
 		{"gaps removed", sequence(part{"type": "Split", "pattern": part{"Regex": "a"}, "behavior": "Removed", "invert": true}, byteLevel), ErrUnsupported, "Removed"},
 		{"pattern", sequence(part{"type": "Split", "pattern": part{"Regex": "("}, "behavior": "Isolated"}, byteLevel), ErrUnsupported, `"("`},
 		{"no pattern", sequence(part{"type": "Split", "behavior": "Isolated"}, byteLevel), ErrFormat, "neither"},
 		{"merge of one", withModel("merges", []any{"ab"}), ErrFormat, "no space"},
 		{"merge of three", withModel("merges", []any{[]string{"a", "b", "c"}}), ErrFormat, "3 parts"},
-		{"merge of strangers", withModel("merges", []any{"a 你"}), ErrFormat, "merge 0"},
+		{"merge of unknown tokens", withModel("merges", []any{"a 你"}), ErrFormat, "merge 0"},
 		{"a byte is missing", vocabulary(func(v map[string]int) { delete(v, "!") }), ErrFormat, "byte 0x21"},
 		{"no vocab", withModel("vocab", nil), ErrFormat, "not in the vocab"},
 		{"vocab of another kind", withModel("vocab", []int{1}), ErrFormat, "vocab"},
@@ -84,14 +83,14 @@ func TestBadJSON(t *testing.T) {
 	}
 }
 
-// TestMergeOrder holds a merge that comes before those of its parts against
-// the error, and ones that no text reaches against what they change: nothing.
+// TestMergeOrder checks the error for a merge that comes before the merges of
+// its parts, and that merges no text can reach change nothing.
 func TestMergeOrder(t *testing.T) {
 	t.Parallel()
 	file := func(merges ...string) map[string]any {
 		good := train(t, trainedFile{pattern: patternCL100K})
 		vocab := make(map[string]int)
-		for _, r := range alphabet {
+		for _, r := range byteCharacters {
 			vocab[string(r)] = len(vocab)
 		}
 		for _, m := range merges {
@@ -105,7 +104,7 @@ func TestMergeOrder(t *testing.T) {
 	if _, err := open(t, file("ab c", "a b")); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), `"abc"`) {
 		t.Errorf("error %v", err)
 	}
-	// As in Llama 3, where every pair of tokens that makes a token is listed.
+	// As in Llama 3, which lists every pair of tokens that makes a token.
 	e, err := open(t, file("i n", "i ng", "in g", "n g", "x i", "x ing"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,18 +120,18 @@ func TestMergeOrder(t *testing.T) {
 	}
 }
 
-// TestFullSize writes cl100k_base as the tokenizer.json that Llama 3 has, with
-// every pair of tokens that makes a token among its merges, and expects the
-// same tokens from it.
+// TestFullSize writes cl100k_base as a tokenizer.json in the form of Llama 3,
+// with every pair of tokens that makes a token among its merges. The tokens
+// must be the same.
 func TestFullSize(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	want := load(t, "cl100k_base")
 	v := want.vocabulary
 	key := func(n token) string {
 		var b strings.Builder
 		for _, c := range v.text(n) {
-			b.WriteRune(alphabet[c])
+			b.WriteRune(byteCharacters[c])
 		}
 		return b.String()
 	}
@@ -159,8 +158,8 @@ func TestFullSize(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for i := range 2000 {
 		text := randomText(r, 40)
-		if i < len(hard) {
-			text = hard[i]
+		if i < len(hardTexts) {
+			text = hardTexts[i]
 		}
 		if got, want := e.Encode(nil, text), want.Encode(nil, text); !slices.Equal(got, want) {
 			t.Fatalf("%q: tokens %d, want %d", text, got, want)
@@ -207,7 +206,7 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	if _, err := openRanks([]byte(ranks), "(", nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a bad pattern: %v", err)
@@ -227,7 +226,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// FuzzJSON looks for files that make reading panic.
+// FuzzJSON searches for files that make the reader panic.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]}, "pre_tokenizer": {"type": "ByteLevel"}}`))
 	f.Add([]byte(`{"added_tokens": [{"id": 1, "content": "x"}], "model": null}`))

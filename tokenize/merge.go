@@ -5,40 +5,41 @@ import (
 	"unicode/utf8"
 )
 
-// scratch is what one call needs for its time; an Encoding keeps a pool.
+// scratch is the memory of one call. An Encoding keeps a pool of them.
 type scratch struct {
-	tokens     []token  // of the piece at hand
-	products   []token  // of a position's token with the next one, or none
-	next, prev []int32  // the list of the positions that are left
-	heap       []uint64 // merges to do: product<<32 | position
-	whole      []token  // of a piece longer than window
-	recent     recent
+	tokens     []token  // of the current piece
+	products   []token  // product of each position's token with the next token, or none
+	next, prev []int32  // linked list of the remaining positions
+	heap       []uint64 // pending merges: product<<32 | position
+	whole      []token  // tokens of a piece that is longer than window
+	cache      pieceCache
 	last       boundaries
 	long       long  // a piece that Truncate cuts
-	ends       []int // of a text's pieces, where no scanner finds them
+	ends       []int // ends of a text's pieces, if there is no scanner
 	other      []int
-	text       []byte // a text with a space before it
+	text       []byte // a text with a leading space
 }
 
 const (
-	// fewUnits is the most units that are merged by looking through all of
-	// them for the next merge; beyond it a heap is faster.
+	// fewUnits is the largest number of units that are merged by a linear
+	// search for the next merge. With more units a heap is faster.
 	fewUnits = 96
-	// window is the most bytes that are merged at once, which bounds the
-	// memory of a long piece: 24 bytes for each.
+	// window is how many bytes are merged at once. It limits the memory for a
+	// long piece: 24 bytes for each byte.
 	window = 1024
-	// unsettled is the number of tokens before a window's end that are taken
-	// to depend on what follows; if more do, it shows and the window grows.
-	unsettled = 16
-	// keptScratch is the longest piece in bytes whose memory is kept.
-	keptScratch = 1 << 16
+	// overlapTokens is the number of tokens at the end of a window that are
+	// assumed to depend on the text after it. If more tokens depend on it, the
+	// windows do not match and the window grows.
+	overlapTokens = 16
+	// maxKeptScratch is the longest piece, in bytes, whose memory is kept.
+	maxKeptScratch = 1 << 16
 )
 
 // merge returns the tokens of a piece. They are valid until the next call.
 //
-// The rule is that of byte-pair encoding (Sennrich et al. 2016,
-// arXiv:1508.07909): while neighbours have a product, the pair with the least
-// one, of equals the first, is replaced by it.
+// It follows the rule of byte-pair encoding (Sennrich et al. 2016,
+// arXiv:1508.07909): as long as neighbours have a product, the pair with the
+// smallest product is replaced by it, and among equal products the first pair.
 func (v *vocabulary) merge(s *scratch, piece string) []token {
 	if len(piece) > window {
 		return v.mergeLong(s, piece, window)
@@ -50,20 +51,21 @@ func (v *vocabulary) mergeWindow(s *scratch, piece string) []token {
 	s.tokens, s.products = grow(s.tokens, len(piece)), grow(s.products, len(piece))
 	n := v.units(s.tokens, piece)
 	if n <= fewUnits {
-		return v.mergeFew(s, n)
+		return v.mergeLinear(s, n)
 	}
-	return v.mergeMany(s, n)
+	return v.mergeHeap(s, n)
 }
 
-// units fills in the tokens that the merges of a piece begin with and returns
-// their number: bytes, and characters that are sure to become one token before
-// anything else happens to their bytes.
+// units fills in the tokens that merging a piece starts with, and returns their
+// number. These are bytes, and characters that will certainly become one token
+// before their bytes merge with others.
 //
-// They are if no merge goes across their borders as long as they are in parts.
-// The first merge across a border makes a token of what ends there and what
-// begins there. If it begins and ends with whole characters, so do both; all
-// others are noted in ragged. That the character is taken before its turn
-// changes nothing: what it merges to comes after it in any case.
+// A character is certain if no merge crosses its borders while it is in parts.
+// The first merge across a border joins the token that ends there with the
+// token that begins there. If the product begins and ends with whole
+// characters, both tokens do too. All other products are recorded in
+// unsafeBorders. It does not matter that the character is merged early: all
+// merges of the character come later anyway.
 func (v *vocabulary) units(tokens []token, piece string) int {
 	n := 0
 	for i := 0; i < len(piece); {
@@ -80,8 +82,8 @@ func (v *vocabulary) units(tokens []token, piece string) int {
 			t = v.characters[r]
 		}
 		end := i + size
-		if t != none && (i == 0 || !v.ragged.has(piece[i-1], c)) &&
-			(end == len(piece) || utf8.RuneStart(piece[end]) && !v.ragged.has(piece[end-1], piece[end])) {
+		if t != none && (i == 0 || !v.unsafeBorders.has(piece[i-1], c)) &&
+			(end == len(piece) || utf8.RuneStart(piece[end]) && !v.unsafeBorders.has(piece[end-1], piece[end])) {
 			tokens[n] = t
 			n++
 		} else {
@@ -104,8 +106,8 @@ func (b *byteSet) has(first, second byte) bool {
 
 func (b *byteSet) add(first, second byte) { b[uint(first)<<2|uint(second)>>6] |= 1 << (second & 63) }
 
-// mergeFew takes time quadratic in the number of units.
-func (v *vocabulary) mergeFew(s *scratch, n int) []token {
+// mergeLinear takes time quadratic in the number of units.
+func (v *vocabulary) mergeLinear(s *scratch, n int) []token {
 	tokens, products := s.tokens[:n], s.products[:n]
 	products[n-1] = none
 	for i := range n - 1 {
@@ -136,8 +138,8 @@ func (v *vocabulary) mergeFew(s *scratch, n int) []token {
 	}
 }
 
-// mergeMany takes time proportional to n log n.
-func (v *vocabulary) mergeMany(s *scratch, n int) []token {
+// mergeHeap takes time proportional to n log n.
+func (v *vocabulary) mergeHeap(s *scratch, n int) []token {
 	s.next, s.prev = grow(s.next, n), grow(s.prev, n)
 	tokens, products, next, prev := s.tokens[:n], s.products[:n], s.next[:n], s.prev[:n]
 	heap := s.heap[:0]
@@ -170,7 +172,7 @@ func (v *vocabulary) mergeMany(s *scratch, n int) []token {
 		heap = heap[:last]
 		sink(heap, 0)
 		if products[at] != product {
-			continue // one of the two has become part of something else
+			continue // one token of the pair has changed
 		}
 		right := next[at]
 		tokens[at], products[right] = product, none
@@ -192,15 +194,15 @@ func (v *vocabulary) mergeMany(s *scratch, n int) []token {
 	return tokens[:left]
 }
 
-// mergeLong merges a piece in windows of size bytes, so that memory and time per byte
-// do not grow with its length.
+// mergeLong merges a piece in windows of size bytes, so that memory and time
+// per byte do not grow with the piece's length.
 //
-// It rests on a property of byte-pair encoding: tokens in a row are the
-// encoding of their bytes if and only if each two neighbours are the encoding
-// of theirs (shown for the same purpose in the crate bpe of
-// github.com/github/rust-gems). So if a window that begins with a token of the
-// window before encodes to the same token there, the two encodings joined at
-// it have only right neighbours, and are the encoding.
+// It uses a property of byte-pair encoding: a sequence of tokens is the
+// encoding of its bytes if and only if every two neighbours are the encoding of
+// their bytes (shown for the same purpose in the crate bpe of
+// github.com/github/rust-gems). A window begins with a token of the window
+// before. If it encodes to the same token there, the two encodings joined at
+// this token have only correct neighbours, so they are the encoding.
 func (v *vocabulary) mergeLong(s *scratch, piece string, size int) []token {
 	s.whole = s.whole[:0]
 	for begin := 0; ; {
@@ -214,9 +216,9 @@ func (v *vocabulary) mergeLong(s *scratch, piece string, size int) []token {
 		if joined && end == len(piece) {
 			return append(s.whole, tokens...)
 		}
-		// The tokens before the cut are not the piece's; the next window
-		// begins well before them.
-		tokens = tokens[:len(tokens)-min(unsettled, len(tokens)/2)]
+		// The tokens before the cut may differ from the tokens of the piece.
+		// The next window begins well before them.
+		tokens = tokens[:len(tokens)-min(overlapTokens, len(tokens)/2)]
 		if !joined || len(tokens) < 2 {
 			size *= 4
 			begin, s.whole = 0, s.whole[:0]
@@ -229,7 +231,7 @@ func (v *vocabulary) mergeLong(s *scratch, piece string, size int) []token {
 	}
 }
 
-// grow returns s with room for n elements; what it held may be lost.
+// grow returns s with room for n elements. It may drop the old contents.
 func grow[T any](s []T, n int) []T {
 	if cap(s) >= n {
 		return s[:cap(s)]
@@ -237,7 +239,7 @@ func grow[T any](s []T, n int) []T {
 	return slices.Grow(s[:0], n)[:n]
 }
 
-// sink moves the element at i of a heap down to its place.
+// sink moves the element at i of a heap down to its position.
 func sink(heap []uint64, i int) {
 	if i >= len(heap) {
 		return
@@ -260,7 +262,7 @@ func sink(heap []uint64, i int) {
 	heap[i] = moving
 }
 
-// rise moves the last element of a heap up to its place.
+// rise moves the last element of a heap up to its position.
 func rise(heap []uint64) {
 	i := len(heap) - 1
 	moving := heap[i]

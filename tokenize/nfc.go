@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// nfc brings a text into Unicode's form C, as the tokenizers library (0.23)
-// does: it goes by Unicode 9, for which later marks are characters like any
-// other and stay where they are.
+// nfc normalizes a text to Unicode's form C, as the tokenizers library (0.23)
+// does. The library uses Unicode 9, so it treats later marks like any other
+// character and does not move them.
 func nfc(text string) string {
 	if norm.NFC.IsNormalString(text) {
 		return text
@@ -20,18 +20,18 @@ func nfc(text string) string {
 		if marks++; classes().of(r)&mark == 0 {
 			marks = 0
 		}
-		// x/text knows no Unicode 9, and puts U+034F between 30 marks.
+		// x/text has no Unicode 9, and inserts U+034F after 30 marks.
 		if marks > 10 || isLaterMark(r) {
-			return composed(text)
+			return composeSlowly(text)
 		}
 	}
 	return norm.NFC.String(text)
 }
 
-// composed is nfc by the book (UAX 15, section 1.3; D108 to D117 of the
-// Unicode standard), slowly: all characters are taken apart, marks put in
-// their order and characters together again.
-func composed(text string) string {
+// composeSlowly computes nfc as the standard describes it (UAX 15, section 1.3;
+// D108 to D117 of the Unicode standard): it decomposes all characters, sorts
+// marks and composes characters again.
+func composeSlowly(text string) string {
 	type character struct {
 		r     rune
 		class uint8 // 0 for a starter
@@ -58,7 +58,7 @@ func composed(text string) string {
 	starter := -1
 	for _, c := range all {
 		if starter >= 0 && !isLaterMark(c.r) {
-			// What stands between blocks, unless its class is lower.
+			// A character between the two blocks the composition, unless its class is lower.
 			blocked := len(done)-1 > starter && done[len(done)-1].class >= c.class
 			pair := string(done[starter].r) + string(c.r)
 			if one := norm.NFC.String(pair); !blocked && utf8.RuneCountInString(one) == 1 {
@@ -78,8 +78,8 @@ func composed(text string) string {
 	return b.String()
 }
 
-// laterMarks are the characters that Unicode 15 puts in order, together or
-// apart and Unicode 9 does not.
+// laterMarks are the characters that Unicode 15 sorts, composes or decomposes
+// and Unicode 9 does not.
 var laterMarks = [][2]rune{
 	{0x07FD, 0x07FD},
 	{0x0898, 0x089F},

@@ -11,7 +11,7 @@ import (
 	loader "github.com/pkoukk/tiktoken-go-loader"
 )
 
-// port is an encoding of tiktoken-go, the port of the original.
+// port returns an encoding of tiktoken-go, which is a port of the original.
 func port(t testing.TB, name string) *tiktoken.Tiktoken {
 	t.Helper()
 	portOnce.Do(func() { tiktoken.SetBpeLoader(loader.NewOfflineLoader()) })
@@ -24,7 +24,8 @@ func port(t testing.TB, name string) *tiktoken.Tiktoken {
 
 var portOnce sync.Once
 
-// load returns a built-in encoding, or one of two older ones for comparison.
+// load returns a built-in encoding, or one of two older encodings for
+// comparison.
 func load(t testing.TB, name string) *Encoding {
 	t.Helper()
 	if name == "p50k_base" || name == "r50k_base" {
@@ -56,13 +57,13 @@ func checkPort(t *testing.T, e *Encoding, port *tiktoken.Tiktoken, text string) 
 }
 
 func TestTiktokenGo(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	for _, name := range []string{"o200k_base", "cl100k_base", "r50k_base", "p50k_base"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, port := load(t, name), port(t, name)
-			for _, text := range hard {
+			for _, text := range hardTexts {
 				checkPort(t, e, port, text)
 			}
 			r := rand.New(rand.NewPCG(1, 2))
@@ -77,24 +78,24 @@ func TestTiktokenGo(t *testing.T) {
 }
 
 func FuzzTiktokenGo(f *testing.F) {
-	for _, text := range hard {
+	for _, text := range hardTexts {
 		f.Add(text)
 	}
 	o200k, cl100k := load(f, "o200k_base"), load(f, "cl100k_base")
 	portO, portCL := port(f, "o200k_base"), port(f, "cl100k_base")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 2000 {
-			return // its time grows with the square
+			return // tiktoken-go's time grows with the square of the length
 		}
 		checkPort(t, o200k, portO, text)
 		checkPort(t, cl100k, portCL, text)
 	})
 }
 
-// known are the patterns that have a scanner.
-var known = []string{patternO200K, patternCL100K, patternQwen, patternQwenMarks, patternGPT2}
+// scannerPatterns are the patterns that have a scanner.
+var scannerPatterns = []string{patternO200K, patternCL100K, patternQwen, patternQwenMarks, patternGPT2}
 
-// checkScanner compares a scanner with the pattern that it stands for.
+// checkScanner compares a scanner with its pattern.
 func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regexp2.Regexp, text string) {
 	t.Helper()
 	if newer(text) {
@@ -108,11 +109,11 @@ func checkScanner(t *testing.T, scan *scanner, pattern string, expression *regex
 }
 
 func TestScanners(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
-	for _, pattern := range known {
+	for _, pattern := range scannerPatterns {
 		scan, expression := scannerFor(pattern), regexp2.MustCompile(pattern, regexp2.None)
-		for _, text := range hard {
+		for _, text := range hardTexts {
 			checkScanner(t, scan, pattern, expression, text)
 		}
 		r := rand.New(rand.NewPCG(3, 4))
@@ -123,12 +124,12 @@ func TestScanners(t *testing.T) {
 }
 
 func FuzzScanners(f *testing.F) {
-	for _, text := range hard {
+	for _, text := range hardTexts {
 		f.Add(text)
 	}
 	var scans []*scanner
 	var expressions []*regexp2.Regexp
-	for _, pattern := range known {
+	for _, pattern := range scannerPatterns {
 		scans = append(scans, scannerFor(pattern))
 		expressions = append(expressions, regexp2.MustCompile(pattern, regexp2.None))
 	}
@@ -136,7 +137,7 @@ func FuzzScanners(f *testing.F) {
 		if len(text) > 2000 {
 			return
 		}
-		for i, pattern := range known {
+		for i, pattern := range scannerPatterns {
 			checkScanner(t, scans[i], pattern, expressions[i], text)
 		}
 	})

@@ -1,21 +1,21 @@
 package tokenize
 
-// pairTable finds what two neighbouring tokens merge to. Two bytes look into
-// an array; other pairs lie in an open hash table of 8 bytes each: left, right
-// and product, tokenBits bits each. Most pairs that are looked for are not
-// there, which a small filter tells without a look at the table.
+// pairTable finds the token that two neighbouring tokens merge to. Two bytes use
+// an array. Other pairs are in an open hash table with 8 bytes per pair: left,
+// right and product, tokenBits bits each. Most pairs that are searched do not
+// exist; a small filter finds that without reading the table.
 type pairTable struct {
 	bytes  [1 << 16]token
 	slots  []uint64
 	shift  uint
-	filter [1 << filterBits / 64]uint64 // 256 KB; of 200,000 pairs one in ten strangers passes
+	filter [1 << filterBits / 64]uint64 // 256 KB; with 200,000 pairs, one in ten unknown pairs passes
 }
 
 const filterBits = 21
 
 const emptyPair = ^uint64(0)
 
-// newPairTable returns a table for at most n pairs, at most half full.
+// newPairTable returns a table for at most n pairs. It is at most half full.
 func newPairTable(n int) *pairTable {
 	t := &pairTable{shift: 64 - 4}
 	for 1<<(64-t.shift) < 2*n {

@@ -22,11 +22,11 @@ var (
 	oracleSeed  = flag.Uint64("oracle.seed", 1, "seed of these texts")
 )
 
-// TestOriginals compares ids with the original tiktoken and with the
-// tokenizers library, and the classes of all characters with theirs.
+// TestOriginals compares IDs with the original tiktoken and the tokenizers
+// library, and compares the classes of all characters with theirs.
 func TestOriginals(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: the originals are asked without it")
+		t.Skip("-short: run without it to test the originals")
 	}
 	t.Parallel()
 	program := pythontest.Find(t, "our tokens are not compared with the original tokenizers", "tiktoken", "tokenizers")
@@ -39,7 +39,7 @@ func TestOriginals(t *testing.T) {
 		}
 	}
 	var texts []string
-	for _, text := range hard {
+	for _, text := range hardTexts {
 		texts = append(texts, valid(text))
 	}
 	texts = append(texts, strings.Repeat("a", 3000), strings.Repeat(" ", 3000)+"x", strings.Repeat("北京赛车", 300),
@@ -133,7 +133,7 @@ func TestOriginals(t *testing.T) {
 		for _, m := range []string{"a\u05b7", "a\u0301", "\u0345", "\U00011935", "\u1100"} {
 			text += m + string(r)
 		}
-		if got := nfc(text); got != result.NFC[next] || composed(text) != got {
+		if got := nfc(text); got != result.NFC[next] || composeSlowly(text) != got {
 			t.Errorf("%+q becomes %+q, want %+q", text, got, result.NFC[next])
 		}
 		next++

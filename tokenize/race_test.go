@@ -2,5 +2,5 @@
 
 package tokenize
 
-// Under the race detector pools forget on purpose and time means nothing.
+// Under the race detector pools drop memory on purpose, and time means nothing.
 func init() { raced = true }

@@ -14,15 +14,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// embedded is an encoding that this program brings its rank file for. Patterns
-// and special tokens are those of tiktoken_ext/openai_public.py in tiktoken.
-type embedded struct {
+// builtInEncoding is an encoding with a rank file in this program. Patterns and
+// special tokens come from tiktoken_ext/openai_public.py in tiktoken.
+type builtInEncoding struct {
 	file     string
 	pattern  string
 	specials func() map[string]int
 }
 
-var embeddings = map[string]embedded{
+var builtInEncodings = map[string]builtInEncoding{
 	"o200k_base":    {"o200k_base", patternO200K, o200kSpecials},
 	"o200k_harmony": {"o200k_base", patternO200K, harmonySpecials},
 	"cl100k_base": {"cl100k_base", patternCL100K, func() map[string]int {
@@ -33,8 +33,9 @@ var embeddings = map[string]embedded{
 	}},
 }
 
-// rankFiles are those of tiktoken, byte by byte, compressed with zstd.
-// TestRankFiles compares them with the originals and, with -update, writes them.
+// rankFiles are the files of tiktoken, unchanged but compressed with zstd.
+// TestRankFiles compares them with the originals and, with -update, writes
+// them.
 //
 //go:embed ranks/*.zst
 var rankFiles embed.FS
@@ -61,8 +62,8 @@ func harmonySpecials() map[string]int {
 
 func reserved(id int) string { return "<|reserved_" + strconv.Itoa(id) + "|>" }
 
-// encodings are the names that Load knows, sorted.
-func encodings() []string { return slices.Sorted(maps.Keys(embeddings)) }
+// encodings returns the names that Load knows, sorted.
+func encodings() []string { return slices.Sorted(maps.Keys(builtInEncodings)) }
 
 var (
 	loading sync.Mutex
@@ -71,10 +72,10 @@ var (
 )
 
 // Load returns an encoding by its name, see the package comment. The first call
-// for a rank file decodes it; what that costs is said there too. Other names
-// are an ErrUnknown.
+// for a rank file decodes it; the package comment gives the cost. For other
+// names the error is ErrUnknown.
 func Load(name string) (*Encoding, error) {
-	from, ok := embeddings[name]
+	from, ok := builtInEncodings[name]
 	if !ok {
 		return nil, fmt.Errorf("%w %q: there are %s, and any other vocabulary by the path of its file", ErrUnknown, name, strings.Join(encodings(), ", "))
 	}
@@ -102,7 +103,7 @@ func Load(name string) (*Encoding, error) {
 	return e, nil
 }
 
-// unpack returns a rank file that comes with the program.
+// unpack returns a rank file of this program.
 func unpack(file string) ([]byte, error) {
 	packed, err := rankFiles.ReadFile("ranks/" + file + ".tiktoken.zst")
 	if err != nil {
@@ -140,11 +141,11 @@ func rankEncoding(name string, v *vocabulary, pattern string, specials map[strin
 	return newEncoding(name, v, []stage{first}, tokens), nil
 }
 
-// parseRanks reads a rank file: on each line a token in base64 and its rank.
+// parseRanks reads a rank file. Each line has a token in base64 and its rank.
 func parseRanks(data []byte) ([]entry, error) {
 	lines := bytes.Count(data, []byte{'\n'}) + 1
 	entries := make([]entry, 0, lines)
-	// One string holds all tokens: fewer things for the collector to follow.
+	// One string holds all tokens, so that the garbage collector has fewer objects.
 	var all []byte
 	ends := make([]int, 0, lines)
 	for number := 1; len(data) > 0; number++ {

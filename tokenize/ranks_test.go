@@ -23,7 +23,7 @@ func published(t testing.TB, file string) []byte {
 	return data
 }
 
-// openRanks returns the encoding of a rank file, which says nothing of its
+// openRanks returns the encoding of a rank file. The file does not contain the
 // pattern and special tokens.
 func openRanks(data []byte, pattern string, specials map[string]int) (*Encoding, error) {
 	v, err := rankVocabulary(data)
@@ -33,13 +33,13 @@ func openRanks(data []byte, pattern string, specials map[string]int) (*Encoding,
 	return rankEncoding("ranks", v, pattern, specials)
 }
 
-// TestRankFiles holds the rank files that the program brings against those that
-// were published, byte by byte, and expects no other.
+// TestRankFiles compares the built-in rank files with the published files byte
+// by byte, and expects no others.
 func TestRankFiles(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	files := make(map[string]bool)
-	for _, e := range embeddings {
+	for _, e := range builtInEncodings {
 		files[e.file] = true
 	}
 	for file := range files {
@@ -63,7 +63,7 @@ func TestRankFiles(t *testing.T) {
 	}
 }
 
-// FuzzRanks looks for rank files that make reading panic.
+// FuzzRanks searches for rank files that make the reader panic.
 func FuzzRanks(f *testing.F) {
 	f.Add([]byte("YQ== 0\n"))
 	f.Add([]byte("YQ== 0\r\nYWI= 1"))

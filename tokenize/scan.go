@@ -1,14 +1,14 @@
 package tokenize
 
-// scanner cuts text into pieces as one of the known patterns does. Pieces
-// follow one another without gaps. The text must be valid UTF-8.
+// scanner splits text into pieces as one of the known patterns does. Pieces
+// follow each other without gaps. The text must be valid UTF-8.
 //
-// The patterns are the ones that tiktoken (tiktoken_ext/openai_public.py) and
-// the tokenizer.json files of the models hold; see patterns. A hand-written
-// scanner must find what leftmost-first matching with backtracking finds.
+// The patterns come from tiktoken (tiktoken_ext/openai_public.py) and from the
+// tokenizer.json files of the models. A hand-written scanner must find the same
+// pieces as leftmost-first matching with backtracking.
 type scanner struct {
 	family  family
-	letters class // what counts as a letter inside a word of cl100k: \p{L}, or with \p{M}
+	letters class // class of a letter inside a word of cl100k: \p{L}, or with \p{M}
 	digits  int   // the longest run of \p{N} in one piece
 	table   *classTable
 }
@@ -21,7 +21,7 @@ const (
 	o200k
 )
 
-// next returns the end of the piece that starts at i, which is below len(s).
+// next returns the end of the piece that starts at i. i must be below len(s).
 func (p *scanner) next(s string, i int) int {
 	switch p.family {
 	case o200k:
@@ -49,10 +49,10 @@ func (p *scanner) nextO200k(s string, i int) int {
 	case c&number != 0:
 		return p.run(s, i+n, number, p.digits-1)
 	case c&line == 0 && i+n < len(s):
-		// The first character leads a word, if one follows.
+		// The first character is part of a word if one follows.
 		small, end := p.word(s, i+n)
 		if c&mark != 0 && !small {
-			_, end = p.word(s, i) // the first form without a lead goes before the second with one
+			_, end = p.word(s, i) // the first form without the character comes before the second form with it
 		}
 		if end > i+n {
 			return end
@@ -67,12 +67,12 @@ func (p *scanner) nextO200k(s string, i int) int {
 	return p.blank(s, i, true)
 }
 
-// word matches the two kinds of words of o200k without their lead, at i. It
-// returns i when neither matches; small says that the first did, the one that
-// ends in letters that are not capitals.
+// word matches the two kinds of words of o200k at i, without the character
+// before the word. It returns i if neither matches. small says that the first
+// kind matched: a word that ends in letters that are not capitals.
 func (p *scanner) word(s string, i int) (small bool, end int) {
 	ascii := &p.table.pages[0]
-	// Only ASCII up to the end of the word: no letter is without case.
+	// Only ASCII up to the end of the word, so every letter has a case.
 	at := i
 	for at < len(s) && ascii[s[at]]&upper != 0 && s[at] < 0x80 {
 		at++
@@ -89,7 +89,7 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 	}
 
 	at = i
-	caseless := -1 // behind the last character of the run of capitals that is none
+	caseless := -1 // end of the last character in the run that is not a capital
 	for at < len(s) {
 		c, n := p.table.at(s, at)
 		if c&(upper|other|mark) == 0 {
@@ -106,14 +106,15 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 	case at > capitals:
 		return true, contraction(s, at)
 	case caseless >= 0:
-		return true, contraction(s, caseless) // the run gives back what follows
+		return true, contraction(s, caseless) // backtracking gives up the capitals at the end of the run
 	case at > i:
 		return false, contraction(s, at)
 	}
 	return false, i
 }
 
-// nextCL100k matches, with letters for \p{L} and digits for 3,
+// nextCL100k matches the following pattern, with letters for \p{L} and digits
+// for 3:
 //
 //	(?i:'s|'t|'re|'ve|'m|'ll|'d)
 //	[^\r\n\p{L}\p{N}]?\p{L}+
@@ -121,9 +122,9 @@ func (p *scanner) word(s string, i int) (small bool, end int) {
 //	 ?[^\s\p{L}\p{N}]+[\r\n]*
 //	\s*[\r\n]+|\s+(?!\S)|\s+
 //
-// The pattern in the original tiktoken keeps white space at the end of the
-// text in one piece. No token of cl100k_base goes across the place where this
-// one cuts, so the tokens are the same.
+// The pattern in the original tiktoken keeps white space at the end of the text
+// in one piece. No token of cl100k_base crosses the position where this pattern
+// splits, so the tokens are the same.
 func (p *scanner) nextCL100k(s string, i int) int {
 	c, n := p.table.at(s, i)
 	switch {
@@ -171,7 +172,8 @@ func (p *scanner) nextGPT2(s string, i int) int {
 	return p.blank(s, i, false)
 }
 
-// run returns the end of the run of at most limit characters of set at i.
+// run returns the end of the run of characters in set at i. The run has at most
+// limit characters.
 func (p *scanner) run(s string, i int, set class, limit int) int {
 	for ; limit > 0 && i < len(s); limit-- {
 		c, n := p.table.at(s, i)
@@ -196,8 +198,8 @@ func (p *scanner) others(s string, i int) int {
 	return i
 }
 
-// symbols matches " ?[^\s\p{L}\p{N}]+[\r\n]*" at i, where the class at the end
-// holds also too. It returns i when there is nothing.
+// symbols matches " ?[^\s\p{L}\p{N}]+[\r\n]*" at i; the last set also includes
+// the byte also. It returns i if nothing matches.
 func (p *scanner) symbols(s string, i int, also byte) int {
 	at := i
 	if s[i] == ' ' {
@@ -213,8 +215,8 @@ func (p *scanner) symbols(s string, i int, also byte) int {
 	return end
 }
 
-// blank matches "\s+(?!\S)|\s+" at i, which is white space, and before it
-// "\s*[\r\n]+" if lines is set.
+// blank matches "\s+(?!\S)|\s+" at i, where white space must begin. If lines is
+// set, it first tries "\s*[\r\n]+".
 func (p *scanner) blank(s string, i int, lines bool) int {
 	end, last, newline := i, i, -1
 	for end < len(s) {
@@ -238,7 +240,7 @@ func (p *scanner) blank(s string, i int, lines bool) int {
 }
 
 // contraction returns the end of (?i:'s|'t|'re|'ve|'m|'ll|'d)? at i. Without
-// regard to case, s is ſ (U+017F) as well.
+// case, s also matches ſ (U+017F).
 func contraction(s string, i int) int {
 	if i+1 >= len(s) || s[i] != '\'' {
 		return i

@@ -7,21 +7,22 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// The patterns that scanners know, as they are written in tiktoken and in the
+// These are the patterns that have a scanner, as written in tiktoken and in the
 // tokenizer.json files of the models.
 const (
-	// patternCL100K is that of cl100k_base, and in this form of Llama 3.
+	// patternCL100K is the pattern of cl100k_base, in the form that Llama 3
+	// also uses.
 	patternCL100K = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// patternQwen is that of Qwen 2, 2.5 and 3: every digit is a piece.
+	// patternQwen is the pattern of Qwen 2, 2.5 and 3. Every digit is a piece.
 	patternQwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	// patternQwenMarks is patternQwen with marks inside words.
 	patternQwenMarks = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// patternO200K is that of o200k_base, gpt-oss and Llama 4.
+	// patternO200K is the pattern of o200k_base, gpt-oss and Llama 4.
 	patternO200K = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	// patternGPT2 is that of GPT-2, r50k_base and p50k_base, and the one
-	// behind ByteLevel's use_regex.
+	// patternGPT2 is the pattern of GPT-2, r50k_base, p50k_base, and
+	// ByteLevel's use_regex.
 	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
 
@@ -43,9 +44,9 @@ func scannerFor(pattern string) *scanner {
 	return nil
 }
 
-// A stage cuts a text, or every piece of the stage before, into pieces.
+// stage splits a text, or every piece of the stage before, into pieces.
 type stage interface {
-	// split appends the ends of the pieces of s, which begins at base.
+	// split appends the ends of the pieces of s. s begins at base.
 	split(ends []int, s string, base int) []int
 }
 
@@ -69,14 +70,14 @@ func (p *scanner) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// matches is a stage by any other pattern: each match is a piece, and so is
-// what lies between two.
+// matches is a stage for any other pattern. Each match is a piece, and so is
+// the text between two matches.
 type matches struct {
 	expression *regexp2.Regexp
 }
 
 func (m matches) split(ends []int, s string, base int) []int {
-	at, character := 0, 0 // where we are, in bytes and in characters
+	at, character := 0, 0 // current position, in bytes and in characters
 	skip := func(to int) {
 		begin := at
 		for ; character < to; character++ {
@@ -87,7 +88,7 @@ func (m matches) split(ends []int, s string, base int) []int {
 			ends = append(ends, base+at)
 		}
 	}
-	// An error would be a match that ran out of time; none is set.
+	// An error would mean that a match timed out, but no timeout is set.
 	for match, _ := m.expression.FindStringMatch(s); match != nil; match, _ = m.expression.FindNextMatch(match) {
 		skip(match.Index)
 		skip(match.Index + match.Length)
@@ -98,8 +99,8 @@ func (m matches) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// digits is the stage that puts numbers apart: each character of \p{N}, or
-// each run of them.
+// digits is a stage that separates numbers: each character of \p{N} is a piece,
+// or each run of such characters.
 type digits struct {
 	single bool
 	table  *classTable
@@ -119,8 +120,8 @@ func (d digits) split(ends []int, s string, base int) []int {
 	return ends
 }
 
-// number says whether the character of s at i is a number, and its size. The
-// tokenizers library asks Rust here, which knows the numbers of Unicode 17.
+// number reports whether the character of s at i is a number, and returns its
+// size. The tokenizers library uses Rust here, with the numbers of Unicode 17.
 func (d digits) number(s string, i int) (yes bool, size int) {
 	r, size := utf8.DecodeRuneInString(s[i:])
 	return d.table.of(r)&number != 0 || r >= 0x11DE0 && r <= 0x11DE9 || r >= 0x16FF4 && r <= 0x16FF6, size
@@ -130,8 +131,8 @@ func (d digits) number(s string, i int) (yes bool, size int) {
 type pieces struct {
 	scan *scanner
 	text string
-	ends []int // unless there is a scanner
-	at   int   // where the next piece begins
+	ends []int // set if there is no scanner
+	at   int   // beginning of the next piece
 }
 
 func (e *Encoding) pieces(s *scratch, text string) pieces {
@@ -152,7 +153,7 @@ func (e *Encoding) pieces(s *scratch, text string) pieces {
 	return p
 }
 
-// next returns the end of the piece that begins at p.at and goes behind it.
+// next returns the end of the piece that begins at p.at, and moves to it.
 func (p *pieces) next() int {
 	if p.scan != nil {
 		p.at = p.scan.next(p.text, p.at)

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// hard are texts on which pre-tokenizers and merges differ easily.
-var hard = []string{
+// hardTexts are texts on which pre-tokenizers and merges easily differ.
+var hardTexts = []string{
 	"", " ", "  ", "\n", " \n", "\n ", "\n  \n", "a\n  \n b", "x  \r\n\r\n\ty ", "\t\tif (a) {\n\t\t\tb();\n\t\t}\n",
 	"Hello, world! It's what they'd've said: I'm SURE WE'LL 'twas", "'s 'S 'll 'LL 'lL 'l 'ſ a'ſb 're're",
 	"internationalization Internationale INTERNATIONAL iPhone XMLHttpRequest", "1234567890 3.14159 ٣٤٥ Ⅷ ½ x1y22z333",
@@ -21,14 +21,15 @@ var hard = []string{
 	"a\u05b7\u1abf\u0301 \u1dfa\u0316\u0301 \U00011935\U00011930 \u0301\u0345\u10eab", "\xff", "a\xffb", "\xe4\xbd", "ok \xf0\x9f\x99 \xc0\x80 \xed\xa0\x80",
 }
 
-// fragments are put together at random.
+// fragments are combined at random.
 var fragments = []string{
 	" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "'", "'s", "'LL", "'re", "'ſ", "the", " and", "ing", "A", "Z", "É", "ß", "ʰ", "ǅ", "\u0301", "\u093f",
 	"1", "22", "٣", "Ⅷ", "½", "/", "//", ".", "...", "!", "_", "-", "----", "<", "<|", "|>", "你", "好", "北京", "赛车", "の", "한", "국", "д", "и", "α", "ש", "ا", "क", "ก", "🙂", "𠮷", "\u200d",
 	"function", "return", "(", ")", "{", "}", "==", "\ufffd", "q", "x", "ab", "\u00c5", "\u212b", "A\u030a", "\u1100\u1161", "\u0958",
 }
 
-// randomText returns a text of about n fragments, many of them from a few.
+// randomText returns a text of about n fragments. Many of them come from a
+// small set.
 func randomText(r *rand.Rand, n int) string {
 	var b strings.Builder
 	few := make([]string, 1+r.IntN(6))
@@ -42,7 +43,7 @@ func randomText(r *rand.Rand, n int) string {
 		case 1:
 			b.WriteString(strings.Repeat(few[r.IntN(len(few))], r.IntN(8)))
 		case 2:
-			// Any character, mostly of the first planes.
+			// Any character, mostly from the first planes.
 			if c := rune(r.IntN(1 << (7 + r.IntN(14)))); utf8.ValidRune(c) {
 				b.WriteRune(c)
 			}
@@ -53,7 +54,7 @@ func randomText(r *rand.Rand, n int) string {
 	return b.String()
 }
 
-// newer says whether a text has characters that Go's tables, and so regexp2,
+// newer reports whether a text has characters that Go's tables, and so regexp2,
 // do not know, or ſ in a contraction, which regexp2 does not fold.
 func newer(text string) bool {
 	for _, r := range text {

@@ -10,32 +10,32 @@ import (
 	"testing"
 )
 
-// trainedFile is a tokenizer.json in the making.
+// trainedFile describes a tokenizer.json to be made.
 type trainedFile struct {
 	pattern string
-	extra   map[string]any // of the file's top level, over what train sets
+	extra   map[string]any // fields of the top level that replace those of train
 	ignore  bool
 	pairs   bool // merges as ["a", "b"], not "a b"
 }
 
 // train learns a byte-level vocabulary of a few hundred merges from the hard
-// texts, the way the tokenizers library does, and returns its tokenizer.json.
+// texts, like the tokenizers library, and returns its tokenizer.json.
 func train(t testing.TB, f trainedFile) map[string]any {
 	t.Helper()
 	var pieces [][]string
-	for _, text := range append(hard, strings.Repeat("the cat and the hat ", 3), "北京赛车北京你好你好世界", "an internationale nation") {
+	for _, text := range append(hardTexts, strings.Repeat("the cat and the hat ", 3), "北京赛车北京你好你好世界", "an internationale nation") {
 		text, i := valid(text), 0
 		for _, end := range scannerFor(f.pattern).split(nil, text, 0) {
 			var piece []string
 			for _, b := range []byte(text[i:end]) {
-				piece = append(piece, string(alphabet[b]))
+				piece = append(piece, string(byteCharacters[b]))
 			}
 			pieces = append(pieces, piece)
 			i = end
 		}
 	}
 	vocab := make(map[string]int)
-	for _, r := range alphabet {
+	for _, r := range byteCharacters {
 		vocab[string(r)] = len(vocab)
 	}
 	var merges []any
@@ -75,7 +75,7 @@ func train(t testing.TB, f trainedFile) map[string]any {
 	if len(merges) < 100 {
 		t.Fatalf("only %d merges", len(merges))
 	}
-	// A token that no merge makes, which ignore_merges finds all the same.
+	// A token that no merge makes, but ignore_merges finds it.
 	vocab["Hello"] = len(vocab)
 	file := map[string]any{
 		"normalizer": nil,
@@ -105,7 +105,7 @@ func open(t testing.TB, file map[string]any) (*Encoding, error) {
 	return Open(path)
 }
 
-// trained returns vocabularies as models have them, only small.
+// trained returns small vocabularies in the forms of real models.
 func trained(t testing.TB) []*Encoding {
 	t.Helper()
 	added := []any{

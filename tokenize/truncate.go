@@ -8,16 +8,16 @@ import (
 )
 
 // Truncate returns the longest prefix of text that ends between characters and
-// has at most n tokens. Added tokens are kept whole or left out whole. A text
-// that is not valid UTF-8, or not in the form that the encoding brings it to,
-// is changed to that first, unless all of it fits.
+// has at most n tokens. It never splits an added token. If text is not valid
+// UTF-8 or is not normalized as the encoding needs it, the result is a prefix
+// of the converted text, unless the whole text fits.
 //
-// Longest is meant exactly: a prefix of which Count is at most n, such that it
-// is more for every longer one. Counts do not grow evenly with the text:
-// "internationa" has more tokens than "international". What is given up, for
-// bounded time, are pieces of more than longPiece bytes of which the beginning
-// would fall into several pieces (white space with line ends, capitals among
-// caseless letters): there only prefixes near the first n tokens are looked at.
+// The prefix is exactly the longest: Count of the prefix is at most n, and it
+// is more for every longer prefix. Counts do not always grow with the text:
+// "internationa" has more tokens than "international". To limit the time there
+// is one exception: pieces with more than longPiece bytes whose prefixes would
+// fall into several pieces (white space with line ends, capitals among letters
+// without case). There only prefixes near the first n tokens are tried.
 func (e *Encoding) Truncate(text string, n int) string {
 	if n <= 0 {
 		return ""
@@ -40,7 +40,7 @@ func (e *Encoding) Truncate(text string, n int) string {
 			left--
 			continue
 		}
-		cut, used := e.fit(s, part.text, left)
+		cut, used := e.fitPrefix(s, part.text, left)
 		if cut < len(part.text) {
 			if e.spaceFirst && seen[part.begin] != ' ' {
 				cut = max(0, cut-1)
@@ -52,7 +52,8 @@ func (e *Encoding) Truncate(text string, n int) string {
 	return text
 }
 
-// normalized returns a text with what is between its added tokens normalized.
+// normalized returns a text in which the parts between added tokens are
+// normalized.
 func (e *Encoding) normalized(s *scratch, text string) string {
 	var b strings.Builder
 	for part := range e.parts(s, text) {
@@ -66,19 +67,19 @@ func (e *Encoding) normalized(s *scratch, text string) string {
 }
 
 const (
-	// lookahead is the number of bytes behind a piece's end from which on the
-	// end is the same, however the text goes on or ends: a contraction has up
-	// to three bytes, and two characters tell the last of white space.
+	// lookahead is a number of bytes. If this many bytes follow a piece, the
+	// piece's end does not depend on the rest of the text: a contraction has up
+	// to three bytes, and two characters decide where white space ends.
 	lookahead = 8
-	// longPiece is the length in bytes from which on the prefixes of a piece
-	// are counted from the tokens of the whole piece.
+	// longPiece is a length in bytes. The prefixes of longer pieces are counted
+	// from the tokens of the whole piece.
 	longPiece = 64
 )
 
-// boundary is where a piece begins and the number of tokens before it.
+// boundary is the beginning of a piece and the number of tokens before it.
 type boundary struct{ at, tokens int }
 
-// boundaries are those of the last pieces.
+// boundaries holds the boundaries of the last pieces.
 type boundaries struct {
 	ring [16]boundary
 	n    int
@@ -89,12 +90,13 @@ func (m *boundaries) add(at, tokens int) {
 	m.n++
 }
 
-// crossing returns the last of them.
-func (m *boundaries) crossing() boundary { return m.ring[(m.n-1)%len(m.ring)] }
+// last returns the last boundary.
+func (m *boundaries) last() boundary { return m.ring[(m.n-1)%len(m.ring)] }
 
-// before returns the last of them that is lookahead before end, so that all
-// pieces before it are those of a text that ends there too, or the beginning
-// of the text. If nothing is known of the pattern it is the first of them.
+// before returns the last boundary that is at least lookahead before end, or
+// the beginning of the text. A text that ends at end has the same pieces before
+// this boundary. If the pattern is not known, before returns the first
+// boundary.
 func (m *boundaries) before(end int, known bool) boundary {
 	first := max(0, m.n-len(m.ring))
 	from := m.n - 1
@@ -109,9 +111,10 @@ func (m *boundaries) before(end int, known bool) boundary {
 	return boundary{}
 }
 
-// fit returns the length of the longest prefix of a text without added tokens
-// that has at most n tokens. used is the count of the whole text, if it fits.
-func (e *Encoding) fit(s *scratch, text string, n int) (cut, used int) {
+// fitPrefix returns the length of the longest prefix of a text without added
+// tokens that has at most n tokens. used is the count of the whole text, if it
+// fits.
+func (e *Encoding) fitPrefix(s *scratch, text string, n int) (cut, used int) {
 	last := &s.last
 	last.n = 0
 	total := 0
@@ -128,23 +131,23 @@ func (e *Encoding) fit(s *scratch, text string, n int) (cut, used int) {
 	return len(text), total
 }
 
-// prefixes counts the prefixes of one text from the beginnings of its last
+// prefixes counts the prefixes of a text from the beginnings of its last
 // pieces.
 type prefixes struct {
 	e     *Encoding
 	s     *scratch
 	text  string
-	n     int   // more tokens than these need not be counted
-	begin int   // of the piece that crosses n
-	long  *long // what is known of that piece, if it is long
+	n     int   // the limit; larger counts need not be exact
+	begin int   // beginning of the piece that exceeds n
+	long  *long // state of that piece if it is long, or nil
 }
 
-// search returns what fit does for a text whose first piece that does not fit
-// is the last of the boundaries and ends at end.
+// search finds the result of fitPrefix. The first piece that does not fit
+// begins at the last boundary and ends at end.
 func (e *Encoding) search(s *scratch, text string, n, end int) int {
-	crossing := s.last.crossing()
+	crossing := s.last.last()
 	p := prefixes{e: e, s: s, text: text, n: n, begin: crossing.at}
-	high := min(end+lookahead, len(text)) - 1 // further on, the piece is certain and nothing fits
+	high := min(end+lookahead, len(text)) - 1 // beyond it the piece is certain, so nothing fits
 	if end-p.begin <= longPiece {
 		return p.longest(0, high)
 	}
@@ -154,7 +157,7 @@ func (e *Encoding) search(s *scratch, text string, n, end int) int {
 	best := 0
 	for at := l.end + 1; at < len(l.piece) && at <= l.far; at++ {
 		if l.count(v, s, at) < l.n {
-			l.far = max(l.far, at+v.reach(l.piece[at:]))
+			l.far = max(l.far, at+v.maxTokenAt(l.piece[at:]))
 		}
 		if p.count(p.begin+at) <= n {
 			best = p.begin + at
@@ -180,9 +183,9 @@ func (p *prefixes) longest(low, high int) int {
 	return 0
 }
 
-// count returns the number of tokens of the prefix of length end, or some
-// number above p.n if there are more or the prefix does not end between
-// characters.
+// count returns the number of tokens of the prefix of length end. If there are
+// more than p.n, or if the prefix splits a character, it returns some number
+// above p.n.
 func (p *prefixes) count(end int) int {
 	if !utf8.RuneStart(p.text[end]) {
 		return p.n + 1
@@ -202,46 +205,47 @@ func (p *prefixes) count(end int) int {
 	return total
 }
 
-// long is a long piece and its tokens, of which the first n fit.
+// long is a long piece and its tokens. The first n tokens fit.
 type long struct {
 	piece  string
 	tokens []token
 	n      int
-	end    int // of the first n tokens
-	far    int // no prefix above this length has at most n tokens
+	end    int // end of the first n tokens
+	far    int // no longer prefix has at most n tokens
 
 	counted, is int // the prefix that was counted last, and its number of tokens
 }
 
-// encodeLong makes s.long of a piece that has more than n tokens.
+// encodeLong sets s.long to a piece that has more than n tokens.
 func (v *vocabulary) encodeLong(s *scratch, piece string, n int) {
 	s.long = long{piece: piece, tokens: append(s.long.tokens[:0], v.merge(s, piece)...), n: n}
 	l := &s.long
 	for _, t := range l.tokens[:n] {
 		l.end += len(v.text(t))
 	}
-	// The last token of a prefix with n tokens begins where one with fewer
-	// ends. Which ones before end these are is not looked at.
-	for at := max(0, l.end-v.words.most); at < l.end; at++ {
-		l.far = max(l.far, at+v.reach(piece[at:]))
+	// The last token of a prefix with n tokens begins where a prefix with fewer
+	// tokens ends. Try all positions before end, without checking which have
+	// fewer tokens.
+	for at := max(0, l.end-v.words.maxLength); at < l.end; at++ {
+		l.far = max(l.far, at+v.maxTokenAt(piece[at:]))
 	}
 }
 
-// reach returns the most bytes that a token at the beginning of a text has, by
-// the first two bytes of it.
-func (v *vocabulary) reach(text string) int {
+// maxTokenAt returns the length of the longest token that can begin a text,
+// from its first two bytes.
+func (v *vocabulary) maxTokenAt(text string) int {
 	if len(text) < 2 {
 		return 1
 	}
-	return int(v.most[uint(text[0])<<8|uint(text[1])])
+	return int(v.maxLength[uint(text[0])<<8|uint(text[1])])
 }
 
 // count returns the number of tokens of the first end bytes of the piece.
 //
-// The first tokens of the piece are the encoding of what they cover. What
-// follows from some token on is encoded by itself: if its first token is again
-// the piece's, then all before is the piece's too, for the reason that
-// mergeLong gives.
+// The first tokens of the piece are the encoding of the bytes that they cover.
+// The bytes after some token are encoded separately. If the first token of this
+// encoding is again the piece's token, then all tokens before it are also
+// right, for the reason given at mergeLong.
 func (l *long) count(v *vocabulary, s *scratch, end int) int {
 	if l.counted != end {
 		l.counted, l.is = end, l.countFrom(v, s, end)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// longestPrefix is what Truncate promises, by trying everything. Text must be
-// as the encoding sees it.
+// longestPrefix returns the prefix that Truncate promises, by trying all
+// prefixes. text must be in the encoding's normal form.
 func longestPrefix(e *Encoding, text string, n int) string {
 	for end := len(text); end > 0; end-- {
 		if (end == len(text) || utf8.RuneStart(text[end])) && e.Count(text[:end]) <= n {
@@ -38,10 +38,10 @@ func truncators(t testing.TB) []*Encoding {
 }
 
 func TestTruncate(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	for _, e := range truncators(t) {
-		for _, text := range hard {
+		for _, text := range hardTexts {
 			for n := range len(text) + 1 {
 				if got := e.Truncate(text, n); e.Count(got) > n {
 					t.Fatalf("%s: %q is cut to %q with %d tokens, more than %d", e.name, text, got, e.Count(got), n)
@@ -66,10 +66,10 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestTruncateOthers cuts by the vocabularies that look for added tokens, put
-// a space before the text, normalize it or have several stages.
+// TestTruncateOthers cuts with vocabularies that have added tokens, put a space
+// before the text, normalize it, or have several stages.
 func TestTruncateOthers(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	all := trained(t)[2:]
 	for i, e := range append(all, all[1].WithSpecials(), load(t, "o200k_harmony").WithSpecials()) {
@@ -115,9 +115,9 @@ func TestTruncateNormalizes(t *testing.T) {
 	}
 }
 
-// TestComposed compares the slow way to form C with the one of x/text.
+// TestComposed compares the slow form C with x/text.
 func TestComposed(t *testing.T) {
-	alone(t)
+	skipIfShort(t)
 	t.Parallel()
 	r := rand.New(rand.NewPCG(13, 14))
 	for range 5000 {
@@ -126,7 +126,7 @@ func TestComposed(t *testing.T) {
 			continue
 		}
 		text = norm.NFD.String(text)
-		if got, want := composed(text), norm.NFC.String(text); got != want {
+		if got, want := composeSlowly(text), norm.NFC.String(text); got != want {
 			t.Fatalf("%+q becomes %+q, want %+q", text, got, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestComposed(t *testing.T) {
 }
 
 func FuzzTruncate(f *testing.F) {
-	for i, text := range hard {
+	for i, text := range hardTexts {
 		f.Add(text, i)
 	}
 	all := truncators(f)

@@ -6,47 +6,47 @@ import (
 	"unicode/utf8"
 )
 
-// vocabulary is the tables of one set of tokens and merges. It does not change
-// once it is built.
+// vocabulary holds the tables of a set of tokens and merges. It does not change
+// after it was built.
 type vocabulary struct {
-	words *wordTable
-	pairs *pairTable
-	bytes []byte   // of all tokens, one after another
-	at    []uint32 // where each token begins in bytes; one more than there are tokens
-	ids   []int32  // the id that the model knows each token by; -1 for a byte that it does not know
-	known []token  // by id: the token, or none
-	most  []uint16 // length of the longest token that begins with two bytes
+	words     *wordTable
+	pairs     *pairTable
+	bytes     []byte   // of all tokens, one after another
+	at        []uint32 // beginning of each token in bytes; one entry more than tokens
+	ids       []int32  // the model's ID of each token; -1 for a byte that the model does not have
+	byID      []token  // token by ID, or none
+	maxLength []uint16 // length of the longest token by its first two bytes
 
-	characters []token // by code point, of those with two or three bytes: the token that merges make of it, or none
-	ragged     byteSet // the bytes on both sides of where a merge joins characters to make a token with part of one
+	characters    []token // by code point, for characters of two or three bytes: the token that the bytes merge to, or none
+	unsafeBorders byteSet // pairs of bytes at which a merge joins whole characters with a part of a character
 }
 
 // text returns the bytes of a token.
 func (v *vocabulary) text(t token) []byte { return v.bytes[v.at[t]:v.at[t+1]] }
 
-// entry is a token as a file has it.
+// entry is a token in a file.
 type entry struct {
 	text    string
 	id      int
-	foreign bool // not written in bytes: no text becomes it
+	foreign bool // not written as bytes, so no text becomes this token
 }
 
-// builder makes a vocabulary: first the bytes, then the merges in their order,
-// then what is left.
+// builder makes a vocabulary: first the bytes, then the merges in order, then
+// the other tokens.
 //
-// One pair is kept for each token, the one that makes it: as long as no merge
-// goes across the borders of a stretch of text, what happens inside does not
-// depend on what is around it. So a stretch that becomes a token always goes
-// the same way, and the last two tokens on it are those that the merges before
-// make of its bytes. Whatever other pairs have the same bytes never meet. The
-// order of the merges is then the order of the tokens' numbers.
+// It keeps a single pair for each token, the pair that makes the token. As long
+// as no merge crosses the borders of a stretch of text, the merges inside do
+// not depend on the text around it. So a stretch that becomes a token is always
+// merged in the same way, and its last two tokens are those that the earlier
+// merges make from its bytes. Other pairs with the same bytes never become
+// neighbours. The order of merges is then the order of the tokens' numbers.
 type builder struct {
-	v       *vocabulary
-	scratch scratch
-	whole   bool // a piece that is a token is taken whole, even if no merges lead to it
+	v           *vocabulary
+	scratch     scratch
+	wholePieces bool // a piece that is a token becomes this token, even if no merges make it
 }
 
-// newBuilder defines the bytes. entries are all tokens there will be.
+// newBuilder defines the bytes. entries are all tokens of the vocabulary.
 func newBuilder(entries []entry, whole bool) (*builder, error) {
 	size, short, highest := 256, 256, 0
 	if len(entries) > int(none)-256 {
@@ -71,28 +71,28 @@ func newBuilder(entries []entry, whole bool) (*builder, error) {
 			short++
 		}
 	}
-	b := &builder{whole: whole, v: &vocabulary{
-		words: newWordTable(short),
-		pairs: newPairTable(len(entries)),
-		bytes: make([]byte, 0, size),
-		at:    make([]uint32, 1, len(entries)+257),
-		ids:   make([]int32, 0, len(entries)+256),
-		known: make([]token, highest+1),
-		most:  make([]uint16, 1<<16),
+	b := &builder{wholePieces: whole, v: &vocabulary{
+		words:     newWordTable(short),
+		pairs:     newPairTable(len(entries)),
+		bytes:     make([]byte, 0, size),
+		at:        make([]uint32, 1, len(entries)+257),
+		ids:       make([]int32, 0, len(entries)+256),
+		byID:      make([]token, highest+1),
+		maxLength: make([]uint16, 1<<16),
 
 		characters: make([]token, 1<<16),
 	}}
 	for i := range b.v.characters {
 		b.v.characters[i] = none
 	}
-	for i := range b.v.most {
-		b.v.most[i] = 1
+	for i := range b.v.maxLength {
+		b.v.maxLength[i] = 1
 	}
-	for i := range b.v.known {
-		b.v.known[i] = none
+	for i := range b.v.byID {
+		b.v.byID[i] = none
 	}
 	for value, id := range bytes {
-		// Some bytes are in no UTF-8 text, and not in every vocabulary.
+		// Some bytes do not occur in UTF-8, and not every vocabulary has them.
 		if id < 0 && (value < 0xC0 || value > 0xC1 && value < 0xF5) {
 			return nil, fmt.Errorf("%w: there is no token for the byte 0x%02X", ErrFormat, value)
 		}
@@ -103,31 +103,32 @@ func newBuilder(entries []entry, whole bool) (*builder, error) {
 	return b, nil
 }
 
-// define gives a token the next number. word says that a piece can be it.
+// define gives a token the next number. word says that a whole piece can be
+// this token.
 func (b *builder) define(e entry, word bool) (token, error) {
 	v := b.v
 	t := token(len(v.at) - 1)
 	if e.id >= 0 {
-		if v.known[e.id] != none {
-			return none, fmt.Errorf("%w: two tokens, %q and %q, have the id %d", ErrFormat, v.text(v.known[e.id]), e.text, e.id)
+		if v.byID[e.id] != none {
+			return none, fmt.Errorf("%w: two tokens, %q and %q, have the id %d", ErrFormat, v.text(v.byID[e.id]), e.text, e.id)
 		}
-		v.known[e.id] = t
+		v.byID[e.id] = t
 	}
 	if n := len(e.text); n > 1 {
-		most := &v.most[int(e.text[0])<<8|int(e.text[1])]
+		most := &v.maxLength[int(e.text[0])<<8|int(e.text[1])]
 		*most = uint16(min(max(int(*most), n), math.MaxUint16))
 	}
 	v.bytes = append(v.bytes, e.text...)
 	v.at = append(v.at, uint32(len(v.bytes)))
 	v.ids = append(v.ids, int32(e.id))
 	if word && !v.words.add(e.text, t) {
-		return none, fmt.Errorf("%w: token %q is there twice", ErrFormat, e.text)
+		return none, fmt.Errorf("%w: token %q appears twice", ErrFormat, e.text)
 	}
 	return t, nil
 }
 
-// parts returns what the merges so far make of a token's bytes; ok says that
-// these are two tokens.
+// parts returns the tokens that the merges so far make from a token's bytes. ok
+// is true if there are two.
 func (b *builder) parts(text string) (left, right token, ok bool) {
 	tokens := b.v.merge(&b.scratch, text)
 	if len(tokens) != 2 {
@@ -149,7 +150,7 @@ func (b *builder) join(left, right token, e entry) error {
 	case size > 1 && size == len(e.text) && r < 1<<16:
 		b.v.characters[r] = product
 	case utf8.RuneStart(e.text[at]) && !utf8.ValidString(e.text):
-		b.v.ragged.add(e.text[at-1], e.text[at])
+		b.v.unsafeBorders.add(e.text[at-1], e.text[at])
 	}
 	return nil
 }
@@ -157,16 +158,16 @@ func (b *builder) join(left, right token, e entry) error {
 // finish defines the tokens that no merge makes.
 func (b *builder) finish(rest []entry) (*vocabulary, error) {
 	for _, e := range rest {
-		if _, err := b.define(e, b.whole && !e.foreign); err != nil {
+		if _, err := b.define(e, b.wholePieces && !e.foreign); err != nil {
 			return nil, err
 		}
 	}
 	return b.v, nil
 }
 
-// fromRanks builds the vocabulary of tiktoken, where the concatenation of two
-// tokens merges if it is a token itself, and its rank, which is its id, says
-// when. entries are in the order of their ids.
+// fromRanks builds a vocabulary of tiktoken. There two tokens merge if their
+// concatenation is a token, and the rank, which is the ID, gives the order.
+// entries must be in the order of their IDs.
 func fromRanks(entries []entry) (*vocabulary, error) {
 	b, err := newBuilder(entries, true)
 	if err != nil {
@@ -189,30 +190,29 @@ func fromRanks(entries []entry) (*vocabulary, error) {
 	return b.finish(rest)
 }
 
-// mergeRule is one line of a list of merges: the ids of both parts and of what
-// they become.
+// mergeRule is a line of a list of merges: the IDs of both parts and of the
+// product.
 type mergeRule struct {
 	left, right, product int
 }
 
-// fromMerges builds the vocabulary of a list of merges, the first before the
-// others. texts is by id.
+// fromMerges builds a vocabulary from a list of merges, in order.
 func fromMerges(entries []entry, rules []mergeRule, ignoreMerges bool) (*vocabulary, error) {
 	b, err := newBuilder(entries, ignoreMerges)
 	if err != nil {
 		return nil, err
 	}
-	known := b.v.known
+	byID := b.v.byID
 	texts := make(map[int]string, len(entries))
 	for _, e := range entries {
 		texts[e.id] = e.text
 	}
 	var early []mergeRule
 	for _, rule := range rules {
-		if known[rule.product] != none {
+		if byID[rule.product] != none {
 			continue
 		}
-		left, right := known[rule.left], known[rule.right]
+		left, right := byID[rule.left], byID[rule.right]
 		if left == none || right == none {
 			early = append(early, rule)
 			continue
@@ -220,24 +220,24 @@ func fromMerges(entries []entry, rules []mergeRule, ignoreMerges bool) (*vocabul
 		text := texts[rule.product]
 		l, r, ok := b.parts(text)
 		if !ok || l != left || r != right {
-			continue // another pair makes it, or none
+			continue // another pair makes the token, or none does
 		}
 		if err := b.join(left, right, entry{text: text, id: rule.product}); err != nil {
 			return nil, err
 		}
 	}
 	for _, rule := range early {
-		if known[rule.product] != none {
+		if byID[rule.product] != none {
 			continue
 		}
 		left, right, ok := b.parts(texts[rule.product])
-		if ok && left == known[rule.left] && right == known[rule.right] {
+		if ok && left == byID[rule.left] && right == byID[rule.right] {
 			return nil, fmt.Errorf("%w: the merge to %q comes before the merges that make its parts", ErrUnsupported, texts[rule.product])
 		}
 	}
 	var rest []entry
 	for _, e := range entries {
-		if known[e.id] == none {
+		if byID[e.id] == none {
 			rest = append(rest, e)
 		}
 	}

@@ -6,30 +6,32 @@ import (
 	"unsafe"
 )
 
-// token is our own number of a token: 0 to 255 are the bytes, then come the
-// products of merges, the earliest merge first, then tokens that no merge
-// makes. Of two merges the one with the smaller product is done first.
+// token is this program's number of a token: 0 to 255 are the bytes, then come
+// the products of merges in the order of the merges, then the tokens that no
+// merge makes. If two merges are possible, the merge with the smaller product
+// comes first.
 type token = uint32
 
-// none is no token. Tokens have tokenBits bits.
+// none means no token. Tokens have tokenBits bits.
 const (
 	tokenBits = 21
 	none      = token(1<<tokenBits - 1)
 )
 
-// wordTable finds the token that a whole piece is. Tokens up to shortWord
-// bytes lie with their bytes in an open hash table, 16 bytes each, so that the
-// usual look-up touches one cache line; the rest is in a map.
+// wordTable finds the token for a whole piece. Tokens up to shortWord bytes are
+// in an open hash table with 16 bytes each, so that most lookups read one cache
+// line. Longer tokens are in a map.
 type wordTable struct {
-	slots []word
-	long  map[string]token
-	most  int // length of the longest token
+	slots     []word
+	long      map[string]token
+	maxLength int // length of the longest token
 }
 
 const shortWord = 12
 
-// word is a token of at most shortWord bytes: the first eight, then from the
-// lowest bit the other four, the length (4 bits) and the token.
+// word is a token of at most shortWord bytes. head has the first eight bytes;
+// tail has, from the lowest bit, the other four bytes, the length (4 bits) and
+// the token.
 type word struct {
 	head, tail uint64
 }
@@ -50,15 +52,16 @@ func hash(head, tail uint64) uint64 {
 	return high ^ low
 }
 
-// slot is where the search for a key with this hash begins.
+// slot returns the position where the search for a key with this hash begins.
 func (t *wordTable) slot(hash uint64) uint64 {
 	at, _ := bits.Mul64(hash, uint64(len(t.slots)))
 	return at
 }
 
-// add puts a token's bytes into the table, unless they are there already.
+// add puts a token's bytes into the table. It returns false if the bytes were
+// added before.
 func (t *wordTable) add(bytes string, id token) bool {
-	t.most = max(t.most, len(bytes))
+	t.maxLength = max(t.maxLength, len(bytes))
 	if len(bytes) > shortWord {
 		_, twice := t.long[bytes]
 		t.long[bytes] = id
@@ -67,7 +70,7 @@ func (t *wordTable) add(bytes string, id token) bool {
 	head, tail := key(bytes, 0, len(bytes))
 	for at := t.slot(hash(head, tail)); ; {
 		switch slot := &t.slots[at]; {
-		case slot.tail == 0: // no key is without a length
+		case slot.tail == 0: // every key has a length above 0
 			*slot = word{head, tail | uint64(id)<<tokenShift}
 			return true
 		case slot.head == head && slot.tail&tailMask == tail:
@@ -79,13 +82,13 @@ func (t *wordTable) add(bytes string, id token) bool {
 	}
 }
 
-// find returns the token that text is, or none.
+// find returns the token for text, or none.
 func (t *wordTable) find(text string) token {
 	if len(text) <= shortWord {
 		head, tail := key(text, 0, len(text))
 		return t.findShort(hash(head, tail), head, tail)
 	}
-	if len(text) <= t.most {
+	if len(text) <= t.maxLength {
 		if id, ok := t.long[text]; ok {
 			return id
 		}
@@ -108,7 +111,7 @@ func (t *wordTable) findShort(hash, head, tail uint64) token {
 	}
 }
 
-// key is s[i:end], of 1 to shortWord bytes, and its length as two numbers.
+// key returns s[i:end], of 1 to shortWord bytes, and its length as two numbers.
 func key(s string, i, end int) (head, tail uint64) {
 	n := end - i
 	if i+16 <= len(s) {
@@ -125,11 +128,11 @@ func key(s string, i, end int) (head, tail uint64) {
 	return head, tail&(1<<(8*uint(n-8))-1) | uint64(n)<<lengthShift
 }
 
-// recent remembers short pieces that were met before: what a text has often is
-// then found in the fastest memory, and pieces of several tokens need not be
-// merged to be counted. A slot is a word with the number of its tokens above
-// its token, which is that of the piece if there is one.
-type recent [1 << recentBits]word
+// pieceCache caches short pieces and their counts. It stays in the fastest
+// memory, and pieces with several tokens need no merge to be counted. A slot is
+// a word with the number of tokens above the token. The token is none if the
+// piece has several tokens.
+type pieceCache [1 << recentBits]word
 
 const (
 	recentBits = 12 // 64 KB
@@ -146,7 +149,7 @@ func (v *vocabulary) countPiece(s *scratch, text string, i, end int) int {
 	}
 	head, tail := key(text, i, end)
 	h := hash(head, tail)
-	slot := &s.recent[h%uint64(len(s.recent))]
+	slot := &s.cache[h%uint64(len(s.cache))]
 	if slot.head != head || slot.tail&tailMask != tail {
 		n, t := 1, v.words.findShort(h, head, tail)
 		if t == none {
@@ -157,7 +160,7 @@ func (v *vocabulary) countPiece(s *scratch, text string, i, end int) int {
 	return int(slot.tail >> countShift)
 }
 
-// encodePiece appends the ids of the tokens of the piece text[i:end] to dst.
+// encodePiece appends the IDs of the tokens of the piece text[i:end] to dst.
 func (v *vocabulary) encodePiece(s *scratch, dst []int, text string, i, end int) []int {
 	var t token
 	if end-i > shortWord {
@@ -165,7 +168,7 @@ func (v *vocabulary) encodePiece(s *scratch, dst []int, text string, i, end int)
 	} else {
 		head, tail := key(text, i, end)
 		h := hash(head, tail)
-		if slot := &s.recent[h%uint64(len(s.recent))]; slot.head == head && slot.tail&tailMask == tail {
+		if slot := &s.cache[h%uint64(len(s.cache))]; slot.head == head && slot.tail&tailMask == tail {
 			t = token(slot.tail>>tokenShift) & none
 		} else if t = v.words.findShort(h, head, tail); t != none {
 			*slot = word{head, tail | uint64(t)<<tokenShift | 1<<countShift}

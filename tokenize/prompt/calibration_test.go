@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// observe shows a calibration rows of 10 to 2000 tokens.
+// observe passes rows of 10 to 2000 tokens to a calibration.
 func observe(c *Calibration, rng *rand.Rand, rows int, used func(counted int) int) {
 	for range rows {
 		counted := 10 + int(1990*math.Pow(rng.Float64(), 3)) // most are short
@@ -59,7 +59,7 @@ func TestCalibration_AnotherVocabularyIsARatio(t *testing.T) {
 		}
 		beyond := 0
 		for range 1000 {
-			counted := 10 + rng.IntN(4000) // twice as long as any before
+			counted := 10 + rng.IntN(4000) // twice as long as any row before
 			tokens, within, _ := c.Estimate(counted)
 			if math.Abs(float64(tokens-noisy(counted))) > float64(within) {
 				beyond++
@@ -80,7 +80,7 @@ func TestCalibration_OddReports(t *testing.T) {
 		case 0:
 			return 0 // none
 		case 1:
-			return 1 + rng.IntN(5) // only what was not cached
+			return 1 + rng.IntN(5) // only tokens that were not cached
 		}
 		return n + 4
 	})
@@ -89,22 +89,22 @@ func TestCalibration_OddReports(t *testing.T) {
 		t.Errorf("learned %+v", r)
 	}
 	if r.MaxError < 100 {
-		t.Errorf("the odd reports do not show: %+v", r)
+		t.Errorf("the odd reports do not show in the errors: %+v", r)
 	}
 	for _, pair := range [][2]int{{10, 0}, {10, -1}, {-1, 10}} {
 		if diff, ok := c.Observe(pair[0], pair[1]); ok || diff != 0 {
-			t.Errorf("%v was taken, with a difference of %d", pair, diff)
+			t.Errorf("%v was accepted, with a difference of %d", pair, diff)
 		}
 	}
 	if diff, ok := c.Observe(0, 3); !ok || diff != 3 {
-		t.Errorf("an empty row was not taken: %d, %t", diff, ok)
+		t.Errorf("an empty row was not accepted: %d, %t", diff, ok)
 	}
 }
 
 func TestCalibration_KnowsNothingAtFirst(t *testing.T) {
 	t.Parallel()
 	var c Calibration
-	for i := range learnedAfter {
+	for i := range minRows {
 		if tokens, within, learned := c.Estimate(50); tokens != 50 || within != 0 || learned {
 			t.Fatalf("after %d rows: estimate %d ± %d, %t", i, tokens, within, learned)
 		}
@@ -118,7 +118,7 @@ func TestCalibration_KnowsNothingAtFirst(t *testing.T) {
 	}
 }
 
-// Rows of one length tell no ratio, and must not break the fit.
+// Rows of equal length give no ratio, and must not break the fit.
 func TestCalibration_RowsOfOneLength(t *testing.T) {
 	t.Parallel()
 	rng := source()
@@ -136,7 +136,7 @@ func TestCalibration_ForgetsAServerThatChanged(t *testing.T) {
 	rng := source()
 	var c Calibration
 	observe(&c, rng, 1000, func(n int) int { return n + 60 })
-	observe(&c, rng, window+refit, func(n int) int { return n })
+	observe(&c, rng, window+refitEvery, func(n int) int { return n })
 	if r := c.Report(); !r.Exact || r.Offset != 0 || r.MaxError != 0 {
 		t.Errorf("after a restart: %+v", r)
 	}
@@ -165,6 +165,6 @@ func BenchmarkObserve(b *testing.B) {
 	rng := source()
 	var c Calibration
 	for i := range b.N {
-		c.Observe(i%1000, i%1000+rng.IntN(50)) // no two alike: the dear fit
+		c.Observe(i%1000, i%1000+rng.IntN(50)) // all different, so that the slow fit is used
 	}
 }

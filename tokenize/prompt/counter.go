@@ -9,16 +9,16 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Counter counts the tokens of a job's prompts as its server will. It is safe
-// for concurrent use.
+// Counter counts the tokens of a job's prompts as the job's server does. It is
+// safe for concurrent use.
 type Counter struct {
 	measure *Measure
-	known   bool // by the model's own vocabulary; otherwise calibrated
+	known   bool // counts with the model's own vocabulary; otherwise calibrated
 	learned *Calibration
 	report  func(meanError float64)
 }
 
-// Count is how many tokens the prompt of a row has.
+// Count returns the number of tokens in the prompt of a row.
 func (c *Counter) Count(text string) int {
 	n := c.measure.Count(text)
 	if c.known {
@@ -28,29 +28,29 @@ func (c *Counter) Count(text string) int {
 	return n
 }
 
-// AtMost is a bound on what Count returns, which takes no counting.
+// AtMost returns an upper limit of Count without counting.
 func (c *Counter) AtMost(text string) int {
 	n := c.measure.AtMost(text)
 	if c.known {
 		return n
 	}
-	least, _, _ := c.learned.Estimate(0) // a line through odd reports may fall
+	least, _, _ := c.learned.Estimate(0) // wrong reports can give a line that falls
 	most, _, _ := c.learned.Estimate(n)
 	return max(least, most)
 }
 
-// Exact reports whether the server is sure to count as Count does.
+// Exact reports whether the server certainly counts as Count does.
 func (c *Counter) Exact(text string) bool { return c.known && c.measure.Exact(text) }
 
-// Observe compares with what a server says it counted.
+// Observe compares our count with the count that the server reported.
 func (c *Counter) Observe(text string, used int64) {
 	c.learned.Observe(c.measure.Count(text), int(used))
 	c.report(c.learned.Report().MeanError)
 }
 
-// Fit returns the longest beginning of text whose prompt has at most limit
-// tokens. Where our count is not that of the server, ask does the counting;
-// nil where it cannot. ok is false when not even an empty text fits.
+// Fit returns the longest prefix of text whose prompt has at most limit tokens.
+// If our count is not exact, it calls ask for the server's count; ask is nil if
+// the server cannot count. ok is false if not even an empty text fits.
 func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (cut string, ok bool, err error) {
 	if len(text)+c.measure.Overhead() <= limit { // a token has at least one byte
 		return text, true, nil
@@ -68,8 +68,9 @@ func (c *Counter) Fit(ctx context.Context, text string, limit int, ask func(cont
 	return text, true, nil
 }
 
-// fitAsking cuts until the server counts few enough tokens: each time by the
-// share that is too much, so that two or three questions are enough.
+// fitAsking cuts the text until the server's count is at most limit. Each time
+// it cuts by the share of excess tokens, so that two or three questions are
+// enough.
 func fitAsking(ctx context.Context, text string, limit int, ask func(context.Context, string) (int, error)) (string, bool, error) {
 	for {
 		n, err := ask(ctx, text)
@@ -90,19 +91,19 @@ func Beginning(text string, n int) string {
 	return text[:n]
 }
 
-// bytesOnly stands in where no vocabulary is known, until the server's counts
-// say otherwise.
-type bytesOnly struct{}
+// byteEstimate replaces a vocabulary that is not known. The server's counts
+// then calibrate it.
+type byteEstimate struct{}
 
-// BytesPerToken is how long a token is taken to be where nothing better is known.
+// BytesPerToken is the assumed length of a token if nothing better is known.
 const BytesPerToken = 4
 
-func (bytesOnly) Count(text string) int { return (len(text) + BytesPerToken - 1) / BytesPerToken }
+func (byteEstimate) Count(text string) int { return (len(text) + BytesPerToken - 1) / BytesPerToken }
 
-func (bytesOnly) Truncate(text string, n int) string { return Beginning(text, n*BytesPerToken) }
+func (byteEstimate) Truncate(text string, n int) string { return Beginning(text, n*BytesPerToken) }
 
-// Counters makes the counters of a node's jobs. What is learned about a model
-// outlives the job it was learned from. It is safe for concurrent use.
+// Counters makes the counters of a node's jobs. It keeps the calibration of a
+// model after the job ends. It is safe for concurrent use.
 type Counters struct {
 	find   func(rowmill.Model) (Tokenizer, string, error)
 	report func(model string, meanError float64)
@@ -113,15 +114,14 @@ type Counters struct {
 	warned  map[string]bool
 }
 
-// NewCounters returns counters that count by what find returns for a model: no
-// tokenizer means by its bytes, a warning that the counts are estimates. report
-// hears by how many tokens, on average of late, a count was not the server's.
+// NewCounters returns counters that use the tokenizer of find for a model. A
+// nil tokenizer means an estimate by bytes. A warning means that the counts are
+// estimates. report gets the mean error in tokens of recent counts.
 func NewCounters(find func(rowmill.Model) (t Tokenizer, warning string, err error), report func(model string, meanError float64), log *slog.Logger) *Counters {
 	return &Counters{find: find, report: report, log: log, learned: make(map[string]*Calibration), warned: make(map[string]bool)}
 }
 
-// Counter returns what counts the prompts of jobs with this model and system
-// prompt.
+// Counter returns the counter for jobs with this model and system prompt.
 func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error) {
 	template, err := Find(model.Template)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 	}
 	known := exact(tokens, warning, template)
 	if tokens == nil {
-		tokens = bytesOnly{}
+		tokens = byteEstimate{}
 	}
 	return &Counter{
 		measure: template.Measure(tokens, Job{System: system, Extras: model.RequestExtras}),
@@ -142,14 +142,14 @@ func (s *Counters) Counter(model rowmill.Model, system string) (*Counter, error)
 	}, nil
 }
 
-// exact reports whether a prompt is counted as its server does: by the model's own
-// vocabulary, in a template that is known.
+// exact reports whether prompts are counted as the server does: with the
+// model's own vocabulary and a known template.
 func exact(tokens Tokenizer, warning string, t Template) bool {
 	return tokens != nil && warning == "" && t.Name() != None
 }
 
-// Quality says whether prompts of a model are counted exactly, and what was learned
-// of it from servers.
+// Quality reports whether prompts of a model are counted exactly, and the
+// results of its calibration.
 func (s *Counters) Quality(model rowmill.Model) (isExact bool, learned Report) {
 	template, err := Find(model.Template)
 	if err == nil {
@@ -165,7 +165,7 @@ func (s *Counters) Quality(model rowmill.Model) (isExact bool, learned Report) {
 	return isExact, learned
 }
 
-// calibration returns what is learned about a model, and logs its warning once.
+// calibration returns the calibration of a model, and logs its warning once.
 func (s *Counters) calibration(model, warning string) *Calibration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Counters) calibration(model, warning string) *Calibration {
 	}
 	if warning != "" && !s.warned[model] {
 		s.warned[model] = true
-		s.log.Warn("tokens are estimated", "model", model, "why", warning)
+		s.log.Warn("token counts are estimates", "model", model, "why", warning)
 	}
 	return s.learned[model]
 }

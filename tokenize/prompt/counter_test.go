@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// counting is a set of counters whose models have one tokenizer, and what they
-// report and log.
+// counting is a set of counters with a tokenizer for all models, and their
+// reports and logs.
 type counting struct {
 	*Counters
 	errors map[string]float64
@@ -50,7 +50,7 @@ func TestCounter_WithTheModelsVocabulary(t *testing.T) {
 	if got := counter.Count("two words"); got != want || !counter.Exact("two words") || counter.Exact("<|im_end|>") {
 		t.Errorf("%d tokens, want %d, exact but for names of special tokens", got, want)
 	}
-	for range 2 * window { // a server that reports something odd changes nothing
+	for range 2 * window { // odd reports of a server must change nothing
 		counter.Observe("two words", 1000)
 	}
 	if got := counter.Count("two words"); got != want {
@@ -64,14 +64,14 @@ func TestCounter_WithTheModelsVocabulary(t *testing.T) {
 	}
 }
 
-// A vocabulary without a template counts the texts alone: what servers report shows
-// what stands around them.
+// A vocabulary without a template counts only the texts. The servers' reports
+// show the size of the template.
 func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	t.Parallel()
 	c := newCounting(words{}, "", nil)
 	bare := rowmill.Model{ID: "own"}
 	if exact, learned := c.Quality(bare); exact || learned.Rows != 0 {
-		t.Errorf("before any row it is exact %t, %+v", exact, learned)
+		t.Errorf("before any row isExact is %t, %+v", exact, learned)
 	}
 	counter := c.of(t, bare)
 	texts := counter.Count("two words")
@@ -82,7 +82,7 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 		t.Errorf("%d tokens, want %d and no certainty", got, texts+1+9)
 	}
 	if exact, learned := c.Quality(bare); exact || learned.Rows != window || learned.MeanError != 9 {
-		t.Errorf("it is exact %t, %+v", exact, learned)
+		t.Errorf("isExact is %t, %+v", exact, learned)
 	}
 	if exact, _ := c.Quality(chatModel); !exact {
 		t.Error("with vocabulary and template it is not exact")
@@ -92,7 +92,7 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	}
 }
 
-func TestCounter_LearnsWhereAnotherVocabularyStandsIn(t *testing.T) {
+func TestCounter_LearnsWithAnotherVocabulary(t *testing.T) {
 	t.Parallel()
 	c := newCounting(words{}, "copy the model's tokenizer.json", nil)
 	first := c.of(t, chatModel)
@@ -100,18 +100,18 @@ func TestCounter_LearnsWhereAnotherVocabularyStandsIn(t *testing.T) {
 	if first.Exact("two words") {
 		t.Error("a count by another vocabulary says that it is exact")
 	}
-	for n := range learnedAfter {
+	for n := range minRows {
 		text := strings.Repeat("word ", n)
 		first.Observe(text, int64(2*first.measure.Count(text)))
 	}
-	// What is learned outlives the job, and is of one model.
+	// The calibration outlives the job, and belongs to one model.
 	if got := c.of(t, chatModel).Count("two words"); got != 2*plain {
 		t.Errorf("the next job counts %d tokens, want %d", got, 2*plain)
 	}
 	if got := c.of(t, rowmill.Model{ID: "other", Template: "chatml"}).Count("two words"); got != plain {
 		t.Errorf("another model counts %d tokens, want %d", got, plain)
 	}
-	if n := strings.Count(c.log.String(), "tokens are estimated"); n != 2 {
+	if n := strings.Count(c.log.String(), "token counts are estimates"); n != 2 {
 		t.Errorf("warned %d times, want once per model:\n%s", n, c.log.String())
 	}
 }
@@ -124,8 +124,8 @@ func TestCounter_WithoutAVocabularyCountsBytes(t *testing.T) {
 			t.Errorf("%q has %d tokens, want %d", text, got, want)
 		}
 	}
-	if got := (bytesOnly{}).Truncate("日本語", 2); got != "日本" {
-		t.Errorf("cut to %q, want what has at most 8 bytes", got)
+	if got := (byteEstimate{}).Truncate("日本語", 2); got != "日本" {
+		t.Errorf("cut to %q, want at most 8 bytes", got)
 	}
 	cut, ok, err := counter.Fit(t.Context(), strings.Repeat("a", 100), 10, nil)
 	if err != nil || !ok || len(cut) != 40 {
@@ -137,15 +137,15 @@ func TestCounter_SaysWhichModelIsWrong(t *testing.T) {
 	t.Parallel()
 	damaged := errors.New("damaged")
 	if _, err := newCounting(nil, "", damaged).Counter(chatModel, ""); !errors.Is(err, damaged) || !strings.Contains(err.Error(), "model m") {
-		t.Errorf("error = %v, want that of the vocabulary, with the model", err)
+		t.Errorf("error = %v, want the vocabulary's error with the model", err)
 	}
 	if _, err := newCounting(words{}, "", nil).Counter(rowmill.Model{ID: "m", Template: "none-such"}, ""); err == nil || !strings.Contains(err.Error(), "model m") {
-		t.Errorf("error = %v, want one of the template, with the model", err)
+		t.Errorf("error = %v, want the template's error with the model", err)
 	}
 }
 
-// A server's own count has the last word wherever ours is in doubt, and is not
-// asked for where it is not.
+// If our count is in doubt, the server's count must decide. Otherwise the
+// server must not be asked.
 func TestFit_AsksTheServerOnlyInDoubt(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -208,7 +208,7 @@ func TestBeginning_CutsBetweenCharacters(t *testing.T) {
 	})
 }
 
-// Whatever was learned of a server, a bound is one.
+// AtMost must be a limit for any reports of the server.
 func TestCounter_AtMost(t *testing.T) {
 	t.Parallel()
 	for _, used := range []func(counted int) int{
@@ -217,7 +217,7 @@ func TestCounter_AtMost(t *testing.T) {
 		func(n int) int { return max(1, 500-n) },
 	} {
 		c := &Counter{measure: Template{}.Measure(words{}, Job{}), learned: &Calibration{}, report: func(float64) {}}
-		for n := range 2 * refit {
+		for n := range 2 * refitEvery {
 			for _, text := range []string{"", "a b c", strings.Repeat("word ", 90)} {
 				if count, most := c.Count(text), c.AtMost(text); count > most {
 					t.Fatalf("after %d answers: %d tokens, at most %d", n, count, most)

@@ -1,19 +1,20 @@
 package prompt
 
-// qwenMarkers: of the tokens that Qwen's vocabulary adds, all but the tags of
-// reasoning and tools begin with "<|".
+// qwenMarkers are the beginnings of the tokens that Qwen's vocabulary adds:
+// "<|", and the tags of reasoning and tools.
 var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 
-// renderChatML is ChatML as OpenAI published it and as most models that say so
-// use it, the Instruct releases of 2507 of Qwen3 among them:
+// renderChatML is ChatML as OpenAI published it and as most models that name it
+// use it, including the Instruct releases of Qwen3-2507:
 //
 //	<|im_start|>system\nSYSTEM<|im_end|>\n   where there is a system prompt
 //	<|im_start|>user\nTEXT<|im_end|>\n
 //	<|im_start|>assistant\n
 //
-// The line break before TEXT merges with white space that TEXT begins with, and
-// is counted with it. Models that add a system prompt of their own where there
-// is none (Qwen2.5) or a token at the beginning show that as an offset.
+// The line break before TEXT merges with white space at the beginning of TEXT,
+// and is counted together with it. Some models add a system prompt of their own
+// if there is none (Qwen2.5), or a token at the beginning. This shows as an
+// offset.
 func renderChatML(j Job) []piece {
 	var pieces []piece
 	if system := j.system(); system != "" {
@@ -24,14 +25,14 @@ func renderChatML(j Job) []piece {
 		special("<|im_start|>"), plain("assistant\n"))
 }
 
-// renderQwen is Qwen3 of 2025-04, published with the models: ChatML, and behind
-// the last role an empty thought where thinking is switched off:
+// renderQwen is Qwen3 of 2025-04, published with the models: ChatML, and after
+// the last role an empty thought if thinking is off:
 //
 //	<think>\n\n</think>\n\n
 //
-// Both tags are tokens of their own, though no special ones. The releases of
-// 2507 are other models with other templates: Instruct is chatml (it ignores the
-// switch), Thinking is qwen-3-thinking.
+// Both tags are single tokens, but not special tokens. The releases of 2507 are
+// other models with other templates: Instruct uses chatml (it ignores the
+// switch), Thinking uses qwen-3-thinking.
 func renderQwen(j Job) []piece {
 	pieces := renderChatML(j)
 	if !j.thinks() {
@@ -40,20 +41,21 @@ func renderQwen(j Job) []piece {
 	return pieces
 }
 
-// renderQwenThinking is Qwen3-Thinking-2507, published with the models: it
+// renderQwenThinking is Qwen3-Thinking-2507, published with the models. It
 // always begins the thought.
 func renderQwenThinking(j Job) []piece {
 	return append(renderChatML(j), special("<think>"), plain("\n"))
 }
 
 // renderQwenEmbedding is Qwen3-Embedding: the post-processor of its tokenizer
-// puts <|endoftext|> behind every text, on which the pooling stands.
+// adds <|endoftext|> after every text, and pooling uses that token.
 func renderQwenEmbedding(Job) []piece { return []piece{rowText, special("<|endoftext|>")} }
 
-// renderLlama is Llama 3.1 Instruct, published with the models. The date is part
-// of the template and does not move; Llama 3.2 writes today's, which has as many
-// tokens. A system message always stands there, with or without a system prompt.
-// The texts are trimmed, so that the line breaks before them stay alone:
+// renderLlama is Llama 3.1 Instruct, published with the models. The date is
+// part of the template and does not change; Llama 3.2 writes the current date,
+// which has the same number of tokens. There is always a system message, even
+// without a system prompt. The texts are trimmed, so the line breaks before
+// them merge with nothing:
 //
 //	<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n
 //	Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\nSYSTEM<|eot_id|>
@@ -78,9 +80,9 @@ var gemmaMarkers = []string{"<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<star
 //
 //	<bos><start_of_turn>user\nSYSTEM\n\nTEXT<end_of_turn>\n<start_of_turn>model\n
 //
-// Its vocabulary is SentencePiece's, which has tokens of its own for runs of
-// line breaks; counted together with their neighbours they come out right with
-// that vocabulary only.
+// Its vocabulary is SentencePiece, which has tokens for runs of line breaks.
+// Only with that vocabulary are they counted right together with their
+// neighbours.
 func renderGemma(j Job) []piece {
 	opening := "user\n"
 	if system := j.system(); system != "" {
@@ -92,19 +94,19 @@ func renderGemma(j Job) []piece {
 	}
 }
 
-// renderHarmony is the format of gpt-oss, by OpenAI's guide to it and the
-// template published with the models. Our system prompt is its developer
-// message. The date is today's, of which every one has as many tokens. Nothing
-// stands before or behind TEXT but special tokens:
+// renderHarmony is the format of gpt-oss, from OpenAI's guide and the template
+// published with the models. Our system prompt is its developer message. The
+// date is the current date; all dates have the same number of tokens. Only
+// special tokens are directly before and after TEXT:
 //
 //	<|start|>system<|message|>…Current date: 2025-08-05\n\nReasoning: medium\n\n…<|end|>
 //	<|start|>developer<|message|># Instructions\n\nSYSTEM\n\n<|end|>   where there is one
 //	<|start|>user<|message|>TEXT<|end|><|start|>assistant
 //
-// The template puts \n\n behind SYSTEM; the guide, and vLLM where it follows
-// that, do not, which is at most 1 token less. Releases of vLLM until about 0.30
-// sent SYSTEM as a second system message, without "# Instructions", at most 4
-// less. Both are constant offsets of a job.
+// The template adds \n\n after SYSTEM. The guide, and vLLM where it follows the
+// guide, does not, which is at most 1 token less. Releases of vLLM before about
+// 0.30 sent SYSTEM as a second system message without "# Instructions", at most
+// 4 tokens less. Both differences are constant offsets of a job.
 func renderHarmony(j Job) []piece {
 	pieces := []piece{
 		special("<|start|>"), plain("system"), special("<|message|>"),

@@ -6,34 +6,34 @@ import (
 	"unsafe"
 )
 
-// A Tokenizer turns a text that stands alone into tokens. *tokenize.Encoding is
-// one; Template.Encoding returns the one to use with a template.
+// Tokenizer turns a text into tokens. *tokenize.Encoding is a Tokenizer.
+// Template.Encoding returns the right one for a template.
 type Tokenizer interface {
-	// Count is how many tokens a text has.
+	// Count returns the number of tokens in a text.
 	Count(text string) int
-	// Truncate is the longest beginning of a text, cut between characters,
+	// Truncate returns the longest prefix of a text, cut between characters,
 	// that has at most n tokens.
 	Truncate(text string, n int) string
 }
 
-// A Measure counts the prompts of one job. It is safe for concurrent use where
-// its tokenizer is.
+// Measure counts the prompts of one job. It is safe for concurrent use if its
+// tokenizer is.
 type Measure struct {
 	tokens        Tokenizer
 	template      Template
-	fixed         int    // tokens outside of the row's own text
-	before, after string // what stands beside the row up to the next special token
+	fixed         int    // tokens outside the row's own text
+	before, after string // texts next to the row, up to the next special token
 	overhead      int
 }
 
-// Measure prepares the counting of a job's rows: what they have in common is
-// counted here, once.
+// Measure prepares to count a job's rows. It counts the common part of the
+// prompts once.
 func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
 	if t.name == "" {
 		t = Template{name: None, family: families[None]}
 	}
 	m := &Measure{tokens: tokens, template: t}
-	run, inRow := "", false // the text since the last special token
+	run, inRow := "", false // text since the last special token
 	end := func() {
 		switch {
 		case inRow:
@@ -61,8 +61,9 @@ func (t Template) Measure(tokens Tokenizer, j Job) *Measure {
 	return m
 }
 
-// Overhead is the tokens of a prompt with an empty row. Count of a text is that
-// plus the tokens of the text, give or take the few that merge where they meet.
+// Overhead returns the tokens of a prompt with an empty row. The count of
+// another row is about the overhead plus the tokens of its text; a few tokens
+// can merge at the borders.
 func (m *Measure) Overhead() int { return m.overhead }
 
 // Count returns the tokens of the whole prompt with text as its row.
@@ -73,9 +74,9 @@ func (m *Measure) Count(text string) int {
 	return m.fixed + m.tokens.Count(m.before+text+m.after)
 }
 
-// AtMost is a bound on what Count returns, which takes no counting: a token has at
-// least one byte. Unicode's form C, which some vocabularies want, has up to three
-// times as many bytes as a text (Unicode Standard Annex 15); ASCII stays as it is.
+// AtMost returns an upper limit of Count without counting. A token has at least
+// one byte. Some vocabularies use Unicode's form C, which can triple the bytes
+// of a text (Unicode Standard Annex 15); ASCII does not change.
 func (m *Measure) AtMost(text string) int {
 	n := len(text)
 	if !ascii(text) {
@@ -84,7 +85,7 @@ func (m *Measure) AtMost(text string) int {
 	return m.fixed + 3*len(m.before) + n + 3*len(m.after)
 }
 
-// ascii looks at eight bytes at a time: every row comes by here.
+// ascii checks eight bytes at a time, because it runs for every row.
 func ascii(text string) bool {
 	const high = 0x8080808080808080
 	b := unsafe.Slice(unsafe.StringData(text), len(text))
@@ -101,9 +102,9 @@ func ascii(text string) bool {
 	return true
 }
 
-// Exact reports whether Count is beyond doubt what a server with this template
-// and vocabulary counts. It is not where the text holds what may be the name of
-// a special token, since servers differ there, and never without a template.
+// Exact reports whether Count is certainly the count of a server with this
+// template and vocabulary. It returns false if the text may contain the name of
+// a special token, because servers differ there, and always without a template.
 func (m *Measure) Exact(text string) bool {
 	if m.template.name == None {
 		return false
@@ -116,10 +117,10 @@ func (m *Measure) Exact(text string) bool {
 	return true
 }
 
-// Fit returns the longest beginning of text whose whole prompt has at most limit
-// tokens, and the tokens of that prompt. It reports false where even an empty row
-// has more. Where line breaks of the text merge with the template's, a token or
-// two may stay free. A text that a template trims is cut trimmed.
+// Fit returns the longest prefix of text whose whole prompt has at most limit
+// tokens, and the tokens of that prompt. ok is false if even an empty row has
+// more. If line breaks of the text merge with the template's, one or two tokens
+// may stay free. If the template trims texts, the prefix is trimmed.
 func (m *Measure) Fit(text string, limit int) (cut string, tokens int, ok bool) {
 	if tokens = m.Count(text); tokens <= limit {
 		return text, tokens, true

@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/tokenize"
 )
 
-// words is a vocabulary that merges whatever it can: a run of letters is a
-// token, and so is a run of line breaks with the blanks before them, other
-// blanks with the letters behind, and every other character alone.
+// words is a vocabulary that merges as much as possible. A token is a run of
+// letters with the blank before it, a run of line breaks with the blanks before
+// it, a run of other blanks, or another character.
 type words struct{}
 
 var wordToken = regexp.MustCompile(`\s*[\r\n]+|\s?\pL+|\s+|.`)
@@ -28,10 +28,10 @@ func (words) Truncate(text string, n int) string {
 	return text[:spans[len(spans)-1][1]]
 }
 
-// rendering is a prompt as the published template of a family renders it:
-// testdata/rendered.json was written by Jinja 3.1 with trim_blocks and
-// lstrip_blocks, as Hugging Face's libraries run it, from the templates without
-// their parts for tools. The date of harmony is 2025-08-05.
+// rendering is a prompt rendered with the published template of a family. Jinja
+// 3.1 wrote testdata/rendered.json with trim_blocks and lstrip_blocks, as
+// Hugging Face's libraries use it, from the templates without their parts for
+// tools. The date of harmony is 2025-08-05.
 type rendering struct {
 	Template, System, Text, Prompt string
 	Extras                         map[string]any
@@ -49,7 +49,7 @@ func renderings(t *testing.T) (list []rendering) {
 	return list
 }
 
-// assemble puts the pieces of a prompt together.
+// assemble concatenates the pieces of a prompt.
 func assemble(t Template, j Job, text string) string {
 	var b strings.Builder
 	if t.family.trims {
@@ -89,11 +89,11 @@ func TestTemplates_AreThePublishedOnes(t *testing.T) {
 	}
 }
 
-// specials cuts a prompt where servers cut it.
+// specials matches the special tokens at which servers split a prompt.
 var specials = regexp.MustCompile(`<\|[a-z_]+\|>|</?think>|<bos>|<(?:start|end)_of_turn>`)
 
-// whole counts a rendered prompt as a server does.
-func whole(c Tokenizer, prompt string) int {
+// countRendered counts a rendered prompt as a server does.
+func countRendered(c Tokenizer, prompt string) int {
 	tokens := len(specials.FindAllStringIndex(prompt, -1))
 	for _, text := range specials.Split(prompt, -1) {
 		tokens += c.Count(text)
@@ -105,16 +105,16 @@ func TestMeasure_CountsTheWholePrompt(t *testing.T) {
 	t.Parallel()
 	for _, r := range renderings(t) {
 		m := find(t, r.Template).Measure(words{}, Job{System: r.System, Extras: r.Extras})
-		if got, want := m.Count(r.Text), whole(words{}, r.Prompt); got != want {
+		if got, want := m.Count(r.Text), countRendered(words{}, r.Prompt); got != want {
 			t.Errorf("%s, system prompt %q, text %q: %d tokens, want %d", r.Template, r.System, r.Text, got, want)
 		}
-		if r.Text == "" && m.Overhead() != whole(words{}, r.Prompt) {
-			t.Errorf("%s: overhead %d, want %d", r.Template, m.Overhead(), whole(words{}, r.Prompt))
+		if r.Text == "" && m.Overhead() != countRendered(words{}, r.Prompt) {
+			t.Errorf("%s: overhead %d, want %d", r.Template, m.Overhead(), countRendered(words{}, r.Prompt))
 		}
 	}
 }
 
-// randomText is made to merge at its borders.
+// randomText returns a text that merges at its borders.
 func randomText(rng *rand.Rand) string {
 	parts := []string{"\n", "\n\n", " ", "  ", "\r\n", "\t", "word", "Ünï", ".", "日", "12", "\u001c"}
 	var b strings.Builder
@@ -136,7 +136,7 @@ func TestMeasure_BordersOfRandomTexts(t *testing.T) {
 			j := Job{System: randomText(rng)}
 			text := randomText(rng)
 			m := template.Measure(words{}, j)
-			want := whole(words{}, assemble(template, j, text))
+			want := countRendered(words{}, assemble(template, j, text))
 			if got := m.Count(text); got != want {
 				t.Fatalf("%s: %q after %q: %d tokens, want %d", name, text, j.System, got, want)
 			}
@@ -156,11 +156,11 @@ func TestMeasure_BordersOfRandomTexts(t *testing.T) {
 	}
 }
 
-func TestFit_TakesAllThereIs(t *testing.T) {
+func TestFit_UsesAllTokens(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
 		m := find(t, name).Measure(words{}, Job{System: "Be kind."})
-		text := strings.Repeat("word ", 100) // a token each, and one for the last blank
+		text := strings.Repeat("word ", 100) // each word is a token, and the last blank is one
 		if cut, tokens, ok := m.Fit(text, m.Overhead()+40); !ok || tokens != m.Overhead()+40 {
 			t.Errorf("%s: cut to %d bytes with %d tokens, want %d", name, len(cut), tokens, m.Overhead()+40)
 		}
@@ -174,7 +174,7 @@ func TestNone_CountsTheTexts(t *testing.T) {
 		t.Errorf("counted %d tokens", got)
 	}
 	if m.Exact("Hello there.") {
-		t.Error("a count without a template says that it is exact")
+		t.Error("a count without a template is exact")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestExact_NamesOfSpecialTokens(t *testing.T) {
 		if m.Exact(text) || !m.Exact("a < b | c > d") {
 			t.Errorf("%s: exact for %q: %t, for an ordinary text: %t", name, text, m.Exact(text), m.Exact("a < b"))
 		}
-		if m.Count(text) < whole(words{}, assemble(m.template, Job{}, text)) {
+		if m.Count(text) < countRendered(words{}, assemble(m.template, Job{}, text)) {
 			t.Errorf("%s: too few tokens for %q", name, text)
 		}
 	}
@@ -237,8 +237,8 @@ func TestFind_NamesTheTemplates(t *testing.T) {
 	}
 }
 
-// Line breaks of a template merge with each other where the row between them is
-// empty, and not where it is not.
+// Line breaks of a template merge with each other if the row between them is
+// empty, and not otherwise.
 func TestMeasure_AtMost(t *testing.T) {
 	t.Parallel()
 	o200k, err := tokenize.Load("o200k_base")
@@ -271,7 +271,7 @@ func TestASCII(t *testing.T) {
 		for i := range text {
 			text[i] = 0x80
 			if ascii(string(text)) {
-				t.Errorf("byte %d of %d is not seen", i, n)
+				t.Errorf("byte %d of %d is not detected", i, n)
 			}
 			text[i] = 0x7F
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// rows and system prompts whose borders merge with what a template puts there.
+// These are rows and system prompts that merge with the template at their
+// borders.
 var (
 	borderTexts = []string{
 		"Hello there.", "", " ", "\n", "\n\n\n", "  \n two lines \n\n", "\r\n\r\nthe text\r\n", "\tmarkers\t", "Größe, 日本語 🦙 12345",
@@ -24,10 +25,10 @@ var (
 	borderSystems = []string{"", "A system prompt comes first.", "\n\n  Then the text. \n"}
 )
 
-// The count of a whole prompt is the prompt_tokens that a real server reports:
-// it runs a chat template of each family and tokenizes with a byte-level BPE
-// vocabulary, we count with the same vocabulary.
-func TestCount_IsWhatAServerReports(t *testing.T) {
+// The count of a whole prompt must equal the prompt_tokens of a real server.
+// The server runs a chat template of each family and a byte-level BPE
+// vocabulary, and the test counts with the same vocabulary.
+func TestCount_EqualsTheServersReport(t *testing.T) {
 	t.Parallel()
 	folder := model(t)
 	enc, err := tokenize.Open(filepath.Join(folder, "tokenizer.json"))
@@ -53,7 +54,7 @@ func TestCount_IsWhatAServerReports(t *testing.T) {
 					{"chat_template_kwargs": map[string]any{"enable_thinking": true, "reasoning_effort": "high"}},
 				} {
 					job := prompt.Job{System: system, Extras: extras}
-					// This server renders harmony to a string, too.
+					// This server also renders harmony to a string.
 					m, other := template.Measure(enc.WithSpecials(), job), foreign.Measure(enc, job)
 					for _, text := range borderTexts {
 						used := server.run(t, system, text, extras)
@@ -71,7 +72,7 @@ func TestCount_IsWhatAServerReports(t *testing.T) {
 				t.Errorf("the calibration reports %+v", r)
 			}
 			if r := wrong.Report(); r.MeanError == 0 {
-				t.Errorf("a wrong template goes unnoticed: %+v", r)
+				t.Errorf("a wrong template is not detected: %+v", r)
 			}
 		})
 	}
@@ -96,7 +97,7 @@ func model(t *testing.T) string {
 	return folder
 }
 
-// A server is a llama-server with a template and the model.
+// server is a llama-server with a template and the model.
 type server struct{ url string }
 
 func serve(t *testing.T, folder, template string) server {
@@ -135,7 +136,7 @@ func (s server) ask(t *testing.T, path string, body map[string]any, out any) {
 	}
 }
 
-// run has the server answer a row and returns the prompt tokens it reports.
+// run sends a row to the server and returns the reported prompt tokens.
 func (s server) run(t *testing.T, system, text string, extras map[string]any) int {
 	t.Helper()
 	messages := []map[string]string{{"role": "user", "content": text}}

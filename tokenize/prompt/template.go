@@ -10,59 +10,59 @@ import (
 	"github.com/rowmill/rowmill/tokenize"
 )
 
-// None is the template of models whose prompts we cannot render: a row's text
-// and the system prompt are counted, nothing else.
+// None is the template of models whose prompts we cannot render. Only a row's
+// text and the system prompt are counted.
 const None = "none"
 
-// A Template is how the servers of a model family turn a row into a prompt. The
+// Template says how the servers of a model family turn a row into a prompt. The
 // zero Template is None.
 type Template struct {
 	name   string
 	family family
 }
 
-// A family renders prompts.
+// family renders prompts.
 type family struct {
-	// render lists what a prompt of the job is made of, in order.
+	// render returns the pieces of a prompt of the job, in order.
 	render func(Job) []piece
 
-	// trims says that white space around the row's text is dropped.
+	// trims says that white space around the row's text is removed.
 	trims bool
 
-	// apart says that some servers tokenize texts by themselves, so that names of
-	// special tokens in them mean nothing.
-	apart bool
+	// separateTexts says that some servers tokenize texts separately, so that
+	// names of special tokens in texts are ordinary text.
+	separateTexts bool
 
 	// markers are beginnings of the names of special tokens. A text without
-	// them holds none.
+	// markers contains no such name.
 	markers []string
 }
 
-// A piece is a part of a prompt: a special token, an ordinary text, or the place
-// of the row's text.
+// piece is a part of a prompt: a special token, an ordinary text, or the
+// position of the row's text.
 type piece struct {
 	special string
 	text    string
 	row     bool
 }
 
-// Job is what all rows of a job have in common.
+// Job holds the fields that all rows of a job have in common.
 type Job struct {
 	System string // system prompt; empty for none
 
-	// Schema is the text of the JSON Schema, only where the server writes it
-	// into the prompt. No kind of server that engine/openai knows does. Only
-	// the harmony format says how; other templates count it as a part of the
-	// system prompt.
+	// Schema is the text of the JSON Schema, only if the server writes it into
+	// the prompt. No kind of server that engine/openai knows does that. Only
+	// the harmony format defines where; other templates count it as a part of
+	// the system prompt.
 	Schema string
 
 	// Extras are the fields that a model adds to every request
-	// (rowmill.Model.RequestExtras). Templates look at
-	// chat_template_kwargs.enable_thinking and at reasoning_effort.
+	// (rowmill.Model.RequestExtras). Templates use
+	// chat_template_kwargs.enable_thinking and reasoning_effort.
 	Extras map[string]any
 }
 
-// Find returns the template with the name; the empty name is None.
+// Find returns the template with the name. The empty name is None.
 func Find(name string) (Template, error) {
 	if name == "" {
 		name = None
@@ -74,10 +74,10 @@ func Find(name string) (Template, error) {
 	return Template{name: name, family: found}, nil
 }
 
-// Names lists the templates, sorted.
+// Names returns the names of the templates, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(families)) }
 
-// Name is what Find knows the template by.
+// Name returns the name for Find.
 func (t Template) Name() string {
 	if t.name == "" {
 		return None
@@ -85,20 +85,20 @@ func (t Template) Name() string {
 	return t.name
 }
 
-// Encoding returns the encoding to count the template's prompts with: servers
-// that render the prompt to a string find special tokens in rows, too.
+// Encoding returns the encoding for counting the template's prompts. Servers
+// that render the prompt to a string find special tokens in rows too.
 func (t Template) Encoding(e *tokenize.Encoding) *tokenize.Encoding {
-	if t.family.apart || t.family.render == nil {
+	if t.family.separateTexts || t.family.render == nil {
 		return e
 	}
 	return e.WithSpecials()
 }
 
-// families are the templates by name. What is called published is the
-// chat_template of the model's tokenizer_config.json, which vLLM, SGLang and
-// llama.cpp run with messages, without tools, and with add_generation_prompt.
+// families holds the templates by name. "Published" means the chat_template in
+// the model's tokenizer_config.json. vLLM, SGLang and llama.cpp run it with
+// messages, without tools, and with add_generation_prompt.
 var families = map[string]family{
-	None:               {render: renderNone, apart: true},
+	None:               {render: renderNone, separateTexts: true},
 	"embedding":        {render: renderEmbedding},
 	"qwen-3-embedding": {render: renderQwenEmbedding, markers: qwenMarkers},
 	"chatml":           {render: renderChatML, markers: []string{"<|im_"}},
@@ -106,7 +106,7 @@ var families = map[string]family{
 	"qwen-3-thinking":  {render: renderQwenThinking, markers: qwenMarkers},
 	"llama-3":          {render: renderLlama, trims: true, markers: []string{"<|"}},
 	"gemma":            {render: renderGemma, trims: true, markers: gemmaMarkers},
-	"harmony":          {render: renderHarmony, apart: true, markers: []string{"<|"}},
+	"harmony":          {render: renderHarmony, separateTexts: true, markers: []string{"<|"}},
 }
 
 func special(name string) piece { return piece{special: name} }
@@ -114,14 +114,14 @@ func plain(s string) piece      { return piece{text: s} }
 
 var rowText = piece{row: true}
 
-// trim drops white space as Jinja's trim filter does, which is Python's strip:
+// trim removes white space like Jinja's trim filter, which is Python's strip:
 // Unicode's white space and the separators 1C to 1F.
 func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f })
 }
 
-// system is the job's system prompt with the schema, for templates that have no
-// place of its own for that.
+// system returns the job's system prompt with the schema, for templates that
+// have no separate position for the schema.
 func (j Job) system() string {
 	if j.Schema != "" && j.System != "" {
 		return j.System + "\n\n" + j.Schema
@@ -129,15 +129,16 @@ func (j Job) system() string {
 	return j.System + j.Schema
 }
 
-// thinks reports whether the model may think: neither enable_thinking is false
-// nor reasoning_effort "none", which vLLM, SGLang and llama.cpp turn into that.
+// thinks reports whether the model may think: enable_thinking is not false, and
+// reasoning_effort is not "none", which vLLM, SGLang and llama.cpp turn into
+// enable_thinking false.
 func (j Job) thinks() bool {
 	kwargs, _ := j.Extras["chat_template_kwargs"].(map[string]any)
 	return kwargs["enable_thinking"] != false && j.Extras["reasoning_effort"] != "none"
 }
 
-// effort is the reasoning effort that the request asks for, else the default of
-// the published template of gpt-oss.
+// effort returns the reasoning effort of the request, or the default of the
+// published template of gpt-oss.
 func (j Job) effort() string {
 	kwargs, _ := j.Extras["chat_template_kwargs"].(map[string]any)
 	for _, given := range []any{kwargs["reasoning_effort"], j.Extras["reasoning_effort"]} {
@@ -148,18 +149,19 @@ func (j Job) effort() string {
 	return "medium"
 }
 
-// renderNone counts what is known: the texts. They stand apart, as they do with
-// any role marker between them.
+// renderNone counts the known texts. They are separate, as if a role marker
+// were between them.
 func renderNone(j Job) []piece {
 	if j.system() == "" {
 		return []piece{rowText}
 	}
-	return []piece{plain(j.system()), border, rowText}
+	return []piece{plain(j.system()), separator, rowText}
 }
 
-// border separates two texts and counts nothing.
-var border = piece{}
+// separator separates two texts and counts nothing.
+var separator = piece{}
 
-// renderEmbedding is a text as it is. Vocabularies that add tokens around every
-// text show as an offset of the calibration: 2 for BERT's [CLS] and [SEP].
+// renderEmbedding is the plain text. If a vocabulary adds tokens around every
+// text, they show as an offset of the calibration: 2 for BERT's [CLS] and
+// [SEP].
 func renderEmbedding(Job) []piece { return []piece{rowText} }

@@ -14,15 +14,15 @@ import (
 
 // Tokenizers finds the vocabulary that a model names.
 type Tokenizers struct {
-	// Dir holds vocabularies beyond the built-in ones, as NAME.json or
-	// NAME/tokenizer.json in the form of Hugging Face. Empty for none.
+	// Dir holds more vocabularies than the built-in ones, as NAME.json or
+	// NAME/tokenizer.json in Hugging Face's form. Empty for none.
 	Dir string
 }
 
-// Find loads a vocabulary, which takes a fraction of a second: keep it. Where
-// there is none it returns nil, and what an operator should do about it. A file
-// that is no vocabulary, or one of a kind that we cannot count with, is an error
-// that names the file.
+// Find loads a vocabulary. This takes a fraction of a second, so keep the
+// result. If there is none, it returns nil and a warning that tells an operator
+// what to do. If a file is not a vocabulary, or a kind that is not supported,
+// the error names the file.
 func (t Tokenizers) Find(name string) (enc *tokenize.Encoding, warning string, err error) {
 	if name == "" {
 		return nil, "the model names no tokenizer: its tokens are estimated", nil
@@ -42,15 +42,15 @@ func (t Tokenizers) Find(name string) (enc *tokenize.Encoding, warning string, e
 		name, flat, folder), nil
 }
 
-// FindOf is Find for a model that names no tokenizer: that of a file called like
-// it, whole with its organisation or without. A file that cannot be used is a
-// warning: the model is counted without it.
+// FindOf is like Find for a model that names no tokenizer. It uses a file with
+// the model's name, with or without the organisation. If the file cannot be
+// used, it returns a warning, and the model is counted without a vocabulary.
 func (t Tokenizers) FindOf(id string) (enc *tokenize.Encoding, warning string) {
 	segments := strings.Split(id, "/")
 	own := segments[len(segments)-1]
 	for _, s := range segments {
 		if !segment.MatchString(s) {
-			return nil, fmt.Sprintf("the model %q names no tokenizer, and its name is no file's: its tokens are estimated", id)
+			return nil, fmt.Sprintf("the model %q names no tokenizer, and its name cannot be a file name: its tokens are estimated", id)
 		}
 	}
 	if t.Dir == "" {
@@ -68,15 +68,15 @@ func (t Tokenizers) FindOf(id string) (enc *tokenize.Encoding, warning string) {
 	return nil, fmt.Sprintf("no vocabulary of %s is known: copy the model's tokenizer.json to %s; until then its tokens are estimated", id, folder)
 }
 
-// segment is what a part of a model's id must be like to name a file.
+// segment matches the parts of a model's ID that can be a file name.
 var segment = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// paths are where the vocabulary of a name may be.
+// paths returns the possible paths of a vocabulary.
 func (t Tokenizers) paths(name string) (flat, folder string) {
 	return filepath.Join(t.Dir, name+".json"), filepath.Join(t.Dir, name, "tokenizer.json")
 }
 
-// open loads the vocabulary of a name from the directory, nil where there is none.
+// open loads a vocabulary from the directory, or returns nil if there is none.
 func (t Tokenizers) open(name string) (*tokenize.Encoding, error) {
 	flat, folder := t.paths(name)
 	for _, path := range []string{flat, folder} {

@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// tiny is a tokenizer.json with a token for each byte, by GPT-2's table, and one
-// for "ab".
+// tiny returns a tokenizer.json with a token for each byte, in GPT-2's
+// characters, and a token for "ab".
 func tiny(t *testing.T) string {
 	t.Helper()
 	vocab, spare := map[string]int{"ab": 256}, rune(256)
@@ -91,7 +91,7 @@ func TestTokenizers(t *testing.T) {
 	}
 }
 
-// A model that names no tokenizer is counted by a file of its own name.
+// A model that names no tokenizer must be counted with a file of its name.
 func TestTokenizers_FindOf(t *testing.T) {
 	t.Parallel()
 	dir, good := t.TempDir(), tiny(t)
@@ -116,11 +116,11 @@ func TestTokenizers_FindOf(t *testing.T) {
 	for id, want := range map[string]string{
 		"acme/None":  "copy the model's tokenizer.json to " + filepath.Join(dir, "acme", "None", "tokenizer.json"),
 		"Piece":      "Piece.json",
-		"../Above":   "is no file's",
-		"a/../Above": "is no file's",
-		"/Above":     "is no file's",
-		"qwen3:4b":   "is no file's",
-		"":           "is no file's",
+		"../Above":   "cannot be a file name",
+		"a/../Above": "cannot be a file name",
+		"/Above":     "cannot be a file name",
+		"qwen3:4b":   "cannot be a file name",
+		"":           "cannot be a file name",
 	} {
 		if enc, warning := in.FindOf(id); enc != nil || !strings.Contains(warning, want) {
 			t.Errorf("%q: %v, %q, want %q", id, enc, warning, want)
@@ -131,8 +131,8 @@ func TestTokenizers_FindOf(t *testing.T) {
 	}
 }
 
-// A template that a model of the catalog names exists, and the catalog accepts
-// those and no others.
+// Every template that a model of the catalog names must exist, and the catalog
+// must accept only these templates.
 func TestCatalog_NamesTheTemplates(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(prompt.Names(), catalog.Templates()); diff != "" {
@@ -145,8 +145,8 @@ func TestCatalog_NamesTheTemplates(t *testing.T) {
 	}
 }
 
-// The dates that templates write have as many tokens on any day, and all efforts
-// have one.
+// All dates in templates must have the same number of tokens, and so must all
+// efforts.
 func TestHarmony_OverheadIsConstant(t *testing.T) {
 	t.Parallel()
 	enc, err := tokenize.Load("o200k_harmony")
