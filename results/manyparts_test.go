@@ -41,7 +41,7 @@ func (s *memoryBucket) source(i int) (Source, func()) {
 type memoryObject struct {
 	*memoryBucket
 	stored []byte
-	buffer  []byte // memory of the open part
+	buffer []byte // memory of the open part
 }
 
 func (v *memoryObject) Size() int64 { return int64(len(v.stored)) }

@@ -52,9 +52,9 @@ type Store interface {
 
 // Archive reads results from a bucket. Its methods are safe for concurrent use.
 type Archive struct {
-	store  Store
-	bucket blob.Bucket
-	logger *slog.Logger
+	store    Store
+	bucket   blob.Bucket
+	logger   *slog.Logger
 	creating singleflight.Group // files that are being made, by job and variant
 }
 
