@@ -272,7 +272,7 @@ func (d *download) tooLarge() error {
 }
 
 func (d *download) truncated(n int64) error {
-	return failed("The download from %s ended after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
+	return failed("The download from %s broke off after %d bytes. Downloads are not repeated: submit the job again.", d.host, n)
 }
 
 func statusHint(status int) string {

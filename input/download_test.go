@@ -144,7 +144,7 @@ func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
 			fmt.Fprint(w, "some")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}, func(c *input.Config) { c.StallTimeout = 20 * time.Millisecond }, []string{"no byte for 20ms"}},
+		}, func(c *input.Config) { c.StallTimeout = 20 * time.Millisecond }, []string{"no bytes for 20ms"}},
 		"too slow": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				fmt.Fprint(w, "x")

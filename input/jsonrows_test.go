@@ -83,14 +83,14 @@ func TestJSONLines_WhatIsWrong(t *testing.T) {
 		want    string
 	}{
 		{good, Options{}, `Name the member to run in column_name; the first object has the members "a", "b".`},
-		{good + `{"a"`, Options{Column: "a"}, "Line 2 of the JSON Lines input is no JSON object."},
-		{good + `["a"]`, Options{Column: "a"}, "Line 2 of the JSON Lines input is no JSON object."},
+		{good + `{"a"`, Options{Column: "a"}, "Line 2 of the JSON Lines input is not a JSON object."},
+		{good + `["a"]`, Options{Column: "a"}, "Line 2 of the JSON Lines input is not a JSON object."},
 		{good + "{\"a\":\"\xFF\"}", Options{Column: "a"}, "Line 2 of the JSON Lines input is not UTF-8."},
 		{good + "\n" + `{"z":1}`, Options{Column: "a"}, `Line 3 of the JSON Lines input has no member "a". It has one member, "z".`},
 		{good, Options{Column: "b.d"}, `Line 1 of the JSON Lines input has no member "b.d".`},
 		{good, Options{Column: "b.c.d"}, `Line 1 of the JSON Lines input has no member "b.c.d".`},
 		{good, Options{Column: "a", IDColumn: "a"}, "column_name and id_column_name are the same member"},
-		{good, Options{Column: "a", IDColumn: "b"}, "is no single value"},
+		{good, Options{Column: "a", IDColumn: "b"}, "is not a single value"},
 		{good + `{"a":"` + strings.Repeat("x", 100) + `"}`, Options{Column: "a", Limits: Limits{MaxRowBytes: 50}}, "The text of row 1 (line 2) has 100 bytes, more than 50."},
 		{good + `{"a":"` + strings.Repeat("x", 100) + `"}`, Options{Column: "a", Limits: Limits{MaxRecordBytes: 90}}, "Line 2 of the JSON Lines input has more than 90 bytes."},
 		{good + good, Options{Column: "a", Limits: Limits{MaxRows: 1}}, "The input has more than 1 rows."},
