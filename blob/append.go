@@ -1,15 +1,17 @@
 package blob
 
-// An Appender is a Writer that can take what objects of its bucket hold.
+// Appender is a Writer that can append parts of other objects in its bucket.
 type Appender interface {
 	Writer
-	// Expect says, before the first byte is written, about how many the object will have
-	// in all, so that the bucket can plan for it. The object may have others.
+	// Expect announces the approximate final size of the object, so that the
+	// bucket can plan for it. It must be called before the first write. The
+	// final size may differ.
 	Expect(size int64)
-	// Append appends size bytes, which are there, from offset on of an open object
-	// of the same bucket, as Write would. No byte passes through this process where
-	// that can be avoided. Where the object is replaced or deleted before it
-	// returns it may fail, with ErrLost or rowmill.ErrNotFound, or go on with what
-	// was opened; after an error Commit fails too.
+	// Append appends size bytes of an open object of the same bucket, from
+	// offset on, as Write would. The object must have these bytes. If possible,
+	// the bytes do not pass through this process. If the object is replaced or
+	// deleted meanwhile, Append either fails with ErrLost or
+	// rowmill.ErrNotFound, or appends the version that was opened. After an
+	// error Commit fails too.
 	Append(o Object, offset, size int64) error
 }

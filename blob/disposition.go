@@ -6,11 +6,12 @@ import (
 	"unicode"
 )
 
-// Disposition is the Content-Disposition (RFC 6266) that makes a browser save a download
-// under a name, or under one of its own where that is empty. A character that could lead
-// into another folder, end the header or hide what the name is becomes a "_". A name that
-// needs more than plain ASCII stands in filename* (RFC 8187), beside a filename in ASCII
-// for programs that know no other.
+// Disposition returns the Content-Disposition (RFC 6266) that makes a browser
+// save a download under filename, or under a name of its own choice if filename
+// is empty. Characters that could lead into another folder, end the header or
+// hide the real name become "_". A name that is not plain ASCII also gets a
+// filename* (RFC 8187); the filename in ASCII is for programs that do not know
+// filename*.
 func Disposition(filename string) string {
 	if filename == "" {
 		return "attachment"
@@ -26,7 +27,7 @@ func Disposition(filename string) string {
 	return `attachment; filename="` + plain + `"; filename*=UTF-8''` + percent(name)
 }
 
-// harmless replaces a character that must not stand in the name of a download.
+// harmless replaces a character that is not allowed in the name of a download.
 func harmless(r rune) rune {
 	if r == '/' || r == '\\' || r == ':' || !unicode.IsGraphic(r) {
 		return '_'
@@ -34,7 +35,8 @@ func harmless(r rune) rune {
 	return r
 }
 
-// ascii replaces a character that clients do not read alike in a quoted filename.
+// ascii replaces a character that clients interpret differently in a quoted
+// filename.
 func ascii(r rune) rune {
 	if r > unicode.MaxASCII || r == '"' || r == '%' {
 		return '_'
@@ -42,7 +44,7 @@ func ascii(r rune) rune {
 	return r
 }
 
-// percent escapes all but the characters that RFC 8187 calls attr-char.
+// percent escapes all characters except attr-char of RFC 8187.
 func percent(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {

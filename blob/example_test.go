@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/blob/dir"
 )
 
-// An object is not there before it is whole.
+// An object does not exist before it is complete.
 func Example() {
 	root, err := os.MkdirTemp("", "rowmill-*")
 	if err != nil {

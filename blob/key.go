@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxKey is how long a key may be, in bytes.
+// maxKey is the longest key, in bytes.
 const maxKey = 512
 
-// CheckKey refuses what is no key, and says why.
+// CheckKey returns an error that says why key is not a valid key.
 func CheckKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return fmt.Errorf("key of %d bytes: 1 to %d are allowed", len(key), maxKey)
@@ -27,8 +27,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckPrefix refuses what is no prefix of whole elements, the empty one
-// included.
+// CheckPrefix returns an error if prefix does not consist of whole key
+// elements. An empty prefix is an error too.
 func CheckPrefix(prefix string) error {
 	if !strings.HasSuffix(prefix, "/") {
 		return fmt.Errorf("prefix %.80q: it must end in a slash", prefix)

@@ -5,29 +5,32 @@ import (
 	"sync"
 )
 
-// Lazies are objects of a bucket that are opened when they are first read, so
-// many at a time at most: of a list of thousands only those are held that are
-// in use. They are safe for concurrent use.
-type Lazies struct {
+// LazyObjects is a list of objects of a bucket. An object is opened when it is
+// first read, and only a limited number is open at a time. It is safe for
+// concurrent use.
+type LazyObjects struct {
 	ctx    context.Context
 	bucket Bucket
 	limit  int
 
 	mu   sync.Mutex
-	open []*Lazy // oldest first; some may have been closed since
+	open []*LazyObject // oldest first; some may be closed already
 }
 
-// NewLazies returns a list of objects of which up to limit (> 0) are open. ctx
-// is what they will be opened with.
-func NewLazies(ctx context.Context, bucket Bucket, limit int) *Lazies {
-	return &Lazies{ctx: ctx, bucket: bucket, limit: limit}
+// NewLazyObjects returns a list with at most limit (> 0) open objects. Objects
+// are opened with ctx.
+func NewLazyObjects(ctx context.Context, bucket Bucket, limit int) *LazyObjects {
+	return &LazyObjects{ctx: ctx, bucket: bucket, limit: limit}
 }
 
-// Object returns the object of a key whose size is known already.
-func (s *Lazies) Object(key string, size int64) *Lazy { return &Lazy{among: s, key: key, size: size} }
+// Object returns the object of a key. The caller knows its size.
+func (s *LazyObjects) Object(key string, size int64) *LazyObject {
+	return &LazyObject{among: s, key: key, size: size}
+}
 
-// opened notes that an object was opened, and returns the one to close for it.
-func (s *Lazies) opened(l *Lazy) (oldest *Lazy) {
+// opened adds an object that was opened, and returns the object to close
+// instead.
+func (s *LazyObjects) opened(l *LazyObject) (oldest *LazyObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open = append(s.open, l); len(s.open) > s.limit {
@@ -36,21 +39,21 @@ func (s *Lazies) opened(l *Lazy) (oldest *Lazy) {
 	return oldest
 }
 
-// A Lazy is one of Lazies.
-type Lazy struct {
-	among *Lazies
+// LazyObject is an object of LazyObjects.
+type LazyObject struct {
+	among *LazyObjects
 	key   string
 	size  int64
 
-	mu   sync.RWMutex // held for reading while it is read
+	mu   sync.RWMutex // held for reading during a read
 	open Object
 }
 
-// Size returns the size that Object was told.
-func (l *Lazy) Size() int64 { return l.size }
+// Size returns the size that was passed to Object.
+func (l *LazyObject) Size() int64 { return l.size }
 
-// ReadAt opens the object if need be and reads from it.
-func (l *Lazy) ReadAt(p []byte, off int64) (int, error) {
+// ReadAt opens the object if necessary and reads from it.
+func (l *LazyObject) ReadAt(p []byte, off int64) (int, error) {
 	for {
 		l.mu.RLock()
 		if l.open != nil {
@@ -64,8 +67,8 @@ func (l *Lazy) ReadAt(p []byte, off int64) (int, error) {
 	}
 }
 
-// AppendTo opens the object if need be and has a writer append some of it.
-func (l *Lazy) AppendTo(w Appender, off, size int64) error {
+// AppendTo opens the object if necessary and appends a range of it to a writer.
+func (l *LazyObject) AppendTo(w Appender, off, size int64) error {
 	for {
 		l.mu.RLock()
 		if l.open != nil {
@@ -79,8 +82,8 @@ func (l *Lazy) AppendTo(w Appender, off, size int64) error {
 	}
 }
 
-// begin opens the object, and closes another where too many are open.
-func (l *Lazy) begin() error {
+// begin opens the object, and closes another one if too many are open.
+func (l *LazyObject) begin() error {
 	l.mu.Lock()
 	if l.open != nil {
 		l.mu.Unlock()
@@ -100,12 +103,12 @@ func (l *Lazy) begin() error {
 	return nil
 }
 
-// Close lets go of the object; it is opened again should it be read again.
-func (l *Lazy) Close() {
+// Close closes the object. A later read opens it again.
+func (l *LazyObject) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open != nil {
-		_ = l.open.Close() // it was only read
+		_ = l.open.Close() // it was open only for reading
 		l.open = nil
 	}
 }

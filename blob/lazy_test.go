@@ -12,32 +12,32 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// A shelf has one object, "k", and counts what is done with it.
-type shelf struct {
+// countingBucket has one object, "k", and counts opens and closes.
+type countingBucket struct {
 	blob.Bucket
 	opened, closed atomic.Int64
 }
 
-type book struct {
+type countedObject struct {
 	*strings.Reader
-	shelf *shelf
+	countingBucket *countingBucket
 }
 
-func (s *shelf) Open(_ context.Context, key string) (blob.Object, error) {
+func (s *countingBucket) Open(_ context.Context, key string) (blob.Object, error) {
 	if key != "k" {
 		return nil, rowmill.ErrNotFound
 	}
 	s.opened.Add(1)
-	return book{strings.NewReader("content"), s}, nil
+	return countedObject{strings.NewReader("content"), s}, nil
 }
 
-func (b book) Info() blob.Info { return blob.Info{Key: "k", Size: b.Size()} }
-func (b book) Close() error    { b.shelf.closed.Add(1); return nil }
+func (b countedObject) Info() blob.Info { return blob.Info{Key: "k", Size: b.Size()} }
+func (b countedObject) Close() error    { b.countingBucket.closed.Add(1); return nil }
 
 func TestLazy(t *testing.T) {
 	t.Parallel()
-	s := &shelf{}
-	l := blob.NewLazies(t.Context(), s, 1).Object("k", 7)
+	s := &countingBucket{}
+	l := blob.NewLazyObjects(t.Context(), s, 1).Object("k", 7)
 	if l.Close(); l.Size() != 7 || s.opened.Load() != 0 {
 		t.Fatalf("size %d, opened %d times before it is read", l.Size(), s.opened.Load())
 	}
@@ -55,18 +55,18 @@ func TestLazy(t *testing.T) {
 			t.Errorf("round %d: opened %d times and closed %d times", round, s.opened.Load(), s.closed.Load())
 		}
 	}
-	if _, err := blob.NewLazies(t.Context(), s, 1).Object("none", 7).ReadAt(nil, 0); err == nil {
+	if _, err := blob.NewLazyObjects(t.Context(), s, 1).Object("none", 7).ReadAt(nil, 0); err == nil {
 		t.Error("an object that is not there can be read")
 	}
 }
 
-// Of many that are read, at the same time too, few are open.
+// If many objects are read, also concurrently, only a few may be open.
 func TestLaziesOpenFew(t *testing.T) {
 	t.Parallel()
 	const limit = 3
-	s := &shelf{}
-	all := blob.NewLazies(t.Context(), s, limit)
-	objects := make([]*blob.Lazy, 50)
+	s := &countingBucket{}
+	all := blob.NewLazyObjects(t.Context(), s, limit)
+	objects := make([]*blob.LazyObject, 50)
 	for i := range objects {
 		objects[i] = all.Object("k", 7)
 	}

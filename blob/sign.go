@@ -11,18 +11,19 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The life of a signed URL. S3 signs for no longer.
+// These are the limits for the life of a signed URL. S3 has the same maximum.
 const (
 	minExpiry = time.Second
 	MaxExpiry = 7 * 24 * time.Hour
 )
 
-// maxFilename is the longest file name of a download in bytes, as most file
-// systems have it.
+// maxFilename is the longest file name of a download, in bytes, as in most file
+// systems.
 const maxFilename = 255
 
-// CheckSigned refuses what SignURL cannot sign: a life that the contract rules
-// out with a *rowmill.InvalidError on field "expires_in_seconds".
+// CheckSigned returns an error if SignURL cannot sign the arguments. If expires
+// is out of range, the error is a *rowmill.InvalidError on the field
+// "expires_in_seconds".
 func CheckSigned(method, filename string, expires time.Duration) error {
 	control := func(r rune) bool { return r < ' ' || r == 0x7f }
 	switch {
@@ -36,7 +37,8 @@ func CheckSigned(method, filename string, expires time.Duration) error {
 	return nil
 }
 
-// CheckContentType refuses what no GET could answer with. Empty is allowed.
+// CheckContentType returns an error if contentType is not valid. An empty type
+// is allowed.
 func CheckContentType(contentType string) error {
 	if contentType == "" {
 		return nil

@@ -68,7 +68,7 @@ func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 			return results.Merge(ctx, w, e.Schema, sources)
 		})
 	}
-	objects := blob.NewLazies(ctx, bucket, maxOpen)
+	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
 	sources := make([]results.Source, len(e.Parts))
 	for i, p := range e.Parts {
 		part := objects.Object(p.Key, p.Size)
@@ -92,8 +92,8 @@ func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 // of them that are among some; parts without any are left out. release is to be called
 // after an error too.
 func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
-	objects := blob.NewLazies(ctx, bucket, maxOpen)
-	var open []*blob.Lazy
+	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
+	var open []*blob.LazyObject
 	release = func() {
 		for _, o := range open {
 			o.Close()
@@ -166,7 +166,7 @@ const copiedFrom = 512 << 10
 
 // WriteRange appends some of an object.
 func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
-	object, ok := src.(*blob.Lazy)
+	object, ok := src.(*blob.LazyObject)
 	if !ok || r.to == nil || length < copiedFrom {
 		_, err := io.Copy(r.Writer, io.NewSectionReader(src, offset, length))
 		return err

@@ -117,7 +117,7 @@ func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
 	if _, err := write(t.Context(), bucket, "k", 1, int64(len(content)), func(w io.Writer) (int64, error) { _, err := w.Write(content); return 1, err }); err != nil {
 		t.Fatal(err)
 	}
-	object := blob.NewLazies(t.Context(), bucket, 1).Object("k", int64(len(content)))
+	object := blob.NewLazyObjects(t.Context(), bucket, 1).Object("k", int64(len(content)))
 	defer object.Close()
 	for length, want := range map[int64]int64{copiedFrom - 1: 0, copiedFrom: copiedFrom, 2 * copiedFrom: 2 * copiedFrom} {
 		var through bytes.Buffer

@@ -42,7 +42,7 @@ func Passing(err error) bool {
 		return true
 	}
 	var network net.Error
-	return blob.SystemPasses(err) || errors.As(err, &network)
+	return blob.IsTransient(err) || errors.As(err, &network)
 }
 
 // Lasting reports whether no repetition changes an error. What is neither

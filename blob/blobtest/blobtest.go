@@ -1,6 +1,6 @@
-// Package blobtest is the conformance suite of blob.Bucket: every sentence of
-// the contract as a test, the HTTP side of signed URLs included. An adapter
-// passes Run or is not a bucket. It knows no adapter.
+// Package blobtest is the conformance suite of blob.Bucket: it tests every
+// sentence of the contract, including the HTTP side of signed URLs. Every
+// implementation must pass Run. The package knows no implementation.
 package blobtest
 
 import (
@@ -16,30 +16,30 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Harness is a fresh, empty bucket whose signed URLs can be fetched.
+// Harness is a new, empty bucket whose signed URLs can be fetched.
 type Harness struct {
 	// Bucket is the bucket.
 	Bucket blob.Bucket
-	// Reopen returns the bucket as a process sees it that starts after this
-	// one was killed. Writers that were open are lost.
+	// Reopen returns the bucket for a process that starts after this process
+	// was killed. Open writers are lost.
 	Reopen func(t testing.TB) blob.Bucket
-	// Advance lets d pass on the clock that judges URLs. Where it is nil, time
-	// passes by itself, and only short lives are tried.
+	// Advance moves the clock that decides whether URLs have expired. If it is
+	// nil, the tests wait and use only short lives.
 	Advance func(d time.Duration)
-	// Foreign says that another's server judges signed URLs, by its own rules:
-	// it may refuse a broken one with 400 as well as with 403, and may overlook
-	// If-Range and an Authorization header that it does not know.
+	// Foreign says that another server checks signed URLs, with its own rules:
+	// it may answer 400 instead of 403 for a broken URL, and may ignore
+	// If-Range and an unknown Authorization header.
 	Foreign bool
-	// Unpinned says that the bucket cannot keep an object that is open: once it
-	// is replaced or deleted, a reader may end with blob.ErrLost.
+	// Unpinned says that the bucket cannot keep an open object: after a
+	// replacement or deletion, a reader may fail with blob.ErrLost.
 	Unpinned bool
-	// Leftovers counts what unfinished writers have left where the bucket
-	// keeps it: temporary files, unfinished uploads.
+	// Leftovers counts the data of unfinished writers in the bucket: temporary
+	// files, unfinished uploads.
 	Leftovers func(t testing.TB) int
-	// BigObject is the size of the big object in bytes. Zero is 64 MiB.
+	// BigObject is the size of the big object in bytes. Zero means 64 MiB.
 	BigObject int64
-	// Small leaves out what writes hundreds of megabytes, for a bucket that is one of many
-	// and differs from the others in something else.
+	// Small leaves out tests that write hundreds of megabytes. It is for a
+	// bucket that differs from other tested buckets in something else.
 	Small bool
 }
 
@@ -61,7 +61,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	})
 }
 
-// RunObjects runs what is not about signed URLs, for a bucket without any.
+// RunObjects runs the tests that need no signed URLs.
 func RunObjects(t *testing.T, fresh func(t *testing.T) Harness) {
 	runAll(t, fresh, []test{
 		{name: "PutAndGet", run: testPutAndGet},
@@ -90,11 +90,11 @@ func RunObjects(t *testing.T, fresh func(t *testing.T) Harness) {
 	})
 }
 
-// A test is one of the suite.
+// test is a test of the suite.
 type test struct {
 	name  string
 	run   func(*suite)
-	large bool // it writes hundreds of megabytes
+	large bool // the test writes hundreds of megabytes
 }
 
 func runAll(t *testing.T, fresh func(t *testing.T) Harness, tests []test) {
@@ -114,14 +114,14 @@ func runAll(t *testing.T, fresh func(t *testing.T) Harness, tests []test) {
 	}
 }
 
-// A suite is one test with its bucket.
+// suite is the state of one test: its bucket and harness.
 type suite struct {
 	*testing.T
 	Harness
 	blob.Bucket
 }
 
-// random are n bytes that do not compress.
+// random returns n bytes that do not compress.
 func random(n int) []byte {
 	out := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(n)})
@@ -129,7 +129,7 @@ func random(n int) []byte {
 	return out
 }
 
-// put must store an object.
+// put stores an object. It must succeed.
 func (s *suite) put(key string, content []byte) blob.Info {
 	s.Helper()
 	info, err := put(s, s.Bucket, key, content)
@@ -151,7 +151,7 @@ func put(s *suite, b blob.Bucket, key string, content []byte) (blob.Info, error)
 	return w.Commit()
 }
 
-// get must find an object.
+// get reads an object. It must succeed.
 func (s *suite) get(key string) []byte {
 	s.Helper()
 	content, err := get(s, s.Bucket, key)
@@ -210,7 +210,7 @@ func (s *suite) keys(prefix string) []string {
 	return keys
 }
 
-// create must open a writer and write content.
+// create opens a writer and writes content. It must succeed.
 func (s *suite) create(key string, content []byte) blob.Writer {
 	s.Helper()
 	w, err := s.Create(s.Context(), key, "application/octet-stream")

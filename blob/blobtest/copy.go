@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Copy copies all objects that are there from one bucket to another, as rclone
-// copy does: one that goes or is replaced meanwhile is left out, and one that the
-// other has already, of the same size, is not copied again.
+// Copy copies all objects from one bucket to another, as rclone copy does. It
+// skips objects that are deleted or replaced meanwhile, and objects that the
+// other bucket already has with the same size.
 func Copy(ctx context.Context, from, to blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {
@@ -43,7 +43,7 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = object.Close() }() // it was only read
+	defer func() { _ = object.Close() }() // it was open only for reading
 	w, err := to.Create(ctx, key, "")
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func copyOne(ctx context.Context, from, to blob.Bucket, key string) error {
 	return err
 }
 
-// Prune removes from a copy what is not there any more of what it was copied from.
+// Prune removes objects from a copy that are no longer in the source.
 func Prune(ctx context.Context, from, copied blob.Bucket) error {
 	there, err := from.List(ctx, "")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// testKeys stores under every kind of key that is allowed.
+// testKeys stores objects under every kind of allowed key.
 func testKeys(s *suite) {
 	keys := []string{
 		"a", "...", ".hidden", "a..b", "-", "~", "=", "_", "0", "A-Z_a.z~9=",
@@ -68,8 +68,8 @@ func testBadKeys(s *suite) {
 	s.holds("a/b", nil)
 }
 
-// testConcurrentWriters lets writers of one key race with readers: who reads
-// sees one whole version.
+// testConcurrentWriters writes and reads a single key concurrently: each reader
+// must see one complete version.
 func testConcurrentWriters(s *suite) {
 	version := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 50_000+i) }
 	s.put("a/k", version(0))
@@ -80,7 +80,7 @@ func testConcurrentWriters(s *suite) {
 			for {
 				got, err := get(s, s.Bucket, "a/k")
 				if err != nil || len(got) == 0 || !bytes.Equal(got, version(int(got[0]))) {
-					s.Errorf("read %d bytes that are no version, %v", len(got), err)
+					s.Errorf("read %d bytes that are not a version, %v", len(got), err)
 					return
 				}
 				select {
@@ -108,7 +108,7 @@ func testConcurrentWriters(s *suite) {
 	}
 }
 
-// testConcurrentKeys makes objects in new folders at the same time.
+// testConcurrentKeys makes objects in new folders concurrently.
 func testConcurrentKeys(s *suite) {
 	var wg sync.WaitGroup
 	for g := range 8 {

@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// soon allows for the difference between the time at which Commit returned and
-// the time that the bucket noted.
+// soon tolerates a difference between the time of Commit's return and the time
+// that the bucket stored.
 var soon = cmpopts.EquateApproxTime(time.Minute)
 
 func testPutAndGet(s *suite) {
@@ -47,14 +47,15 @@ func testPutAndGet(s *suite) {
 	}
 }
 
-// describes opens an object and replaces it: what was opened is described.
+// describes opens an object and replaces it. The open object must still
+// describe the old version.
 func (s *suite) describes(key string, stat blob.Info) {
 	s.Helper()
 	o, err := s.Open(s.Context(), key)
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer func() { _ = o.Close() }() // its reader may be lost
+	defer func() { _ = o.Close() }() // the reader may be lost
 	s.put(key, []byte("something else"))
 	if diff := cmp.Diff(stat, o.Info()); diff != "" || o.Size() != stat.Size {
 		s.Errorf("the open object of %d bytes differs from stat (-stat +open):\n%s", o.Size(), diff)
@@ -80,7 +81,7 @@ func testCommitMakesVisible(s *suite) {
 	if _, err := w.Commit(); err != nil {
 		s.Fatal(err)
 	}
-	w.Abort() // deferred by callers
+	w.Abort() // callers defer it
 	s.holds("k/new", random(1<<20))
 
 	old := []byte("old")
@@ -176,7 +177,7 @@ func testCopy(s *suite) {
 	for _, content := range [][]byte{random(1 << 20), []byte("short"), nil} {
 		s.put("files/a", content)
 		copied("files/a", "jobs/b/raw")
-		copied("files/a", "jobs/b/raw") // repeated, and over what is there
+		copied("files/a", "jobs/b/raw") // again, and over an existing object
 		s.holds("jobs/b/raw", content)
 		s.put("files/a", []byte("another"))
 		s.holds("jobs/b/raw", content)
@@ -193,24 +194,24 @@ func testCopy(s *suite) {
 		s.holds("files/c", content)
 	}
 	if err := s.Copy(s.Context(), "files/none", "files/d"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("copy of nothing: %v", err)
+		s.Errorf("copy of a missing object: %v", err)
 	}
 	if err := s.Copy(s.Context(), "files/a", "no//key"); err == nil {
-		s.Error("a key that cannot be was taken")
+		s.Error("an invalid key was accepted")
 	}
 	if got := s.keys("files/"); !slices.Equal(got, []string{"files/a", "files/c"}) {
 		s.Errorf("listed: %v", got)
 	}
 }
 
-// testAppend holds writers that are a blob.Appender to it: what they take of other
-// objects and what is written come in their order, whatever the sizes.
+// testAppend tests writers that are a blob.Appender: appended and written bytes
+// must be in the order of the calls, for all sizes.
 func testAppend(s *suite) {
 	w := s.create("jobs/none", nil)
 	_, appends := w.(blob.Appender)
 	w.Abort()
 	if !appends {
-		s.Skip("its writers are no blob.Appender")
+		s.Skip("its writers are not a blob.Appender")
 	}
 	const mib = 1 << 20
 	sources := make(map[string][]byte)
@@ -226,7 +227,7 @@ func testAppend(s *suite) {
 	}
 	small, large := open("parts/small", 1000), open("parts/large", 23*mib)
 	type piece struct {
-		from         blob.Object // nil: is written
+		from         blob.Object // nil: the bytes are written
 		offset, size int64
 	}
 	for name, pieces := range map[string][]piece{
@@ -277,7 +278,7 @@ func testAppend(s *suite) {
 	beyond := s.create("jobs/beyond", nil).(blob.Appender)
 	err := beyond.Append(large, 20*mib, 12*mib)
 	if _, commitErr := beyond.Commit(); commitErr == nil {
-		s.Errorf("bytes that are not there were appended: %v", err)
+		s.Errorf("bytes beyond the end were appended: %v", err)
 	}
 	s.missing("jobs/beyond")
 	for i, size := range []int64{12 * mib, 100, 12 * mib, 100} {
@@ -296,7 +297,7 @@ func testAppend(s *suite) {
 		case err == nil && commitErr == nil:
 			s.holds("jobs/gone", sources["parts/gone"][:size])
 		case err != nil && (!known || commitErr == nil), err == nil && !errors.Is(commitErr, rowmill.ErrNotFound) && !errors.Is(commitErr, blob.ErrLost):
-			s.Errorf("%d bytes of an object that is gone or another: %v, then %v", size, err, commitErr)
+			s.Errorf("%d bytes of an object that was deleted or replaced: %v, then %v", size, err, commitErr)
 		}
 	}
 	if n := s.Leftovers(s); n != 0 {
@@ -414,7 +415,7 @@ func testList(s *suite) {
 	for i, key := range slices.Backward(all) {
 		s.put(key, random(i))
 	}
-	s.create("a/unfinished", random(9)) // is no object
+	s.create("a/unfinished", random(9)) // is not an object
 	for prefix, want := range map[string][]string{
 		"":       all,
 		"a/":     {"a/b", "a/b-c/d", "a/c/d", "a/c/e"},
@@ -483,7 +484,7 @@ func testDelete(s *suite) {
 	}
 	for _, key := range []string{"a", "x/y/z", "a/c/d"} {
 		if err := s.Delete(s.Context(), key); err != nil {
-			s.Errorf("delete of %s, which is no object: %v", key, err)
+			s.Errorf("delete of %s, which is not an object: %v", key, err)
 		}
 	}
 	s.missing("a/b")
@@ -511,8 +512,8 @@ func testDeletePrefix(s *suite) {
 	s.missing("jobs/1/parts/b")
 }
 
-// testDeletePrefixUnfinished deletes below open writers: whatever their Commit
-// says, a job's prefix leaves nothing half done.
+// testDeletePrefixUnfinished deletes a prefix under open writers. Their Commit
+// must fail, and nothing unfinished may stay under the prefix.
 func testDeletePrefixUnfinished(s *suite) {
 	s.put("j/1/done", nil)
 	under := []blob.Writer{s.create("j/1/a", random(1<<20)), s.create("j/1/new/b", random(10))}
@@ -521,7 +522,7 @@ func testDeletePrefixUnfinished(s *suite) {
 		s.Fatal(err)
 	}
 	if n := s.Leftovers(s); n > 1 {
-		s.Errorf("%d unfinished objects are left, want the one beside the prefix at most", n)
+		s.Errorf("%d unfinished objects are left, want at most the writer beside the prefix", n)
 	}
 	if got := s.keys(""); len(got) != 0 {
 		s.Errorf("listed: %v", got)
@@ -533,7 +534,7 @@ func testDeletePrefixUnfinished(s *suite) {
 		w.Abort()
 	}
 	if _, err := beside.Commit(); err != nil {
-		s.Errorf("the writer beside: %v", err)
+		s.Errorf("the writer beside the prefix: %v", err)
 	}
 	if got := s.keys(""); !slices.Equal(got, []string{"j/2/c"}) {
 		s.Errorf("listed: %v", got)
@@ -545,7 +546,7 @@ func testDeletePrefixUnfinished(s *suite) {
 	s.holds("j/1/a", []byte("again"))
 }
 
-// testETag replaces an object fast, with content of one size.
+// testETag replaces an object fast, with content of the same size.
 func testETag(s *suite) {
 	seen := map[string]int{}
 	for i := range 200 {

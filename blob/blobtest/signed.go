@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// An answer is a response that was read to its end.
+// answer is a response that was read to its end.
 type answer struct {
 	status int
 	header http.Header
@@ -21,7 +21,7 @@ type answer struct {
 	body   []byte
 }
 
-// sign must return a URL.
+// sign returns a signed URL. It must succeed.
 func (s *suite) sign(method, key string, expires time.Duration) string {
 	s.Helper()
 	u, err := s.SignURL(s.Context(), method, key, "file.bin", expires)
@@ -31,8 +31,8 @@ func (s *suite) sign(method, key string, expires time.Duration) string {
 	return u
 }
 
-// fetch sends a request as it is: without following redirects and without
-// asking for compression on its own.
+// fetch sends a request without following redirects and without requesting
+// compression.
 func (s *suite) fetch(method, u string, headers ...string) answer {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), method, u, nil)
@@ -64,7 +64,8 @@ func (s *suite) is(what string, a answer, status int, body []byte) {
 	}
 }
 
-// refused compares the status of a refusal, which must not show the object.
+// refused compares the status of a refusal. The body must not contain the
+// object.
 func (s *suite) refused(what string, a answer, status int, content []byte) {
 	s.Helper()
 	if a.status != status {
@@ -101,7 +102,7 @@ func testSignedGet(s *suite) {
 			s.Errorf("%s has the content type %q, want %q", key, got, contentType)
 		}
 	}
-	// A replacement brings its own type; a listing shows nothing of types.
+	// A replacement has its own type. A listing has no types.
 	s.put("t/y.json", nil)
 	if got := s.fetch("GET", s.sign("GET", "t/y.json", time.Minute)).header.Get("Content-Type"); got != "application/octet-stream" {
 		s.Errorf("after the replacement the content type is %q", got)
@@ -142,8 +143,8 @@ func testSignedHead(s *suite) {
 	}
 }
 
-// testSignedMethods uses URLs with the other method and with ones that cannot
-// be signed.
+// testSignedMethods uses URLs with the other method, and with methods that
+// cannot be signed.
 func testSignedMethods(s *suite) {
 	content := random(1000)
 	s.put("k", content)
@@ -189,7 +190,7 @@ func testSignedRange(s *suite) {
 			s.Errorf("%s: Content-Range is %q", spec, got)
 		}
 	}
-	// A download in pieces, as a client resumes it.
+	// A client resumes a download in pieces.
 	var whole []byte
 	for at := 0; at < len(content); at += 777 {
 		whole = append(whole, s.fetch("GET", u, "Range", fmt.Sprintf("bytes=%d-%d", at, at+776), "If-Range", info.ETag).body...)
@@ -238,7 +239,7 @@ func testSignedExpiry(s *suite) {
 	s.refused("a URL of a week after its end", s.fetch("GET", long), http.StatusForbidden, content)
 }
 
-// expires waits for the end of a URL's life in real time.
+// expires waits in real time until a URL expires.
 func (s *suite) expires(content []byte) {
 	s.Helper()
 	long, short := s.sign("GET", "k", time.Minute), s.sign("GET", "k", 2*time.Second)
@@ -263,7 +264,7 @@ func (s *suite) expires(content []byte) {
 	s.is("a URL of a minute meanwhile", s.fetch("GET", long), http.StatusOK, content)
 }
 
-// testSignedTampering changes a URL everywhere.
+// testSignedTampering changes every part of a URL.
 func testSignedTampering(s *suite) {
 	content := random(1000)
 	s.put("a/k", content)
@@ -319,7 +320,7 @@ func testSignedTampering(s *suite) {
 
 func testSignedAuthorization(s *suite) {
 	if s.Foreign {
-		s.Skip("servers differ: Amazon's refuses two kinds of authorization in one request, others look at the signature alone")
+		s.Skip("servers differ: Amazon's refuses two kinds of authorization in one request, others check only the signature")
 	}
 	content := random(1000)
 	s.put("k", content)

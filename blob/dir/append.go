@@ -13,11 +13,12 @@ import (
 
 var _ blob.Appender = (*writer)(nil)
 
-// Expect changes nothing: a file is written in the same way whatever its size.
+// Expect does nothing: a file is written in the same way for any size.
 func (w *writer) Expect(int64) {}
 
-// Append has the system copy from file to file, which some file systems do without
-// writing. The file is opened anew: it is read from a place of its own.
+// Append lets the system copy from file to file. Some file systems do this
+// without writing data. The source file is opened again, so that it has its own
+// read position.
 func (w *writer) Append(o blob.Object, offset, size int64) error {
 	err := w.failed
 	switch {
@@ -54,10 +55,10 @@ func (w *writer) appendFile(from blob.Info, offset, size int64) error {
 		return err
 	}
 	left := &io.LimitedReader{R: source, N: size}
-	err = w.patiently(func() error {
+	err = w.retryDisk(func() error {
 		before, at := left.N, offset+size-left.N
 		n, err := io.Copy(w.file, left)
-		if err != nil { // less may have been written than was read
+		if err != nil { // possibly less was written than was read
 			left.N = before - n
 			_, seekErr := source.Seek(at+n, io.SeekStart)
 			err = errors.Join(err, seekErr)

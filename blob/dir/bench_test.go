@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Objects of a part's and of a shard's size, with and without syncs.
+// The sizes are those of a part and of a shard, with and without syncs.
 func BenchmarkPut(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20, 16 << 20} {
 		for _, noSync := range []bool{false, true} {
@@ -72,7 +72,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// A job of many parts.
+// The job has many parts.
 func BenchmarkList(b *testing.B) {
 	bucket := openBucket(b, Config{Root: b.TempDir(), NoSync: true})
 	for i := range 30_000 {

@@ -12,11 +12,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Copy gives the file of an object a second name where the file system can do
-// that: what was committed is never written again, only replaced. Elsewhere it
-// writes another file.
+// Copy gives the file of an object a second name if the file system supports
+// that. This is safe because a committed file is never changed, only replaced.
+// Otherwise Copy writes another file.
 func (b *Bucket) Copy(ctx context.Context, from, to string) error {
-	err := errors.Join(begin(ctx, from), begin(ctx, to))
+	err := errors.Join(checkCall(ctx, from), checkCall(ctx, to))
 	if err == nil {
 		err = b.copy(ctx, from, to)
 	}
@@ -42,8 +42,8 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	case err != nil:
 		return b.rewrite(ctx, from, to, kind)
 	}
-	// Where both are names of one file already, a rename does nothing and leaves
-	// the first.
+	// If both are already names of the same file, the rename does nothing and
+	// leaves temp.
 	defer os.Remove(temp)
 	if err := b.setType(path, to, kind); err != nil {
 		return err
@@ -51,10 +51,10 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return b.folders.settle(filepath.Dir(path))
+	return b.folders.makeDurable(filepath.Dir(path))
 }
 
-// rewrite copies byte by byte.
+// rewrite copies the bytes.
 func (b *Bucket) rewrite(ctx context.Context, from, to, kind string) error {
 	source, err := b.Open(ctx, from)
 	if err != nil {

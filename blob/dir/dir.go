@@ -1,20 +1,20 @@
-// Package dir keeps objects as files of a directory and serves them under
-// signed URLs. It owns the layout of the directory, durability, and the
-// signature; it knows nothing of what objects hold and of who may have a URL
-// signed.
+// Package dir stores objects as files in a directory and serves them under
+// signed URLs. It defines the layout of the directory, durability, and the
+// signature. It does not know the content of objects, and who may get a signed
+// URL.
 //
 // # Layout
 //
 //	objects/<key>         an object, a plain file
-//	objects/<key>+type    its content type, where the key's extension does not say it
-//	tmp/<process>/lock    held by the process for as long as it lives
+//	objects/<key>+type    its content type, if the key's extension does not give it
+//	tmp/<process>/lock    locked by the process while it runs
 //	tmp/<process>/…       files being written, folders being deleted, snapshots
 //
-// "+" is in no key, so nothing in there can be mistaken for an object. Files
-// become objects by rename within one file system, after they were synced;
-// the folders they appear in are synced before Commit returns, parents that
-// had to be made included. Whatever a dead process left in its folder of tmp
-// is removed by the next Open; that costs nothing for the objects there are.
+// No key contains "+", so no other file can be mistaken for an object. Files
+// become objects by a rename within one file system, after a sync. Before
+// Commit returns, it syncs the object's folder and all parent folders that it
+// made. The next Open removes the files of dead processes from tmp; the time
+// for that does not depend on the number of objects.
 package dir
 
 import (
@@ -32,34 +32,34 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// Config says where objects are kept and how they are reached.
+// Config says where objects are stored and how clients reach them.
 type Config struct {
-	// Root is the directory; it is made when missing. Required.
+	// Root is the directory. It is made if it does not exist. Required.
 	Root string
 
-	// Name is the bucket's name as results-url reports it. Default "rowmill".
+	// Name is the bucket's name for results-url. Default "rowmill".
 	Name string
 
-	// PublicURL is what signed URLs start with, such as
-	// "https://rows.example.org"; Handler must be reachable under it.
-	// SetPublicURL may set it later, when the port is known.
+	// PublicURL begins all signed URLs, such as "https://rows.example.org".
+	// Handler must be reachable under it. SetPublicURL can set it later, when
+	// the port is known.
 	PublicURL string
 
 	// Keys sign URLs. Required for SignURL and Handler.
 	Keys Keys
 
-	// NoSync leaves out every sync. For benchmarks and tests alone: an object
+	// NoSync leaves out every sync. Only for benchmarks and tests: an object
 	// may be lost or empty after a power failure.
 	NoSync bool
 
-	// Clock judges the expiry of URLs. Default time.Now.
+	// Clock decides whether URLs have expired. Default time.Now.
 	Clock func() time.Time
 
-	// Logger gets what an operator should know once. Default: discarded.
+	// Logger gets messages for the operator. Default: discarded.
 	Logger *slog.Logger
 }
 
-// WithDefaults returns c with the defaults in place of zero values.
+// WithDefaults returns c with defaults for zero values.
 func (c Config) WithDefaults() Config {
 	if c.Name == "" {
 		c.Name = "rowmill"
@@ -73,7 +73,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first field that makes no sense.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	if c.Root == "" {
 		return errors.New("dir: Root is empty: name the directory of the objects")
@@ -86,21 +86,21 @@ func (c Config) Validate() error {
 
 var _ blob.Bucket = (*Bucket)(nil)
 
-// Bucket is a bucket in a directory. All methods are safe for concurrent use.
+// Bucket is a bucket in a directory. Its methods are safe for concurrent use.
 type Bucket struct {
 	config  Config
 	objects string // folder of the objects
 	scratch *scratch
 	folders *folders
 	public  atomic.Pointer[string]
-	stamp   stamp
-	keeper  keeper
+	clock   uniqueClock
+	linker  linker
 
 	mu      sync.Mutex
 	writers map[*writer]struct{} // neither committed nor aborted
 }
 
-// Open opens a directory and removes what dead processes left unfinished.
+// Open opens a directory and removes the unfinished files of dead processes.
 func Open(config Config) (*Bucket, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func Open(config Config) (*Bucket, error) {
 	return b, nil
 }
 
-// Close gives up the process's place in the directory: no writer can commit
-// any more. Objects are still read and served. Calling it twice is harmless.
+// Close removes the process's folder in tmp, so that no writer can commit
+// afterwards. Objects can still be read and served. A second call does nothing.
 func (b *Bucket) Close() error {
 	if err := b.scratch.close(); err != nil {
 		return fmt.Errorf("close object directory %s: %w", b.config.Root, err)
@@ -131,18 +131,18 @@ func (b *Bucket) Close() error {
 	return nil
 }
 
-// Name is the bucket's name.
+// Name returns the bucket's name.
 func (b *Bucket) Name() string { return b.config.Name }
 
-// AppendsFrom is 0: files are copied whatever their length.
+// AppendsFrom returns 0: files are copied whatever their length.
 func (b *Bucket) AppendsFrom() int64 { return 0 }
 
-// path is the file of a key, which must be valid.
+// path returns the file of a key. The key must be valid.
 func (b *Bucket) path(key string) string { return filepath.Join(b.objects, filepath.FromSlash(key)) }
 
 // Open opens an object for reading.
 func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return nil, fmt.Errorf("open object: %w", err)
 	}
 	file, info, err := b.openFile(key)
@@ -152,7 +152,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	return &object{File: file, info: describe(key, info)}, nil
 }
 
-// An object is an open file: its content stays after a delete or a replace.
+// object is an open file. Its content stays after a deletion or replacement.
 type object struct {
 	*os.File
 	info blob.Info
@@ -169,7 +169,7 @@ func (b *Bucket) openFile(key string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist // a folder: keys start with it, but it is none
+		err = fs.ErrNotExist // a folder, not an object
 	}
 	if err != nil {
 		return nil, nil, errors.Join(notFound(err), file.Close())
@@ -179,7 +179,7 @@ func (b *Bucket) openFile(key string) (*os.File, fs.FileInfo, error) {
 
 // Stat describes an object.
 func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return blob.Info{}, fmt.Errorf("stat object: %w", err)
 	}
 	info, err := os.Stat(b.path(key))
@@ -192,12 +192,12 @@ func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
 	return describe(key, info), nil
 }
 
-// describe is what a file says of its object.
+// describe returns the Info of an object from its file.
 //
-// The ETag is the size and the time of the last change in nanoseconds. It is
-// strong because stamp gives every commit of a process a time of its own,
-// later than all before; it is as old as the file, so it survives restarts and
-// copies that keep times; and it costs no read of the content.
+// The ETag is made of the size and the time of the last change in nanoseconds.
+// It is strong because uniqueClock gives every commit of a process a different,
+// later time. It survives restarts and copies that keep file times, because it
+// is stored with the file. It needs no read of the content.
 func describe(key string, info fs.FileInfo) blob.Info {
 	return blob.Info{
 		Key:      key,
@@ -207,23 +207,24 @@ func describe(key string, info fs.FileInfo) blob.Info {
 	}
 }
 
-// begin checks what every call on a key starts with.
-func begin(ctx context.Context, key string) error {
+// checkCall does the checks that every call with a key begins with.
+func checkCall(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return checkKey(key)
 }
 
-// A stamp hands out times that are never the same twice.
-type stamp struct {
+// uniqueClock returns each time only once.
+type uniqueClock struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-// next returns now, or a nanosecond after the last time where that is later.
-// The files' own clock ticks only every few milliseconds.
-func (s *stamp) next() time.Time {
+// next returns the current time, or one nanosecond after the last returned time
+// if that is later. The clock of the file system has steps of several
+// milliseconds.
+func (s *uniqueClock) next() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now().Round(0)

@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/blob/blobtest"
 )
 
-// A clock that tests move.
+// clock is a clock that tests move.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -92,7 +92,8 @@ func openBucket(t testing.TB, config Config) *Bucket {
 	return b
 }
 
-// serve serves the bucket that current returns and gives it the address.
+// serve serves the bucket that current returns, and sets the bucket's public
+// URL.
 func serve(t testing.TB, current func() *Bucket) (url string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current().Handler().ServeHTTP(w, r) }))
@@ -100,7 +101,7 @@ func serve(t testing.TB, current func() *Bucket) (url string) {
 	return server.URL
 }
 
-// leftovers counts the files that are no objects, and no locks.
+// leftovers counts the files that are neither objects nor locks.
 func leftovers(t testing.TB, root string) int {
 	t.Helper()
 	n := 0
@@ -134,7 +135,7 @@ func TestConformance(t *testing.T) {
 		return blobtest.Harness{
 			Bucket: current,
 			Reopen: func(t testing.TB) blob.Bucket {
-				// Only the lock goes, as when a process is killed.
+				// Only the lock is released, as when a process is killed.
 				if err := current.scratch.lock.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -53,11 +53,11 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-// A fullDisk fails one step of a file's life.
+// fullDisk fails one step of writing a file.
 type fullDisk struct {
 	file
 	step string
-	left int // bytes it takes
+	left int // bytes that it accepts
 }
 
 func (f *fullDisk) Write(p []byte) (int, error) {
@@ -85,12 +85,12 @@ func (f *fullDisk) Close() error {
 	return err
 }
 
-// TestDiskFull fails each step: the old object stays, nothing is left over,
-// and the error says what happened.
+// TestDiskFull fails each step. The old object must stay, no file may be left
+// over, and the error must name the cause.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"create", "write", "sync", "close"} {
-		for _, size := range []int{100, 1 << 20} { // within the buffer, beyond it
+		for _, size := range []int{100, 1 << 20} { // within the buffer, and beyond it
 			root := t.TempDir()
 			b := openBucket(t, Config{Root: root})
 			mustPut(t, b, "a/k", []byte("old"))
@@ -107,7 +107,7 @@ func TestDiskFull(t *testing.T) {
 				}
 				defer w.Abort()
 				_, writeErr := w.Write(make([]byte, size))
-				_, err = w.Commit() // also where the caller has missed the write's error
+				_, err = w.Commit() // also if the caller missed the error of Write
 				if err == nil {
 					t.Errorf("%s: the commit succeeds; the write said %v", step, writeErr)
 				}
@@ -140,7 +140,7 @@ func TestKeyThatContinuesAnObject(t *testing.T) {
 		t.Errorf("a long element: %v", err)
 	}
 	if _, err := b.Create(t.Context(), "k", "no type"); err == nil {
-		t.Error("a content type that is none is accepted")
+		t.Error("an invalid content type is accepted")
 	}
 }
 
@@ -179,7 +179,8 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	}
 }
 
-// TestFoldersAreBounded checks that memory does not grow with jobs.
+// TestFoldersAreBounded checks that memory does not grow with the number of
+// jobs.
 func TestFoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -188,7 +189,7 @@ func TestFoldersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2*maxKnown + 10 {
-		if err := f.settle(filepath.Join(root, fmt.Sprint(i))); err != nil {
+		if err := f.makeDurable(filepath.Join(root, fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,24 +8,25 @@ import (
 	"sync"
 )
 
-// maxKnown is how many folders are remembered as durable: enough for the jobs
-// that are active, a few hundred kilobytes at most. Beyond it all are
-// forgotten, which costs a sync each.
+// maxKnown is how many folders are remembered as durable: enough for the active
+// jobs, a few hundred kilobytes at most. If there are more, all are forgotten,
+// and each then needs another sync.
 const maxKnown = 4096
 
-// folders makes folders, and makes them durable: a folder is, once the folder
-// it is in was synced after it appeared. One that merely exists may have been
-// made by a process that was killed before its sync, or by a neighbour still
-// at it. The two steps are apart, since the sync of a file that is written in
-// between makes those of the folders nearly free on most file systems.
+// folders makes folders and makes them durable. A folder is durable if its
+// parent was synced after the folder appeared. A folder that exists may not be
+// durable: its maker may have been killed before the sync, or may not have
+// finished. Making and syncing are separate steps: if a file is written and
+// synced between them, most file systems need almost no time to sync the
+// folders.
 type folders struct {
-	base   string // this folder and those above it are durable
+	base   string // this folder and its parents are durable
 	noSync bool
 	mu     sync.Mutex
 	known  map[string]struct{} // durable folders below base
 }
 
-// openFolders makes base and what is missing above it, durably.
+// openFolders makes base and its missing parents, durably.
 func openFolders(base string, noSync bool) (*folders, error) {
 	f := &folders{base: base, noSync: noSync, known: map[string]struct{}{}}
 	var missing []string
@@ -46,7 +47,7 @@ func openFolders(base string, noSync bool) (*folders, error) {
 	return f, nil
 }
 
-// make makes a folder below base, and its parents, where they are missing.
+// make makes a folder below base, and its missing parents.
 func (f *folders) make(path string) error {
 	if f.durable(path) {
 		return nil
@@ -63,8 +64,8 @@ func (f *folders) make(path string) error {
 	return nil
 }
 
-// settle makes the names in a folder durable, and the folder itself.
-func (f *folders) settle(path string) error {
+// makeDurable makes the names in a folder and the folder itself durable.
+func (f *folders) makeDurable(path string) error {
 	if err := f.sync(path); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (f *folders) remember(path string) {
 	f.known[path] = struct{}{}
 }
 
-// forget forgets a folder that is gone and those that were in it.
+// forget forgets a folder that was removed, and the folders in it.
 func (f *folders) forget(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	maxKey     = 512 // bytes of a key, by the contract
-	maxElement = 240 // bytes between slashes: file systems end at 255, and "+type" must fit
+	maxKey     = 512 // longest key in bytes, by the contract
+	maxElement = 240 // longest element in bytes: file names can have 255, and "+type" must fit
 )
 
-// checkKey refuses what is no key; its rules make a key safe to join to a path.
+// checkKey returns an error for an invalid key. A valid key is safe to join to
+// a path.
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return fmt.Errorf("key of %d bytes: 1 to %d are allowed", len(key), maxKey)
@@ -44,7 +45,8 @@ func keyByte(c byte) bool {
 	return c == '.' || c == '_' || c == '~' || c == '=' || c == '-'
 }
 
-// checkPrefix refuses what is no prefix of whole elements.
+// checkPrefix returns an error if prefix does not consist of whole key
+// elements.
 func checkPrefix(prefix string) error {
 	if !strings.HasSuffix(prefix, "/") {
 		return fmt.Errorf("prefix %.80q: it must end in a slash", prefix)
@@ -52,13 +54,13 @@ func checkPrefix(prefix string) error {
 	return checkKey(strings.TrimSuffix(prefix, "/"))
 }
 
-// isMissing reports whether err says that a file is not there: ENOTDIR does
-// too, where a key continues that of an object.
+// isMissing reports whether err means that a file does not exist. ENOTDIR means
+// this too: a part of the key is an object, not a folder.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// notFound translates the errors of a file that is not there.
+// notFound translates errors about missing files.
 func notFound(err error) error {
 	if isMissing(err) {
 		return rowmill.ErrNotFound

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	keyringName = "blob/signing-keys" // document that holds the keys
-	secretSize  = 32                  // bytes, as many as SHA-256 gives
+	keyringName = "blob/signing-keys" // document with the keys
+	secretSize  = 32                  // bytes, the size of a SHA-256
 	keyPurpose  = "rowmill signed URLs 1"
 )
 
-// Values is where a keyring is kept; store.Values has the methods.
+// Values is where a keyring is stored. store.Values has the methods.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
-	// PutValue writes a document if its version still is version (0: it must
-	// not exist), or returns rowmill.ErrConflict.
+	// PutValue writes a document if its current version is version (0: it must
+	// not exist). Otherwise it returns rowmill.ErrConflict.
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 }
 
-// Keyring is the set of signing keys that all processes on one store share: those of a
-// document in it, until Use says otherwise.
+// Keyring is the set of signing keys that all processes with the same store
+// share. The keys are stored in a document, and Use can replace them.
 type Keyring struct {
-	recorded []signingKey                 // of the store, at least one
+	recorded []signingKey                 // keys of the store, at least one
 	keys     atomic.Pointer[[]signingKey] // at least one; the first one signs
 }
 
@@ -45,7 +45,7 @@ type signingKey struct {
 	Created time.Time `json:"created"`
 }
 
-// LoadKeyring reads the keys, and makes the first one where there is none.
+// LoadKeyring reads the keys. If there are none, it makes the first key.
 func LoadKeyring(ctx context.Context, values Values) (*Keyring, error) {
 	keys, err := readKeys(ctx, values)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -62,8 +62,9 @@ func LoadKeyring(ctx context.Context, values Values) (*Keyring, error) {
 	return k, nil
 }
 
-// Use has secrets sign and verify from now on, the first of which signs; nil among them
-// stands for the keys of the store. Without any those of the store are used.
+// Use replaces the keys that sign and verify. The first secret signs. A nil
+// secret means the keys of the store. Without secrets the keys of the store are
+// used.
 func (k *Keyring) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -99,7 +100,7 @@ func readKeys(ctx context.Context, values Values) ([]signingKey, error) {
 		damaged = damaged || key.ID == "" || len(key.Secret) != secretSize
 	}
 	if damaged {
-		return nil, fmt.Errorf("%s holds a key that is none: remove the document to have new keys made", keyringName)
+		return nil, fmt.Errorf("%s contains an invalid key: remove the document, and new keys are made", keyringName)
 	}
 	return keys, nil
 }
@@ -122,7 +123,7 @@ func (k *Keyring) Current() (string, []byte) {
 	return first.ID, first.Secret
 }
 
-// Find returns the key with the id.
+// Find returns the key with the ID.
 func (k *Keyring) Find(id string) ([]byte, bool) {
 	for _, key := range *k.keys.Load() {
 		if key.ID == id {

@@ -53,8 +53,9 @@ func TestKeyringRefusesDamage(t *testing.T) {
 	}
 }
 
-// Keys that are given sign and verify in their order, the same in all processes; those
-// of the store do so where they are named, or where none is given.
+// Given keys must sign and verify in their order, and be the same in all
+// processes. The keys of the store must be used if they are named, or if no key
+// is given.
 func TestKeyringUse(t *testing.T) {
 	t.Parallel()
 	v := newValues()

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// List returns the objects under a prefix in key order. It costs a read of
-// each folder and one stat for each object.
+// List returns the objects under a prefix in key order. It reads each folder
+// once and calls stat once per object.
 func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	top := b.objects
 	if prefix != "" {
@@ -29,7 +29,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case isMissing(err):
-			return nil // deleted meanwhile, or never there
+			return nil // deleted meanwhile, or never existed
 		case err != nil:
 			return err
 		case !entry.Type().IsRegular() || strings.Contains(entry.Name(), "+"):
@@ -51,13 +51,13 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list objects under %q: %w", prefix, err)
 	}
-	// The walk sorts within folders: it has a/b before a-b.
+	// The walk sorts within folders, which puts a/b before a-b.
 	slices.SortFunc(found, func(x, y blob.Info) int { return strings.Compare(x.Key, y.Key) })
 	return found, nil
 }
 
-// Folders returns names of folders next under a prefix. It costs a read of one
-// folder.
+// Folders returns the names of folders directly under a prefix. It reads a
+// single folder.
 func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
 	err := ctx.Err()
 	if err == nil && prefix != "" {
@@ -86,7 +86,7 @@ func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (
 
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return fmt.Errorf("delete object: %w", err)
 	}
 	path := b.path(key)
@@ -108,10 +108,10 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 
 // remove removes files of objects.
 func (b *Bucket) remove(paths ...string) error {
-	b.keeper.mu.RLock()
-	defer b.keeper.mu.RUnlock()
+	b.linker.mu.RLock()
+	defer b.linker.mu.RUnlock()
 	for _, path := range paths {
-		b.keeper.keep(path)
+		b.linker.preserve(path)
 		if err := os.Remove(path); err != nil && !isMissing(err) {
 			return err
 		}
@@ -119,8 +119,8 @@ func (b *Bucket) remove(paths ...string) error {
 	return nil
 }
 
-// DeletePrefix removes the objects under a prefix, which disappear at once,
-// and aborts the writers that are open under it.
+// DeletePrefix removes the objects under a prefix, all at once, and makes open
+// writers under it fail.
 func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 		return fmt.Errorf("delete objects: %w", err)
 	}
 	for _, w := range b.unfinished(prefix) {
-		// The writer itself belongs to another goroutine, so only its file
-		// goes: its Commit then finds nothing to make visible.
+		// The writer belongs to another goroutine, so only its file is removed.
+		// Its Commit then fails because the file is missing.
 		if err := os.Remove(w.temp); err != nil && !isMissing(err) {
 			return fmt.Errorf("delete objects under %q: %w", prefix, err)
 		}
@@ -157,10 +157,10 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// discard takes a folder of objects away.
+// discard moves a folder of objects away.
 func (b *Bucket) discard(path, trash string) error {
-	b.keeper.mu.RLock()
-	defer b.keeper.mu.RUnlock()
-	b.keeper.keep(path)
+	b.linker.mu.RLock()
+	defer b.linker.mu.RUnlock()
+	b.linker.preserve(path)
 	return os.Rename(path, trash)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// A crampedFile takes a few bytes of each write until there is room.
+// crampedFile accepts a few bytes of each write until there is room.
 type crampedFile struct {
 	file
 	until time.Time
@@ -30,8 +30,8 @@ func (f *crampedFile) Write(p []byte) (int, error) {
 	return f.file.Write(p)
 }
 
-// A disk refuses writes for a while, and those to the files of before for ever
-// where it comes back without them.
+// disk refuses writes for a while. If lost is set, it refuses writes to older
+// files forever, as if it came back without them.
 type disk struct {
 	err   error
 	until time.Time
@@ -58,9 +58,9 @@ func (f *diskFile) Write(p []byte) (int, error) {
 	return f.file.Write(p)
 }
 
-// A writer whose context is patient waits for a disk that is read-only or fails,
-// and goes on; where the disk is back and its file is lost, it says so soon. One
-// whose context is not says so at once.
+// A writer with a patient context must wait for a disk that is read-only or
+// fails, and then continue. If the disk comes back without the file, the writer
+// must fail soon. A writer with another context must fail at once.
 func TestWriter_WaitsForADiskThatRefuses(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"read-only": syscall.EROFS, "failing": syscall.EIO, "stale": syscall.ESTALE} {
@@ -109,8 +109,8 @@ func TestWriter_WaitsForADiskThatRefuses(t *testing.T) {
 	}
 }
 
-// A writer whose context is patient waits on a full disk with what it has got,
-// and writes no byte twice.
+// A writer with a patient context must wait on a full disk, keep its data, and
+// write no byte twice.
 func TestWriter_WaitsForRoom(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -124,8 +124,8 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 		for i := range content {
 			content[i] = byte(i / 100)
 		}
-		began, told := time.Now(), 0
-		w, err := b.create(retry.Patient(t.Context(), func(error) { told++ }), "a/raw", "", func(path string) (file, error) {
+		began, reports := time.Now(), 0
+		w, err := b.create(retry.Patient(t.Context(), func(error) { reports++ }), "a/raw", "", func(path string) (file, error) {
 			f, err := createFile(path)
 			return &crampedFile{f, began.Add(time.Hour), writeBuffer + 1000}, err
 		})
@@ -137,8 +137,8 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 				t.Fatalf("%d bytes at %d: %v", n, at, err)
 			}
 		}
-		if _, err := w.Commit(); err != nil || time.Since(began) < time.Hour || told < 10 {
-			t.Errorf("%v after %v, told %d times", err, time.Since(began), told)
+		if _, err := w.Commit(); err != nil || time.Since(began) < time.Hour || reports < 10 {
+			t.Errorf("%v after %v, reported %d times", err, time.Since(began), reports)
 		}
 		o, err := b.Open(t.Context(), "a/raw")
 		if err != nil {

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockName is the file that a living process holds locked in its folder.
+// lockName is the file that a running process keeps locked in its folder.
 const lockName = "lock"
 
-// A scratch is one process's folder for what is not finished. The lock on it
-// ends with the process, however it ends: so a folder whose lock can be taken
-// is a dead one's.
+// scratch is a process's folder for unfinished files. Its lock is released when
+// the process ends for any reason. So a folder whose lock can be taken belongs
+// to a dead process.
 type scratch struct {
 	folder string
 	lock   *os.File
@@ -25,7 +25,8 @@ type scratch struct {
 	closed atomic.Bool
 }
 
-// openScratch removes the folders of dead processes and makes one for this.
+// openScratch removes the folders of dead processes and makes a folder for this
+// process.
 func openScratch(root string, log *slog.Logger) (*scratch, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, err
@@ -38,27 +39,29 @@ func openScratch(root string, log *slog.Logger) (*scratch, error) {
 		path := filepath.Join(root, entry.Name())
 		left, err := removeDead(path)
 		if err != nil {
-			return nil, fmt.Errorf("remove what a dead process left in %s: %w", path, err)
+			return nil, fmt.Errorf("remove unfinished files of a dead process in %s: %w", path, err)
 		}
 		if left > 0 {
 			log.Info("removed unfinished objects of a dead process", slog.Int("files", left))
 		}
 	}
-	// Another process that starts now may take this one's folder for a dead
-	// one's until it is locked; then there is another.
+	// Until the new folder is locked, another process that starts may take it
+	// for the folder of a dead process and remove it. Then try again.
 	for range maxStarts {
 		s, err := newScratch(root)
 		if s != nil || err != nil {
 			return s, err
 		}
 	}
-	return nil, fmt.Errorf("%s: other processes remove what this one makes there", root)
+	return nil, fmt.Errorf("%s: other starting processes keep removing this process's folder", root)
 }
 
-// maxStarts is how often a process that starts gives way to others that do.
+// maxStarts is how often this process tries again when other processes remove
+// its folder.
 const maxStarts = 20
 
-// newScratch makes a folder and locks it; nil when another process got it.
+// newScratch makes a folder and locks it. It returns nil if another process
+// took the folder.
 func newScratch(root string) (*scratch, error) {
 	folder, err := os.MkdirTemp(root, "")
 	if err != nil {
@@ -83,12 +86,12 @@ func newScratch(root string) (*scratch, error) {
 	return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
 }
 
-// removeDead removes a process's folder unless the process lives, and returns
-// how many unfinished files it held.
+// removeDead removes a process's folder if the process is dead. It returns the
+// number of unfinished files in it.
 func removeDead(path string) (left int, err error) {
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		// It died between making its folder and locking it, or is there now.
+		// Its process died before locking it, or is just starting.
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return 0, err
 		}
@@ -111,12 +114,12 @@ func removeDead(path string) (left int, err error) {
 	return len(entries) - 1, os.RemoveAll(path)
 }
 
-// name returns a path in the folder that was never used.
+// name returns a path in the folder that was not used before.
 func (s *scratch) name() string {
 	return filepath.Join(s.folder, strconv.FormatInt(s.count.Add(1), 36))
 }
 
-// close removes the folder, then lets go of the lock.
+// close removes the folder, then releases the lock.
 func (s *scratch) close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// requestIDHeader carries the id of a request; an outer handler may have set
-// it on the response.
+// requestIDHeader has the ID of a request. An outer handler may have set it on
+// the response.
 const requestIDHeader = "X-Request-Id"
 
 // Handler serves signed URLs: objects under pathPrefix of its own path. It
@@ -56,13 +56,13 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveObject answers with an object. An error means that nothing was sent.
+// serveObject sends an object. An error means that nothing was sent.
 func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted grant) error {
 	file, info, err := b.openFile(granted.key)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // was only read
+	defer func() { _ = file.Close() }() // it was open only for reading
 	contentType, err := b.contentType(granted.key)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (b *Bucket) serveObject(w http.ResponseWriter, r *http.Request, granted gra
 	return nil
 }
 
-// A rangeWriter puts our error body in place of the one that
-// http.ServeContent sends with 416.
+// rangeWriter replaces the error body that http.ServeContent sends with status
+// 416.
 type rangeWriter struct {
 	http.ResponseWriter
 	refused bool
@@ -110,7 +110,7 @@ func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, r)
 }
 
-// Unwrap gives http.ResponseController the writer below.
+// Unwrap returns the underlying writer for http.ResponseController.
 func (w *rangeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // refuse sends an error body.

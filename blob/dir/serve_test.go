@@ -87,7 +87,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRequestIDIsKept checks that an outer handler's id is the body's.
+// TestRequestIDIsKept checks that the body has the ID of an outer handler.
 func TestRequestIDIsKept(t *testing.T) {
 	t.Parallel()
 	b, _ := served(t)
@@ -99,7 +99,7 @@ func TestRequestIDIsKept(t *testing.T) {
 	}
 }
 
-// TestPublicURLMoves signs before and after the address is known.
+// TestPublicURLMoves signs URLs before and after the public URL is set.
 func TestPublicURLMoves(t *testing.T) {
 	t.Parallel()
 	b, _ := served(t)
@@ -114,7 +114,7 @@ func TestPublicURLMoves(t *testing.T) {
 	}
 }
 
-// FuzzVerify changes paths and queries: only the signed pair grants anything.
+// FuzzVerify changes paths and queries. Only the signed pair may be accepted.
 func FuzzVerify(f *testing.F) {
 	b, _ := served(f)
 	mustPut(f, b, "a/k", []byte("x"))
@@ -139,7 +139,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// A URL that is signed within a second ends no sooner than was asked for.
+// A URL that is signed within a second must not expire earlier than requested.
 func TestURLLivesAsLongAsAskedFor(t *testing.T) {
 	t.Parallel()
 	b, c := served(t)

@@ -16,14 +16,14 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// pathPrefix is where Handler expects objects, below the public URL.
+// pathPrefix is the path of objects for Handler, below the public URL.
 const pathPrefix = "/objects/"
 
-// The parameters of a signed URL.
+// These are the parameters of a signed URL.
 const (
-	paramExpires   = "expires"   // last second of the URL's life, seconds since 1970
+	paramExpires   = "expires"   // last second of the URL's life, in seconds since 1970
 	paramFilename  = "filename"  // of the download; may be empty
-	paramKeyID     = "key_id"    // which key signed
+	paramKeyID     = "key_id"    // ID of the key that signed
 	paramSignature = "signature" // see sign
 )
 
@@ -31,7 +31,7 @@ const (
 type Keys interface {
 	// Current returns the key that signs.
 	Current() (id string, secret []byte)
-	// Find returns a key that may still verify.
+	// Find returns a key that can still verify.
 	Find(id string) (secret []byte, ok bool)
 }
 
@@ -43,7 +43,7 @@ func checkPublicURL(base string) error {
 	return nil
 }
 
-// SetPublicURL sets what the URLs signed from now on start with.
+// SetPublicURL sets the beginning of all URLs that are signed afterwards.
 func (b *Bucket) SetPublicURL(base string) error {
 	if err := checkPublicURL(base); err != nil {
 		return err
@@ -52,10 +52,10 @@ func (b *Bucket) SetPublicURL(base string) error {
 	return nil
 }
 
-// SignURL returns a URL for one method on one object. Whether the object
-// exists is not looked at.
+// SignURL returns a URL for one method on an object. It does not check whether
+// the object exists.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return "", fmt.Errorf("sign URL: %w", err)
 	}
 	base := strings.TrimSuffix(*b.public.Load(), "/")
@@ -68,7 +68,7 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 	case base == "":
 		return "", errors.New("sign URL: the public URL is not set yet")
 	}
-	// Rounded up, so that the URL lives at least as long as was asked for.
+	// Round up, so that the URL lives at least as long as requested.
 	until := strconv.FormatInt(b.config.Clock().Add(expires+time.Second-1).Unix(), 10)
 	id, secret := b.config.Keys.Current()
 	query := url.Values{
@@ -77,28 +77,29 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 		paramKeyID:     {id},
 		paramSignature: {sign(secret, method, key, until, filename, id)},
 	}
-	// A key needs no escaping: see the package comment of blob.
+	// A key needs no escaping, see the package comment of blob.
 	return base + pathPrefix + key + "?" + query.Encode(), nil
 }
 
-// sign returns the HMAC-SHA256 over everything a URL grants. No part can hold
-// a line break, so no two grants have the same text.
+// sign returns the HMAC-SHA256 of everything that a URL grants. No part can
+// contain a line break, so different grants have different texts.
 func sign(secret []byte, method, key, until, filename, keyID string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(strings.Join([]string{"rowmill object 1", method, key, until, filename, keyID}, "\n")))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// A grant is what a verified URL allows.
+// grant is the permission of a verified URL.
 type grant struct{ key, filename string }
 
-// verify returns what a request's URL grants, or why it grants nothing.
+// verify returns the grant of a request's URL, or the reason why it is not
+// valid.
 func (b *Bucket) verify(r *http.Request, key string) (grant, error) {
 	if b.config.Keys == nil {
 		return grant{}, errors.New("no URL can be verified here")
 	}
 	if err := checkKey(key); err != nil {
-		return grant{}, errors.New("the path names no object")
+		return grant{}, errors.New("the path is not an object's path")
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Snapshot is a folder with second names of the objects' files. It takes no room
-// but for its folders, as long as the objects are there too; what is deleted or
-// replaced afterwards stays in it.
+// Snapshot is a folder with second names (hard links) of the objects' files. It
+// needs disk space only for its folders, until objects are deleted. Objects
+// that are deleted or replaced later stay in it.
 type Snapshot struct {
-	// Folder holds "objects", as the bucket's directory does, and what else was
-	// put beside it. The next Open removes it, should the process die.
+	// Folder has "objects", with the same layout as the bucket's directory, and
+	// the files that at put beside it. If the process dies, the next Open
+	// removes it.
 	Folder string
 }
 
@@ -29,66 +30,66 @@ func (s *Snapshot) Close() error {
 	return nil
 }
 
-// Snapshot calls at with the new folder, and returns one that holds every object
-// that was there at any moment within at: as it was then, or as it has been since
-// where it was written over. It may hold objects that came later, too. Writers and
-// deletions wait neither for at nor for the walk over all objects, which follows.
-// ctx ends it.
+// Snapshot calls at with the new folder. It returns a folder with every object
+// that existed at any moment during at, in its version of that moment or a
+// later version. It may also have objects that were added later. Writers and
+// deletions do not wait for at, or for the walk over all objects that follows.
+// ctx can end it.
 func (b *Bucket) Snapshot(ctx context.Context, at func(folder string) error) (*Snapshot, error) {
-	b.keeper.one.Lock()
-	defer b.keeper.one.Unlock()
+	b.linker.one.Lock()
+	defer b.linker.one.Unlock()
 	s := &Snapshot{Folder: b.scratch.name()}
 	err := os.Mkdir(s.Folder, 0o700)
 	if err == nil {
-		b.keeper.begin(b.objects, filepath.Join(s.Folder, "objects"))
+		b.linker.begin(b.objects, filepath.Join(s.Folder, "objects"))
 		if err = at(s.Folder); err == nil {
-			err = b.keeper.linkAll(ctx)
+			err = b.linker.linkAll(ctx)
 		}
-		err = errors.Join(err, b.keeper.end())
+		err = errors.Join(err, b.linker.end())
 	}
 	if err == nil && b.scratch.closed.Load() {
 		err = errors.New("the bucket was closed")
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("hold the objects in %s as they are: %w", b.config.Root, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("make a snapshot of the objects in %s: %w", b.config.Root, err), s.Close())
 	}
 	return s, nil
 }
 
-// A keeper gives files of objects a second name before they are deleted, while a
+// linker gives files of objects a second name before they are deleted, while a
 // snapshot is being made.
-type keeper struct {
+type linker struct {
 	one sync.Mutex // one snapshot at a time
 
-	// mu is held for reading by whoever deletes, from before keep until the name is
-	// gone.
+	// mu is held for reading by each deletion, from before preserve until the
+	// name is removed.
 	mu       sync.RWMutex
-	from, to string // of the names; empty while none is made
+	from, to string // folders of the names; empty while no snapshot is being made
 
-	newer   sync.Mutex // held while a second name goes to a newer file
+	newer   sync.Mutex // held while a second name is moved to a newer file
 	failing sync.Mutex
-	failed  error // the first failure of keep
+	failed  error // the first error of preserve
 }
 
-// begin has keep work from now on: no name is on its way out when it returns.
-func (k *keeper) begin(from, to string) {
+// checkCall makes preserve work. No deletion is in progress when it returns.
+func (k *linker) begin(from, to string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.from, k.to, k.failed = from, to, nil
 }
 
-// end has it stop, and says whether it has failed.
-func (k *keeper) end() error {
+// end stops it, and returns the first error.
+func (k *linker) end() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.from, k.to = "", ""
 	return k.failed
 }
 
-// keep gives the file at path, or those in the folder there, second names where a
-// snapshot is being made. Where that fails it is the snapshot that fails, and not
-// what the caller is about to do. mu is held for reading.
-func (k *keeper) keep(path string) {
+// preserve gives second names to the file at path, or to all files in that
+// folder, if a snapshot is being made. An error makes the snapshot fail, not
+// the caller's deletion. mu must be held for reading.
+func (k *linker) preserve(path string) {
 	if k.to == "" {
 		return
 	}
@@ -101,10 +102,11 @@ func (k *keeper) keep(path string) {
 	}
 }
 
-func (k *keeper) linkAll(ctx context.Context) error { return k.link(ctx, k.from) }
+func (k *linker) linkAll(ctx context.Context) error { return k.link(ctx, k.from) }
 
-// link gives files second names. What is gone was kept by who has deleted it.
-func (k *keeper) link(ctx context.Context, top string) error {
+// link gives files second names. It ignores missing files: whoever deleted them
+// preserved them first.
+func (k *linker) link(ctx context.Context, top string) error {
 	return filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -125,32 +127,32 @@ func (k *keeper) link(ctx context.Context, top string) error {
 		}
 		err = linkTo(path, name)
 		if errors.Is(err, fs.ErrExist) {
-			err = k.renew(path, name)
+			err = k.relink(path, name)
 		}
 		switch {
 		case isMissing(err):
 			return nil
 		case errors.Is(err, unix.EPERM), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EMLINK):
-			return fmt.Errorf("%w: this file system gives a file no second name, which it takes while a node runs; stop the node and copy its data directory", err)
+			return fmt.Errorf("%w: this file system cannot give a file a second name (a hard link), which a snapshot of a running node needs; stop the node and copy its data directory", err)
 		}
 		return err
 	})
 }
 
-// renew gives a second name to the file that has the first one now.
-func (k *keeper) renew(path, name string) error {
+// relink moves the second name to the file that has the first name now.
+func (k *linker) relink(path, name string) error {
 	k.newer.Lock()
 	defer k.newer.Unlock()
 	temp := name + "+newer"
 	if err := linkTo(path, temp); err != nil {
 		return err
 	}
-	// Where both are names of one file a rename does nothing, and leaves the first.
+	// If both are names of the same file, the rename does nothing and leaves temp.
 	return errors.Join(os.Rename(temp, name), removeIfThere(temp))
 }
 
-// linkTo gives the file at path a second name. One that is being replaced meanwhile can
-// have none any more, and link(2) says of it that it is not there.
+// linkTo gives the file at path a second name. If the file is being replaced,
+// link(2) can fail as if it were missing; then linkTo tries again.
 func linkTo(path, name string) error {
 	for {
 		err := os.Link(path, name)
@@ -161,7 +163,7 @@ func linkTo(path, name string) error {
 			return err
 		}
 		if _, nowhere := os.Stat(filepath.Dir(name)); nowhere != nil {
-			return fmt.Errorf("the folder of the snapshot is away: %s", filepath.Dir(name))
+			return fmt.Errorf("the folder of the snapshot is missing: %s", filepath.Dir(name))
 		}
 	}
 }

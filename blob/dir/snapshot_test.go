@@ -50,8 +50,8 @@ func inSnapshot(t testing.TB, s *Snapshot, key string) string {
 	return string(text)
 }
 
-// What goes once a snapshot has begun, before the walk comes by, is in it, and is gone
-// from the bucket at once.
+// An object that is deleted after a snapshot began, but before the walk reaches
+// it, must be in the snapshot and must disappear from the bucket at once.
 func TestSnapshot_KeepsWhatGoesWhileItIsMade(t *testing.T) {
 	t.Parallel()
 	b := newBucket(t)
@@ -65,7 +65,7 @@ func TestSnapshot_KeepsWhatGoesWhileItIsMade(t *testing.T) {
 		b.put(t, "later", "later")
 		for _, key := range []string{"a", "b/c", "b/d/e"} {
 			if _, statErr := b.Stat(t.Context(), key); statErr == nil {
-				t.Errorf("%s is still there", key)
+				t.Errorf("%s still exists", key)
 			}
 		}
 		return err
@@ -93,18 +93,18 @@ func TestSnapshot_KeepsWhatGoesWhileItIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
-		t.Errorf("the snapshot is still there: %v", err)
+		t.Errorf("the snapshot still exists: %v", err)
 	}
 }
 
-// TestSnapshot_AmongWriters makes snapshots while objects come, change and go: each
-// has every object that was there when its moment was, with the text of then or a
-// later one.
+// TestSnapshot_AmongWriters makes snapshots while objects are added, changed
+// and deleted. Each snapshot must have every object that existed at its moment,
+// with the text of that moment or a later text.
 func TestSnapshot_AmongWriters(t *testing.T) {
 	t.Parallel()
 	b := newBucket(t)
 	stop := make(chan struct{})
-	var mu sync.Mutex // held while one object and the book of it change
+	var mu sync.Mutex // held while an object and its entry in book change
 	book := map[string]int{}
 	written := 0
 	var writers sync.WaitGroup
@@ -168,7 +168,7 @@ func TestSnapshot_AmongWriters(t *testing.T) {
 	writers.Wait()
 }
 
-// What a process that was killed held is removed by the next.
+// The snapshot of a killed process must be removed by the next process.
 func TestSnapshot_OfADeadProcess(t *testing.T) {
 	t.Parallel()
 	b := newBucket(t)
@@ -179,14 +179,14 @@ func TestSnapshot_OfADeadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = b.scratch.lock.Close() // as the end of the process does
+	_ = b.scratch.lock.Close() // as at the end of the process
 	next, err := Open(b.config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer next.Close()
 	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
-		t.Errorf("the snapshot of a dead process is still there: %v", err)
+		t.Errorf("the snapshot of a dead process still exists: %v", err)
 	}
 	if _, err := next.Stat(t.Context(), "a"); err != nil {
 		t.Error(err)

@@ -17,17 +17,18 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// writeBuffer gathers small writes. 64 KiB is where larger ones stop being
-// cheaper; writes of that size pass it by.
+// writeBuffer collects small writes. Above 64 KiB, larger writes are not
+// cheaper; writes of that size skip the buffer.
 const writeBuffer = 64 << 10
 
-// A file is what a writer needs of an *os.File; tests make it fail.
+// file has the methods of *os.File that a writer needs. Tests replace it with
+// files that fail.
 type file interface {
 	io.WriteCloser
 	Sync() error
 }
 
-// createFile makes the file a writer writes to.
+// createFile makes the file for a writer.
 func createFile(path string) (file, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
@@ -38,7 +39,7 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 }
 
 func (b *Bucket) create(ctx context.Context, key, contentType string, newFile func(string) (file, error)) (blob.Writer, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return nil, fmt.Errorf("create object: %w", err)
 	}
 	if err := blob.CheckContentType(contentType); err != nil {
@@ -46,7 +47,7 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	}
 	path := b.path(key)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("create object %s: other objects' keys continue it", key)
+		return nil, fmt.Errorf("create object %s: it is a folder of other objects", key)
 	}
 	if err := b.folders.make(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("create object %s: %w", key, err)
@@ -64,16 +65,16 @@ func (b *Bucket) create(ctx context.Context, key, contentType string, newFile fu
 	return w, nil
 }
 
-// A writer writes one object to a temporary file.
+// writer writes one object to a temporary file.
 type writer struct {
 	bucket      *Bucket
-	ctx         context.Context // Create's
+	ctx         context.Context // the context of Create
 	key         string
 	contentType string
 	temp        string
 	file        file
 	newFile     func(string) (file, error)
-	buffer      *bufio.Writer // keeps the first error, so that Commit cannot miss it
+	buffer      *bufio.Writer // keeps the first error, so that Commit returns it
 	failed      error         // the first error of Append
 	ended       bool
 }
@@ -112,11 +113,11 @@ func (w *writer) commit() (blob.Info, error) {
 	if err := cmp.Or(w.failed, w.buffer.Flush()); err != nil {
 		return blob.Info{}, err
 	}
-	at := b.stamp.next()
-	if err := w.patiently(func() error { return os.Chtimes(w.temp, at, at) }); err != nil {
-		return blob.Info{}, err // also: DeletePrefix has taken the file away
+	at := b.clock.next()
+	if err := w.retryDisk(func() error { return os.Chtimes(w.temp, at, at) }); err != nil {
+		return blob.Info{}, err // also if DeletePrefix removed the file
 	}
-	if !b.config.NoSync { // not patiently: what it fails for may be gone, and a second one succeed
+	if !b.config.NoSync { // without retryDisk: after a failed sync data may be lost although a second sync succeeds
 		if err := w.file.Sync(); err != nil {
 			return blob.Info{}, err
 		}
@@ -128,17 +129,17 @@ func (w *writer) commit() (blob.Info, error) {
 	if err := w.file.Close(); err != nil {
 		return blob.Info{}, err
 	}
-	if err := w.patiently(w.show); err != nil {
+	if err := w.retryDisk(w.publish); err != nil {
 		return blob.Info{}, err
 	}
 	return describe(w.key, info), nil
 }
 
-// show gives the file the object's name. It may be repeated as long as it fails
+// publish gives the file the object's name. It can be repeated if it failed
 // before the last step.
-func (w *writer) show() error {
+func (w *writer) publish() error {
 	b, path := w.bucket, w.bucket.path(w.key)
-	// Create made the folder, but a DeletePrefix may have taken it away.
+	// Create made the folder, but DeletePrefix may have removed it.
 	if err := b.folders.make(filepath.Dir(path)); err != nil {
 		return err
 	}
@@ -148,13 +149,13 @@ func (w *writer) show() error {
 	if err := os.Rename(w.temp, path); err != nil {
 		return err
 	}
-	return b.folders.settle(filepath.Dir(path))
+	return b.folders.makeDurable(filepath.Dir(path))
 }
 
-// append writes to the file, and waits for the disk where the writer's context
-// says that it is worth it.
+// append writes to the file, and waits for the disk if the writer's context is
+// patient.
 func (w *writer) append(p []byte) (n int, err error) {
-	err = w.patiently(func() error {
+	err = w.retryDisk(func() error {
 		more, err := w.file.Write(p[n:])
 		n += more
 		return err
@@ -162,23 +163,23 @@ func (w *writer) append(p []byte) (n int, err error) {
 	return n, err
 }
 
-// patiently does something, again as long as the disk has no room or refuses
-// where the writer's context is patient. What the disk loses of what it had taken
-// before, Sync tells. Where it takes other files and still not this one, it has
-// come back without it: an open file does not outlive every failure.
-func (w *writer) patiently(do func() error) error {
+// retryDisk calls do. If the writer's context is patient, it calls do again as
+// long as the disk is full or fails. Sync reports data that the disk lost
+// meanwhile. If the disk accepts other files but not this one, the disk came
+// back without this file, and retryDisk gives up.
+func (w *writer) retryDisk(do func() error) error {
 	if !retry.IsPatient(w.ctx) {
 		return do()
 	}
-	others := 0 // looks that found it to take others
+	others := 0 // checks in a row in which the disk accepted another file
 	return retry.Storage.Do(w.ctx, do, func(err error) bool {
 		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-		if !full && blob.SystemPasses(err) {
+		if !full && blob.IsTransient(err) {
 			if others++; w.tryOther() != nil {
 				others = 0
 			}
 		}
-		return full || blob.SystemPasses(err) && others < 2
+		return full || blob.IsTransient(err) && others < 2
 	}, nil)
 }
 
@@ -189,7 +190,7 @@ func (w *writer) tryOther() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(path) }() // else the next Open does
+	defer func() { _ = os.Remove(path) }() // otherwise the next Open removes it
 	_, err = f.Write([]byte{0})
 	if err == nil && !w.bucket.config.NoSync {
 		err = f.Sync()
@@ -201,14 +202,14 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Abort drops what was written.
+// Abort drops the written data.
 func (w *writer) Abort() {
 	if w.ended {
 		return
 	}
 	w.ended = true
-	// The file is a temporary one: whatever stays behind after an error here
-	// is removed by the next Open.
+	// The file is temporary. If an error leaves it behind, the next Open
+	// removes it.
 	_ = w.file.Close()
 	_ = os.Remove(w.temp)
 	w.bucket.forget(w)
@@ -220,7 +221,7 @@ func (b *Bucket) forget(w *writer) {
 	delete(b.writers, w)
 }
 
-// unfinished are the open writers of keys under a prefix.
+// unfinished returns the open writers of keys under a prefix.
 func (b *Bucket) unfinished(prefix string) []*writer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,19 +234,19 @@ func (b *Bucket) unfinished(prefix string) []*writer {
 	return found
 }
 
-// typeSuffix is the end of the file that holds an object's content type where
-// its key's extension does not say it.
+// typeSuffix ends the name of the file with an object's content type. There is
+// such a file only if the key's extension does not give the type.
 const typeSuffix = "+type"
 
-// Aside reports whether a file in the folder of objects is no object, but says what
-// type the one beside it has.
-func Aside(name string) bool { return strings.HasSuffix(name, typeSuffix) }
+// IsTypeFile reports whether a file in the folder of objects holds the content
+// type of the object beside it.
+func IsTypeFile(name string) bool { return strings.HasSuffix(name, typeSuffix) }
 
-// defaultType is what a key of unknown extension has.
+// defaultType is the type of a key with an unknown extension.
 const defaultType = "application/octet-stream"
 
-// typeOf is the content type that a key's extension says. The table is our
-// own, since the system's differs from machine to machine.
+// typeOf returns the content type for a key's extension. It does not use the
+// system's table, which differs between machines.
 func typeOf(key string) string {
 	switch filepath.Ext(key) {
 	case ".parquet":
@@ -264,7 +265,7 @@ func typeOf(key string) string {
 	return defaultType
 }
 
-// setType notes an object's content type before the object appears.
+// setType stores an object's content type before the object appears.
 func (b *Bucket) setType(path, key, contentType string) error {
 	if contentType == "" || contentType == typeOf(key) {
 		if err := os.Remove(path + typeSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -290,7 +291,8 @@ func (b *Bucket) setType(path, key, contentType string) error {
 	return err
 }
 
-// contentType is what Create was told, or what the key's extension says.
+// contentType returns the type that was passed to Create, or the type for the
+// key's extension.
 func (b *Bucket) contentType(key string) (string, error) {
 	raw, err := os.ReadFile(b.path(key) + typeSuffix)
 	switch {

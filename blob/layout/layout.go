@@ -1,30 +1,29 @@
-// Package layout owns where the objects of a job lie in a bucket: every key
-// that Rowmill writes is made here. It knows neither buckets nor what the
-// objects hold.
+// Package layout defines the keys of all objects that Rowmill writes to a
+// bucket. It does not know buckets or the content of objects.
 //
-//	jobs/<id>/input/raw                                 the download, text under gzip, where it is not cut as it comes; until there are shards
+//	jobs/<id>/input/raw                                 the download (text in gzip), if it is not split during the download; until the shards exist
 //	jobs/<id>/input/rows.jsonl                          inline rows, spooled
 //	jobs/<id>/input/shard-000017                        rows, see package shard
-//	jobs/<id>/input/manifest.json                       the list of shards; its existence says that they are complete
-//	jobs/<id>/input/groups                              which rows begin alike, where it pays to run them near one another
-//	jobs/<id>/input/copies                              which rows are equal to earlier ones, and are not run
+//	jobs/<id>/input/manifest.json                       the list of shards; written when all shards are complete
+//	jobs/<id>/input/groups                              groups of rows that begin alike and should run together, if any
+//	jobs/<id>/input/copies                              rows that are equal to earlier rows and do not run
 //	jobs/<id>/parts/000017-<epoch>-<nonce>.parquet      finished rows of shard 17
-//	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact made as the job ended
-//	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made when first asked for
-//	jobs/<id>/results/<nonce>-output.jsonl              the answers of a batch, made when somebody first looks at it
-//	jobs/<id>/results/partial-<nonce>.parquet           what a job that has not succeeded committed, made when first asked for
-//	files/<id>                                          what a client uploaded, see store.File
-//	uploads/<id>/upload.json                            what a client is uploading in parts
-//	uploads/<id>/parts/<id>                             one of them
-//	uploads/<id>/cancelled                              it does not want them any more
-//	deployment.json                                     whose bucket this is, see package deployment
-//	spooling/<id>                                       a submission is being stored whose rows are spooled
-//	set-aside/<id>.json                                 the records know nothing of this job, whose objects stay
-//	probe/<node>                                        written and removed to see whether there is room
+//	jobs/<id>/results/full-<epoch>-<nonce>.parquet      an artifact, made when the job ended
+//	jobs/<id>/results/inputs=0~logprobs=0-<nonce>.parquet a subset of its columns, made on the first request
+//	jobs/<id>/results/<nonce>-output.jsonl              the answers of a batch, made on the first request
+//	jobs/<id>/results/partial-<nonce>.parquet           the committed rows of a job that did not succeed, made on the first request
+//	files/<id>                                          a file that a client uploaded, see store.File
+//	uploads/<id>/upload.json                            describes an upload in parts
+//	uploads/<id>/parts/<id>                             one part of it
+//	uploads/<id>/cancelled                              marks the upload as cancelled
+//	deployment.json                                     the owner of the bucket, see package deployment
+//	spooling/<id>                                       a submission with spooled rows is being stored
+//	set-aside/<id>.json                                 this job has objects but no record; its objects are kept
+//	probe/<node>                                        written and removed to check for free space
 //
-// Everything of a job can be removed by a prefix. Keys of what may be written
-// twice after a crash carry a nonce, so that a stale writer never touches
-// another's object.
+// All objects of a job have a common prefix, so they can be removed together.
+// Keys of objects that may be written twice after a crash have a nonce, so that
+// a stale writer never touches another writer's object.
 package layout
 
 import (
@@ -38,33 +37,37 @@ import (
 	"unicode"
 )
 
-// File is the key of an uploaded file.
+// File returns the key of an uploaded file.
 func File(id string) string { return Files + id }
 
-// Files is the prefix of what File makes.
+// Files is the prefix of the keys of File.
 const Files = "files/"
 
-// Uploads is the prefix of the folders of all uploads; the name of each is its id.
+// Uploads is the prefix of all uploads. Each upload has a folder with its ID as
+// the name.
 const Uploads = "uploads/"
 
-// Upload is the prefix of all objects of an upload.
+// Upload returns the prefix of all objects of an upload.
 func Upload(id string) string { return Uploads + id + "/" }
 
-// Uploading is the key of what an upload is to become.
+// Uploading returns the key of the object that describes an upload.
 func Uploading(id string) string { return Upload(id) + "upload.json" }
 
-// UploadParts is the prefix of its parts, which continue it by their ids.
+// UploadParts returns the prefix of an upload's parts. Their IDs follow it.
 func UploadParts(id string) string { return Upload(id) + "parts/" }
 
-// UploadCancelled is the key of an object that says that it was cancelled.
+// UploadCancelled returns the key of an object that marks an upload as
+// cancelled.
 func UploadCancelled(id string) string { return Upload(id) + "cancelled" }
 
-// UploadLife is how long an upload may take; what is there of it later is removed.
-// Upstream's is an hour, in which few lines carry the largest.
+// UploadLife is how long an upload may take. Objects of older uploads are
+// removed. OpenAI allows an hour, but few connections can send the largest
+// upload in that time.
 const UploadLife = 24 * time.Hour
 
-// UploadBegan is when an upload began, by its id, whose hexadecimal digits are a
-// UUID of version 7 (RFC 9562, section 5.7); ok is false for what is no id.
+// UploadBegan returns the start time of an upload. It is part of the ID: its
+// hexadecimal digits are a UUID of version 7 (RFC 9562, section 5.7). ok is
+// false if id is not such an ID.
 func UploadBegan(id string) (at time.Time, ok bool) {
 	digits := id[strings.LastIndexByte(id, '_')+1:]
 	if len(digits) != 32 {
@@ -74,43 +77,47 @@ func UploadBegan(id string) (at time.Time, ok bool) {
 	return time.UnixMilli(ms).UTC(), err == nil
 }
 
-// Jobs is the prefix of the folders of all jobs; the name of each is its id.
+// Jobs is the prefix of all jobs. Each job has a folder with its ID as the
+// name.
 const Jobs = "jobs/"
 
-// Deployment is the key of the object that says whose bucket this is.
+// Deployment is the key of the object that says which deployment owns the
+// bucket.
 const Deployment = "deployment.json"
 
-// Spoolings is the prefix of what Spooling makes, SetAsides that of SetAside.
+// Spoolings is the prefix of the keys of Spooling, and SetAsides of SetAside.
 const (
 	Spoolings = "spooling/"
 	SetAsides = "set-aside/"
 )
 
-// Spooling is the key of an object that is there from before a submission's
-// rows are spooled until its record is stored. Without a record it says that
-// nobody was told of the job.
+// Spooling returns the key of an object that exists while a submission is
+// stored: it is written before the rows are spooled and removed after the
+// record is stored. If there is no record, the client never got the job's ID.
 func Spooling(job string) string { return Spoolings + job }
 
-// SetAside is the key of the note that a job was found which no record knows.
+// SetAside returns the key of the note about a job whose objects exist without
+// a record.
 func SetAside(job string) string { return SetAsides + job + ".json" }
 
-// NotedJob is the job of a key that Spooling or SetAside made.
+// NotedJob returns the job of a key that Spooling or SetAside made.
 func NotedJob(key string) string {
 	return strings.TrimSuffix(key[strings.LastIndexByte(key, '/')+1:], ".json")
 }
 
-// Names of the artifacts that are made as a job ends, and keys of a record's
-// Artifacts.
+// These are the names of the artifacts that are made when a job ends. They are
+// also keys of a record's Artifacts.
 const (
-	Full = "full" // id, inputs, outputs and log probabilities
-	Rows = "rows" // what questions about single rows are answered from
+	Full = "full" // ID, inputs, outputs and log probabilities
+	Rows = "rows" // data for questions about single rows
 
-	// Partial has all rows of a job that has not succeeded, those that did not
-	// run too; it is made when first asked for, and so are columns of it.
+	// Partial has all rows of a job that did not succeed, including the rows
+	// that did not run. It is made on the first request, and so are subsets of
+	// its columns.
 	Partial = "partial"
 )
 
-// Media types of objects.
+// These are the media types of objects.
 const (
 	Parquet = "application/vnd.apache.parquet"
 	JSON    = "application/json"
@@ -118,7 +125,7 @@ const (
 	Bytes   = "application/octet-stream"
 )
 
-// MediaType is that of the object at a key.
+// MediaType returns the media type of the object with this key.
 func MediaType(key string) string {
 	switch path.Ext(key) {
 	case ".parquet":
@@ -131,66 +138,67 @@ func MediaType(key string) string {
 	return Bytes
 }
 
-// Job is the prefix of all objects of a job.
+// Job returns the prefix of all objects of a job.
 func Job(job string) string { return Jobs + job + "/" }
 
-// Input is the prefix of what a job reads.
+// Input returns the prefix of a job's input objects.
 func Input(job string) string { return Job(job) + "input/" }
 
-// Parts is the prefix of a job's parts.
+// Parts returns the prefix of a job's parts.
 func Parts(job string) string { return Job(job) + "parts/" }
 
-// Raw is the key of a downloaded input.
+// Raw returns the key of a downloaded input.
 func Raw(job string) string { return Input(job) + "raw" }
 
-// Spooled is the key of inline rows that were too many for the record.
+// Spooled returns the key of inline rows that are too many for the record.
 func Spooled(job string) string { return Input(job) + "rows.jsonl" }
 
-// Manifest is the key of the list of a job's shards.
+// Manifest returns the key of the list of a job's shards.
 func Manifest(job string) string { return Input(job) + "manifest.json" }
 
-// Groups is the key of the groups of a job's rows, see package shard; there is none
-// where rows go in the order of the input.
+// Groups returns the key of the groups of a job's rows, see package shard. The
+// object does not exist if rows run in the order of the input.
 func Groups(job string) string { return Input(job) + "groups" }
 
-// Copies is the key of which rows of a job are copies of others, see package shard;
-// there is none where none is.
+// Copies returns the key of the list of a job's copies, see package shard. The
+// object does not exist if there are no copies.
 func Copies(job string) string { return Input(job) + "copies" }
 
-// Shard is the key of shard n.
+// Shard returns the key of shard n.
 func Shard(job string, n int) string { return fmt.Sprintf("%sshard-%06d", Input(job), n) }
 
-// Part is a new key for a part of a shard, written under an epoch.
+// Part returns a new key for a part of a shard that is written under an epoch.
 func Part(job string, shard int, epoch int64) string {
 	return fmt.Sprintf("%s%06d-%d-%s.parquet", Parts(job), shard, epoch, Nonce())
 }
 
-// Carried is the key of the part with what a job takes over of a shard. It is the
-// same each time: a commit of it that comes late repeats the one that counts.
+// Carried returns the key of the part with the rows that a job takes over for a
+// shard. The key is always the same, so a late commit only repeats the one that
+// counts.
 func Carried(job string, shard int) string {
 	return fmt.Sprintf("%s%06d-carried.parquet", Parts(job), shard)
 }
 
-// Artifact is a new key for an artifact, written under an epoch.
+// Artifact returns a new key for an artifact that is written under an epoch.
 func Artifact(job, name string, epoch int64) string {
 	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", Job(job), name, epoch, Nonce())
 }
 
-// Subset is a new key for columns of the full artifact.
+// Subset returns a new key for some columns of the full artifact.
 func Subset(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s.parquet", Job(job), name, Nonce())
 }
 
-// Lines is a new key for an artifact of lines, whose name ends in .jsonl.
+// Lines returns a new key for an artifact of lines. Its name ends in .jsonl.
 func Lines(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s", Job(job), Nonce(), name)
 }
 
-// Probes is the prefix of what Probe makes.
+// Probes is the prefix of the keys of Probe.
 const Probes = "probe/"
 
-// Probe is the key of what a node writes to see whether it can. It is removed at
-// once.
+// Probe returns the key that a node writes to check that it can write. The
+// object is removed immediately.
 func Probe(node string) string {
 	return Probes + strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
@@ -200,7 +208,7 @@ func Probe(node string) string {
 	}, node)
 }
 
-// Nonce is twelve random hexadecimal digits.
+// Nonce returns twelve random hexadecimal digits.
 func Nonce() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand

@@ -8,9 +8,8 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 )
 
-// What is written today is found tomorrow: these keys are the format of every
-// bucket there is, and must not change.
-func TestKeysStayWhatTheyAre(t *testing.T) {
+// These keys are the format of every existing bucket. They must not change.
+func TestKeysDoNotChange(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ got, want string }{
 		{layout.Job("job-1"), `jobs/job-1/`},
@@ -34,7 +33,7 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// Removing by prefix must reach all of one job and nothing of another.
+// A prefix must cover all objects of a job and no objects of another job.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	for prefix, keys := range map[string][]string{

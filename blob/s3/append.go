@@ -16,25 +16,26 @@ import (
 
 var _ blob.Appender = (*writer)(nil)
 
-// appendedPart is how much the server copies in one request, bytes; of a range of more than
-// 640 GiB it is more, so that the numbers of parts last.
-const appendedPart = 256 << 20
+// copiedPart is how many bytes the server copies in one request. For ranges of
+// more than 640 GiB it is more, so that there are enough part numbers.
+const copiedPart = 256 << 20
 
-// copiesAtOnce is how many copies of one writer are asked for at a time: they take
-// the server's time, and no memory here.
+// copiesAtOnce is how many copies of a writer run at a time. They take time on
+// the server, but no memory here.
 const copiesAtOnce = 16
 
-// mostCopied bounds the parts of an object that are copied, so that enough of the
-// numbers are left for those that are uploaded, which are larger.
-const mostCopied = maxParts / 2
+// maxCopiedParts limits the copied parts of an object, so that enough part
+// numbers are left for uploaded parts, which are larger.
+const maxCopiedParts = maxParts / 2
 
-// How many parts of equal length an object is planned to have.
+// These limits plan the number of parts of an object whose parts must have
+// equal lengths.
 const (
-	plannedParts = 1000              // of shorter parts the requests take longer than the bytes that they save
-	mostPlanned  = maxParts * 9 / 10 // the object may be longer than was expected
+	plannedParts    = 1000              // with shorter parts, the extra requests take longer than the saved bytes
+	maxPlannedParts = maxParts * 9 / 10 // the object may be longer than expected
 )
 
-// AppendsFrom is the least size of a part, where the server copies parts.
+// AppendsFrom returns the smallest size of a part, if the server copies parts.
 func (b *Bucket) AppendsFrom() int64 {
 	if b.limits.lacks(copyParts) {
 		return 0
@@ -42,23 +43,24 @@ func (b *Bucket) AppendsFrom() int64 {
 	return minPartSize
 }
 
-// Expect chooses how long the parts are if all must have equal length. The server
-// copies only whole parts: the shorter the parts are, the fewer appended bytes pass
-// through this process. A very large object needs longer parts than Config.PartSize.
+// Expect chooses the length of parts if all parts must have the same length.
+// The server copies only whole parts: with shorter parts, fewer bytes of
+// appended ranges pass through this process. A very large object needs longer
+// parts than Config.PartSize.
 func (w *writer) Expect(size int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.size > 0 || w.bucket.mixing.Load() == mixingTaken {
+	if w.size > 0 || w.bucket.mixed.Load() == mixedAccepted {
 		return
 	}
 	length := w.bucket.config.PartSize
-	if w.bucket.limits.lacks(mixParts) && !w.bucket.limits.lacks(copyParts) {
+	if w.bucket.limits.lacks(mixedParts) && !w.bucket.limits.lacks(copyParts) {
 		length = max(minPartSize, min(length, size/plannedParts))
 	}
-	w.length = min(maxPartSize, max(length, size/mostPlanned+1))
+	w.length = min(maxPartSize, max(length, size/maxPlannedParts+1))
 }
 
-// Append has the server copy each range that is long enough to be a part.
+// Append lets the server copy each range that is long enough to be a part.
 func (w *writer) Append(o blob.Object, offset, size int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,31 +80,31 @@ func (w *writer) Append(o blob.Object, offset, size int64) error {
 
 func (w *writer) append(o blob.Object, offset, size int64) error {
 	if offset < 0 || size < 0 || offset+size > o.Size() {
-		return fmt.Errorf("the bytes from %d to %d are asked for of %d: %w", offset, offset+size, o.Size(), io.ErrUnexpectedEOF)
+		return fmt.Errorf("bytes %d to %d of an object of %d bytes: %w", offset, offset+size, o.Size(), io.ErrUnexpectedEOF)
 	}
 	if size < minPartSize || o.Size() == minPartSize || w.bucket.limits.lacks(copyParts) {
 		return w.read(o, offset, size)
 	}
-	mixes, err := w.bucket.mixes(w.ctx, o.Info())
+	mixed, err := w.bucket.acceptsMixed(w.ctx, o.Info())
 	switch {
 	case err != nil:
 		return err
-	case w.bucket.limits.lacks(copyParts): // as has just been found out
+	case w.bucket.limits.lacks(copyParts): // found out just now
 		return w.read(o, offset, size)
-	case mixes:
+	case mixed:
 		return w.appendPieces(o, offset, size)
 	}
 	return w.appendParts(o, offset, size)
 }
 
-// appendPieces appends in parts of any length. Where less waits to be sent than a part
-// may have, it is filled up from the object first.
+// appendPieces appends in parts of any length. If fewer bytes are buffered than
+// a part needs, it first fills the buffer from the object.
 func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	fill := int64(0)
 	if waits := int64(len(w.part)); waits > 0 {
 		fill = max(0, minPartSize-waits)
 	}
-	if size-fill < minPartSize || w.count >= mostCopied {
+	if size-fill < minPartSize || w.count >= maxCopiedParts {
 		return w.read(o, offset, size)
 	}
 	if err := w.read(o, offset, fill); err != nil {
@@ -112,7 +114,7 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 		return err
 	}
 	offset, size = offset+fill, size-fill
-	most := max(appendedPart, 2*size/mostCopied)
+	most := max(copiedPart, 2*size/maxCopiedParts)
 	for pieces := (size + most - 1) / most; pieces > 0; pieces-- {
 		n := size / pieces
 		if err := w.copyPart(o.Info(), offset, n); err != nil {
@@ -123,8 +125,8 @@ func (w *writer) appendPieces(o blob.Object, offset, size int64) error {
 	return nil
 }
 
-// appendParts appends in parts of equal length. The bytes before the first part fill up
-// the part that is being gathered, and the bytes behind the last part begin another.
+// appendParts appends in parts of equal length. The first bytes of the range
+// fill the buffered part, and the last bytes begin another part.
 func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 	fill := (w.length - int64(len(w.part))) % w.length
 	if size-fill < w.length {
@@ -146,7 +148,7 @@ func (w *writer) appendParts(o blob.Object, offset, size int64) error {
 	return w.read(o, offset, size)
 }
 
-// read appends what it reads.
+// read reads a range and appends it.
 func (w *writer) read(o blob.Object, offset, size int64) error {
 	buffer := make([]byte, min(size, blockSize))
 	for size > 0 {
@@ -165,7 +167,7 @@ func (w *writer) read(o blob.Object, offset, size int64) error {
 	return nil
 }
 
-// copyPart makes a part of so many bytes of an object.
+// copyPart makes the server copy a range of an object as a part.
 func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 	number, err := w.number()
 	if err != nil {
@@ -176,19 +178,20 @@ func (w *writer) copyPart(from blob.Info, offset, size int64) error {
 	w.copying.Go(func() error {
 		err := w.copyTo(number, from, offset, size)
 		if w.bucket.refused(copyParts, err) {
-			err = w.carry(number, from, offset, size)
+			err = w.uploadRange(number, from, offset, size)
 		}
 		return err
 	})
 	if w.copyCtx.Err() != nil {
-		return w.copying.Wait() // why it ended
+		return w.copying.Wait() // the error that ended the copies
 	}
 	return nil
 }
 
-// sameSources checks, where the server copies whatever version there is, that it has copied
-// the versions that were opened: they are still there.
-func (w *writer) sameSources(ctx context.Context) error {
+// checkSources is for servers that copy any version of an object. It checks
+// that the versions that were opened still exist, so that they are the versions
+// that were copied.
+func (w *writer) checkSources(ctx context.Context) error {
 	if !w.bucket.limits.lacks(copyVersions) {
 		return nil
 	}
@@ -223,15 +226,15 @@ func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
 	return nil
 }
 
-// carry uploads a part that the server did not copy. It reads the part twice rather than
-// hold it: once for the digest.
-func (w *writer) carry(number int, from blob.Info, offset, size int64) error {
+// uploadRange uploads a part that the server did not copy. It reads the range
+// twice, first for the digest, so that it need not hold the part in memory.
+func (w *writer) uploadRange(number int, from blob.Info, offset, size int64) error {
 	b := w.bucket
-	o, err := b.Open(w.copyCtx, from.Key) // the caller may have closed its own
+	o, err := b.Open(w.copyCtx, from.Key) // the caller may have closed its object
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.Close() }() // it was only read
+	defer func() { _ = o.Close() }() // it was open only for reading
 	if o.Info().ETag != from.ETag {
 		return blob.ErrLost
 	}

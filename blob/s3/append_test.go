@@ -10,22 +10,23 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// The server copies a range that is long enough. A server that refuses is not asked again.
-// The first three copies show whether parts may have several lengths.
+// The server must copy ranges that are long enough. If it refuses, it must not
+// be asked again. The first three copies test whether parts may have different
+// lengths.
 func TestAppendMovesNoBytesWhereTheServerCopies(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	content := random(6 * minPartSize)
 	for name, c := range map[string]struct {
 		fault    fault
-		from, to int   // requests to copy
-		most     int64 // bytes that are uploaded
+		from, to int   // number of copy requests
+		most     int64 // uploaded bytes
 	}{
 		"it copies":    {nil, 6, 6, minPartSize + 1000},
 		"it fails":     {first(2, copyObject, refusal(http.StatusServiceUnavailable, "SlowDown")), 8, 8, minPartSize + 1000},
 		"it is silent": {first(1, copyObject, lostAnswer), 7, 7, minPartSize + 1000},
 		"it refuses":   {first(1000, copyObject, refusal(http.StatusNotImplemented, "NotImplemented")), 1, 1, 18*minPartSize + 1000},
-		// The range that follows may be on its way when one is refused.
+		// When a copy is refused, the copy of the next range may already be running.
 		"it refuses long ones": {
 			when(func(r *http.Request) bool { return isCopy(r) && copiedBytes(r) > 2*minPartSize }, refusal(http.StatusBadRequest, "InvalidRequest")), 4, 6, 18*minPartSize + 1000,
 		},

@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// BenchmarkBig uploads and reads 1 GiB, with the default settings, and reports
-// the heap at its largest: live objects and what the collector has not found
-// yet. Run it with -benchtime=1x.
+// BenchmarkBig uploads and reads 1 GiB with the default settings, and reports
+// the largest heap: live objects and garbage that is not collected yet. Run it
+// with -benchtime=1x.
 func BenchmarkBig(b *testing.B) {
 	const size = 1 << 30
 	bucket := openBucket(b, configFor(s3test.Start(b)))
@@ -74,8 +74,8 @@ func BenchmarkSmall(b *testing.B) {
 	}
 }
 
-// watchHeap samples the heap until it is asked for the largest size it had, in
-// bytes above what it started with.
+// watchHeap samples the heap. peak returns the largest growth since the call,
+// in bytes.
 func watchHeap(b *testing.B) (peak func() uint64) {
 	b.Helper()
 	heap := func() uint64 {

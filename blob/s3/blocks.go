@@ -6,26 +6,27 @@ import (
 	"sync"
 )
 
-// blockSize is the unit of reading, in bytes: what a random read of a few
-// bytes costs, 2 to 3 ms at 100 MB/s and so less than the request itself.
+// blockSize is the unit of reading, in bytes. A random read of a few bytes
+// reads a block, which takes 2 to 3 ms at 100 MB/s: less than the request
+// itself.
 const blockSize = 256 << 10
 
-// streams is how many places one object is thought to be read at side by side:
-// a Parquet file of results has about as many columns.
+// streams is the assumed number of positions at which an object is read in
+// parallel: a Parquet file of results has about as many columns.
 const streams = 4
 
-// blocks keeps blocks of the open objects, those that were used last. What is
-// being filled counts but is never thrown away, so blocks may exceed the limit
-// by what is on its way.
+// blocks keeps the most recently used blocks of the open objects. Blocks that
+// are being filled count, but are never evicted, so there can be more blocks
+// than the limit.
 type blocks struct {
 	mu    sync.Mutex
 	limit int // in blocks
-	ahead int // blocks that are read ahead at most
+	ahead int // largest number of blocks to read ahead
 	open  map[*object]map[int64]*list.Element
-	used  *list.List // of *block, the last used in front
+	used  *list.List // of *block, most recently used first
 }
 
-// A block is the n-th piece of an object. Its content is set once.
+// block is the n-th piece of an object. Its content is set once.
 type block struct {
 	object  *object
 	n       int64
@@ -55,7 +56,7 @@ func (k *block) finished() bool {
 	}
 }
 
-// start notes an object with its first block.
+// start adds an object with its first block.
 func (s *blocks) start(o *object, first []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +67,7 @@ func (s *blocks) start(o *object, first []byte) {
 	}
 }
 
-// end forgets an object, and reports whether it was known.
+// end removes an object, and reports whether it was open.
 func (s *blocks) end(o *object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +79,8 @@ func (s *blocks) end(o *object) bool {
 	return known
 }
 
-// get returns the content of block n, of which and of more blocks behind it the
-// reader wants something, and has blocks read where that is of use.
+// get returns the content of block n. The reader also wants data from the next
+// more blocks. get starts reading blocks if that is useful.
 func (s *blocks) get(o *object, n, more int64) ([]byte, error) {
 	s.mu.Lock()
 	held, open := s.open[o]
@@ -104,10 +105,9 @@ func (s *blocks) get(o *object, n, more int64) ([]byte, error) {
 	}
 }
 
-// plan adds the blocks that are to be read now that n is wanted: n itself
-// where it is missing, and, where more are wanted or the block before it was
-// read too, those that follow, once fewer than half of what may be read ahead
-// are there.
+// plan adds the blocks to read when n is wanted: n if it is missing, and the
+// blocks after it if more are wanted or if the block before n was read too. It
+// reads ahead only if fewer than half of the allowed blocks are already there.
 func (s *blocks) plan(o *object, held map[int64]*list.Element, n, more int64) []*block {
 	ahead := min(more, int64(s.ahead))
 	if _, sequential := held[n-1]; sequential {
@@ -128,14 +128,14 @@ func (s *blocks) plan(o *object, held map[int64]*list.Element, n, more int64) []
 	return run
 }
 
-// add puts a block in front.
+// add adds a block as the most recently used.
 func (s *blocks) add(o *object, n int64) *block {
 	k := &block{object: o, n: n, done: make(chan struct{})}
 	s.open[o][n] = s.used.PushFront(k)
 	return k
 }
 
-// evict throws the blocks away that were not used for longest.
+// evict removes the least recently used blocks.
 func (s *blocks) evict() {
 	for e := s.used.Back(); e != nil && s.used.Len() > s.limit; {
 		k, before := e.Value.(*block), e.Prev()
@@ -147,8 +147,8 @@ func (s *blocks) evict() {
 	}
 }
 
-// fill has blocks read. Those that failed are forgotten, so that the next
-// reader tries again.
+// fill reads blocks. It removes blocks that failed, so that the next reader
+// tries again.
 func (s *blocks) fill(o *object, run []*block) {
 	err := o.fill(run)
 	if err == nil {

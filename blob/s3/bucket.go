@@ -24,7 +24,7 @@ var _ blob.Bucket = (*Bucket)(nil)
 // anyRegion is the region in signatures for servers without regions.
 const anyRegion = "us-east-1"
 
-// Bucket is a bucket of an S3 server. All methods are safe for concurrent use.
+// Bucket is a bucket of an S3 server. Its methods are safe for concurrent use.
 type Bucket struct {
 	config    Config
 	transport *transport
@@ -32,19 +32,19 @@ type Bucket struct {
 	public    *minio.Core // signs URLs, sends nothing
 	blocks    *blocks
 	keys      *credentials.Credentials
-	given     *givenKeys  // behind keys; nil where the machine or the environment has them
-	ailing    atomic.Bool // calls fail, and the log says so
+	given     *configuredKeys // the provider in keys; nil if the keys come from the machine or the environment
+	failing   atomic.Bool     // calls fail, and that was logged
 	limits    limits
-	mixing    atomic.Int32 // whether an upload may have parts of several lengths
-	mixingMu  sync.Mutex   // held while that is tried
+	mixed     atomic.Int32 // whether an upload can have parts of different lengths
+	mixedMu   sync.Mutex   // held during the test of that
 
 	mu      sync.Mutex
 	writers map[*writer]struct{} // neither committed nor aborted
 }
 
-// Open connects to a bucket, checks that it may list, write, read and delete there, and
-// finds the calls that the server does not do, see Limits. Its errors say what
-// to change.
+// Open connects to a bucket and checks the permissions to list, write, read and
+// delete. It also finds the calls that the server does not support, see Limits.
+// Its errors say what to change.
 func Open(ctx context.Context, config Config) (*Bucket, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -67,13 +67,13 @@ func Open(ctx context.Context, config Config) (*Bucket, error) {
 	return b, nil
 }
 
-// Close gives up the connections. Objects and writers must have ended.
+// Close closes idle connections. Objects and writers must be closed before.
 func (b *Bucket) Close() error {
 	b.transport.base.CloseIdleConnections()
 	return nil
 }
 
-// Name is the bucket's name.
+// Name returns the bucket's name.
 func (b *Bucket) Name() string { return b.config.Bucket }
 
 // connect makes the clients.
@@ -92,13 +92,13 @@ func (b *Bucket) connect(ctx context.Context) error {
 			b.config.Region, err = b.client.GetBucketLocation(ctx, b.config.Bucket)
 			return err
 		})
-		if refuses(err) || isNotFound(err) { // some servers do not know their regions
+		if isUnsupported(err) || isNotFound(err) { // some servers do not know their regions
 			b.config.Region, err = anyRegion, nil
 		}
 		if err != nil {
 			return b.remedy("ask for the bucket's region", err)
 		}
-		// Made again with its region, a client never asks for it.
+		// A client with a region never asks for it.
 		if b.client, err = b.newClient(b.config.Endpoint, keys); err != nil {
 			return err
 		}
@@ -107,11 +107,12 @@ func (b *Bucket) connect(ctx context.Context) error {
 	return err
 }
 
-// credentials are the given ones, the environment's, or the machine's.
+// credentials returns the configured credentials, or those of the environment
+// or the machine.
 func (b *Bucket) credentials() *credentials.Credentials {
 	switch {
 	case b.config.AccessKey != "":
-		b.given = &givenKeys{value: credentials.Value{
+		b.given = &configuredKeys{value: credentials.Value{
 			AccessKeyID: b.config.AccessKey, SecretAccessKey: b.config.SecretKey, SessionToken: b.config.SessionToken, SignerType: credentials.SignatureV4,
 		}}
 		return credentials.New(b.given)
@@ -122,43 +123,45 @@ func (b *Bucket) credentials() *credentials.Credentials {
 	return credentials.New(&credentials.IAM{Client: client})
 }
 
-// SetKeys has requests and URLs signed with other keys from now on. Whether the server
-// takes them is not asked. A bucket that was opened without keys takes none.
+// SetKeys replaces the keys that sign requests and URLs. It does not check
+// whether the server accepts them. It returns an error if the bucket was opened
+// without keys.
 func (b *Bucket) SetKeys(accessKey, secretKey string) error {
 	if b.given == nil || accessKey == "" || secretKey == "" {
-		return errors.New("keys can be replaced by others alone: whether there are any is settled when the bucket is opened")
+		return errors.New("keys can only be replaced by other keys, and only if the bucket was opened with keys")
 	}
 	b.given.set(credentials.Value{AccessKeyID: accessKey, SecretAccessKey: secretKey, SignerType: credentials.SignatureV4})
 	b.keys.Expire()
 	return nil
 }
 
-// givenKeys are the keys of the configuration, or those that took their place.
-type givenKeys struct {
+// configuredKeys are the keys of the configuration, or the keys of the last
+// SetKeys.
+type configuredKeys struct {
 	mu    sync.Mutex
 	value credentials.Value
 }
 
-var _ credentials.Provider = (*givenKeys)(nil)
+var _ credentials.Provider = (*configuredKeys)(nil)
 
-func (g *givenKeys) set(value credentials.Value) {
+func (g *configuredKeys) set(value credentials.Value) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.value = value
 }
 
-// RetrieveWithCredContext returns them.
-func (g *givenKeys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+// RetrieveWithCredContext returns the keys.
+func (g *configuredKeys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.value, nil
 }
 
-// Retrieve is RetrieveWithCredContext.
-func (g *givenKeys) Retrieve() (credentials.Value, error) { return g.RetrieveWithCredContext(nil) }
+// Retrieve returns the keys.
+func (g *configuredKeys) Retrieve() (credentials.Value, error) { return g.RetrieveWithCredContext(nil) }
 
-// IsExpired is false: SetKeys says when they are.
-func (g *givenKeys) IsExpired() bool { return false }
+// IsExpired returns false. SetKeys expires the keys.
+func (g *configuredKeys) IsExpired() bool { return false }
 
 func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*minio.Core, error) {
 	u, err := url.Parse(endpoint)
@@ -176,15 +179,15 @@ func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*min
 		BucketLookup: map[string]minio.BucketLookupType{
 			AddressAuto: minio.BucketLookupAuto, AddressPath: minio.BucketLookupPath, AddressHost: minio.BucketLookupDNS,
 		}[b.config.Addressing],
-		MaxRetries: 1, // try repeats
+		MaxRetries: 1, // try does the retries
 	})
 }
 
-// name is the object's name in the bucket.
+// name returns the object's name in the bucket.
 func (b *Bucket) name(key string) string { return b.config.Prefix + key }
 
-// begin checks what every call on a key starts with.
-func begin(ctx context.Context, key string) error {
+// checkCall does the checks that every call with a key begins with.
+func checkCall(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -193,7 +196,7 @@ func begin(ctx context.Context, key string) error {
 
 // Stat describes an object.
 func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return blob.Info{}, fmt.Errorf("stat object: %w", err)
 	}
 	found, err := b.stat(ctx, key)
@@ -211,8 +214,8 @@ func (b *Bucket) stat(ctx context.Context, key string) (found minio.ObjectInfo, 
 	return found, err
 }
 
-// describe is what S3 says of an object. Its times are cut to seconds, since
-// HEAD has no more where listings have.
+// describe returns the Info of an object. Its time is cut to seconds, because
+// HEAD has only seconds while listings have fractions.
 func (b *Bucket) describe(o minio.ObjectInfo) blob.Info {
 	return blob.Info{
 		Key:      strings.TrimPrefix(o.Key, b.config.Prefix),
@@ -222,12 +225,12 @@ func (b *Bucket) describe(o minio.ObjectInfo) blob.Info {
 	}
 }
 
-// quoted is an ETag as HTTP writes it; minio-go takes the quotes away.
+// quoted returns an ETag in HTTP form. minio-go removes the quotes.
 func quoted(etag string) string { return `"` + etag + `"` }
 
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := begin(ctx, key)
+	err := checkCall(ctx, key)
 	if err == nil {
 		err = b.try(ctx, func(ctx context.Context) error {
 			return b.removeOnce(ctx, b.name(key))

@@ -8,12 +8,12 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// check tries out what the key must be allowed to do, in the order in which an
-// operator would find out: the first error names the cause. Then it finds out what
-// the server cannot do.
+// check tries the calls that the key must permit, in the order in which an
+// operator would find out: the first error names the cause. Then it finds the
+// calls that the server does not support.
 func (b *Bucket) check(ctx context.Context) error {
-	// A listing of nothing: its errors have a body that says the reason, those
-	// of a HEAD have none.
+	// An empty listing: its errors have a body with the reason, but errors of
+	// HEAD have none.
 	err := b.try(ctx, func(ctx context.Context) error {
 		_, err := b.list(ctx, "rowmill-check/")
 		return err
@@ -24,11 +24,11 @@ func (b *Bucket) check(ctx context.Context) error {
 	if err := b.newProbe().run(ctx); err != nil {
 		return err
 	}
-	b.tell(b.Limits())
+	b.logLimits(b.Limits())
 	return nil
 }
 
-// remedy says what could not be done, and what to do about it.
+// remedy adds to err the action that failed and advice for the operator.
 func (b *Bucket) remedy(action string, err error) error {
 	advice := ""
 	switch code(err) {
@@ -41,14 +41,14 @@ func (b *Bucket) remedy(action string, err error) error {
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "InvalidRegion", "IllegalLocationConstraintException":
 		advice = fmt.Sprintf("the bucket may be in another region than %q: correct Region and Endpoint", b.config.Region)
 	case codeAccessDenied, "AllAccessDisabled", "Forbidden":
-		advice = "the key may not do this: grant it what the documentation of objects on S3 lists"
+		advice = "the key may not do this: grant it the permissions in the documentation of objects on S3"
 	case codeNoSuchBucket, "":
 		switch {
 		case code(err) == codeNoSuchBucket, errors.Is(err, context.Canceled), errors.Is(err, rowmill.ErrNotFound), errors.Is(err, errWrongAnswer):
-			// They say it themselves.
-		case distrusted(err):
+			// These errors explain themselves.
+		case isUntrusted(err):
 			advice = "the server's certificate is not trusted: add its CA to the system's, or name it in SSL_CERT_FILE"
-		case plainHTTP(err):
+		case isPlainHTTP(err):
 			advice = "the server does not speak TLS: write http:// in Endpoint"
 		default:
 			advice = "the server does not answer: correct Endpoint, or see whether it runs and a firewall lets it be reached"

@@ -15,14 +15,14 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// How the bucket is named in a URL.
+// These are the ways to name the bucket in a URL.
 const (
 	AddressAuto = "auto" // by the endpoint: host for Amazon, path elsewhere
 	AddressPath = "path" // https://s3.example.org/bucket/key
 	AddressHost = "host" // https://bucket.s3.example.org/key
 )
 
-// Limits of the protocol.
+// These are limits of the protocol.
 const (
 	minPartSize = 5 << 20 // bytes of every part but the last
 	maxPartSize = 5 << 30
@@ -30,84 +30,86 @@ const (
 	maxPrefix   = 500 // bytes; with a key of 512 this stays within the 1,024 of S3
 )
 
-// Config says where the bucket is and how it is spoken to.
+// Config says where the bucket is and how to use it.
 type Config struct {
-	// Endpoint is the server's URL, such as "https://s3.eu-west-1.amazonaws.com"
-	// or "http://127.0.0.1:9000". Required.
+	// Endpoint is the server's URL, such as
+	// "https://s3.eu-west-1.amazonaws.com" or "http://127.0.0.1:9000".
+	// Required.
 	Endpoint string
 
-	// PublicEndpoint is the URL under which clients reach the same server: what
-	// signed URLs start with and are signed for. Default Endpoint.
+	// PublicEndpoint is the URL under which clients reach the same server.
+	// Signed URLs begin with it. Default Endpoint.
 	PublicEndpoint string
 
-	// Region is the bucket's region. By default the endpoint's host says it,
-	// or the server is asked, which needs s3:GetBucketLocation.
+	// Region is the bucket's region. The default comes from the endpoint's
+	// host, or from the server, which needs s3:GetBucketLocation.
 	Region string
 
-	// Bucket is the bucket's name; it must exist. Required.
+	// Bucket is the bucket's name. The bucket must exist. Required.
 	Bucket string
 
-	// Prefix is put before every key, for a bucket that is shared with others,
-	// such as "rowmill/". Default none.
+	// Prefix is put before every key, such as "rowmill/", for a bucket that is
+	// shared with other programs. Default none.
 	Prefix string
 
 	// AccessKey, SecretKey and, for temporary keys, SessionToken are the
-	// credentials. By default AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
-	// AWS_SESSION_TOKEN of the environment, or else what the machine is granted:
-	// a web identity token (AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN), a
-	// container's or an instance's role.
+	// credentials. The default is AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+	// AWS_SESSION_TOKEN of the environment, or else the machine's role: a web
+	// identity token (AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN), or the
+	// role of a container or an instance.
 	AccessKey, SecretKey, SessionToken string
 
 	// Addressing is AddressAuto (the default), AddressPath or AddressHost.
 	Addressing string
 
 	// PartSize is how many bytes one request uploads, 5 MiB to 5 GiB. An object
-	// of up to that size is one request, a larger one at most 10,000. Default
-	// 16 MiB: a part of results fits, and an object may have 156 GiB, or more where
-	// its writer says so before, see Expect.
+	// up to this size is one request, and a larger one at most 10,000. Default
+	// 16 MiB: a part of results fits, and an object can have 156 GiB, or more
+	// if the writer announces its size, see Expect.
 	PartSize int64
 
-	// Concurrency is how many requests one writer has in flight. Default 2:
-	// enough to fill a part while another is on its way. A writer holds at most
-	// (Concurrency+1) × PartSize bytes, and no more than its object has.
+	// Concurrency is how many requests of a writer run at a time. Default 2:
+	// while one part is sent, another can be filled. A writer holds at most
+	// (Concurrency+1) × PartSize bytes, and not more than its object has.
 	Concurrency int
 
-	// ReadCache bounds what all open objects together hold of their contents,
-	// in bytes. Default 64 MiB: a few dozen objects are read ahead side by side.
+	// ReadCache limits the content of all open objects in memory, in bytes.
+	// Default 64 MiB: enough to read ahead in a few dozen objects at a time.
 	ReadCache int64
 
-	// ReadAhead is how far one reader reads ahead at most, in bytes. Default
-	// 4 MiB: at 30 ms to the server that is about 100 MB/s for one reader.
+	// ReadAhead is how many bytes a reader reads ahead at most. Default 4 MiB:
+	// at 30 ms to the server this gives about 100 MB/s for one reader.
 	ReadAhead int64
 
-	// ConnectTimeout bounds a connection's start, TLS included. Default 5 s.
+	// ConnectTimeout limits the start of a connection, including TLS. Default 5
+	// s.
 	ConnectTimeout time.Duration
 
-	// StallTimeout ends a request on which no byte has moved for so long.
-	// Default 20 s: servers that answer at all do so in less.
+	// StallTimeout ends a request if no bytes move for this time. Default 20 s:
+	// servers that answer at all answer faster.
 	StallTimeout time.Duration
 
-	// CompleteTimeout is StallTimeout for the request that makes the parts of
-	// an upload one object, since servers may copy them. Default 5 min.
+	// CompleteTimeout is the StallTimeout for the request that joins the parts
+	// of an upload, because servers may copy them. Default 5 min.
 	CompleteTimeout time.Duration
 
-	// AbortTimeout bounds how long Abort tries to take an upload back. Default
-	// 5 s: callers abort when something is wrong already, and what stays is
-	// removed by DeletePrefix or the bucket's lifecycle rule.
+	// AbortTimeout limits how long Abort tries to cancel an upload. Default 5
+	// s: callers abort after an error. DeletePrefix or the bucket's lifecycle
+	// rule removes the data that stays.
 	AbortTimeout time.Duration
 
-	// Retry is how one call goes on when the server fails or cannot be reached.
-	// Default: retry.Objects.
+	// Retry is the retry policy for a call when the server fails or cannot be
+	// reached. Default: retry.Objects.
 	Retry retry.Policy
 
-	// Logger gets what an operator should know once. Default: discarded.
+	// Logger gets messages for the operator. Default: discarded.
 	Logger *slog.Logger
 
-	// Metrics gets the counters. Default: nobody.
+	// Metrics gets the counters. Default: none.
 	Metrics prometheus.Registerer
 }
 
-// WithDefaults returns c with the defaults in place of zero values.
+// WithDefaults returns c with defaults for zero values.
 func (c Config) WithDefaults() Config {
 	if c.PublicEndpoint == "" {
 		c.PublicEndpoint = c.Endpoint
@@ -138,7 +140,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate names the first field that makes no sense, of a Config with its
+// Validate returns an error that names the first invalid field. c must have its
 // defaults.
 func (c Config) Validate() error {
 	if err := checkEndpoint("Endpoint", c.Endpoint); err != nil {

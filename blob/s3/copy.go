@@ -8,12 +8,12 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// mostAtOnce is how large an object may be that S3 copies in one request.
-const mostAtOnce = 5 << 30
+// maxCopySize is the largest object that S3 copies in one request.
+const maxCopySize = 5 << 30
 
-// Copy has the server copy an object.
+// Copy lets the server copy an object.
 func (b *Bucket) Copy(ctx context.Context, from, to string) error {
-	err := errors.Join(begin(ctx, from), begin(ctx, to))
+	err := errors.Join(checkCall(ctx, from), checkCall(ctx, to))
 	if err == nil {
 		err = b.copy(ctx, from, to)
 	}
@@ -31,7 +31,7 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	if found.Size <= mostAtOnce && !b.limits.lacks(copyObjects) {
+	if found.Size <= maxCopySize && !b.limits.lacks(copyObjects) {
 		err := b.try(ctx, func(ctx context.Context) error { return b.copyOnce(ctx, b.name(from), b.name(to)) })
 		if !b.refused(copyObjects, err) {
 			return err
@@ -40,14 +40,14 @@ func (b *Bucket) copy(ctx context.Context, from, to string) error {
 	return b.compose(ctx, from, to, found.ContentType)
 }
 
-// compose writes a copy as a new object, of ranges that the server copies where it
+// compose writes a copy as a new object. The server copies the ranges if it
 // can.
 func (b *Bucket) compose(ctx context.Context, from, to, contentType string) error {
 	source, err := b.Open(ctx, from)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // it was only read
+	defer func() { _ = source.Close() }() // it was open only for reading
 	created, err := b.Create(ctx, to, contentType)
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// An object that is too large for a single request is copied in ranges. Their bytes do not
-// pass through this process if the server copies them.
+// An object that is too large for one request must be copied in ranges. The
+// bytes must not pass through this process if the server copies ranges.
 func TestCopyInRanges(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)

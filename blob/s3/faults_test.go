@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// random are n bytes that do not compress.
+// random returns n bytes that do not compress.
 func random(n int) []byte {
 	out := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(out) // never fails
@@ -63,7 +63,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// through opens a bucket behind a proxy, quick to repeat.
+// through opens a bucket behind a proxy, with short retry pauses.
 func through(t *testing.T, server *s3test.Server, change func(*Config)) (*proxy, *Bucket) {
 	t.Helper()
 	p := newProxy(t, server.Endpoint)
@@ -78,8 +78,8 @@ func through(t *testing.T, server *s3test.Server, change func(*Config)) (*proxy,
 	return p, openBucket(t, config)
 }
 
-// TestFaults lets requests fail in every way that must be got over. Whatever
-// happens, what is read is what was written.
+// TestFaults makes requests fail in every way that the bucket must tolerate.
+// The bytes read must always equal the bytes written.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -145,13 +145,13 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%d unfinished uploads are left", n)
 			}
 			if met.Load() == 0 {
-				t.Error("the fault was not met")
+				t.Error("the fault did not occur")
 			}
 		})
 	}
 }
 
-// TestLastingFaults lets requests fail for longer than is tried.
+// TestLastingFaults makes requests fail for longer than the retries last.
 func TestLastingFaults(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -185,8 +185,8 @@ func TestLastingFaults(t *testing.T) {
 	}
 }
 
-// TestSlowServer reads from a server that is slow but moves: for longer than
-// the time after which a silent one is given up.
+// TestSlowServer reads from a server that is slow but sends data, for longer
+// than the stall timeout.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	const stall = 3 * time.Second
@@ -203,14 +203,13 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// TestKilledServer kills the server while an object is uploaded, and again
-// while it is read.
+// TestKilledServer kills the server during an upload, and again during a read.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	p, b := through(t, server, nil)
 	content := random(6*minPartSize + 1)
-	// during kills the server, does something, and restarts the server once
+	// during kills the server, calls do, and restarts the server after some
 	// requests were refused.
 	during := func(operation string, do func() error) {
 		t.Helper()
@@ -251,7 +250,8 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// TestDeadProcess finds what a process left that was killed in mid-upload.
+// TestDeadProcess finds the upload of a process that was killed during the
+// upload.
 func TestDeadProcess(t *testing.T) {
 	t.Parallel()
 	config := configFor(s3test.Start(t))
@@ -265,7 +265,7 @@ func TestDeadProcess(t *testing.T) {
 	if _, err := w.Write(random(minPartSize + 1)); err != nil {
 		t.Fatal(err)
 	}
-	// A process that is dead has no part on its way.
+	// Wait for the part: a dead process sends nothing.
 	waitFor(t, "the part has arrived", func() bool {
 		parts, err := alive.client.ListObjectParts(t.Context(), config.Bucket, alive.name("j/1/k"), w.(*writer).upload, 0, 10)
 		return err == nil && len(parts.ObjectParts) == 1
@@ -277,7 +277,7 @@ func TestDeadProcess(t *testing.T) {
 		t.Errorf("%d unfinished uploads are left", n)
 	}
 	if _, err := w.Commit(); err == nil {
-		t.Error("an upload that was taken back is committed")
+		t.Error("a cancelled upload is committed")
 	}
 	if infos, err := alive.List(t.Context(), ""); err != nil || len(infos) != 0 {
 		t.Errorf("%d objects, %v", len(infos), err)
@@ -323,7 +323,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestUnreachable gives up on a server that is gone, after the time set.
+// TestUnreachable checks that calls to an unreachable server end after the
+// configured time.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -346,12 +347,12 @@ func TestUnreachable(t *testing.T) {
 	if _, err := w.Commit(); !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("commit: %v", err)
 	}
-	if took := time.Since(began); took > 20*time.Second { // one of the default would take longer
+	if took := time.Since(began); took > 20*time.Second { // one call with the default settings would take longer
 		t.Errorf("giving up twice took %v", took)
 	}
 }
 
-// TestTooLong writes more parts than S3 takes.
+// TestTooLong writes more parts than S3 accepts.
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	_, b := through(t, s3test.Start(t), nil)
@@ -359,7 +360,7 @@ func TestTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.(*writer).count = maxParts // as if so many had been sent
+	w.(*writer).count = maxParts // as if so many parts were sent
 	if _, err := w.Write(random(minPartSize + 1)); err == nil || !strings.Contains(err.Error(), "larger PartSize") {
 		t.Errorf("write: %v", err)
 	}

@@ -22,9 +22,9 @@ func TestSetKeys(t *testing.T) {
 	}
 	is("c", "d")
 	if err := b.SetKeys("", ""); err == nil {
-		t.Error("no keys are taken")
+		t.Error("no keys are accepted")
 	}
 	if err := new(Bucket).SetKeys("c", "d"); err == nil {
-		t.Error("keys are taken beside those of the machine")
+		t.Error("keys are accepted although the machine has keys")
 	}
 }

@@ -13,30 +13,30 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// A Limit is something that Amazon's S3 does and this server does not.
+// Limit is a call that Amazon's S3 supports and this server does not.
 type Limit struct {
-	Missing string // the call that the server does not do
-	Answer  string // the server's answer to it
+	Missing string // the call that the server does not support
+	Answer  string // the server's answer to the call
 	Instead string // how Rowmill does the work instead
-	Remedy  string // the setting that the operator should change; empty for none
+	Remedy  string // the setting that the operator should change, or empty
 }
 
-// String is one sentence with all members.
+// String returns one sentence with all fields.
 func (l Limit) String() string {
 	return fmt.Sprintf("cannot %s, it answers %q: %s", l.Missing, l.Answer, l.Instead)
 }
 
-// The calls that some servers do not answer as Amazon does.
+// These are the calls that some servers do not support.
 const (
 	copyObjects = iota
 	copyParts
 	copyVersions
 	deleteMany
 	listUploads
-	mixParts
+	mixedParts
 )
 
-// substitutes say how Rowmill does without each of these calls.
+// substitutes say how Rowmill works without each of these calls.
 var substitutes = []Limit{
 	copyObjects: {
 		Missing: "copy an object (CopyObject)",
@@ -47,8 +47,8 @@ var substitutes = []Limit{
 		Instead: "the node that makes a result downloads its parts and uploads the result",
 	},
 	copyVersions: {
-		Missing: "copy a range of a certain version of an object (x-amz-copy-source-if-match)",
-		Instead: "a node looks afterwards whether the object is still the same",
+		Missing: "copy a range of a given version of an object (x-amz-copy-source-if-match)",
+		Instead: "a node checks afterwards that the object is still the same",
 	},
 	deleteMany: {
 		Missing: "delete many objects with one request (DeleteObjects)",
@@ -56,24 +56,24 @@ var substitutes = []Limit{
 	},
 	listUploads: {
 		Missing: "list unfinished uploads (ListMultipartUploads)",
-		Instead: "parts of an unfinished object that a killed node has uploaded stay in the bucket and cost money",
+		Instead: "uploaded parts of a killed node's unfinished object stay in the bucket and cost money",
 		Remedy:  "set a lifecycle rule on the bucket that aborts incomplete multipart uploads after 1 day",
 	},
-	mixParts: {
-		Missing: "take parts of several lengths in one upload (CompleteMultipartUpload)",
-		Instead: "all parts have one length, and more bytes of a result pass through the node that makes it",
+	mixedParts: {
+		Missing: "accept parts of different lengths in one upload (CompleteMultipartUpload)",
+		Instead: "all parts have the same length, and more bytes of a result pass through the node that makes it",
 	},
 }
 
-// limits are the calls that are known to be missing. The server is asked once, at the
-// start or by the first writer that needs the call. A refusal is remembered until the
-// process ends.
+// limits are the calls that the server does not support. Each call is tested
+// once, at the start or by the first writer that needs it. A refusal is
+// remembered until the process ends.
 type limits struct {
 	mu      sync.Mutex
 	answers map[int]string // by call
 }
 
-// lacks reports whether the server is known not to answer a call.
+// lacks reports whether the server is known not to support a call.
 func (l *limits) lacks(call int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,8 +81,9 @@ func (l *limits) lacks(call int) bool {
 	return known
 }
 
-// learn remembers that the server refused a call, and reports whether that is new.
-func (l *limits) learn(call int, err error) bool {
+// record records that the server refused a call, and reports whether that is
+// new.
+func (l *limits) record(call int, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.answers[call]; known {
@@ -95,7 +96,7 @@ func (l *limits) learn(call int, err error) bool {
 	return true
 }
 
-// answerOf is the server's answer in an error.
+// answerOf returns the server's answer in an error.
 func answerOf(err error) string {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
@@ -104,8 +105,9 @@ func answerOf(err error) string {
 	return err.Error()
 }
 
-// Limits returns the calls that the server is known not to do. For a server that copies
-// no ranges it does not add that the server ignores the condition of such a copy.
+// Limits returns the calls that the server is known not to support. If the
+// server copies no ranges at all, the list does not also name copies of a given
+// version.
 func (b *Bucket) Limits() []Limit {
 	b.limits.mu.Lock()
 	defer b.limits.mu.Unlock()
@@ -120,8 +122,8 @@ func (b *Bucket) Limits() []Limit {
 	return found
 }
 
-// tell logs limits in one line.
-func (b *Bucket) tell(found []Limit) {
+// logLimits logs limits in one line.
+func (b *Bucket) logLimits(found []Limit) {
 	if len(found) == 0 {
 		return
 	}
@@ -136,26 +138,26 @@ func (b *Bucket) tell(found []Limit) {
 	b.config.Logger.Log(context.Background(), level, "the object store does not do all that S3 does", "endpoint", b.config.Endpoint, "limits", strings.Join(texts, ". "))
 }
 
-// refused reports whether the server refused a call because it does not know the
-// call. The caller then does the work in another way.
+// refused reports whether the server refused a call because it does not support
+// it, and records that. The caller then does the work in another way.
 func (b *Bucket) refused(call int, err error) bool {
-	if !refuses(err) {
+	if !isUnsupported(err) {
 		return false
 	}
-	if b.limits.learn(call, err) {
-		b.tellOf(call)
+	if b.limits.record(call, err) {
+		b.logLimit(call)
 	}
 	return true
 }
 
-// tellOf logs one limit.
-func (b *Bucket) tellOf(call int) {
-	b.tell(slices.DeleteFunc(b.Limits(), func(l Limit) bool { return l.Missing != substitutes[call].Missing }))
+// logLimit logs one limit.
+func (b *Bucket) logLimit(call int) {
+	b.logLimits(slices.DeleteFunc(b.Limits(), func(l Limit) bool { return l.Missing != substitutes[call].Missing }))
 }
 
-// refuses reports whether an error says that the server does not know the call that it was
-// asked for. Servers say so with 501, 405 or 400, and with several codes.
-func refuses(err error) bool {
+// isUnsupported reports whether an error says that the server does not support
+// the call. Servers use the statuses 501, 405 and 400, and several codes.
+func isUnsupported(err error) bool {
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
 		return false
@@ -163,7 +165,7 @@ func refuses(err error) bool {
 	switch {
 	case answer.Code == "NotImplemented", answer.Code == "MethodNotAllowed":
 		return true
-	case transient(err), full(err), slices.Contains(operators, answer.Code):
+	case isTransient(err), isFull(err), slices.Contains(operatorCodes, answer.Code):
 		return false
 	}
 	return slices.Contains([]int{http.StatusNotImplemented, http.StatusMethodNotAllowed, http.StatusBadRequest}, answer.StatusCode)

@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// A call that the server refuses only after the start is done in another way, and the
-// server is not asked for it again.
+// If the server refuses a call only after the start, the work must be done in
+// another way, and the server must not be asked again.
 func TestRefusedLater(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -66,11 +66,12 @@ func TestRefusedLater(t *testing.T) {
 	}
 }
 
-// A request that is damaged on its way, throttled or not allowed shows no limit of the server.
+// Damaged bodies, throttling and missing permissions are not limits of the
+// server.
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
-	for name, passing := range map[string]fault{
+	for name, transientFault := range map[string]fault{
 		"throttled": refusal(http.StatusServiceUnavailable, "SlowDown"),
 		"damaged":   refusal(http.StatusBadRequest, "BadDigest"),
 		"lost":      lostAnswer,
@@ -79,7 +80,7 @@ func TestNoLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
-			p.inject(all([]fault{first(1, copyObject, passing), first(1, "DeleteObjects", passing), first(1, "ListMultipartUploads", passing)}))
+			p.inject(all([]fault{first(1, copyObject, transientFault), first(1, "DeleteObjects", transientFault), first(1, "ListMultipartUploads", transientFault)}))
 			if err := put(t.Context(), b, "a/k", []byte("content")); err != nil {
 				t.Fatal(err)
 			}
@@ -96,8 +97,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// The start tells in one line what the server does not do, and warns where the operator
-// has to set something.
+// The start must log in one line what the server does not support, and warn if
+// the operator must change a setting.
 func TestStartTellsLimits(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -126,14 +127,15 @@ func TestStartTellsLimits(t *testing.T) {
 	}
 }
 
-// Where parts have one length, 10,000 are enough for an object whatever its size, and they
-// are no longer than it needs. Elsewhere Config.PartSize stays.
+// If parts must have equal lengths, 10,000 parts must be enough for an object
+// of any size, and the parts must not be longer than necessary. Otherwise
+// Config.PartSize applies.
 func TestExpect(t *testing.T) {
 	t.Parallel()
 	const mib, gib = 1 << 20, 1 << 30
 	for name, c := range map[string]struct {
 		size          int64
-		copies, alone int64 // the length of parts where the server copies parts, and where not
+		copies, alone int64 // length of parts, if the server copies parts and if it does not
 	}{
 		"nothing":  {0, 5 * mib, 16 * mib},
 		"small":    {80 * mib, 5 * mib, 16 * mib},
@@ -151,15 +153,15 @@ func TestExpect(t *testing.T) {
 		if got := length(); got != c.alone {
 			t.Errorf("%s, while nothing is known: parts of %d bytes, want %d", name, got, c.alone)
 		}
-		b.limits.learn(mixParts, errWrongAnswer)
+		b.limits.record(mixedParts, errWrongAnswer)
 		if got := length(); got != c.copies {
 			t.Errorf("%s: parts of %d bytes, want %d", name, got, c.copies)
 		}
-		b.limits.learn(copyParts, errWrongAnswer)
+		b.limits.record(copyParts, errWrongAnswer)
 		if got := length(); got != c.alone {
 			t.Errorf("%s, without copies: parts of %d bytes, want %d", name, got, c.alone)
 		}
-		b.mixing.Store(mixingTaken)
+		b.mixed.Store(mixedAccepted)
 		if got := length(); got != b.config.PartSize {
 			t.Errorf("%s, with parts of several lengths: parts of %d bytes", name, got)
 		}

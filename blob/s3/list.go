@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// page is how many unfinished uploads are listed at a time, the most S3 gives.
+// page is how many unfinished uploads are listed at a time: the maximum of S3.
 const page = 1000
 
 // List returns the objects under a prefix, in key order.
@@ -36,8 +36,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	return infos, nil
 }
 
-// list lists once. It leaves out what is not ours: names that are no keys,
-// such as the folders that some tools make.
+// list lists once. It skips names that are not keys, such as the folders that
+// some tools make.
 func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 	var infos []blob.Info
 	options := minio.ListObjectsOptions{Prefix: b.name(prefix), Recursive: true}
@@ -50,13 +50,13 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // the iterator just ends then
+		return nil, ctx.Err() // the iterator ends without an error then
 	}
-	slices.SortFunc(infos, func(x, y blob.Info) int { return cmp.Compare(x.Key, y.Key) }) // not all servers do
+	slices.SortFunc(infos, func(x, y blob.Info) int { return cmp.Compare(x.Key, y.Key) }) // not all servers sort
 	return infos, nil
 }
 
-// Folders returns names of folders next under a prefix.
+// Folders returns the names of folders directly under a prefix.
 func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
 	err := ctx.Err()
 	if err == nil && prefix != "" {
@@ -77,11 +77,11 @@ func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (
 
 // folders lists once.
 func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
-	ctx, cancel := context.WithCancel(ctx) // ends a listing that is not wanted to its end
+	ctx, cancel := context.WithCancel(ctx) // ends the listing early if limit is reached
 	defer cancel()
 	options := minio.ListObjectsOptions{Prefix: b.name(prefix)}
 	if after != "" {
-		options.StartAfter = b.name(prefix) + after + "0" // the character behind the slash
+		options.StartAfter = b.name(prefix) + after + "0" // "0" is the character after the slash
 	}
 	var names []string
 	for o := range b.client.ListObjectsIter(ctx, b.config.Bucket, options) {
@@ -96,12 +96,12 @@ func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) (
 			break
 		}
 	}
-	return names, ctx.Err() // the iterator just ends then
+	return names, ctx.Err() // the iterator ends without an error then
 }
 
-// DeletePrefix ends this process's writers under a prefix, takes back every
-// unfinished upload there, and then removes the objects, so that an upload
-// that was completed meanwhile goes too.
+// DeletePrefix aborts this process's writers under a prefix, cancels all
+// unfinished uploads there, and then removes the objects, so that objects of
+// uploads that completed meanwhile are removed too.
 func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	err := ctx.Err()
 	if err == nil {
@@ -122,8 +122,8 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// removeObjects removes the objects under a prefix, a thousand with a request where
-// the server can.
+// removeObjects removes the objects under a prefix, a thousand per request if
+// the server supports that.
 func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
 	infos, err := b.list(ctx, prefix)
 	if err != nil || len(infos) == 0 {
@@ -142,8 +142,8 @@ func (b *Bucket) removeObjects(ctx context.Context, prefix string) error {
 	return b.removeEach(ctx, names)
 }
 
-// removeTogether removes objects, a thousand with a request. One that is gone is no
-// error.
+// removeTogether removes objects, a thousand per request. A missing object is
+// not an error.
 func (b *Bucket) removeTogether(ctx context.Context, names []string) error {
 	removed, err := b.client.RemoveObjectsWithIter(ctx, b.config.Bucket, func(yield func(minio.ObjectInfo) bool) {
 		for _, name := range names {
@@ -163,8 +163,8 @@ func (b *Bucket) removeTogether(ctx context.Context, names []string) error {
 	return err
 }
 
-// deletesAtOnce is how many objects are deleted at a time, each with a request: they
-// take the server's time, and no memory here.
+// deletesAtOnce is how many objects are deleted at a time, with one request
+// each. They take time on the server, but no memory here.
 const deletesAtOnce = 16
 
 // removeEach removes objects one by one.
@@ -182,8 +182,8 @@ func (b *Bucket) removeEach(ctx context.Context, names []string) error {
 	return group.Wait()
 }
 
-// removeOnce tries once to remove an object. One that is gone is no error; some servers
-// answer 404.
+// removeOnce tries once to remove an object. A missing object is not an error;
+// some servers answer 404.
 func (b *Bucket) removeOnce(ctx context.Context, name string) error {
 	err := b.client.RemoveObject(ctx, b.config.Bucket, name, minio.RemoveObjectOptions{})
 	if code(err) == codeNoSuchKey {
@@ -192,8 +192,8 @@ func (b *Bucket) removeOnce(ctx context.Context, name string) error {
 	return err
 }
 
-// abortUploads takes back the unfinished uploads of names under a prefix, where the
-// server lists them. Elsewhere they stay until the bucket removes them.
+// abortUploads cancels the unfinished uploads of names under a prefix, if the
+// server lists them. Otherwise they stay until the bucket removes them.
 func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
 	if b.limits.lacks(listUploads) {
 		return nil
@@ -205,7 +205,7 @@ func (b *Bucket) abortUploads(ctx context.Context, prefix string) error {
 	return err
 }
 
-// abortListed lists unfinished uploads and takes them back.
+// abortListed lists unfinished uploads and cancels them.
 func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 	for key, upload := "", ""; ; {
 		uploads, err := b.client.ListMultipartUploads(ctx, b.config.Bucket, prefix, key, upload, "", page)
@@ -214,7 +214,7 @@ func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 		}
 		for _, u := range uploads.Uploads {
 			if !strings.HasPrefix(u.Key, prefix) {
-				continue // a server that does not look at the prefix
+				continue // the server ignores the prefix
 			}
 			if err := b.abortUpload(ctx, u.Key, u.UploadID); err != nil {
 				return err
@@ -227,7 +227,7 @@ func (b *Bucket) abortListed(ctx context.Context, prefix string) error {
 	}
 }
 
-// abortUpload takes back one upload. One that is gone is no error.
+// abortUpload cancels one upload. A missing upload is not an error.
 func (b *Bucket) abortUpload(ctx context.Context, name, upload string) error {
 	err := b.try(ctx, func(ctx context.Context) error {
 		err := b.client.AbortMultipartUpload(ctx, b.config.Bucket, name, upload)

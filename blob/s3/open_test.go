@@ -45,7 +45,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestOpenRefused makes the mistakes that operators make, on a real server.
+// TestOpenRefused makes typical mistakes of operators on a real server.
 func TestOpenRefused(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -74,7 +74,7 @@ func TestOpenRefused(t *testing.T) {
 	}
 }
 
-// TestOpenAnswers gives answers that this test's server cannot be made to give.
+// TestOpenAnswers sends answers that the real server cannot be made to send.
 func TestOpenAnswers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -136,8 +136,8 @@ func TestCredentials(t *testing.T) {
 	if b.config.Region != s3test.Region {
 		t.Errorf("the region is %q, want the server's", b.config.Region)
 	}
-	// Nothing in the environment: the role that a container is granted, whose
-	// service is not there.
+	// Nothing in the environment: the role of a container, whose service does
+	// not exist.
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/role")
 	if _, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "no credentials: set AccessKey") {
@@ -145,8 +145,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestNoLocation opens a bucket of a server that does not say in which region it is: Alibaba OSS
-// answers NoSuchKey (slopus/happy#569).
+// TestNoLocation opens a bucket of a server that does not report its region:
+// Alibaba OSS answers NoSuchKey (slopus/happy#569).
 func TestNoLocation(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -162,7 +162,7 @@ func TestNoLocation(t *testing.T) {
 	}
 }
 
-// TestPublicEndpoint signs URLs for a name that clients know the server by.
+// TestPublicEndpoint signs URLs for the server's public name.
 func TestPublicEndpoint(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -207,7 +207,7 @@ func fetch(t *testing.T, method, url string) (status int) {
 	return response.StatusCode
 }
 
-// TestMetrics counts requests by what they were and how they ended.
+// TestMetrics counts requests by operation and outcome.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewPedanticRegistry()
@@ -218,10 +218,10 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := get(t.Context(), b, "none"); err == nil {
-		t.Fatal("an object is there that was not written")
+		t.Fatal("an object exists that was not written")
 	}
 	for labels, want := range map[[2]string]float64{
-		{"PutObject", "ok"}: 2, {"PutObject", "throttled"}: 2, {"GetObject", "not_found"}: 1, {"ListObjectsV2", "ok"}: 1, // one of them by Open
+		{"PutObject", "ok"}: 2, {"PutObject", "throttled"}: 2, {"GetObject", "not_found"}: 1, {"ListObjectsV2", "ok"}: 1, // Open makes one request
 	} {
 		if got := testutil.ToFloat64(b.transport.metrics.requests.WithLabelValues(labels[:]...)); got != want {
 			t.Errorf("%v: %v requests, want %v", labels, got, want)
@@ -235,7 +235,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestConsistency has another process see each write and each deletion at once.
+// TestConsistency checks that another process sees each write and each deletion
+// at once.
 func TestConsistency(t *testing.T) {
 	t.Parallel()
 	config := configFor(s3test.Start(t))

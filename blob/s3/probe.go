@@ -16,22 +16,24 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// probeText is the object that a probe writes, reads and copies.
+// probeText is the content of the object that a probe writes, reads and copies.
 var probeText = []byte("rowmill checks what this store can do")
 
-// probeTries is how often a probe asks for what came back wrong before the server is
-// taken to lack it: an answer may be wrong once because a server restarts.
+// probeTries is how often a probe repeats a call with a wrong answer before it
+// decides that the server does not support the call. A restart of the server
+// can cause a single wrong answer.
 const probeTries = 3
 
-// A probe uses a server as the rest of the package does, on objects of a few bytes.
-// What everything rests on must succeed; what can be done in another way may not.
+// probe tests a server with the calls of this package, on objects of a few
+// bytes. The basic calls must succeed. Calls that have a substitute may fail.
 type probe struct {
 	*Bucket
 	folder string // of its objects
 }
 
-// newProbe is a probe with a folder of its own. Nobody ever sees its objects in a
-// listing: their names are no keys ("!" is in none).
+// newProbe returns a probe with a folder of its own. No listing of the bucket
+// shows its objects, because their names are not keys ("!" is not allowed in
+// keys).
 func (b *Bucket) newProbe() *probe {
 	return &probe{Bucket: b, folder: b.name("!check-" + rand.Text() + "/")}
 }
@@ -60,30 +62,31 @@ func (p *probe) run(ctx context.Context) error {
 	return p.remove(ctx, source, copied, joined)
 }
 
-// ask sends a call that the server may not know. Where the server refuses, or does
-// something else, the limit is remembered, and that is no error.
+// ask makes a call that the server may not support. If the server refuses or
+// gives a wrong answer, the limit is recorded, and the result is no error.
 func (p *probe) ask(ctx context.Context, call int, do func(ctx context.Context) error) error {
 	tries := 0
 	return p.try(ctx, func(ctx context.Context) error {
 		err := do(ctx)
 		tries++
-		if refuses(err) || denies(err) || errors.Is(err, errWrongAnswer) && tries == probeTries {
-			p.limits.learn(call, err)
+		if isUnsupported(err) || denies(err) || errors.Is(err, errWrongAnswer) && tries == probeTries {
+			p.limits.record(call, err)
 			return nil
 		}
 		return err
 	})
 }
 
-// denies reports whether the server answered that the call is not allowed or does not
-// exist. The same key has just written and read objects: this call alone is at fault.
+// denies reports whether the server answered that the call is not permitted or
+// the object does not exist. The same key has just written and read objects, so
+// only this call is at fault.
 func denies(err error) bool {
 	var answer minio.ErrorResponse
-	return errors.As(err, &answer) && !transient(err) &&
+	return errors.As(err, &answer) && !isTransient(err) &&
 		(answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusNotFound)
 }
 
-// write writes the object that the others are made of.
+// write writes the object that the other calls copy.
 func (p *probe) write(ctx context.Context, name string) (etag string, err error) {
 	err = p.try(ctx, func(ctx context.Context) error {
 		put, err := p.putOnce(ctx, name, "", bytes.NewReader(probeText), int64(len(probeText)), digest(probeText))
@@ -99,7 +102,7 @@ func (p *probe) write(ctx context.Context, name string) (etag string, err error)
 	return etag, nil
 }
 
-// holds compares an object with the bytes that it should hold.
+// holds compares an object with the expected bytes.
 func (p *probe) holds(ctx context.Context, name string, want []byte) error {
 	content, _, _, err := p.client.GetObject(ctx, p.config.Bucket, name, minio.GetObjectOptions{})
 	if err != nil {
@@ -112,8 +115,8 @@ func (p *probe) holds(ctx context.Context, name string, want []byte) error {
 	return err
 }
 
-// uploads begins an upload in parts, looks whether the server lists the upload, and
-// completes it.
+// uploads begins an upload in parts, checks whether the server lists it, and
+// completes the object.
 func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
 	var upload string
 	err := p.try(ctx, func(ctx context.Context) (err error) {
@@ -136,7 +139,7 @@ func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
 	return nil
 }
 
-// ranges has the server make an object of a range of another.
+// ranges lets the server make an object from a range of another object.
 func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) error {
 	const from, size = 8, 6 // one word of probeText
 	var part minio.CompletePart
@@ -149,7 +152,7 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 		switch {
 		case err == nil:
 			return fmt.Errorf("%w: it copied a range of another version than it was asked for", errWrongAnswer)
-		case transient(err):
+		case isTransient(err):
 			return err
 		}
 		return nil
@@ -167,7 +170,7 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 	}{
 		{copyVersions, copyRange},
 		{copyVersions, otherVersion},
-		{copyParts, copyRange}, // again, where only the condition was refused
+		{copyParts, copyRange}, // again if only the condition was refused
 		{copyParts, complete},
 	} {
 		if step.call == copyVersions && p.limits.lacks(copyVersions) {
@@ -180,38 +183,40 @@ func (p *probe) ranges(ctx context.Context, source, etag, to, upload string) err
 	return nil
 }
 
-// Whether an upload may have parts of several lengths.
+// These values say whether an upload can have parts of different lengths.
 const (
-	mixingUnknown = iota
-	mixingTaken
-	mixingRefused
+	mixedUnknown = iota
+	mixedAccepted
+	mixedRefused
 )
 
-// mixes reports whether an upload may have parts of several lengths. Cloudflare R2 refuses
-// to complete such an upload. That takes parts of 5 MiB to find out, which are too many
-// bytes for the start: the first object that is appended to another one is long enough, and
-// the server copies them.
-func (b *Bucket) mixes(ctx context.Context, from blob.Info) (bool, error) {
-	b.mixingMu.Lock()
-	defer b.mixingMu.Unlock()
-	if b.mixing.Load() == mixingUnknown {
+// acceptsMixed reports whether an upload can have parts of different lengths.
+// Cloudflare R2 refuses to complete such an upload. The test needs parts of 5
+// MiB, which are too many bytes to upload at the start. So it runs when an
+// object is first appended to another: that object is long enough, and the
+// server copies the bytes.
+func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error) {
+	b.mixedMu.Lock()
+	defer b.mixedMu.Unlock()
+	if b.mixed.Load() == mixedUnknown {
 		err := b.newProbe().mix(ctx, b.name(from.Key), from.ETag)
 		switch {
 		case b.refused(copyParts, err):
 			return false, nil
 		case err != nil:
 			return false, fmt.Errorf("try parts of several lengths: %w", err)
-		case b.limits.lacks(mixParts):
-			b.mixing.Store(mixingRefused)
-			b.tellOf(mixParts)
+		case b.limits.lacks(mixedParts):
+			b.mixed.Store(mixedRefused)
+			b.logLimit(mixedParts)
 		default:
-			b.mixing.Store(mixingTaken)
+			b.mixed.Store(mixedAccepted)
 		}
 	}
-	return b.mixing.Load() == mixingTaken, nil
+	return b.mixed.Load() == mixedAccepted, nil
 }
 
-// mix makes an object of the beginning of another, in parts of several lengths.
+// mix makes an object from the beginning of another object, in parts of
+// different lengths.
 func (p *probe) mix(ctx context.Context, source, etag string) error {
 	to := p.folder + "mixed"
 	var upload string
@@ -235,37 +240,38 @@ func (p *probe) mix(ctx context.Context, source, etag string) error {
 			return errors.Join(err, p.abortUpload(context.WithoutCancel(ctx), to, upload))
 		}
 	}
-	err = p.ask(ctx, mixParts, func(ctx context.Context) error {
+	err = p.ask(ctx, mixedParts, func(ctx context.Context) error {
 		_, err := p.client.CompleteMultipartUpload(ctx, p.config.Bucket, to, upload, parts, minio.PutObjectOptions{})
-		if code(err) == codeNoSuchUpload { // an earlier try has succeeded
+		if code(err) == codeNoSuchUpload { // an earlier try succeeded
 			return nil
 		}
 		return err
 	})
-	if err != nil || p.limits.lacks(mixParts) {
+	if err != nil || p.limits.lacks(mixedParts) {
 		return errors.Join(err, p.abortUpload(context.WithoutCancel(ctx), to, upload))
 	}
 	return p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, to) })
 }
 
-// listed looks whether the server lists an unfinished upload in the folder.
+// listed checks whether the server lists an unfinished upload in the folder.
 func (p *probe) listed(ctx context.Context, upload string) error {
 	var denied error
 	err := p.ask(ctx, listUploads, func(ctx context.Context) error {
 		found, err := p.client.ListMultipartUploads(ctx, p.config.Bucket, p.folder, "", "", "", page)
-		if code(err) == codeAccessDenied { // the operator can allow it, and should
+		if code(err) == codeAccessDenied { // the operator can permit the call, and should
 			denied = p.translate(err)
 			return nil
 		}
 		if err == nil && !slices.ContainsFunc(found.Uploads, func(u minio.ObjectMultipartInfo) bool { return u.UploadID == upload }) {
-			err = fmt.Errorf("%w: it lists %d uploads in a folder, and one that was begun there is not among them", errWrongAnswer, len(found.Uploads))
+			err = fmt.Errorf("%w: it lists %d uploads in a folder, but not the one that was begun there", errWrongAnswer, len(found.Uploads))
 		}
 		return err
 	})
 	return errors.Join(err, denied)
 }
 
-// remove deletes the objects of the probe: the first by itself, the others together.
+// remove deletes the objects of the probe: the first alone, the others
+// together.
 func (p *probe) remove(ctx context.Context, name string, others ...string) error {
 	err := p.try(ctx, func(ctx context.Context) error { return p.removeOnce(ctx, name) })
 	if err == nil {
@@ -276,7 +282,7 @@ func (p *probe) remove(ctx context.Context, name string, others ...string) error
 			for _, other := range others {
 				_, err := p.client.StatObject(ctx, p.config.Bucket, other, minio.StatObjectOptions{})
 				if err == nil {
-					return fmt.Errorf("%w: it deleted many objects, and one of them is still there", errWrongAnswer)
+					return fmt.Errorf("%w: it deleted many objects, but one of them still exists", errWrongAnswer)
 				}
 				if code(err) != codeNoSuchKey {
 					return err
@@ -294,15 +300,15 @@ func (p *probe) remove(ctx context.Context, name string, others ...string) error
 	return nil
 }
 
-// copyOnce has the server copy an object.
+// copyOnce lets the server copy an object.
 func (b *Bucket) copyOnce(ctx context.Context, from, to string) error {
 	copied, err := b.client.CopyObject(ctx, b.config.Bucket, from, b.config.Bucket, to, nil, minio.CopySrcOptions{}, minio.PutObjectOptions{})
 	return checkCopied(copied.ETag, err)
 }
 
-// copyPartOnce has the server make a part of an upload of a range of an object, of the
-// version that has an ETag, in its quotes, or of any where the server does not know such
-// a condition.
+// copyPartOnce lets the server copy a range of an object as a part of an
+// upload. It copies only the version with the given ETag (in quotes), or any
+// version if the server does not support this condition.
 func (b *Bucket) copyPartOnce(ctx context.Context, from, etag, to, upload string, number int, offset, size int64) (minio.CompletePart, error) {
 	var same map[string]string
 	if !b.limits.lacks(copyVersions) {
@@ -312,9 +318,9 @@ func (b *Bucket) copyPartOnce(ctx context.Context, from, etag, to, upload string
 	return part, checkCopied(part.ETag, err)
 }
 
-// checkCopied finds the answers that have status 200 and no copy: a server may find out
-// while it copies that it cannot, and says so in a body that minio-go does not read, or
-// it does not know that it was asked to copy, and answers as to an upload.
+// checkCopied finds answers with status 200 but without a copy. A server may
+// fail during the copy and report it in a body that minio-go does not read. Or
+// it does not know copy requests, and answers as for an upload.
 func checkCopied(etag string, err error) error {
 	if err == nil && etag == "" {
 		return fmt.Errorf("%w: status 200, and no ETag of the copy", errWrongAnswer)
@@ -322,8 +328,8 @@ func checkCopied(etag string, err error) error {
 	return checkBody(err)
 }
 
-// checkBody finds the answers that have status 200 and no body, where minio-go expects
-// one.
+// checkBody finds answers with status 200 and no body, where minio-go expects a
+// body.
 func checkBody(err error) error {
 	var unsent *url.Error
 	if errors.Is(err, io.EOF) && !errors.As(err, &unsent) {

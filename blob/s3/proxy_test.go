@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// A fault does something to a request instead of forwarding it, or returns
-// false to have it forwarded.
+// fault handles a request itself, or returns false to have it forwarded.
 type fault func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool
 
-// A proxy stands before a server and breaks what it is told to.
+// proxy forwards requests to a server and injects faults.
 type proxy struct {
 	url string
 
@@ -25,8 +24,8 @@ type proxy struct {
 	seen  map[string]int // requests by operation
 }
 
-// newProxy makes a proxy that forwards everything. The Host header stays, so
-// signatures for the proxy's address hold.
+// newProxy makes a proxy that forwards everything. It keeps the Host header, so
+// that signatures for the proxy's address are valid.
 func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
 	to, err := url.Parse(target)
@@ -61,7 +60,7 @@ func newProxy(t testing.TB, target string) *proxy {
 	return p
 }
 
-// inject puts a fault in place; nil takes it away. The counts begin anew.
+// inject sets a fault; nil removes it. The counts start again at 0.
 func (p *proxy) inject(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +68,7 @@ func (p *proxy) inject(f fault) {
 	p.seen = map[string]int{}
 }
 
-// count is how many requests of an operation have arrived.
+// count returns how many requests of an operation have arrived.
 func (p *proxy) count(operation string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,25 +96,26 @@ func refusal(status int, code string) fault {
 		_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>as told</Message></Error>")
+		_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>by the test</Message></Error>")
 		return true
 	}
 }
 
-// lostAnswer has the server do what it is asked and breaks the connection.
+// lostAnswer lets the server do the work and breaks the connection before the
+// answer.
 func lostAnswer(_ http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 	forward.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// silence takes the request and never answers.
+// silence reads the request and never answers.
 func silence(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 	_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
 	<-r.Context().Done()
 	return true
 }
 
-// cut ends answers after n bytes with a broken connection.
+// cut breaks the connection after n bytes of an answer.
 func cut(n int) fault {
 	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 		forward.ServeHTTP(&cutWriter{ResponseWriter: w, left: n}, r)
@@ -132,7 +132,7 @@ func (w *cutWriter) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p[:min(len(p), w.left)])
 	w.left -= n
 	if w.left == 0 {
-		_ = http.NewResponseController(w.ResponseWriter).Flush() // what is left is to arrive
+		_ = http.NewResponseController(w.ResponseWriter).Flush() // the bytes so far must arrive
 		panic(http.ErrAbortHandler)
 	}
 	return n, err
@@ -153,7 +153,7 @@ func shortened(n int) fault {
 	}
 }
 
-// drip lets answers through in pieces with a pause before each.
+// drip sends answers in pieces with a pause before each.
 func drip(piece int, pause time.Duration) fault {
 	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 		whole := httptest.NewRecorder()

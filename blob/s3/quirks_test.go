@@ -24,12 +24,12 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// A quirk is a way in which a store that is not Amazon's differs from it.
+// quirk is a difference between another store and Amazon's.
 type quirk struct {
 	name   string
 	report string // a public report of the quirk
 	lacks  []int  // the limits that the start finds
-	large  bool   // it is met where ranges are copied: Append of the suite shows it
+	large  bool   // it matters for copies of ranges, which Append of the suite tests
 	faults func(t *testing.T, server *s3test.Server) fault
 }
 
@@ -74,7 +74,7 @@ var quirks = []quirk{
 		},
 	},
 	{
-		name: "conditions of copies are left aside", report: "R2 names x-amz-copy-source-if-match as not implemented: cloudflare/cloudflare-docs#32458",
+		name: "conditions of copies are ignored", report: "R2 names x-amz-copy-source-if-match as not implemented: cloudflare/cloudflare-docs#32458",
 		lacks: []int{copyVersions}, large: true,
 		faults: copiesAnyVersion,
 	},
@@ -124,7 +124,7 @@ var quirks = []quirk{
 		},
 	},
 	{
-		name: "deleting what is gone is 404", report: "Google Cloud Storage: apache/opendal#2941",
+		name: "deleting a missing object is 404", report: "Google Cloud Storage: apache/opendal#2941",
 		faults: deletesOnce,
 	},
 	{
@@ -169,13 +169,13 @@ var quirks = []quirk{
 	},
 }
 
-// What a store is asked for.
+// These functions classify requests to a store.
 func isCopy(r *http.Request) bool        { return operation(r) == copyObject }
 func isCopyPart(r *http.Request) bool    { return isCopy(r) && r.URL.Query().Has("uploadId") }
 func isCopyObject(r *http.Request) bool  { return isCopy(r) && !isCopyPart(r) }
 func isListUploads(r *http.Request) bool { return operation(r) == "ListMultipartUploads" }
 
-// copiedBytes is how long the range is that is to be copied.
+// copiedBytes returns the length of the range to copy.
 func copiedBytes(r *http.Request) int64 {
 	var from, to int64
 	if n, _ := fmt.Sscanf(r.Header.Get("X-Amz-Copy-Source-Range"), "bytes=%d-%d", &from, &to); n < 2 {
@@ -184,10 +184,10 @@ func copiedBytes(r *http.Request) int64 {
 	return to - from + 1
 }
 
-// when applies a fault to some requests.
+// when applies a fault to the requests that is selects.
 func when(is func(*http.Request) bool, f fault) fault { return nth(1, is, f) }
 
-// nth applies a fault to the first of every n requests of some.
+// nth applies a fault to the first of every n requests that is selects.
 func nth(n int, is func(*http.Request) bool, f fault) fault {
 	var mu sync.Mutex
 	met := 0
@@ -209,7 +209,7 @@ func refuses400(name, code string) func(*testing.T, *s3test.Server) fault {
 	}
 }
 
-// answers gives a body with status 200, and does nothing.
+// answers sends a body with status 200, and does nothing else.
 func answers(body string) fault {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
@@ -218,8 +218,9 @@ func answers(body string) fault {
 	}
 }
 
-// equalParts refuses to complete an upload with parts of different lengths, as R2 does: all
-// parts but the last must have equal length, and the last may not be longer.
+// equalParts refuses to complete an upload whose parts differ in length, as R2
+// does: all parts except the last must have the same length, and the last must
+// not be longer.
 func equalParts() fault {
 	var mu sync.Mutex
 	lengths := map[string]map[string]int64{} // by upload and part number
@@ -257,8 +258,8 @@ func equalParts() fault {
 	}
 }
 
-// directly is a client of the server behind the proxy, for a fault that needs one: what a
-// client has signed cannot be changed on its way.
+// directly returns a client of the server behind the proxy. Faults need it
+// because a request cannot be changed after the client signed it.
 func directly(t *testing.T, server *s3test.Server) *minio.Core {
 	t.Helper()
 	transport := &http.Transport{}
@@ -272,13 +273,14 @@ func directly(t *testing.T, server *s3test.Server) *minio.Core {
 	return client
 }
 
-// objectName is the name of the object that a request is about, or copies.
+// objectName returns the name of the object that a request is about, or copies.
 func objectName(path string) string {
 	_, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return name
 }
 
-// copiesAnyVersion copies ranges whatever version is asked for.
+// copiesAnyVersion copies ranges of the current version and ignores the
+// condition.
 func copiesAnyVersion(t *testing.T, server *s3test.Server) fault {
 	client := directly(t, server)
 	return when(isCopyPart, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -300,7 +302,7 @@ func copiesAnyVersion(t *testing.T, server *s3test.Server) fault {
 	})
 }
 
-// deletesOnce answers 404 where there is nothing to delete.
+// deletesOnce answers 404 if there is nothing to delete.
 func deletesOnce(t *testing.T, server *s3test.Server) fault {
 	client := directly(t, server)
 	return when(func(r *http.Request) bool { return operation(r) == "DeleteObject" }, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -311,7 +313,7 @@ func deletesOnce(t *testing.T, server *s3test.Server) fault {
 
 var quotes = regexp.MustCompile(`(&#34;|&quot;|")`)
 
-// unquoted takes the quotes from ETags, in headers and bodies.
+// unquoted removes the quotes from ETags, in headers and bodies.
 func unquoted(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 	answer := httptest.NewRecorder()
 	forward.ServeHTTP(answer, r)
@@ -331,15 +333,16 @@ func unquoted(w http.ResponseWriter, r *http.Request, forward http.Handler) bool
 	return true
 }
 
-// all applies the faults one after the other, until one answers.
+// all applies the faults one after another, until one answers.
 func all(faults []fault) fault {
 	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 		return slices.ContainsFunc(faults, func(f fault) bool { return f(w, r, forward) })
 	}
 }
 
-// TestQuirks holds the bucket against the contract on stores that are not Amazon's, with each
-// quirk by itself and with all together, and says what the start finds.
+// TestQuirks runs the conformance suite on stores that differ from Amazon's,
+// with each quirk alone and with all together, and checks the limits that the
+// start finds.
 func TestQuirks(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)

@@ -16,12 +16,12 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// errWrongAnswer says that an answer does not fit its request.
+// errWrongAnswer means that an answer does not fit its request.
 var errWrongAnswer = errors.New("the server's answer does not fit the request")
 
 func isNotFound(err error) bool { return errors.Is(err, rowmill.ErrNotFound) }
 
-// An object reads one version of an object in ranges.
+// object reads a version of an object in ranges.
 type object struct {
 	bucket   *Bucket
 	key      string
@@ -34,30 +34,30 @@ type object struct {
 	fills  sync.WaitGroup // requests that fill blocks
 }
 
-// Open opens an object for reading, with one request, which brings its first
-// block. Its requests end with ctx.
+// Open opens an object for reading with one request, which also returns the
+// first block. Later requests end with ctx.
 func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return nil, fmt.Errorf("open object: %w", err)
 	}
 	o := &object{bucket: b, key: key}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	var first []byte
 	err := b.try(ctx, func(ctx context.Context) error {
-		o.etag = "" // any version will do, as long as it is whole
+		o.etag = "" // any version is accepted, if it is complete
 		answer, err := o.get(ctx, 0, blockSize-1)
-		if code(err) == codeInvalidRange { // the object has not even one byte
+		if code(err) == codeInvalidRange { // the object is empty
 			found, err := b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
 			o.etag, o.modified = found.ETag, found.LastModified
 			if err == nil && found.Size > 0 {
-				err = errWrongAnswer // it was replaced just now
+				err = errWrongAnswer // the object was replaced just now
 			}
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		defer func() { _ = answer.body.Close() }() // was read, or is given up
+		defer func() { _ = answer.body.Close() }() // was read, or is not needed
 		o.size, o.etag, o.modified = answer.size, answer.etag, answer.modified
 		first = make([]byte, min(blockSize, o.size))
 		_, err = io.ReadFull(answer.body, first)
@@ -71,7 +71,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	return o, nil
 }
 
-// An answer is the start of an answer to a request for a range.
+// answer is the beginning of the answer to a range request.
 type answer struct {
 	body     io.ReadCloser
 	size     int64 // of the whole object
@@ -79,8 +79,8 @@ type answer struct {
 	modified time.Time
 }
 
-// get asks for the bytes from first to last, of the version that was opened.
-// last may lie beyond the object's end.
+// get requests the bytes from first to last of the version that was opened.
+// last may be beyond the object's end.
 func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
 	b := o.bucket
 	var options minio.GetObjectOptions
@@ -100,7 +100,7 @@ func (o *object) get(ctx context.Context, first, last int64) (answer, error) {
 	return a, nil
 }
 
-// check compares an answer with what was asked for, and notes the size.
+// check compares an answer with its request, and stores the object's size.
 func (a *answer) check(header http.Header, first, last int64, etag string) error {
 	contentRange := header.Get("Content-Range")
 	if contentRange == "" {
@@ -122,7 +122,7 @@ func (a *answer) check(header http.Header, first, last int64, etag string) error
 	return nil
 }
 
-// Size is the object's length in bytes.
+// Size returns the object's length in bytes.
 func (o *object) Size() int64 { return o.size }
 
 // Info describes the version that was opened.
@@ -130,7 +130,7 @@ func (o *object) Info() blob.Info {
 	return o.bucket.describe(minio.ObjectInfo{Key: o.bucket.name(o.key), Size: o.size, ETag: o.etag, LastModified: o.modified})
 }
 
-// ReadAt reads what it is asked for, from blocks in memory where there are any.
+// ReadAt reads from blocks in memory, and reads missing blocks first.
 func (o *object) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read object %s: offset %d is negative", o.key, off)
@@ -154,8 +154,8 @@ func (o *object) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// fill reads the bytes of some blocks in a row and hands each over as soon as
-// it is complete. After a fault it goes on where it was.
+// fill reads consecutive blocks and finishes each as soon as it is complete.
+// After an error it continues with the next missing block.
 func (o *object) fill(run []*block) error {
 	b := o.bucket
 	err := b.try(o.ctx, func(ctx context.Context) error {
@@ -164,7 +164,7 @@ func (o *object) fill(run []*block) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = answer.body.Close() }() // was read, or is given up
+		defer func() { _ = answer.body.Close() }() // was read, or is not needed
 		for len(run) > 0 {
 			content := make([]byte, min(blockSize, o.size-run[0].n*blockSize))
 			if _, err := io.ReadFull(answer.body, content); err != nil {

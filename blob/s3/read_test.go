@@ -13,8 +13,7 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// TestRequestsOfReaders counts what readers of different habits ask the server
-// for.
+// TestRequestsOfReaders counts the requests for different ways of reading.
 func TestRequestsOfReaders(t *testing.T) {
 	t.Parallel()
 	const size = 16<<20 + 777
@@ -30,12 +29,12 @@ func TestRequestsOfReaders(t *testing.T) {
 		read func(o blob.Object) error
 		most int // requests
 	}{
-		"a small object as a whole":   {"small", func(o blob.Object) error { return same(o, content[:200_000], 0, 200_000, 4096) }, 1},
+		"a complete small object":     {"small", func(o blob.Object) error { return same(o, content[:200_000], 0, 200_000, 4096) }, 1},
 		"a big object from its start": {"big", func(o blob.Object) error { return same(o, content, 0, size, 32<<10) }, 10},
 		"a big object in one call":    {"big", func(o blob.Object) error { return same(o, content, 0, size, size) }, 10},
 		"its end and one page": {"big", func(o blob.Object) error {
 			return errors.Join(same(o, content, size-8, size, 8), same(o, content, size-50_000, size, 50_000), same(o, content, 5<<20, 5<<20+1000, 1000))
-		}, 4}, // with Open, and the end lies on two blocks
+		}, 4}, // with Open; the end is in two blocks
 		"four columns side by side": {"big", func(o blob.Object) error {
 			var err error
 			for at := 0; at < 4<<20; at += 64 << 10 {
@@ -51,7 +50,7 @@ func TestRequestsOfReaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := p.count("GetObject") - 1 // that of Open
+		before := p.count("GetObject") - 1 // without the request of Open
 		if err := tt.read(o); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -64,7 +63,7 @@ func TestRequestsOfReaders(t *testing.T) {
 	}
 }
 
-// same reads a stretch in pieces and compares it.
+// same reads a range in pieces and compares it.
 func same(o blob.Object, content []byte, from, to, piece int) error {
 	got := make([]byte, piece)
 	for at := from; at < to; at += piece {
@@ -79,8 +78,8 @@ func same(o blob.Object, content []byte, from, to, piece int) error {
 	return nil
 }
 
-// TestSmallCache reads at random from several objects at once, with next to no
-// room for what is read.
+// TestSmallCache reads at random positions of several objects concurrently, with
+// a very small cache.
 func TestSmallCache(t *testing.T) {
 	t.Parallel()
 	const size = 8*blockSize + 1
@@ -114,7 +113,7 @@ func TestSmallCache(t *testing.T) {
 	}
 }
 
-// TestCacheLimit keeps what is in memory within its limit.
+// TestCacheLimit checks that the cache stays within its limit.
 func TestCacheLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 10
@@ -139,7 +138,7 @@ func TestCacheLimit(t *testing.T) {
 	}
 }
 
-// TestLostWhileRead reads on in objects that were replaced and deleted.
+// TestLostWhileRead continues to read objects that were replaced or deleted.
 func TestLostWhileRead(t *testing.T) {
 	t.Parallel()
 	_, b := through(t, s3test.Start(t), nil)

@@ -18,8 +18,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A store takes only parts of equal length, as Cloudflare R2 does. The result of a job is
-// put together from joined parts there, and has the same bytes as in a directory.
+// This test makes the result of a job on a store that requires parts of equal
+// length, as Cloudflare R2 does: parts are joined, and the result is made from
+// the joined parts. It must have the same bytes as in a directory.
 func TestResultOnPartsOfOneLength(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
@@ -36,15 +37,15 @@ func TestResultOnPartsOfOneLength(t *testing.T) {
 		t.Errorf("the result has %d bytes, want the %d that it has in a directory", len(got), len(want))
 	}
 	if n := p.count(copyObject); n < 10 {
-		t.Errorf("%d parts were copied by the server: the test shows nothing", n)
+		t.Errorf("%d parts were copied by the server: the test proves nothing", n)
 	}
 	if found := remote.Limits(); len(found) != 1 || !strings.Contains(found[0].Answer, "same length") {
 		t.Errorf("found: %+v", found)
 	}
 }
 
-// makeResult makes the result of a job of six shards of about 6 MiB, of two runs of three, and
-// reads it.
+// makeResult makes the result of a job of six shards of about 6 MiB, from two
+// joins of three shards, and reads it.
 func makeResult(t *testing.T, bucket blob.Bucket) []byte {
 	t.Helper()
 	const shards, rows = 6, 100
@@ -77,7 +78,8 @@ func makeResult(t *testing.T, bucket blob.Bucket) []byte {
 	return content
 }
 
-// writePart writes a complete part of a shard, with answers that do not compress.
+// writePart writes a complete part of a shard, with answers that do not
+// compress.
 func writePart(t *testing.T, bucket blob.Bucket, schema results.Schema, n, rows int, letters *rand.ChaCha8) store.Part {
 	t.Helper()
 	key := layout.Part("job-1", n, 1)

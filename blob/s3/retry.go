@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// Codes that S3 servers give. See "Error responses" in the S3 API reference.
+// These are codes of S3 servers. See "Error responses" in the S3 API reference.
 const (
 	codeNoSuchBucket = "NoSuchBucket"
 	codeNoSuchKey    = "NoSuchKey"
@@ -27,83 +27,82 @@ const (
 	codeInvalidRange = "InvalidRange"
 )
 
-// passing are the codes of faults that pass by themselves, whatever status
-// they come with; those of bodies that were damaged on their way among them.
-var passing = []string{
+// transientCodes are the codes of faults that end by themselves, with any
+// status. Bodies that were damaged on the way are among them.
+var transientCodes = []string{
 	"InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException",
 	"RequestLimitExceeded", "BandwidthLimitExceeded", "OperationAborted", "ExpiredToken",
 	"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch",
 }
 
-// errIgnored says that a server cannot be used.
-var errIgnored = errors.New("the server ignores Range: it is no S3 server that can be used")
+// errIgnored means that a server cannot be used.
+var errIgnored = errors.New("the server ignores Range: it cannot be used as an S3 server")
 
-// tellAfter is how long one call must fail before an operator is told: what
-// passes sooner is seen in the metrics alone.
-const tellAfter = 2 * time.Second
+// logAfter is how long a call must fail before this is logged. Only the metrics
+// show shorter faults.
+const logAfter = 2 * time.Second
 
-// try calls until it succeeds, fails for good, or Config.Retry gives up, and
-// translates the error: the latter is rowmill.ErrUnavailable, and so is what an
-// operator has to mend, for which Config.Retry does not wait. call must be
-// harmless to repeat.
+// try calls until the call succeeds, fails for good, or Config.Retry gives up.
+// It translates the error: a call that was given up is rowmill.ErrUnavailable,
+// and so is a fault that an operator must fix, without retries. call must be
+// safe to repeat.
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
-	again := transient
+	again := isTransient
 	if retry.IsPatient(ctx) {
-		again = mended
+		again = isFixable
 	}
 	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, again, func(err error) {
-		if time.Since(began) > tellAfter && b.ailing.CompareAndSwap(false, true) {
+		if time.Since(began) > logAfter && b.failing.CompareAndSwap(false, true) {
 			b.config.Logger.Warn("object store failed, will be tried again", "endpoint", b.config.Endpoint, "err", err)
 		}
 	})
 	switch {
 	case err == nil:
-		if b.ailing.CompareAndSwap(true, false) {
+		if b.failing.CompareAndSwap(true, false) {
 			b.config.Logger.Info("object store answers again", "endpoint", b.config.Endpoint)
 		}
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case full(err):
+	case isFull(err):
 		return fmt.Errorf("%w: %w", rowmill.ErrFull, b.translate(err))
-	case mended(err):
+	case isFixable(err):
 		return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, b.translate(err))
 	}
 	return b.translate(err)
 }
 
-// mended reports whether a fault will be gone some time, by itself or since
-// an operator sees to it: keys that were rotated at one end only, a policy, a
-// bucket or a certificate that is not the one there was at the start, a server
-// without room.
-func mended(err error) bool {
+// isFixable reports whether a fault will end, by itself or after an operator
+// acts: keys that were changed on one side only, a policy, another bucket or
+// certificate than at the start, a server without space.
+func isFixable(err error) bool {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
-		return transient(err) || full(err) || answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden ||
-			slices.Contains(operators, answer.Code)
+		return isTransient(err) || isFull(err) || answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden ||
+			slices.Contains(operatorCodes, answer.Code)
 	}
-	return transient(err) || distrusted(err) || plainHTTP(err)
+	return isTransient(err) || isUntrusted(err) || isPlainHTTP(err)
 }
 
-// operators are the codes of faults in how server and client are set up, which
-// some servers give with other statuses than 401 and 403.
-var operators = []string{
+// operatorCodes are the codes of faults in the setup of server or client. Some
+// servers send them with other statuses than 401 and 403.
+var operatorCodes = []string{
 	codeNoSuchBucket, codeAccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed",
 	"AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed",
 }
 
-// full reports whether the server has no room.
-func full(err error) bool {
+// isFull reports whether the server has no space.
+func isFull(err error) bool {
 	var answer minio.ErrorResponse
-	return errors.As(err, &answer) && (answer.StatusCode == http.StatusInsufficientStorage || slices.Contains(noRoom, answer.Code))
+	return errors.As(err, &answer) && (answer.StatusCode == http.StatusInsufficientStorage || slices.Contains(fullCodes, answer.Code))
 }
 
-// noRoom are the codes of it that servers give.
-var noRoom = []string{"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientCapacity"}
+// fullCodes are the codes of servers without space.
+var fullCodes = []string{"XMinioStorageFull", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientCapacity"}
 
-// transient reports whether a fault may be gone next time.
-func transient(err error) bool {
+// isTransient reports whether the same call may succeed next time.
+func isTransient(err error) bool {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {
 		switch answer.StatusCode {
@@ -111,25 +110,25 @@ func transient(err error) bool {
 			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return true
 		}
-		return slices.Contains(passing, answer.Code)
+		return slices.Contains(transientCodes, answer.Code)
 	}
-	return !errors.Is(err, errIgnored) && !errors.Is(err, blob.ErrLost) && !distrusted(err) && !plainHTTP(err)
+	return !errors.Is(err, errIgnored) && !errors.Is(err, blob.ErrLost) && !isUntrusted(err) && !isPlainHTTP(err)
 }
 
-// distrusted reports whether the server's certificate was refused.
-func distrusted(err error) bool {
+// isUntrusted reports whether the server's certificate was rejected.
+func isUntrusted(err error) bool {
 	var unverified *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
 	return errors.As(err, &unverified) || errors.As(err, &unknown)
 }
 
-// plainHTTP reports whether TLS was spoken to a server that does not. net/http
-// has no error value for it.
-func plainHTTP(err error) bool {
+// isPlainHTTP reports whether the server does not use TLS but the client does.
+// net/http has no error value for that.
+func isPlainHTTP(err error) bool {
 	return strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
-// translate makes the errors of the contract of those of S3.
+// translate turns S3 errors into errors of the contract.
 func (b *Bucket) translate(err error) error {
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
@@ -148,7 +147,7 @@ func (b *Bucket) translate(err error) error {
 	return fmt.Errorf("S3 status %d, code %s: %w", answer.StatusCode, answer.Code, err)
 }
 
-// code is what a server gave as the reason, or nothing.
+// code returns the server's error code, or an empty string.
 func code(err error) string {
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {

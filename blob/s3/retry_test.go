@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// TestTry measures repetitions on a clock of their own.
+// TestTry measures retries with a fake clock.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	throttled := minio.ErrorResponse{StatusCode: 503, Code: "SlowDown"}
@@ -26,7 +26,7 @@ func TestTry(t *testing.T) {
 		least    int // calls
 		most     int
 		within   time.Duration
-		told     int // lines in the log
+		logged   int // lines in the log
 	}{
 		"success at once":   {nil, 0, 1, 1, 0, 0},
 		"one throttled":     {throttled, 1, 2, 2, 100 * time.Millisecond, 0},
@@ -52,23 +52,22 @@ func TestTry(t *testing.T) {
 					t.Errorf("it ended with %v after %d calls", err, calls)
 				}
 				if away := name == "for good" || name == "refused"; errors.Is(err, rowmill.ErrUnavailable) != away {
-					t.Errorf("it ended with %v, is it that the server is away: %t", err, away)
+					t.Errorf("it ended with %v; server not reachable: %t", err, away)
 				}
 				if took := time.Since(began); calls < tt.least || calls > tt.most || took > tt.within {
 					t.Errorf("%d calls in %v, want %d to %d within %v", calls, took, tt.least, tt.most, tt.within)
 				}
-				if told := strings.Count(log.String(), "\n"); told != tt.told {
-					t.Errorf("an operator was told %d times, want %d:\n%s", told, tt.told, log.String())
+				if logged := strings.Count(log.String(), "\n"); logged != tt.logged {
+					t.Errorf("%d lines were logged, want %d:\n%s", logged, tt.logged, log.String())
 				}
 			})
 		})
 	}
 }
 
-// What cannot be begun again outlasts a server that says for ten minutes that it
-// is asked too often, keys that are rotated at one end first, and a server
-// without room. Without that context they are told apart from what the request
-// is to blame for.
+// With a patient context, calls must outlast ten minutes of throttling, keys
+// that are first changed on one side, and a server without space. Without it,
+// they must stay different from faults of the request.
 func TestTry_Patiently(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -91,22 +90,22 @@ func TestTry_Patiently(t *testing.T) {
 				if errors.Is(err, rowmill.ErrUnavailable) != tt.away || errors.Is(err, rowmill.ErrFull) != tt.full {
 					t.Errorf("it ended with %v", err)
 				}
-				began, told := time.Now(), 0
-				err = b.try(retry.Patient(t.Context(), func(error) { told++ }), func(context.Context) error {
+				began, reports := time.Now(), 0
+				err = b.try(retry.Patient(t.Context(), func(error) { reports++ }), func(context.Context) error {
 					if time.Since(began) < 10*time.Minute {
 						return tt.err
 					}
 					return nil
 				})
-				if (err == nil) != tt.away || (told > 0) != tt.away {
-					t.Errorf("patiently it ended with %v after %v, told %d times", err, time.Since(began), told)
+				if (err == nil) != tt.away || (reports > 0) != tt.away {
+					t.Errorf("patiently it ended with %v after %v, reported %d times", err, time.Since(began), reports)
 				}
 			})
 		})
 	}
 }
 
-// TestTranslate keeps apart what callers must not confuse.
+// TestTranslate checks that different errors stay different.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	b := &Bucket{config: Config{Bucket: "rows"}.WithDefaults()}

@@ -14,10 +14,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// prefixes keeps tests apart that share a server.
+// prefixes separates tests that share a server.
 var prefixes atomic.Int64
 
-// configFor is a place of its own on a server.
+// configFor returns a configuration with its own prefix on a server.
 func configFor(s *s3test.Server) Config {
 	return Config{
 		Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s3test.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
@@ -39,7 +39,7 @@ func openBucket(t testing.TB, config Config) *Bucket {
 	return b
 }
 
-// uploads counts the unfinished uploads in a bucket's place.
+// uploads counts the unfinished uploads under a bucket's prefix.
 func uploads(t testing.TB, b *Bucket) int {
 	t.Helper()
 	result, err := b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", page)

@@ -9,18 +9,18 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// SignURL returns a URL for one method on one object, at the public endpoint.
-// Nothing is asked of the server. Under temporary credentials the URL ends
-// with them, whatever expires says.
+// SignURL returns a URL for one method on an object, at the public endpoint. It
+// sends no request. With temporary credentials the URL expires when they
+// expire, whatever expires is.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return "", fmt.Errorf("sign URL: %w", err)
 	}
 	if err := blob.CheckSigned(method, filename, expires); err != nil {
 		return "", fmt.Errorf("sign URL of %s: %w", key, err)
 	}
 	query := url.Values{"response-content-disposition": {blob.Disposition(filename)}}
-	// Rounded up, so that the URL lives at least as long as was asked for.
+	// Round up, so that the URL lives at least as long as requested.
 	expires = (expires + time.Second - 1).Truncate(time.Second)
 	signed, err := b.public.Presign(ctx, method, b.config.Bucket, b.name(key), expires, query)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// maxIdle is how many connections are kept for the next request: as many
-// uploads and reads as a busy node has at once.
+// maxIdle is how many idle connections are kept: the number of uploads and
+// reads of a busy node.
 const maxIdle = 64
 
 // metrics are the package's counters.
 type metrics struct {
-	requests *prometheus.CounterVec // by operation and outcome, each try counted
+	requests *prometheus.CounterVec // by operation and outcome; each try counts
 	bytes    *prometheus.CounterVec // by direction
 }
 
@@ -37,14 +37,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 }
 
-// A transport counts requests and ends those that have stalled.
+// transport counts requests and ends stalled requests.
 type transport struct {
 	base     *http.Transport
 	metrics  *metrics
 	sent     prometheus.Counter
 	received prometheus.Counter
-	stall    time.Duration // without a byte moving
-	complete time.Duration // the same, for CompleteMultipartUpload
+	stall    time.Duration // longest time without a byte
+	complete time.Duration // the same for CompleteMultipartUpload and copies
 }
 
 func newTransport(c Config, m *metrics) *transport {
@@ -56,7 +56,7 @@ func newTransport(c Config, m *metrics) *transport {
 			MaxIdleConns:        maxIdle,
 			MaxIdleConnsPerHost: maxIdle,
 			IdleConnTimeout:     time.Minute,
-			DisableCompression:  true, // objects are bytes, whatever their encoding
+			DisableCompression:  true, // objects are bytes in any encoding
 		},
 		metrics:  m,
 		sent:     m.bytes.WithLabelValues("sent"),
@@ -66,7 +66,7 @@ func newTransport(c Config, m *metrics) *transport {
 	}
 }
 
-// errStalled is the cause of a request's end that no byte moved on.
+// errStalled means that a request was ended because no bytes moved.
 type errStalled struct {
 	operation string
 	after     time.Duration
@@ -99,7 +99,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// A watch cancels a request that stalls.
+// watch cancels a request that stalls.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -113,7 +113,7 @@ func (w *watch) moved() {
 	}
 }
 
-// end ends the watch and says why the request ended.
+// end ends the watch and returns the reason why the request ended.
 func (w *watch) end(err error) error {
 	w.timer.Stop()
 	w.cancel(nil)
@@ -124,12 +124,12 @@ func (w *watch) end(err error) error {
 	return err
 }
 
-// watched is a body under watch.
+// watched is a request or response body with a watch.
 type watched struct {
 	io.ReadCloser
 	watch *watch
 	bytes prometheus.Counter
-	last  bool // its end is the request's
+	last  bool // the request ends with this body
 }
 
 func (b *watched) Read(p []byte) (int, error) {
@@ -147,18 +147,18 @@ func (b *watched) Read(p []byte) (int, error) {
 func (b *watched) Close() error {
 	err := b.ReadCloser.Close()
 	if b.last {
-		_ = b.watch.end(nil) // whoever closes has what was wanted
+		_ = b.watch.end(nil) // the caller has read all it wanted
 	}
 	return err
 }
 
-// The operations that may take their time.
+// These operations may take a long time.
 const (
 	completeUpload = "CompleteMultipartUpload"
-	copyObject     = "CopyObject" // parts of one, too
+	copyObject     = "CopyObject" // also copies of parts
 )
 
-// operation is the S3 API's name of a request.
+// operation returns the request's name in the S3 API.
 func operation(r *http.Request) string {
 	query := r.URL.Query()
 	switch {
@@ -182,7 +182,7 @@ func operation(r *http.Request) string {
 	}[r.Method]
 }
 
-// outcome sorts how a request ended, as far as its header says.
+// outcome classifies the end of a request, as far as the response header shows.
 func outcome(ctx context.Context, response *http.Response, err error) string {
 	switch {
 	case errors.As(context.Cause(ctx), &errStalled{}):

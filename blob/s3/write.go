@@ -18,16 +18,17 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// firstBuffer is what a part's buffer starts with, in bytes; it doubles.
+// firstBuffer is the first size of a part's buffer, in bytes. It grows by
+// doubling.
 const firstBuffer = 64 << 10
 
-// nonceField is the metadata of an object that was uploaded in parts: which
-// writer made it.
+// nonceField is the metadata field of an object that was uploaded in parts. It
+// identifies the writer.
 const nonceField = "Rowmill-Writer"
 
 // Create opens a new object for writing. Its requests end with ctx.
 func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	if err := begin(ctx, key); err != nil {
+	if err := checkCall(ctx, key); err != nil {
 		return nil, fmt.Errorf("create object: %w", err)
 	}
 	if err := blob.CheckContentType(contentType); err != nil {
@@ -45,42 +46,41 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	return w, nil
 }
 
-// A writer gathers a part, and sends it while the next one is gathered. An object
-// that never fills a part is a single request of Commit. Written bytes go in parts of
-// equal length, but for the last part; so do appended bytes if the server takes no
-// other parts, see appendParts.
+// writer fills a part while it sends the part before. An object that fits into
+// one part is a single request of Commit. Written bytes go in parts of equal
+// length, except the last; appended bytes do so only if the server requires it,
+// see appendParts.
 type writer struct {
 	bucket      *Bucket
 	key         string
 	contentType string
-	alive       context.Context // ends with Create's, and with the writer
+	alive       context.Context // ends with the context of Create and with the writer
 	cancel      context.CancelFunc
-	group       *errgroup.Group // the parts on their way
-	ctx         context.Context // of the parts: ends with the first one that fails
+	group       *errgroup.Group // the parts that are being uploaded
+	ctx         context.Context // of the parts: ends when a part fails
 	copying     *errgroup.Group // the parts that the server copies
-	copyCtx     context.Context // of those
+	copyCtx     context.Context // of the copies
 
-	mu     sync.Mutex // Write, Commit and Abort, against DeletePrefix
+	mu     sync.Mutex // held by Write, Commit and Abort; DeletePrefix aborts from another goroutine
 	ended  bool
-	failed error  // the first error of Write, so that Commit cannot miss it
-	length int64  // of a part that is uploaded, but for the last; see Expect
-	part   []byte // the part that is being gathered
-	size   int64  // of all that was written
-	upload string // the server's ID, or nothing while one part suffices
-	nonce  string // says that an object is this writer's
+	failed error  // the first error of Write, so that Commit returns it
+	length int64  // of an uploaded part, except the last; see Expect
+	part   []byte // the part that is being filled
+	size   int64  // all bytes so far
+	upload string // the server's ID, or empty while one part is enough
+	nonce  string // identifies this writer's object
 	count  int    // parts sent
 
-	sources map[string]string // ETags of the objects that parts are copied of, by key
+	sources map[string]string // ETags of the objects that parts are copied from, by key
 
 	sentMu sync.Mutex
 	sent   []minio.CompletePart // by number
-	free   [][]byte             // buffers of parts that have arrived
+	free   [][]byte             // buffers of parts that were sent
 }
 
 var errEnded = errors.New("its writer was committed or aborted, or its prefix deleted")
 
-// Write appends to the object. It waits while Concurrency parts are on their
-// way.
+// Write appends to the object. It waits while Concurrency parts are being sent.
 func (w *writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,8 @@ func (w *writer) write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// gather puts as much into the part as fits, and lets it grow if need be.
+// gather adds as many bytes to the part as fit, and grows its buffer if
+// necessary.
 func (w *writer) gather(p []byte) int {
 	limit := int(w.length)
 	n := min(len(p), limit-len(w.part))
@@ -127,7 +128,7 @@ func (w *writer) gather(p []byte) int {
 	return n
 }
 
-// flush sends the part that was gathered, if there is one.
+// flush sends the part that is being filled, if it has bytes.
 func (w *writer) flush() error {
 	if len(w.part) == 0 {
 		return nil
@@ -140,12 +141,12 @@ func (w *writer) flush() error {
 	w.group.Go(func() error { return w.send(number, part) })
 	w.part = w.buffer()
 	if w.ctx.Err() != nil {
-		return w.group.Wait() // why it ended
+		return w.group.Wait() // the error that ended the upload
 	}
 	return nil
 }
 
-// number gives the next part its number, and begins the upload with the first.
+// number returns the number of the next part. The first call begins the upload.
 func (w *writer) number() (int, error) {
 	if w.upload == "" {
 		if err := w.begin(); err != nil {
@@ -159,7 +160,7 @@ func (w *writer) number() (int, error) {
 	return w.count, nil
 }
 
-// buffer is an empty one: one that has done its work, or none yet.
+// buffer returns a buffer that can be reused, or nil.
 func (w *writer) buffer() []byte {
 	w.sentMu.Lock()
 	defer w.sentMu.Unlock()
@@ -171,7 +172,7 @@ func (w *writer) buffer() []byte {
 	return last[:0]
 }
 
-// begin starts an upload in parts.
+// checkCall starts an upload in parts.
 func (w *writer) begin() error {
 	b := w.bucket
 	w.nonce = rand.Text()
@@ -203,7 +204,7 @@ func (w *writer) send(number int, part []byte) error {
 	return nil
 }
 
-// arrived notes a part that the server has.
+// arrived records a part that the server has.
 func (w *writer) arrived(number int, etag string) {
 	w.sentMu.Lock()
 	defer w.sentMu.Unlock()
@@ -213,16 +214,16 @@ func (w *writer) arrived(number int, etag string) {
 	w.sent[number-1] = minio.CompletePart{PartNumber: number, ETag: etag}
 }
 
-// digest is what the server checks an upload by: the SHA-256 in the signature.
-// minio-go would rather sign plain HTTP in chunks, which some servers answer
-// wrongly: they keep the chunks' Content-Encoding with the object, or take the
-// end of an empty one for the next request.
+// digest returns the SHA-256 with which the server checks an upload. It is in
+// the signature. Without it, minio-go signs plain HTTP in chunks, which some
+// servers handle wrongly: they store the chunks' Content-Encoding with the
+// object, or take the end of an empty body for the next request.
 func digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// putOnce tries once to upload an object of one part, whose digest is sum.
+// putOnce tries once to upload an object of one part. sum is its digest.
 func (b *Bucket) putOnce(ctx context.Context, name, contentType string, content io.Reader, size int64, sum string) (minio.UploadInfo, error) {
 	options := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // not in chunks
 	return b.client.PutObject(ctx, b.config.Bucket, name, content, size, "", sum, options)
@@ -265,7 +266,7 @@ func (w *writer) put() (etag string, err error) {
 	return etag, err
 }
 
-// complete sends the last part and makes all of them one object.
+// complete sends the last part and joins all parts to one object.
 func (w *writer) complete() (etag string, err error) {
 	if err := w.flush(); err != nil {
 		return "", err
@@ -276,7 +277,7 @@ func (w *writer) complete() (etag string, err error) {
 	if err := w.group.Wait(); err != nil {
 		return "", err
 	}
-	if err := w.sameSources(w.alive); err != nil { // w.ctx has ended with Wait
+	if err := w.checkSources(w.alive); err != nil { // w.ctx ended with Wait
 		return "", err
 	}
 	b := w.bucket
@@ -286,7 +287,7 @@ func (w *writer) complete() (etag string, err error) {
 		if code(err) != codeNoSuchUpload {
 			return err
 		}
-		// An earlier try may have succeeded though its answer was lost.
+		// An earlier try may have succeeded, but its answer was lost.
 		found, statErr := b.client.StatObject(ctx, b.config.Bucket, b.name(w.key), minio.StatObjectOptions{})
 		if statErr == nil && found.UserMetadata[nonceField] == w.nonce {
 			etag = found.ETag
@@ -297,7 +298,7 @@ func (w *writer) complete() (etag string, err error) {
 	return etag, err
 }
 
-// Abort drops what was written.
+// Abort drops the written data.
 func (w *writer) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -306,11 +307,11 @@ func (w *writer) Abort() {
 	}
 }
 
-// abort takes the upload back. What stays after an error is removed by
-// DeletePrefix, or by the bucket's lifecycle rule.
+// abort cancels the upload. If that fails, DeletePrefix or the bucket's
+// lifecycle rule removes the data.
 func (w *writer) abort() {
 	w.cancel()
-	_, _ = w.copying.Wait(), w.group.Wait() // nobody wants to know any more
+	_, _ = w.copying.Wait(), w.group.Wait() // their errors do not matter any more
 	if w.upload != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.alive), w.bucket.config.AbortTimeout)
 		defer cancel()
@@ -329,7 +330,7 @@ func (w *writer) forget() {
 	delete(w.bucket.writers, w)
 }
 
-// unfinished are the open writers of keys under a prefix.
+// unfinished returns the open writers of keys under a prefix.
 func (b *Bucket) unfinished(prefix string) []*writer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -342,8 +343,8 @@ func (b *Bucket) unfinished(prefix string) []*writer {
 	return found
 }
 
-// A body is the body of one try. net/http may still read it when the try has
-// ended: from end on it gives nothing, so that content can be used again.
+// body is the request body of one try. net/http may still read it after the try
+// ended. After end it returns no data, so that content can be reused.
 type body struct {
 	mu      sync.Mutex
 	content []byte
@@ -351,7 +352,7 @@ type body struct {
 	ended   bool
 }
 
-// Read reads on.
+// Read reads the next bytes.
 func (r *body) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

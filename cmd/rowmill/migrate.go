@@ -350,7 +350,7 @@ func (a *archive) file(ctx context.Context, name string, content io.Reader) erro
 			a.identity, err = deployment.Parse(text.Bytes())
 		}
 		return err
-	case dir.Aside(key):
+	case dir.IsTypeFile(key):
 		return nil
 	}
 	return a.move.Object(ctx, key, content)

@@ -52,7 +52,7 @@ func (a *Archive) OpenCommitted(ctx context.Context, record store.Record) (c *Co
 	if c.shards = byShard(parts); len(parts) == 0 {
 		return c, nil
 	}
-	first := blob.NewLazies(ctx, a.bucket, 1).Object(parts[0].Key, parts[0].Size)
+	first := blob.NewLazyObjects(ctx, a.bucket, 1).Object(parts[0].Key, parts[0].Size)
 	defer first.Close()
 	c.Schema, err = results.ReadSchema(first)
 	return c, err
@@ -134,7 +134,7 @@ func (c *Committed) of(n int) []store.Part {
 // shard's first row from the shard's first part: that part was committed first,
 // so all its rows were accepted.
 func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first int64, visit results.Visit) error {
-	objects := blob.NewLazies(ctx, c.bucket, maxOpen)
+	objects := blob.NewLazyObjects(ctx, c.bucket, maxOpen)
 	sources := make([]results.PartSource, len(parts))
 	for i, p := range parts {
 		var accepted *roaring.Bitmap
