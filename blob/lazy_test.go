@@ -61,7 +61,7 @@ func TestLazy(t *testing.T) {
 }
 
 // If many objects are read, also concurrently, only a few may be open.
-func TestLaziesOpenFew(t *testing.T) {
+func TestLazyObjectsOpenFew(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	s := &countingBucket{}

@@ -37,7 +37,7 @@ func TestTypesOfOtherFiles(t *testing.T) {
 		return e
 	}
 	for name, e := range map[string]*format.SchemaElement{
-		"a decimal of more digits behind the point than there are": element(format.Int32, func(e *format.SchemaElement) {
+		"a decimal with more digits after the point than digits": element(format.Int32, func(e *format.SchemaElement) {
 			e.ConvertedType.Set(deprecated.Decimal)
 			e.Scale.Set(3)
 			e.Precision.Set(2)

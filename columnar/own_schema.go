@@ -15,11 +15,11 @@ import (
 //
 //   - columns are flat, or a three-level list of floats; data pages version 1,
 //     PLAIN values, RLE levels, Snappy, a CRC on every page, no dictionary
-//     (Snappy brings repeated short words down to about a byte each);
-//   - all columns of a row group cut their pages at the same rows: one such
-//     set of pages is a Block;
+//     (Snappy compresses repeated short words to about a byte each);
+//   - the pages of all columns in a row group end at the same rows: a set of
+//     such pages is a Block;
 //   - the eight bytes before the footer are the magic "RMF1" and the CRC-32C
-//     of the footer, which other readers never look at.
+//     of the footer, which other readers ignore.
 //
 // The format is https://github.com/apache/parquet-format. Any Parquet reader
 // can read a table. The other half of this package reads files that users

@@ -370,7 +370,7 @@ func lies() []lie {
 			*pages[0].values()--
 			return s.dictionary()
 		}},
-		{name: "the dictionary is gone", apply: func(s shape, meta *format.FileMetaData, pages []page) bool {
+		{name: "the dictionary is missing", apply: func(s shape, meta *format.FileMetaData, pages []page) bool {
 			pages[0] = pages[len(pages)-1]
 			*pages[0].values() = 0
 			pages[0].body = nil
@@ -488,7 +488,7 @@ func TestOddFiles(t *testing.T) {
 		shape  shape
 		change func(meta *format.FileMetaData, pages []page)
 		nulls  bool   // all values are null
-		want   string // an error; empty where the file is read
+		want   string // an error, or empty if the file can be read
 	}{
 		"a page of nulls without compressed bytes": {
 			shape: text(&parquet.Snappy, &parquet.Plain, "optional", 2), nulls: true,

@@ -145,8 +145,8 @@ func unpackLZ4(dst, b []byte) error {
 	return errPacked
 }
 
-// lz4Length reads a length that begins in half a token and goes on in b, and returns
-// the bytes behind it. If b ends too early, the length is larger than any block.
+// lz4Length reads a length that begins in half a token and continues in b, and returns
+// the bytes after it. If b ends too early, the length is larger than any block.
 func lz4Length(half byte, b []byte) (int, []byte) {
 	n := int(half)
 	for more := half == 15; more; b = b[1:] {

@@ -39,7 +39,7 @@ type pageReader struct {
 	index            []uint32
 	dictionary       *leafValues
 
-	rep, def []byte // levels of the page's values; nil where all are 0
+	rep, def []byte // levels of the page's values; nil if all are 0
 	leafValues
 	next, n int // the next value of the page, nulls included, and how many it has
 }
@@ -153,7 +153,7 @@ func (r *pageReader) readHeader(head *pageMeta) error {
 	}
 }
 
-// readBody reads and decodes the page behind a header, and sets r.at to its end.
+// readBody reads and decodes the page after a header, and sets r.at to its end.
 func (r *pageReader) readBody(head *pageMeta) error {
 	stored, size := int64(head.CompressedPageSize), int64(head.UncompressedPageSize)
 	if stored < 0 || size < 0 || stored > r.end-r.at {
@@ -287,7 +287,7 @@ func (r *pageReader) checkCount(n int32, data bool) error {
 }
 
 // levelsV1 decodes n levels up to highest from the front of a data page of version 1,
-// into dst where that has room, and returns the bytes behind them.
+// into dst if it has room, and returns the bytes after them.
 func (r *pageReader) levelsV1(dst, data []byte, encoding format.Encoding, n, highest int) (levels, rest []byte, err error) {
 	if highest == 0 {
 		return nil, data, nil

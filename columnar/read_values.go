@@ -299,7 +299,7 @@ func decodeBitPacked(dst, data []byte, n, highest int) (levels, rest []byte, err
 }
 
 // decodeDelta fills dst from DELTA_BINARY_PACKED, with integers of width bytes, and
-// returns the bytes behind it.
+// returns the bytes after it.
 func decodeDelta(dst, b []byte, width int) (rest []byte, err error) {
 	d := deltaReader{b: b}
 	block, minis, count := d.uvarint(), d.uvarint(), d.uvarint()

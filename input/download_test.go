@@ -81,7 +81,7 @@ func TestFetchCopiesOnceAndLogsTheHostOnly(t *testing.T) {
 	}
 }
 
-func TestFetchNamesWhatTheServerDoesWrong(t *testing.T) {
+func TestFetchReportsServerFaults(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		handler http.HandlerFunc
@@ -289,7 +289,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestErrorsOfTheWriterAndTheCallerAreNoFailures(t *testing.T) {
+func TestErrorsOfTheWriterAndTheCallerAreNotFailures(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "some")

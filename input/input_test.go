@@ -144,7 +144,7 @@ func TestParquetRowsKeepTypedIDs(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
+func TestErrorsOfBadFiles(t *testing.T) {
 	t.Parallel()
 	pq := parquetFile(t, record{Text: "a"})
 	gz := zip(t, []byte("a,b\n1,2\n"))
@@ -230,7 +230,7 @@ func (f brokenFile) ReadAt(p []byte, at int64) (int, error) {
 	return copy(p, f.data[at:]), nil
 }
 
-func TestReadErrorsAreNoFailures(t *testing.T) {
+func TestReadErrorsAreNotFailures(t *testing.T) {
 	t.Parallel()
 	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1_000_000))
 	random := make([]record, 2_000)

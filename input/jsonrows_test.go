@@ -74,7 +74,7 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-func TestJSONLines_WhatIsWrong(t *testing.T) {
+func TestJSONLines_Errors(t *testing.T) {
 	t.Parallel()
 	good := `{"a":"1","b":{"c":"2"}}` + "\n"
 	for _, tt := range []struct {

@@ -10,7 +10,7 @@ import (
 
 // Files for clients must not have the attempts: they must be the same with and
 // without attempts.
-func TestTriesStandBesideTheColumns(t *testing.T) {
+func TestTriesAreNotInTheColumns(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	for name, s := range schemas() {

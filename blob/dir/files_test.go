@@ -127,7 +127,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-func TestKeyThatContinuesAnObject(t *testing.T) {
+func TestKeyUnderAnObject(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, Config{Root: t.TempDir()})
 	mustPut(t, b, "a/b", nil)
@@ -144,8 +144,8 @@ func TestKeyThatContinuesAnObject(t *testing.T) {
 	}
 }
 
-// TestSweepSparesTheLiving opens a directory that another process uses.
-func TestSweepSparesTheLiving(t *testing.T) {
+// TestOpenKeepsFilesOfRunningProcesses opens a directory that another process uses.
+func TestOpenKeepsFilesOfRunningProcesses(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	living := openBucket(t, Config{Root: root})

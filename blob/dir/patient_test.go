@@ -61,7 +61,7 @@ func (f *diskFile) Write(p []byte) (int, error) {
 // A writer with a patient context must wait for a disk that is read-only or
 // fails, and then continue. If the disk comes back without the file, the writer
 // must fail soon. A writer with another context must fail at once.
-func TestWriter_WaitsForADiskThatRefuses(t *testing.T) {
+func TestWriter_WaitsForAFailingDisk(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"read-only": syscall.EROFS, "failing": syscall.EIO, "stale": syscall.ESTALE} {
 		for _, how := range []string{"comes back", "comes back without the file", "in a hurry"} {

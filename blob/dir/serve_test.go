@@ -140,7 +140,7 @@ func FuzzVerify(f *testing.F) {
 }
 
 // A URL that is signed within a second must not expire earlier than requested.
-func TestURLLivesAsLongAsAskedFor(t *testing.T) {
+func TestURLDoesNotExpireEarly(t *testing.T) {
 	t.Parallel()
 	b, c := served(t)
 	mustPut(t, b, "k", []byte("content"))

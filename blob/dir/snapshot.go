@@ -104,8 +104,8 @@ func (k *linker) preserve(path string) {
 
 func (k *linker) linkAll(ctx context.Context) error { return k.link(ctx, k.from) }
 
-// link gives files second names. It ignores missing files: whoever deleted them
-// preserved them first.
+// link gives files second names. It ignores missing files: the call that deleted
+// them preserved them first.
 func (k *linker) link(ctx context.Context, top string) error {
 	return filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -52,7 +52,7 @@ func inSnapshot(t testing.TB, s *Snapshot, key string) string {
 
 // An object that is deleted after a snapshot began, but before the walk reaches
 // it, must be in the snapshot and must disappear from the bucket at once.
-func TestSnapshot_KeepsWhatGoesWhileItIsMade(t *testing.T) {
+func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBucket(t)
 	for _, key := range []string{"a", "b/c", "b/d/e", "f/g", "h", "i/typed"} {

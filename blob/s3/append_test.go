@@ -13,7 +13,7 @@ import (
 // The server must copy ranges that are long enough. If it refuses, it must not
 // be asked again. The first three copies test whether parts may have different
 // lengths.
-func TestAppendMovesNoBytesWhereTheServerCopies(t *testing.T) {
+func TestAppend_LetsTheServerCopy(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	content := random(6 * minPartSize)

@@ -99,7 +99,7 @@ func TestNoLimit(t *testing.T) {
 
 // The start must log in one line what the server does not support, and warn if
 // the operator must change a setting.
-func TestStartTellsLimits(t *testing.T) {
+func TestOpenLogsLimits(t *testing.T) {
 	t.Parallel()
 	server := s3test.Start(t)
 	for operation, want := range map[string][]string{

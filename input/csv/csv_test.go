@@ -82,7 +82,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestErrorsNameThePlace(t *testing.T) {
+func TestErrorsNameThePosition(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		in     string

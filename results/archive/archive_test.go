@@ -404,7 +404,7 @@ func TestParquet_SecondMakerDeletesItsObject(t *testing.T) {
 		t.Error("the second object still exists")
 	}
 	if _, err := w.bucket.Stat(t.Context(), winner.Key); err != nil {
-		t.Errorf("the winner is gone: %v", err)
+		t.Errorf("the winner is missing: %v", err)
 	}
 }
 

@@ -66,7 +66,7 @@ func (w *world) shardsOf(c *Committed, shards int) (rows []string) {
 
 // The result of many shards must be read as few times as the result of few
 // shards, footers included.
-func TestCommitted_OfASuccessIsReadOnce(t *testing.T) {
+func TestCommitted_ReadsAResultOnce(t *testing.T) {
 	t.Parallel()
 	const shards = 150
 	w := setup(t, 10*shards)
@@ -121,7 +121,7 @@ func TestCommitted_OfPartsHasGaps(t *testing.T) {
 
 // A shard that was overwritten by a node with other settings must not be shown
 // as the input of rows, and must not prevent reading the committed rows.
-func TestPartial_InputThatIsNotTheJobs(t *testing.T) {
+func TestPartial_OverwrittenInput(t *testing.T) {
 	t.Parallel()
 	w := setup(t, 20)
 	put := func(key string, write func(io.Writer) error) { w.write(key, write) }

@@ -87,7 +87,7 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	if exact, _ := c.Quality(chatModel); !exact {
 		t.Error("with vocabulary and template it is not exact")
 	}
-	if exact, _ := newCounting(words{}, "another stands in", nil).Quality(chatModel); exact {
+	if exact, _ := newCounting(words{}, "another is used", nil).Quality(chatModel); exact {
 		t.Error("with another vocabulary it is exact")
 	}
 }
@@ -187,7 +187,7 @@ func TestFit_FewQuestionsAreEnough(t *testing.T) {
 	}
 }
 
-func TestFit_PassesOnThatTheServerCannotCount(t *testing.T) {
+func TestFit_ReturnsTheServersError(t *testing.T) {
 	t.Parallel()
 	mute := errors.New("does not count")
 	counter := newCounting(words{}, "another vocabulary", nil).of(t, chatModel)

@@ -7,7 +7,7 @@ var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 // renderChatML is ChatML as OpenAI published it and as most models that name it
 // use it, including the Instruct releases of Qwen3-2507:
 //
-//	<|im_start|>system\nSYSTEM<|im_end|>\n   where there is a system prompt
+//	<|im_start|>system\nSYSTEM<|im_end|>\n   if there is a system prompt
 //	<|im_start|>user\nTEXT<|im_end|>\n
 //	<|im_start|>assistant\n
 //
@@ -100,7 +100,7 @@ func renderGemma(j Job) []piece {
 // special tokens are directly before and after TEXT:
 //
 //	<|start|>system<|message|>…Current date: 2025-08-05\n\nReasoning: medium\n\n…<|end|>
-//	<|start|>developer<|message|># Instructions\n\nSYSTEM\n\n<|end|>   where there is one
+//	<|start|>developer<|message|># Instructions\n\nSYSTEM\n\n<|end|>   if there is a system prompt
 //	<|start|>user<|message|>TEXT<|end|><|start|>assistant
 //
 // The template adds \n\n after SYSTEM. The guide, and vLLM where it follows the
