@@ -13,6 +13,6 @@
 // columns of parts and of the "rows" file. Files for clients do not have it.
 //
 // The package owns the columns of these files and reads the files row by row.
-// It does not know where files are stored and which parts count (package
+// It does not know where files are stored or which parts count (package
 // archive does), and it does not know Parquet (package columnar does).
 package results

@@ -54,7 +54,8 @@ func newFinder(tokens []addedToken) *finder {
 	return f
 }
 
-// find returns the first added token in s after from, and its position.
+// find returns the first added token in s that begins at from or later, and its
+// position.
 func (f *finder) find(s string, from int) (t *addedToken, begin, end int) {
 	for at := from; at < len(s); at++ {
 		if len(f.first) == 1 {

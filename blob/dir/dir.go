@@ -1,6 +1,6 @@
 // Package dir stores objects as files in a directory and serves them under
 // signed URLs. It defines the layout of the directory, durability, and the
-// signature. It does not know the content of objects, and who may get a signed
+// signature. It does not know the content of objects or who may get a signed
 // URL.
 //
 // # Layout

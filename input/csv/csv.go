@@ -2,7 +2,7 @@
 // another separator, as a stream and fast. Unlike encoding/csv it keeps every
 // byte of a field (also a CR LF inside quotes), limits the memory for a record,
 // and reports the line of a quote that is not closed. It does not know the
-// names and meaning of columns.
+// names or meaning of columns.
 package csv
 
 import (

@@ -6,7 +6,7 @@
 // It decides which object counts: if several parts have a row, the part that
 // was committed first; if there are several files of a variant, the file that
 // was recorded first. It makes files on first request, with package results. It
-// does not know who may read, and how data are shown.
+// does not know who may read or how data are shown.
 package archive
 
 import (
