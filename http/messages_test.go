@@ -89,7 +89,7 @@ func TestMessages_WhatIsRefused(t *testing.T) {
 		want   string // kind and what the message holds
 	}{
 		{request(`"`+strings.Repeat("é", 65)+`"`, `{"model":"llama-3.1-8b"}`), 400, "invalid_request_error requests.1.custom_id: String should have at most 64 characters"},
-		{request(`"ok"`, `{"model":"llama-3.1-8b"}`), 400, "invalid_request_error requests.1.custom_id: is that of an earlier request"},
+		{request(`"ok"`, `{"model":"llama-3.1-8b"}`), 400, "invalid_request_error requests.1.custom_id: is the custom_id of an earlier request"},
 		{request(`7`, `{"model":"llama-3.1-8b"}`), 400, "invalid_request_error requests.1.custom_id: must be a text"},
 		{request(`"b"`, `{"model":"qwen-3-4b"}`), 400, `invalid_request_error requests.1.params.model: is "qwen-3-4b"`},
 		{request(`"b"`, `{"model":"llama-3.1-8b","stream":true}`), 400, "invalid_request_error requests.1.params.stream: asks for a stream"},

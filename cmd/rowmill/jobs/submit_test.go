@@ -228,7 +228,7 @@ func TestSubmitRefusals(t *testing.T) {
 		{"pretty JSON", "{\n  \"a\": 1\n}\n", []string{"in.json", "-c", "a"}, 2, []string{"one JSON object", "jq -c"}},
 		{"column of plain text", "Hello, you\n", []string{"in.txt", "-c", "text"}, 2, []string{"plain text", "--column"}},
 		{"another format than Parquet", "PAR1", []string{"in.parquet", "--input-format", "csv"}, 2, []string{"--input-format says csv"}},
-		{"not Parquet", "a", []string{"in.parquet"}, 2, []string{"no Parquet file"}},
+		{"not Parquet", "a", []string{"in.parquet"}, 2, []string{"not a Parquet file"}},
 		{"column of CSV", "p,q\n1,2\n", []string{"in.csv", "-c", "nix"}, 1, []string{"nix"}},
 		{"unclosed quote", "p,q\n1,\"2\n3,4\n", []string{"in.csv"}, 1, []string{"in.csv"}},
 		{"input format", "a\n", []string{"in.txt", "--input-format", "xml"}, 2, []string{"--input-format must be csv, tsv"}},
