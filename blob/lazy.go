@@ -67,7 +67,7 @@ func (l *LazyObject) ReadAt(p []byte, off int64) (int, error) {
 	}
 }
 
-// AppendTo opens the object if necessary and appends a range of it to a writer.
+// AppendTo opens the object if necessary and appends a range of the object to a writer.
 func (l *LazyObject) AppendTo(w Appender, off, size int64) error {
 	for {
 		l.mu.RLock()

@@ -7,7 +7,7 @@ import (
 )
 
 // transientErrors are system errors that disappear with time or when an
-// operator acts: a full disk, a disk that was removed or is read-only,
+// operator fixes the cause: a full disk, a disk that was removed or is read-only,
 // permissions, a network file system that is not reachable, a machine that
 // lacks memory or other resources.
 var transientErrors = []syscall.Errno{
@@ -18,7 +18,7 @@ var transientErrors = []syscall.Errno{
 }
 
 // IsTransient reports whether err is an error of the system's files or
-// connections that will disappear with time or when an operator acts.
+// connections that will disappear with time or when an operator fixes the cause.
 func IsTransient(err error) bool {
 	var number syscall.Errno
 	return errors.As(err, &number) && slices.Contains(transientErrors, number)

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// These codes say what is wrong with a line of a batch. All but the last are
+// These codes name the faults of a line of a batch. All but the last are
 // OpenAI's.
 const (
 	faultJSON      = "invalid_json_line"

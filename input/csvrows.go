@@ -31,8 +31,8 @@ func (s *csvSource) header() ([]string, error) {
 	return names, nil
 }
 
-// failure returns an error that says what is wrong with the file, or that
-// reading it failed.
+// failure returns an error that names the fault of the file, or says that
+// reading failed.
 func (s *csvSource) failure(err error) error {
 	var parse *csv.ParseError
 	if s.text.file.err != nil || !errors.As(err, &parse) {

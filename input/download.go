@@ -22,7 +22,7 @@ import (
 type Config struct {
 	// MaxBytes is the largest download. Default 10 GiB.
 	MaxBytes int64
-	// MaxRedirects is the largest number of redirects of one download. Default
+	// MaxRedirects is the largest number of redirects of a download. Default
 	// 5: file hosts redirect to their CDN, rarely twice.
 	MaxRedirects int
 	// ConnectTimeout limits the dial and the TLS handshake separately. Default

@@ -140,7 +140,7 @@ func (g *guard) check(ctx context.Context, network, address string, conn syscall
 
 // reaches reports whether a connection to an IP address would reach the server
 // at address (HOST:PORT). A server on this machine may listen on all of the
-// machine's addresses, so all of them count. A name that cannot be resolved
+// machine's addresses, so each of these counts. A name that cannot be resolved
 // reaches nothing.
 func reaches(ctx context.Context, to netip.AddrPort, address string) bool {
 	host, port, err := net.SplitHostPort(address)

@@ -48,7 +48,7 @@ func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model str
 	return m.model, m.count, m.out.Flush()
 }
 
-// messages is the state of one call of Messages.
+// messages is the state of a call of Messages.
 type messages struct {
 	src    *budgetReader
 	body   *json.Decoder

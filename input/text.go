@@ -22,8 +22,8 @@ type text struct {
 	limits        Limits
 }
 
-// sourceReader records the errors of the source, so that they can be told apart
-// from errors of the data.
+// sourceReader records the errors of the source, so that the caller can tell
+// them from errors of the data.
 type sourceReader struct {
 	io.Reader
 	err error
@@ -81,8 +81,8 @@ func openText(r *sourceReader, packed packed, limits Limits) (*text, error) {
 	return t, rejectOther(t.head)
 }
 
-// failure returns an error that says what is wrong with the file, or that
-// reading it failed.
+// failure returns an error that names the fault of the file, or says that
+// reading failed.
 func (t *text) failure(err error) error {
 	switch {
 	case t.file.err != nil:

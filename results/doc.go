@@ -1,5 +1,5 @@
 // Package results turns finished rows into the files that clients download. A
-// worker writes the rows of one shard as parts. The parts of a shard are merged
+// worker writes the rows of a shard as parts. The parts of a shard are merged
 // by row index into one complete part. The complete parts are concatenated by
 // copying column chunks, in one pass per file. JSON and CSV are streamed from
 // the full file.

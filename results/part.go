@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// PartWriter writes rows of one shard as a part. It holds at most one row
+// PartWriter writes rows of a shard as a part. It holds at most one row
 // group, 16 MiB before compression, and the attempts at some rows. It is for
 // one goroutine.
 type PartWriter struct {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// scratch is the memory of one call. An Encoding keeps a pool of them.
+// scratch is the memory of one call. An Encoding keeps a pool of scratches.
 type scratch struct {
 	tokens     []token  // of the current piece
 	products   []token  // product of each position's token with the next token, or none

@@ -28,8 +28,8 @@ var fragments = []string{
 	"function", "return", "(", ")", "{", "}", "==", "\ufffd", "q", "x", "ab", "\u00c5", "\u212b", "A\u030a", "\u1100\u1161", "\u0958",
 }
 
-// randomText returns a text of about n fragments. Many of them come from a
-// small set.
+// randomText returns a text of about n fragments. Many fragments come from
+// a small set.
 func randomText(r *rand.Rand, n int) string {
 	var b strings.Builder
 	few := make([]string, 1+r.IntN(6))

@@ -13,7 +13,7 @@ import (
 // trainedFile describes a tokenizer.json to be made.
 type trainedFile struct {
 	pattern string
-	extra   map[string]any // fields of the top level that replace those of train
+	extra   map[string]any // fields of the top level that replace train's fields
 	ignore  bool
 	pairs   bool // merges as ["a", "b"], not "a b"
 }

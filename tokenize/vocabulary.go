@@ -37,8 +37,8 @@ type entry struct {
 // It keeps a single pair for each token, the pair that makes the token. As long
 // as no merge crosses the borders of a stretch of text, the merges inside do
 // not depend on the text around it. So a stretch that becomes a token is always
-// merged in the same way, and its last two tokens are those that the earlier
-// merges make from its bytes. Other pairs with the same bytes never become
+// merged in the same way, and its last two tokens are the result of the earlier
+// merges of its bytes. Other pairs with the same bytes never become
 // neighbours. The order of merges is then the order of the tokens' numbers.
 type builder struct {
 	v           *vocabulary

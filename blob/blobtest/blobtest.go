@@ -114,7 +114,7 @@ func runAll(t *testing.T, fresh func(t *testing.T) Harness, tests []test) {
 	}
 }
 
-// suite is the state of one test: its bucket and harness.
+// suite is the state of a test: its bucket and harness.
 type suite struct {
 	*testing.T
 	Harness

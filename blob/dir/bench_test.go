@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// The sizes are those of a part and of a shard, with and without syncs.
+// The sizes are typical for a part and for a shard, with and without syncs.
 func BenchmarkPut(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20, 16 << 20} {
 		for _, noSync := range []bool{false, true} {

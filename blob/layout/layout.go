@@ -14,7 +14,7 @@
 //	jobs/<id>/results/partial-<nonce>.parquet           the committed rows of a job that did not succeed, made on the first request
 //	files/<id>                                          a file that a client uploaded, see store.File
 //	uploads/<id>/upload.json                            describes an upload in parts
-//	uploads/<id>/parts/<id>                             one part of it
+//	uploads/<id>/parts/<id>                             one part of the upload
 //	uploads/<id>/cancelled                              marks the upload as cancelled
 //	deployment.json                                     the owner of the bucket, see package deployment
 //	spooling/<id>                                       a submission with spooled rows is being stored

@@ -107,8 +107,8 @@ func (b *Bucket) connect(ctx context.Context) error {
 	return err
 }
 
-// credentials returns the configured credentials, or those of the environment
-// or the machine.
+// credentials returns the configured credentials, or the credentials of
+// the environment or the machine.
 func (b *Bucket) credentials() *credentials.Credentials {
 	switch {
 	case b.config.AccessKey != "":

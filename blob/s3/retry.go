@@ -74,7 +74,7 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 }
 
 // isFixable reports whether a fault will end, by itself or after an operator
-// acts: keys that were changed on one side only, a policy, another bucket or
+// fixes the cause: keys that were changed on one side only, a policy, another bucket or
 // certificate than at the start, a server without space.
 func isFixable(err error) bool {
 	var answer minio.ErrorResponse

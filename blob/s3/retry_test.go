@@ -66,8 +66,8 @@ func TestTry(t *testing.T) {
 }
 
 // With a patient context, calls must outlast ten minutes of throttling, keys
-// that are first changed on one side, and a server without space. Without it,
-// they must stay different from faults of the request.
+// that are first changed on one side, and a server without space. With another
+// context, they must stay different from faults of the request.
 func TestTry_Patiently(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -215,7 +215,7 @@ func (w *writer) arrived(number int, etag string) {
 }
 
 // digest returns the SHA-256 with which the server checks an upload. It is in
-// the signature. Without it, minio-go signs plain HTTP in chunks, which some
+// the signature. Without a digest, minio-go signs plain HTTP in chunks, which some
 // servers handle wrongly: they store the chunks' Content-Encoding with the
 // object, or take the end of an empty body for the next request.
 func digest(content []byte) string {
@@ -223,7 +223,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// putOnce tries once to upload an object of one part. sum is its digest.
+// putOnce tries once to upload an object that fits into one part. sum is its digest.
 func (b *Bucket) putOnce(ctx context.Context, name, contentType string, content io.Reader, size int64, sum string) (minio.UploadInfo, error) {
 	options := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // not in chunks
 	return b.client.PutObject(ctx, b.config.Bucket, name, content, size, "", sum, options)
@@ -252,7 +252,7 @@ func (w *writer) Commit() (blob.Info, error) {
 	return blob.Info{Key: w.key, Size: w.size, ETag: quoted(etag), Modified: time.Now().UTC().Truncate(time.Second)}, nil
 }
 
-// put uploads an object of one part.
+// put uploads an object that fits into one part.
 func (w *writer) put() (etag string, err error) {
 	b := w.bucket
 	sum := digest(w.part)

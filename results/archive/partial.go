@@ -99,8 +99,8 @@ func (a *Archive) snapshot(ctx context.Context, record store.Record) (d Download
 }
 
 // writePartial writes all rows of a job, with the outcomes that are committed.
-// For any number of parts, it holds one row group plus the memory of one
-// shard's merge.
+// For any number of parts, it holds one row group plus the memory of a
+// merge of a single shard.
 func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Record) error {
 	committed, err := a.OpenCommitted(ctx, record)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestCalibration_KnowsNothingAtFirst(t *testing.T) {
 		if r := c.Report(); r.Exact || r.Ratio != 1 || i > 0 && r.MeanError != 9 {
 			t.Fatalf("after %d rows: %+v", i, r)
 		}
-		c.Observe(50, 59) // all of one length
+		c.Observe(50, 59) // all have the same length
 	}
 	if tokens, _, learned := c.Estimate(50); tokens != 59 || !learned {
 		t.Errorf("estimate %d, %t", tokens, learned)

@@ -10,7 +10,7 @@
 // # Why the sums are exact
 //
 // A server renders the template to one string and splits it at the special
-// tokens. Each special token is one token, and the text between two of them is
+// tokens. Each special token is one token, and the text between two such tokens is
 // tokenized separately. So nothing merges across a special token, and the
 // tokens of a prompt are its special tokens plus the counts of the texts
 // between them. Inside such a text everything can merge: many templates put a

@@ -16,7 +16,7 @@ type Tokenizer interface {
 	Truncate(text string, n int) string
 }
 
-// Measure counts the prompts of one job. It is safe for concurrent use if its
+// Measure counts the prompts of a job. It is safe for concurrent use if its
 // tokenizer is.
 type Measure struct {
 	tokens        Tokenizer
