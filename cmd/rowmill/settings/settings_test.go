@@ -83,7 +83,7 @@ quotas: [{priority: 1, row_quota: 7}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, million := int64(1), int64(1_000_000)
+	one, seven := int64(1), int64(7)
 	want := Defaults()
 	want.Data = "/srv/mill"
 	want.Inputs.MaxBytes, want.Inputs.MaxRowBytes, want.Inputs.AllowLoopback, want.Inputs.MaxRows = 3<<29, 1000, false, 5000
@@ -96,8 +96,8 @@ quotas: [{priority: 1, row_quota: 7}]
 	want.Discover.Enabled, want.Discover.Addresses = Always, []string{"127.0.0.1:8000", "gpu2:9000"} // the default two are gone
 	want.Simulator.Enabled = Never
 	want.Webhooks.Retries = []time.Duration{time.Second, 90 * time.Minute}
-	seven, thousand, tenMillion := int64(7), int64(1000), 10*million
-	want.Quotas = []Quota{{0, &thousand, &million}, {1, &seven, &tenMillion}}
+	want.Quotas = defaultQuotas()
+	want.Quotas[rowmill.Production].RowQuota = &seven
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Error(diff)
 	}
