@@ -49,8 +49,8 @@ type Header struct {
 	Bytes      int64     `json:"bytes"`      // of them
 }
 
-// A Manifest ends an archive.
-type Manifest struct {
+// A manifest ends an archive.
+type manifest struct {
 	Header
 	Checksums string `json:"checksums_sha256"` // of checksums.sha256, hexadecimal
 }

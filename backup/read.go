@@ -200,7 +200,7 @@ func (a *reader) end() error {
 	if entry.Name != nameManifest {
 		return errNone("%.200q follows its checksums", entry.Name)
 	}
-	var m Manifest
+	var m manifest
 	if err := a.document(&m); err != nil {
 		return err
 	}

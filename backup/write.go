@@ -155,7 +155,7 @@ func (a *archiver) end(h Header, spool *os.File) error {
 	if _, err := io.Copy(io.MultiWriter(a.tar, sum), spool); err != nil {
 		return err
 	}
-	if err := a.document(nameManifest, Manifest{Header: h, Checksums: fmt.Sprintf("%x", sum.Sum(nil))}); err != nil {
+	if err := a.document(nameManifest, manifest{Header: h, Checksums: fmt.Sprintf("%x", sum.Sum(nil))}); err != nil {
 		return err
 	}
 	return a.tar.Close()

@@ -14,7 +14,7 @@ import (
 // These are the limits for the life of a signed URL. S3 has the same maximum.
 const (
 	minExpiry = time.Second
-	MaxExpiry = 7 * 24 * time.Hour
+	maxExpiry = 7 * 24 * time.Hour
 )
 
 // maxFilename is the longest file name of a download, in bytes, as in most file
@@ -29,8 +29,8 @@ func CheckSigned(method, filename string, expires time.Duration) error {
 	switch {
 	case method != http.MethodGet && method != http.MethodHead:
 		return fmt.Errorf("method %q: only GET and HEAD can be signed", method)
-	case expires < minExpiry || expires > MaxExpiry:
-		return rowmill.Invalid("expires_in_seconds", "A URL can be valid for %.0f to %.0f seconds, not for %v.", minExpiry.Seconds(), MaxExpiry.Seconds(), expires)
+	case expires < minExpiry || expires > maxExpiry:
+		return rowmill.Invalid("expires_in_seconds", "A URL can be valid for %.0f to %.0f seconds, not for %v.", minExpiry.Seconds(), maxExpiry.Seconds(), expires)
 	case len(filename) > maxFilename || !utf8.ValidString(filename) || strings.ContainsFunc(filename, control):
 		return fmt.Errorf("file name %.80q: at most %d bytes of UTF-8 without control characters are allowed", filename, maxFilename)
 	}

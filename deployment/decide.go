@@ -2,9 +2,9 @@ package deployment
 
 import "fmt"
 
-// Evidence is what is known of records and a bucket before it is decided
+// evidence is what is known of records and a bucket before it is decided
 // whether they belong together.
-type Evidence struct {
+type evidence struct {
 	Records, Bucket *Identity // nil: they say nothing
 	// Unknown and Known are jobs with objects in the bucket of which the
 	// records know nothing, or something. Ids are random: to know a single one
@@ -15,7 +15,7 @@ type Evidence struct {
 	Missing, Present int
 }
 
-// Decide returns the identity that both shall have, which is one of theirs
+// decide returns the identity that both shall have, which is one of theirs
 // wherever there is one, or a *DifferError. fresh is what to call a deployment
 // that begins now.
 //
@@ -32,7 +32,7 @@ type Evidence struct {
 // where there is no data: the bucket may be that of a deployment that has just
 // begun. The reverse is harmless, and what a crash in between leaves behind,
 // since records are marked first.
-func (e Evidence) Decide(fresh Identity) (Identity, error) {
+func (e evidence) decide(fresh Identity) (Identity, error) {
 	proof := e.Known+e.Present > 0
 	empty := e.Unknown+e.Missing == 0
 	differ := func(why string) error { return &DifferError{Records: e.Records, Bucket: e.Bucket, Why: why} }
@@ -60,11 +60,11 @@ func (e Evidence) Decide(fresh Identity) (Identity, error) {
 }
 
 // moving reports whether one of them is still to be filled.
-func (e Evidence) moving() bool {
+func (e evidence) moving() bool {
 	return e.Records != nil && e.Records.Moving || e.Bucket != nil && e.Bucket.Moving
 }
 
-func (e Evidence) counts() string {
+func (e evidence) counts() string {
 	return fmt.Sprintf("of the jobs with objects that were looked at, the records know none of %d; of the result files that records name, %d are missing", e.Unknown, e.Missing)
 }
 

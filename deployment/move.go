@@ -79,7 +79,7 @@ func (p Pair) Source(ctx context.Context) (Identity, error) {
 	switch {
 	case err != nil:
 		return Identity{}, err
-	case Evidence{Records: records, Bucket: bucket}.moving():
+	case evidence{Records: records, Bucket: bucket}.moving():
 		return Identity{}, &UnfinishedError{p.RecordsName, p.BucketName}
 	case records == nil && bucket == nil:
 		return Identity{}, fmt.Errorf("there is nothing to move at %s and %s: no node was ever started there", p.RecordsName, p.BucketName)

@@ -66,8 +66,8 @@ func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
 }
 
 // decide is Evidence.Decide with the names in the errors.
-func (p Pair) decide(e Evidence, fresh Identity) (Identity, error) {
-	settled, err := e.Decide(fresh)
+func (p Pair) decide(e evidence, fresh Identity) (Identity, error) {
+	settled, err := e.decide(fresh)
 	var differ *DifferError
 	var format *FormatError
 	var unfinished *UnfinishedError
@@ -118,7 +118,7 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 		return Identity{}, nil, nil, err
 	}
 	switch {
-	case Evidence{Records: records, Bucket: bucket}.moving():
+	case evidence{Records: records, Bucket: bucket}.moving():
 		return Identity{}, records, bucket, &UnfinishedError{p.RecordsName, p.BucketName}
 	case bucket != nil && bucket.Format > Format:
 		return Identity{}, records, bucket, &FormatError{Found: *bucket, BucketName: p.BucketName}
@@ -140,7 +140,7 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 
 // evidence reads both identities and, unless both are there, what shows
 // whether they belong together.
-func (p Pair) evidence(ctx context.Context) (e Evidence, err error) {
+func (p Pair) evidence(ctx context.Context) (e evidence, err error) {
 	if e.Records, e.Bucket, err = p.read(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err
 	}
@@ -151,7 +151,7 @@ func (p Pair) evidence(ctx context.Context) (e Evidence, err error) {
 }
 
 // lookAtBucket looks for a job with objects that the records know.
-func (p Pair) lookAtBucket(ctx context.Context, e *Evidence) error {
+func (p Pair) lookAtBucket(ctx context.Context, e *evidence) error {
 	after := ""
 	for looked := 0; looked < maxFolders; looked += folderPage {
 		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
@@ -192,7 +192,7 @@ func (p Pair) knows(ctx context.Context, id string) (bool, error) {
 }
 
 // lookAtRecords looks for a result file that a record names and the bucket has.
-func (p Pair) lookAtRecords(ctx context.Context, e *Evidence) error {
+func (p Pair) lookAtRecords(ctx context.Context, e *evidence) error {
 	accounts, err := p.Records.Holders(ctx)
 	if err != nil {
 		return err

@@ -229,7 +229,7 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	c := &clock{at: time.Unix(1_700_000_000, 0)}
 	ring := newKeyring(w.store, nil, 0, c.now)
 	versions := func() int64 {
-		_, version, err := w.store.GetValue(t.Context(), UsedValue("k"))
+		_, version, err := w.store.GetValue(t.Context(), usedValue("k"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -268,10 +268,10 @@ func (k *keyring) forget() {
 	k.turn++
 }
 
-// UsedValue names the value that holds when a key was last used. It is apart
+// usedValue names the value that holds when a key was last used. It is apart
 // from the key's record, so that recording a use can never bring back a key
 // that is being revoked.
-func UsedValue(keyID string) string { return "key_used/" + keyID }
+func usedValue(keyID string) string { return "key_used/" + keyID }
 
 // used records, at most once per usedEvery, that a key was used, also where the
 // context of the request ends meanwhile.
@@ -288,7 +288,7 @@ func (k *keyring) used(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), usedPatience)
 	defer cancel()
-	_, version, err := k.store.GetValue(ctx, UsedValue(id))
+	_, version, err := k.store.GetValue(ctx, usedValue(id))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return err
 	}
@@ -296,7 +296,7 @@ func (k *keyring) used(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.store.PutValue(ctx, UsedValue(id), doc, version)
+	_, err = k.store.PutValue(ctx, usedValue(id), doc, version)
 	if errors.Is(err, rowmill.ErrConflict) {
 		return nil // another node recorded a use just now
 	}
@@ -305,7 +305,7 @@ func (k *keyring) used(ctx context.Context, id string) error {
 
 // lastUsed reads when a key was used, to about a minute; nil for never.
 func (k *keyring) lastUsed(ctx context.Context, id string) (*time.Time, error) {
-	doc, _, err := k.store.GetValue(ctx, UsedValue(id))
+	doc, _, err := k.store.GetValue(ctx, usedValue(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil //nolint:nilnil // never used is an answer
 	}

@@ -24,8 +24,8 @@ const (
 	oldSecretLives = 24 * time.Hour
 )
 
-// ErrTooMany refuses a further endpoint of an account that has MaxEndpoints.
-var ErrTooMany = errors.New("the account has as many webhooks as it may have")
+// errTooMany refuses a further endpoint of an account that has MaxEndpoints.
+var errTooMany = errors.New("the account has as many webhooks as it may have")
 
 // An Endpoint is where an account wants to be told of the ends of its jobs.
 type Endpoint struct {
@@ -81,9 +81,9 @@ func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, err
 	return SignAll(secrets, id, at, body)
 }
 
-// Value names the value that holds the endpoints of an account: a document
+// value names the value that holds the endpoints of an account: a document
 // {"endpoints": [...]}.
-func Value(account string) string { return "webhooks/" + account }
+func value(account string) string { return "webhooks/" + account }
 
 // Endpoints are those of an account, the oldest first.
 type Endpoints struct {
@@ -94,7 +94,7 @@ type Endpoints struct {
 
 // Load returns the endpoints of an account.
 func Load(ctx context.Context, values store.Values, account string) (all Endpoints, err error) {
-	doc, version, err := values.GetValue(ctx, Value(account))
+	doc, version, err := values.GetValue(ctx, value(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return Endpoints{}, nil
 	}
@@ -117,10 +117,10 @@ func (all *Endpoints) Find(id string) (e *Endpoint, found bool) {
 	return &all.Endpoints[at], true
 }
 
-// Add adds an endpoint, or returns ErrTooMany.
+// Add adds an endpoint, or returns errTooMany.
 func (all *Endpoints) Add(e Endpoint) error {
 	if len(all.Endpoints) >= MaxEndpoints {
-		return ErrTooMany
+		return errTooMany
 	}
 	all.Endpoints = append(all.Endpoints, e)
 	return nil
@@ -134,7 +134,7 @@ func (all *Endpoints) Remove(id string) {
 // Save stores the endpoints of an account; rowmill.ErrConflict where somebody else
 // has since they were loaded.
 func (all *Endpoints) Save(ctx context.Context, values store.Values, account string) error {
-	version, err := store.RewriteValue(ctx, values, Value(account), *all, all.version)
+	version, err := store.RewriteValue(ctx, values, value(account), *all, all.version)
 	if err != nil {
 		return fmt.Errorf("store the webhooks of an account: %w", err)
 	}

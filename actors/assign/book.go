@@ -77,10 +77,10 @@ func span(from, to int) *roaring.Bitmap {
 
 // assign gives rows to a worker.
 func (b *book) assign(worker string, shard int, rows *roaring.Bitmap) {
-	b.free.Remove(shard, rows)
-	b.copies.Remove(shard, rows)
+	b.free.remove(shard, rows)
+	b.copies.remove(shard, rows)
 	have := b.of(worker)
-	if had := have.CountOf(shard); had == 0 && !rows.IsEmpty() {
+	if had := have.countOf(shard); had == 0 && !rows.IsEmpty() {
 		if b.holders == nil {
 			b.holders = make(map[int][]*Rows)
 		}
@@ -96,22 +96,22 @@ func (b *book) set(shard int, copies *roaring.Bitmap) {
 	if copies == nil {
 		copies = roaring.New()
 	}
-	if had := b.copies.Of(shard); had != nil {
+	if had := b.copies.of(shard); had != nil {
 		others := roaring.AndNot(had, copies)
-		b.copies.Remove(shard, others)
+		b.copies.remove(shard, others)
 		b.free.Add(shard, others)
 	}
-	rows := b.free.In(shard, copies)
-	b.free.Remove(shard, rows)
+	rows := b.free.in(shard, copies)
+	b.free.remove(shard, rows)
 	b.copies.Add(shard, rows)
 }
 
 // take takes rows of a shard from a worker.
 func (b *book) take(have *Rows, shard int, rows *roaring.Bitmap) {
 	before := have.Count()
-	have.Remove(shard, rows)
+	have.remove(shard, rows)
 	b.held -= before - have.Count()
-	if before > have.Count() && have.CountOf(shard) == 0 {
+	if before > have.Count() && have.countOf(shard) == 0 {
 		b.leave(have, shard)
 	}
 }
@@ -127,7 +127,7 @@ func (b *book) leave(have *Rows, shard int) {
 // release frees those of some rows that are assigned to a worker.
 func (b *book) release(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
-	rows = have.In(shard, rows)
+	rows = have.in(shard, rows)
 	b.take(have, shard, rows)
 	b.free.Add(shard, rows)
 }
@@ -148,7 +148,7 @@ func (b *book) releaseAll(worker string) int64 {
 // finish notes that rows of a worker are answered.
 func (b *book) finish(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
-	rows = have.In(shard, rows)
+	rows = have.in(shard, rows)
 	b.take(have, shard, rows)
 	b.finished.Add(shard, rows)
 }
@@ -167,10 +167,10 @@ func (b *book) commit(shard int, rows *roaring.Bitmap) {
 
 // forget takes rows out of the book.
 func (b *book) forget(shard int, rows *roaring.Bitmap) {
-	b.free.Remove(shard, rows)
-	b.copies.Remove(shard, rows)
-	b.finished.Remove(shard, rows)
-	b.written.Remove(shard, rows)
+	b.free.remove(shard, rows)
+	b.copies.remove(shard, rows)
+	b.finished.remove(shard, rows)
+	b.written.remove(shard, rows)
 	for _, have := range slices.Clone(b.holders[shard]) {
 		b.take(have, shard, rows)
 	}
@@ -178,7 +178,7 @@ func (b *book) forget(shard int, rows *roaring.Bitmap) {
 
 // past reports whether any of some rows is written or committed.
 func (b *book) past(shard int, rows *roaring.Bitmap) bool {
-	return !b.written.In(shard, rows).IsEmpty() || !b.committed.In(shard, rows).IsEmpty()
+	return !b.written.in(shard, rows).IsEmpty() || !b.committed.in(shard, rows).IsEmpty()
 }
 
 // of are the rows assigned to a worker.
@@ -192,19 +192,19 @@ func (b *book) of(worker string) *Rows {
 // where says in which state a row is, and which worker it is assigned to.
 func (b *book) where(shard, row int) (state State, worker string) {
 	switch {
-	case b.free.Has(shard, row):
+	case b.free.has(shard, row):
 		return Free, ""
-	case b.copies.Has(shard, row):
+	case b.copies.has(shard, row):
 		return Copy, ""
-	case b.finished.Has(shard, row):
+	case b.finished.has(shard, row):
 		return Finished, ""
-	case b.written.Has(shard, row):
+	case b.written.has(shard, row):
 		return Written, ""
-	case b.committed.Has(shard, row):
+	case b.committed.has(shard, row):
 		return Committed, ""
 	}
 	for worker, rows := range b.assigned {
-		if rows.Has(shard, row) {
+		if rows.has(shard, row) {
 			return Assigned, worker
 		}
 	}

@@ -42,11 +42,11 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	for c.settled < len(o.plan.shards) && o.answered(c.settled) {
 		c.settled++
 	}
-	for c.next < len(o.plan.shards) && o.book.copies.Of(c.next) == nil {
+	for c.next < len(o.plan.shards) && o.book.copies.of(c.next) == nil {
 		c.next++
 	}
 	for n = c.next; n < min(c.next+copiesAhead, len(o.plan.shards)); n++ {
-		if rows := o.book.copies.Of(n); rows != nil && c.of.Last(n) < c.settled {
+		if rows := o.book.copies.of(n); rows != nil && c.of.Last(n) < c.settled {
 			return n, rows.Clone(), true
 		}
 	}
@@ -55,7 +55,7 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 
 // answered reports whether every row of a shard but copies is committed.
 func (o *Owner) answered(n int) bool {
-	rows, done, copied := uint64(o.plan.shards[n].Rows), o.book.committed.Of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
+	rows, done, copied := uint64(o.plan.shards[n].Rows), o.book.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
 		done = new(roaring.Bitmap)
 	}
@@ -68,7 +68,7 @@ func (o *Owner) answered(n int) bool {
 // Copied turns a part with the copies of a shard into the record to commit, unless a
 // worker has one of them after all.
 func (o *Owner) Copied(p Part) Proposal {
-	if o.book.copies.In(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
+	if o.book.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
 		return Proposal{Part: p, Repeat: true}
 	}
 	return o.proposal("", p)

@@ -97,7 +97,7 @@ func (d *deal) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 
 // freeOf are the free rows of a share in one shard, nil for none.
 func (d *deal) freeOf(s share, n int) *roaring.Bitmap {
-	b, free := &d.blocks[s.block], d.free.Of(n)
+	b, free := &d.blocks[s.block], d.free.of(n)
 	if free == nil {
 		delete(b.rows, n)
 		return nil
@@ -160,7 +160,7 @@ func (s share) before(other share) bool {
 
 func (d *deal) hasFree(b dealBlock) bool {
 	for n := b.from; n < b.to; n++ {
-		if d.free.Of(n) != nil {
+		if d.free.of(n) != nil {
 			return true
 		}
 	}

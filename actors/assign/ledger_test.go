@@ -41,7 +41,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			for range rapid.IntRange(1, 20).Draw(t, "rows of part") {
 				set.Add(uint32(rapid.IntRange(0, shards[shard].Rows-1).Draw(t, "row")))
 			}
-			if done := o.book.committed.Of(shard); done != nil {
+			if done := o.book.committed.of(shard); done != nil {
 				set.AndNot(done)
 			}
 			if set.IsEmpty() {
@@ -79,7 +79,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 			t.Fatalf("replayed %+v/%d, want %+v/%d", again.Totals, again.open, l.Totals, l.open)
 		}
 		for i := range shards {
-			if again.Mergeable(i) != l.Mergeable(i) || !book.committed.In(i, rows(0, 40)).Equals(o.book.committed.In(i, rows(0, 40))) {
+			if again.Mergeable(i) != l.Mergeable(i) || !book.committed.in(i, rows(0, 40)).Equals(o.book.committed.in(i, rows(0, 40))) {
 				t.Fatalf("shard %d differs after replay", i)
 			}
 		}

@@ -64,7 +64,7 @@ func (h *hand) surrender(n int) {
 			some.RemoveRange(uint64(last), 1<<32)
 		}
 		n -= int(some.GetCardinality())
-		h.unsent.Remove(shard, some)
+		h.unsent.remove(shard, some)
 		h.GiveBack(shard, some)
 	}
 }
@@ -75,7 +75,7 @@ func (h *hand) writePart() {
 		h.parts++
 		set := NewRowSet(rows)
 		h.Wrote(Part{Key: fmt.Sprintf("%s-%d", h.name, h.parts), Shard: shard, Rows: set})
-		h.finished.Remove(shard, set.Bitmap)
+		h.finished.remove(shard, set.Bitmap)
 		return
 	}
 }
@@ -223,7 +223,7 @@ func (s *site) copy() {
 	}
 	for i, rel := range s.copies.Rows(n).ToArray() {
 		m := s.copies.Shard(originals[i])
-		if rows.Contains(rel) && !s.owner.book.committed.Has(m, int(originals[i]-s.shards[m].First)) {
+		if rows.Contains(rel) && !s.owner.book.committed.has(m, int(originals[i]-s.shards[m].First)) {
 			s.t.Fatalf("row %d of shard %d is to be copied from row %d, which is not done", rel, n, originals[i])
 		}
 	}
@@ -339,7 +339,7 @@ func (s *site) run(h *hand, n int) {
 				s.t.Fatalf("row %s was run twice although no worker was lost that had it", key)
 			}
 		}
-		h.unsent.Remove(shard, some)
+		h.unsent.remove(shard, some)
 		h.finished.Add(shard, some)
 		return
 	}
@@ -419,7 +419,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 
 func (s *site) allDone() bool {
 	for n, info := range s.shards {
-		if s.owner.book.committed.CountOf(n) != info.Rows {
+		if s.owner.book.committed.countOf(n) != info.Rows {
 			return false
 		}
 	}
@@ -431,7 +431,7 @@ func (s *site) allDone() bool {
 func (s *site) check() {
 	whole, shared := 0, int64(0)
 	for n, info := range s.shards[:s.read] {
-		if s.owner.book.committed.CountOf(n) == info.Rows {
+		if s.owner.book.committed.countOf(n) == info.Rows {
 			whole++
 		}
 		if count, all := s.owner.book.count(n); count != info.Rows || int(all.GetCardinality()) != info.Rows {
@@ -464,8 +464,8 @@ func (b *book) count(shard int) (count int, all *roaring.Bitmap) {
 		states = append(states, rows)
 	}
 	for _, rows := range states {
-		if set := rows.Of(shard); set != nil {
-			count += rows.CountOf(shard)
+		if set := rows.of(shard); set != nil {
+			count += rows.countOf(shard)
 			all.Or(set)
 		}
 	}

@@ -148,8 +148,8 @@ func (o *Owner) behind(h *Heartbeat) bool {
 		own.Add(p.Shard, p.Rows.Bitmap)
 	}
 	return slices.ContainsFunc(h.Holds, func(s ShardRows) bool {
-		done := o.book.committed.In(s.Shard, s.Rows.Bitmap)
-		if mine := own.Of(s.Shard); mine != nil {
+		done := o.book.committed.in(s.Shard, s.Rows.Bitmap)
+		if mine := own.of(s.Shard); mine != nil {
 			done.AndNot(mine)
 		}
 		return !done.IsEmpty()
@@ -251,15 +251,15 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	holds := rowsOf(h.Holds)
 	for n, rows := range holds.shards {
 		o.plan.touch(n)
-		free, done := o.book.free.In(n, rows), o.book.committed.In(n, rows)
-		free.Or(o.book.copies.In(n, rows))
+		free, done := o.book.free.in(n, rows), o.book.committed.in(n, rows)
+		free.Or(o.book.copies.in(n, rows))
 		if free.GetCardinality()+done.GetCardinality() != rows.GetCardinality() {
 			return nil
 		}
 	}
 	for n, rows := range holds.shards {
-		have := o.book.free.In(n, rows)
-		have.Or(o.book.copies.In(n, rows))
+		have := o.book.free.in(n, rows)
+		have.Or(o.book.copies.in(n, rows))
 		o.book.assign(h.Worker, n, have)
 	}
 	a := &Assignee{Worker: h.Worker, Address: h.Address, parts: make(map[string]*reported)}

@@ -44,7 +44,7 @@ func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
 	if a == nil || len(parts) != 1 || !parts[0].Repeat {
 		t.Fatalf("heard %+v, want a part that repeats", parts)
 	}
-	if got := o.book.free.Of(0); got == nil || !got.Equals(rows(6, 10)) {
+	if got := o.book.free.of(0); got == nil || !got.Equals(rows(6, 10)) {
 		t.Errorf("free are %v, want what nobody has done", got)
 	}
 	if m := o.Assignment(a); len(m.Acked) != 1 {

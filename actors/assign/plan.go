@@ -70,7 +70,7 @@ func (p *plan) span(worker string, most int) (Span, bool) {
 	if !ok {
 		return Span{}, false
 	}
-	return p.spanOf(n, p.free.Of(n), most), true
+	return p.spanOf(n, p.free.of(n), most), true
 }
 
 // spanOf is the first of some free rows of a shard, at most so many.
@@ -99,7 +99,7 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	if p.exhausted() {
 		return 0, false
 	}
-	if n, ok := p.cursor[worker]; ok && p.free.Of(n) != nil {
+	if n, ok := p.cursor[worker]; ok && p.free.of(n) != nil {
 		return n, true
 	}
 	n, ok := p.abandoned()
@@ -124,7 +124,7 @@ func (p *plan) abandoned() (int, bool) {
 	first, found := 0, false
 	for n := range p.open {
 		switch {
-		case p.free.Of(n) == nil:
+		case p.free.of(n) == nil:
 			delete(p.open, n)
 		case !taken[n] && (!found || n < first):
 			first, found = n, true
@@ -136,7 +136,7 @@ func (p *plan) abandoned() (int, bool) {
 // untouched is the first shard with free rows that is not begun.
 func (p *plan) untouched() (int, bool) {
 	for ; p.next < len(p.shards); p.next++ {
-		if !p.begun[p.next] && p.free.Of(p.next) != nil {
+		if !p.begun[p.next] && p.free.of(p.next) != nil {
 			return p.next, true
 		}
 	}
@@ -147,7 +147,7 @@ func (p *plan) untouched() (int, bool) {
 func (p *plan) fullest() int {
 	best, most := -1, 0
 	for n := range p.free.shards {
-		if have := p.free.CountOf(n); have > most || have == most && n < best {
+		if have := p.free.countOf(n); have > most || have == most && n < best {
 			best, most = n, have
 		}
 	}

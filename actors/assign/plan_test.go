@@ -74,7 +74,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 			if int(rows.GetCardinality()) != s.Count() {
 				t.Fatalf("span %+v has %d rows and says %d", s, rows.GetCardinality(), s.Count())
 			}
-			if !out.In(s.Shard, rows).IsEmpty() {
+			if !out.in(s.Shard, rows).IsEmpty() {
 				t.Fatalf("span %+v was assigned before", s)
 			}
 			if done[s.Shard].Intersects(rows) {
@@ -102,7 +102,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 				for n, rows := range out.shards {
 					back := rows.Clone()
 					back.RemoveRange(rapid.Uint64Range(0, 3000).Draw(t, "from"), 3000)
-					out.Remove(n, back)
+					out.remove(n, back)
 					b.release("w", n, back)
 					break
 				}

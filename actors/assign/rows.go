@@ -37,8 +37,8 @@ func (r *Rows) Add(shard int, rows *roaring.Bitmap) {
 	r.count += int64(have.GetCardinality() - before)
 }
 
-// Remove takes rows of a shard out.
-func (r *Rows) Remove(shard int, rows *roaring.Bitmap) {
+// remove takes rows of a shard out.
+func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
 	have := r.shards[shard]
 	if have == nil {
 		return
@@ -51,11 +51,11 @@ func (r *Rows) Remove(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// Of are the rows of one shard, nil for none. They must not be changed.
-func (r *Rows) Of(shard int) *roaring.Bitmap { return r.shards[shard] }
+// of are the rows of one shard, nil for none. They must not be changed.
+func (r *Rows) of(shard int) *roaring.Bitmap { return r.shards[shard] }
 
-// In are those of some rows of a shard that are among these: a copy.
-func (r *Rows) In(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
+// in are those of some rows of a shard that are among these: a copy.
+func (r *Rows) in(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	if have := r.shards[shard]; have != nil {
 		return roaring.And(have, rows)
 	}
@@ -76,16 +76,16 @@ func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
 // Count is how many rows there are.
 func (r *Rows) Count() int64 { return r.count }
 
-// CountOf is how many of them are of one shard.
-func (r *Rows) CountOf(shard int) int {
+// countOf is how many of them are of one shard.
+func (r *Rows) countOf(shard int) int {
 	if have := r.shards[shard]; have != nil {
 		return int(have.GetCardinality())
 	}
 	return 0
 }
 
-// Has reports whether a row is among them.
-func (r *Rows) Has(shard, row int) bool {
+// has reports whether a row is among them.
+func (r *Rows) has(shard, row int) bool {
 	have := r.shards[shard]
 	return have != nil && have.ContainsInt(row)
 }

@@ -71,7 +71,7 @@ func (c *crowd) report(tb testing.TB, h *hand) {
 		for _, rel := range some.ToArray() {
 			h.Finished(n, int(rel))
 		}
-		h.unsent.Remove(n, some)
+		h.unsent.remove(n, some)
 		h.finished.Add(n, some)
 		h.writePart()
 		break

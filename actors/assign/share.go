@@ -51,7 +51,7 @@ func (o *Owner) commit(worker string, p Part, now time.Time) {
 
 // whole reports whether all rows of a shard are committed.
 func (o *Owner) whole(shard int) bool {
-	return o.book.committed.CountOf(shard) == o.plan.shards[shard].Rows
+	return o.book.committed.countOf(shard) == o.plan.shards[shard].Rows
 }
 
 // pace is where the rows of a worker are counted: with those of others of its node.

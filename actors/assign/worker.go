@@ -144,7 +144,7 @@ func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.book.release(w.na
 
 // Unfinished is how many rows of a shard it has that are not answered.
 func (w *Worker) Unfinished(shard int) int {
-	return w.book.of(w.name).CountOf(shard) - len(w.answered[shard])
+	return w.book.of(w.name).countOf(shard) - len(w.answered[shard])
 }
 
 // Idle reports whether it has nothing any more, and the owner knows.

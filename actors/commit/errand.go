@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/columnar"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -159,6 +160,8 @@ type ranges struct {
 	*bufio.Writer
 	to blob.Appender // what is beneath; nil where it copies nothing
 }
+
+var _ columnar.RangeWriter = (*ranges)(nil)
 
 // copiedFrom is how long a range is that the bucket is asked for, bytes: below that
 // to ask costs more than to read.

@@ -190,6 +190,8 @@ type heldUp struct {
 	longest  time.Duration
 }
 
+var _ input.Expecter = (*heldUp)(nil)
+
 // Expect hears how many bytes are to come.
 func (h *heldUp) Expect(bytes int64) { h.download.size.Store(bytes) }
 

@@ -106,15 +106,15 @@ func (e *Entry) oldest() time.Duration {
 
 // Restarted notes that the actor has begun again by itself, and why.
 func (e *Entry) Restarted(why string) {
-	e.Note(why)
+	e.note(why)
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	e.registry.starts[e.of]++
 	e.again.Add(1)
 }
 
-// Note keeps a trouble of the actor.
-func (e *Entry) Note(text string) {
+// note keeps a trouble of the actor.
+func (e *Entry) note(text string) {
 	e.trouble.Store(&Trouble{shorten(text), e.registry.clock().UTC()})
 }
 
@@ -175,7 +175,7 @@ func (errand *Errand) On(ctx context.Context) context.Context {
 // Met notes an error for the actor on whose errand ctx is, if it is on one.
 func Met(ctx context.Context, err error) {
 	if errand, ok := ctx.Value(key{}).(*Errand); ok {
-		errand.entry.Note(err.Error())
+		errand.entry.note(err.Error())
 	}
 }
 

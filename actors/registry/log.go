@@ -27,7 +27,7 @@ func (n *noting) Handle(ctx context.Context, r slog.Record) error {
 			}
 			return true
 		})
-		n.entry.Note(text)
+		n.entry.note(text)
 		if !n.Handler.Enabled(ctx, r.Level) {
 			return nil
 		}

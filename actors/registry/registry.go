@@ -19,9 +19,9 @@ const (
 	mostStarts = 4096 // what actors were started for
 )
 
-// MaxListed is how many actors of a node are listed at most: their JSON stays
+// maxListed is how many actors of a node are listed at most: their JSON stays
 // well below what one node takes from another.
-const MaxListed = 500
+const maxListed = 500
 
 // maxTrouble bounds the text of a trouble, in bytes.
 const maxTrouble = 300
@@ -58,9 +58,9 @@ type Actor struct {
 	Trouble    *Trouble      `json:"trouble,omitempty"`
 }
 
-// Age is for how long an actor has been busy with one thing, or has not come to
+// age is for how long an actor has been busy with one thing, or has not come to
 // it.
-func (a Actor) Age() time.Duration { return max(a.Oldest, a.ErrandTime) }
+func (a Actor) age() time.Duration { return max(a.Oldest, a.ErrandTime) }
 
 // Trouble is the last that an actor met.
 type Trouble struct {
@@ -76,13 +76,13 @@ type Filter struct {
 }
 
 func (f Filter) takes(a Actor) bool {
-	return (f.Kind == "" || f.Kind == a.Kind) && (f.Job == "" || f.Job == a.Job) && a.Age() >= f.MinAge
+	return (f.Kind == "" || f.Kind == a.Kind) && (f.Job == "" || f.Job == a.Job) && a.age() >= f.MinAge
 }
 
 // A Listing is the actors of one node that a Filter takes, the oldest first.
 type Listing struct {
 	Actors  []Actor `json:"actors"`
-	LeftOut int     `json:"left_out,omitempty"` // beyond MaxListed
+	LeftOut int     `json:"left_out,omitempty"` // beyond maxListed
 }
 
 // A Registry is the actors of one node.
@@ -131,7 +131,7 @@ func (r *Registry) Panicked(id, reason string) {
 		if e.id != id {
 			continue
 		}
-		e.Note(reason)
+		e.note(reason)
 		a := e.actor()
 		a.State = Panicked
 		a.Depth, a.Oldest, a.Errands, a.Errand, a.ErrandTime = 0, 0, 0, "", 0
@@ -169,9 +169,9 @@ func (r *Registry) List(f Filter) Listing {
 		}
 	}
 	r.mu.Unlock()
-	slices.SortFunc(l.Actors, func(a, b Actor) int { return cmp.Or(cmp.Compare(b.Age(), a.Age()), cmp.Compare(a.ID, b.ID)) })
-	if l.LeftOut = len(l.Actors) - MaxListed; l.LeftOut > 0 {
-		l.Actors = l.Actors[:MaxListed]
+	slices.SortFunc(l.Actors, func(a, b Actor) int { return cmp.Or(cmp.Compare(b.age(), a.age()), cmp.Compare(a.ID, b.ID)) })
+	if l.LeftOut = len(l.Actors) - maxListed; l.LeftOut > 0 {
+		l.Actors = l.Actors[:maxListed]
 	} else {
 		l.LeftOut = 0
 	}

@@ -96,7 +96,7 @@ func TestErrandsAndTroubles(t *testing.T) {
 		write := e.Begin("write a part")
 		time.Sleep(time.Minute)
 		load := e.Begin("load rows")
-		if a := one(t, r); a.Errands != 2 || a.Errand != "write a part" || a.ErrandTime != time.Minute || a.Age() != time.Minute {
+		if a := one(t, r); a.Errands != 2 || a.Errand != "write a part" || a.ErrandTime != time.Minute || a.age() != time.Minute {
 			t.Errorf("%+v", a)
 		}
 		if f := r.Figures()["worker"]; len(f.Errands) != 2 || f.Errands["write a part"] != time.Minute || f.Errands["load rows"] != 0 {
@@ -108,7 +108,7 @@ func TestErrandsAndTroubles(t *testing.T) {
 		if a := one(t, r); a.Errand != "load rows" || a.Trouble == nil || a.Trouble.Text != "503 SlowDown" || !a.Trouble.At.Equal(time.Now()) {
 			t.Errorf("%+v", a)
 		}
-		e.Note(strings.Repeat("x", 1000))
+		e.note(strings.Repeat("x", 1000))
 		if a := one(t, r); len(a.Trouble.Text) > maxTrouble+3 {
 			t.Errorf("a trouble of %d bytes", len(a.Trouble.Text))
 		}
@@ -176,20 +176,20 @@ func TestListing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := New(time.Now)
-		for i := range MaxListed + 10 {
+		for i := range maxListed + 10 {
 			e := r.Entry(Of{Kind: []string{"job", "worker"}[i%2], Job: fmt.Sprint("job-", i/2)})
 			e.Entered(fmt.Sprintf("node/%04d", i))
 			e.MessagePosted(1)
 			time.Sleep(time.Second)
 		}
 		l := r.List(Filter{})
-		if len(l.Actors) != MaxListed || l.LeftOut != 10 || l.Actors[0].ID != "node/0000" || l.Actors[1].ID != "node/0001" {
+		if len(l.Actors) != maxListed || l.LeftOut != 10 || l.Actors[0].ID != "node/0000" || l.Actors[1].ID != "node/0001" {
 			t.Errorf("%d, %d left out, %+v", len(l.Actors), l.LeftOut, l.Actors[:2])
 		}
 		if l := r.List(Filter{Kind: "worker", Job: "job-7"}); len(l.Actors) != 1 || l.Actors[0].ID != "node/0015" || l.LeftOut != 0 {
 			t.Errorf("%+v", l)
 		}
-		if l := r.List(Filter{MinAge: (MaxListed + 9) * time.Second}); len(l.Actors) != 2 {
+		if l := r.List(Filter{MinAge: (maxListed + 9) * time.Second}); len(l.Actors) != 2 {
 			t.Errorf("%d", len(l.Actors))
 		}
 	})

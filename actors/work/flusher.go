@@ -63,8 +63,8 @@ func (f *Flusher) count(b *Batch, bytes int64) {
 	f.gathered += bytes
 }
 
-// Shards returns the shards in which rows gather, in order.
-func (f *Flusher) Shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
+// shards returns the shards in which rows gather, in order.
+func (f *Flusher) shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
 
 // Gathers reports whether rows gather.
 func (f *Flusher) Gathers() bool { return f.gathered > 0 }
@@ -78,7 +78,7 @@ func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	if f.gathered < f.size/2 {
 		return nil
 	}
-	for _, n := range f.Shards() {
+	for _, n := range f.shards() {
 		if f.gathered >= f.size/2 && f.gathering[n].bytes*2 >= f.gathered {
 			batches = append(batches, f.cutRun(n, now)...)
 		}
@@ -137,7 +137,7 @@ func (f *Flusher) Cut(shard int) []*Batch {
 
 // All returns all that has gathered, to be written.
 func (f *Flusher) All() (batches []*Batch) {
-	for _, n := range f.Shards() {
+	for _, n := range f.shards() {
 		batches = append(batches, f.Cut(n)...)
 	}
 	return batches
@@ -147,7 +147,7 @@ func (f *Flusher) All() (batches []*Batch) {
 // time or before, to be written. Each shard has its own, so that one whose rows all
 // come within the age at which it is written becomes one part, which is complete.
 func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
-	for _, n := range f.Shards() {
+	for _, n := range f.shards() {
 		if !f.gathering[n].since.After(finished) {
 			batches = append(batches, f.Cut(n)...)
 		}

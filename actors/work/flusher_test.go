@@ -28,7 +28,7 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	}
 	f.Add(finished(0, 1000), start)
 	got := f.Full(start)
-	if len(got) != 1 || got[0].Shard != 1 || len(f.Shards()) != 1 || !f.Gathers() {
+	if len(got) != 1 || got[0].Shard != 1 || len(f.shards()) != 1 || !f.Gathers() {
 		t.Fatalf("cut %v, want the shard that has most of it", got)
 	}
 	if f.Behind() {

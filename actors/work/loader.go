@@ -114,7 +114,7 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 		return Load{}, false
 	}
 	l.loading = true
-	return Load{open: l.open, span: s, bytes: size, rows: l.trail.Load(s.Shard), input: l.inputs[s.Shard]}, true
+	return Load{open: l.open, span: s, bytes: size, rows: l.trail.load(s.Shard), input: l.inputs[s.Shard]}, true
 }
 
 // spanBytes estimates the memory that the next block of a span takes.
@@ -176,7 +176,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 			}
 		}
 	}
-	l.trail.Loaded(m.span.Shard, m.rows, tasks)
+	l.trail.loaded(m.span.Shard, m.rows, tasks)
 	l.memory.take(bytes - m.bytes)
 	if rest := m.span.After(end); rest.Count() > 0 {
 		l.todo[0] = rest
@@ -225,7 +225,7 @@ func (l *Loader) Shards() []int { return slices.Sorted(maps.Keys(l.inputs)) }
 func (l *Loader) Release(shard int) error {
 	in, open := l.inputs[shard]
 	delete(l.inputs, shard)
-	l.trail.Closed(shard)
+	l.trail.closed(shard)
 	if !open {
 		return nil
 	}
@@ -237,6 +237,6 @@ func (l *Loader) Close() (err error) {
 	for n := range l.inputs {
 		err = errors.Join(err, l.Release(n))
 	}
-	l.trail.End()
+	l.trail.end()
 	return err
 }

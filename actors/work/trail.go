@@ -32,8 +32,8 @@ func NewTrail(job *tracing.Job) *Trail {
 	return &Trail{job: job, shards: make(map[int]*visit)}
 }
 
-// Load begins the span of rows of a shard that are being loaded.
-func (t *Trail) Load(shard int) *tracing.Span {
+// load begins the span of rows of a shard that are being loaded.
+func (t *Trail) load(shard int) *tracing.Span {
 	span := t.begin(shard, "rows")
 	if t != nil {
 		t.shards[shard].closed = false
@@ -58,9 +58,9 @@ func (t *Trail) begin(shard int, name string) *tracing.Span {
 	return span
 }
 
-// Loaded has the requests of rows stand below the span that Load has begun, which ends
+// loaded has the requests of rows stand below the span that load has begun, which ends
 // when the last of them is freed.
-func (t *Trail) Loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
+func (t *Trail) loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
 	if t == nil {
 		return
 	}
@@ -85,8 +85,8 @@ func (t *Trail) Ended(shard int, span *tracing.Span, err error) {
 	}
 }
 
-// Closed says that no more rows of a shard are to come, as far as is known.
-func (t *Trail) Closed(shard int) {
+// closed says that no more rows of a shard are to come, as far as is known.
+func (t *Trail) closed(shard int) {
 	if t == nil {
 		return
 	}
@@ -104,8 +104,8 @@ func (t *Trail) settle(shard int, v *visit) {
 	}
 }
 
-// End ends all spans: the worker stops.
-func (t *Trail) End() {
+// end ends all spans: the worker stops.
+func (t *Trail) end() {
 	if t == nil {
 		return
 	}

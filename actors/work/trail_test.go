@@ -71,11 +71,11 @@ func TestTrail(t *testing.T) {
 func TestTrail_OfNothing(t *testing.T) {
 	t.Parallel()
 	trail := NewTrail(nil)
-	if trail != nil || trail.Load(1) != nil || trail.Part(1) != nil {
+	if trail != nil || trail.load(1) != nil || trail.Part(1) != nil {
 		t.Error("there are spans")
 	}
-	trail.Loaded(1, nil, nil)
+	trail.loaded(1, nil, nil)
 	trail.Ended(1, nil, nil)
-	trail.Closed(1)
-	trail.End()
+	trail.closed(1)
+	trail.end()
 }

@@ -88,7 +88,7 @@ func TestCommandLine(t *testing.T) {
 func TestVersionJSON(t *testing.T) {
 	t.Parallel()
 	_, out, _ := runCommand(t.Context(), nil, "", "version", "-o", "json")
-	var b Build
+	var b build
 	if err := json.Unmarshal([]byte(out), &b); err != nil || b.Version == "" || !strings.HasPrefix(b.Go, "go") {
 		t.Errorf("%+v, error %v", b, err)
 	}

@@ -21,8 +21,8 @@ var (
 	built   string
 )
 
-// Build says what program this is.
-type Build struct {
+// build says what program this is.
+type build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Built   string `json:"built"` // time of the commit or the build, RFC 3339
@@ -30,8 +30,8 @@ type Build struct {
 }
 
 // buildInfo returns what the build set, and what Go recorded for the rest.
-func buildInfo() Build {
-	b := Build{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
+func buildInfo() build {
+	b := build{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}

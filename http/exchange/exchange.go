@@ -181,11 +181,11 @@ func (d Decimal) MarshalJSON() ([]byte, error) {
 	return spelling.AppendDecimal(nil, float64(d), 64), nil
 }
 
-// Decimal32 is the same for the numbers of an embedding.
-type Decimal32 float32
+// decimal32 is the same for the numbers of an embedding.
+type decimal32 float32
 
 // MarshalJSON writes the shortest text that reads back.
-func (d Decimal32) MarshalJSON() ([]byte, error) {
+func (d decimal32) MarshalJSON() ([]byte, error) {
 	return spelling.AppendDecimal(nil, float64(d), 32), nil
 }
 
@@ -196,9 +196,9 @@ func Decimals(output any) any {
 	if !isVector {
 		return output
 	}
-	numbers := make([]Decimal32, len(vector))
+	numbers := make([]decimal32, len(vector))
 	for i, f := range vector {
-		numbers[i] = Decimal32(f)
+		numbers[i] = decimal32(f)
 	}
 	return numbers
 }

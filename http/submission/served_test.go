@@ -39,7 +39,7 @@ func TestServedModel_NotReady(t *testing.T) {
 	w := setup(t)
 	serving(w, engine.ServedModel{Name: "own"}, engine.ServedModel{Name: "dumb", Unusable: "no template"})
 	_, err := w.take(`{"inputs":["a"],"model":"own"}`)
-	if e := request.Describe(err); e.Status != 503 || e.Code != CodeUnsettled || e.Header["Retry-After"] == "" {
+	if e := request.Describe(err); e.Status != 503 || e.Code != codeUnsettled || e.Header["Retry-After"] == "" {
 		t.Errorf("%v", err)
 	}
 	// What is wrong beside it is wrong whatever the model does.

@@ -137,14 +137,14 @@ func (sub *Submission) model(job *Job) rowmill.Model {
 func (sub *Submission) unusable(err error) {
 	var unsettled *offer.UnusableError
 	if errors.As(err, &unsettled) && unsettled.Soon {
-		sub.notNow = request.NotNow(CodeUnsettled, "model: %s", err)
+		sub.notNow = request.NotNow(codeUnsettled, "model: %s", err)
 		return
 	}
 	sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error()})
 }
 
-// CodeUnsettled is the code of a model of which it is being found out what it does.
-const CodeUnsettled = "model_not_ready"
+// codeUnsettled is the code of a model of which it is being found out what it does.
+const codeUnsettled = "model_not_ready"
 
 // modelOf returns the model that a Function runs on.
 func (sub *Submission) modelOf(f *Call) rowmill.Model {

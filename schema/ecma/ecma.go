@@ -36,7 +36,7 @@ const (
 
 // What ends a match before its answer.
 var (
-	ErrSteps  = errors.New("more steps than allowed")
+	errSteps  = errors.New("more steps than allowed")
 	ErrPlaces = errors.New("more places to go back to than MaxPlaces")
 )
 
@@ -93,7 +93,7 @@ func (p *Pattern) Match(text string, left *int) (bool, error) {
 		return p.program.match(text, left)
 	}
 	if *left -= 1 + (len(text)+1)*p.instructions/linearShare; *left < 0 {
-		return false, ErrSteps
+		return false, errSteps
 	}
 	return p.linear.MatchString(text), nil
 }

@@ -74,7 +74,7 @@ func (m *matcher) matchAt(start int) bool {
 // spend uses up steps.
 func (m *matcher) spend(steps int) {
 	if *m.left -= steps; *m.left < 0 {
-		m.err = ErrSteps
+		m.err = errSteps
 	}
 }
 

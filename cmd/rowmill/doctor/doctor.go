@@ -26,8 +26,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// ErrFound says that a check has failed.
-var ErrFound = errors.New("something is wrong, see above")
+// errFound says that a check has failed.
+var errFound = errors.New("something is wrong, see above")
 
 // From when on something is taken for stuck.
 const (
@@ -231,7 +231,7 @@ func judge(a client.Actor) (text, level, remedy string) {
 	return "", OK, ""
 }
 
-// print prints the findings, and returns ErrFound where one is a failure.
+// print prints the findings, and returns errFound where one is a failure.
 func (d *doctor) print(asJSON bool) error {
 	failed := slices.ContainsFunc(d.found, func(f client.Finding) bool { return f.Level == Fail })
 	var err error
@@ -241,7 +241,7 @@ func (d *doctor) print(asJSON bool) error {
 		err = d.lines(d.Term.Out)
 	}
 	if err == nil && failed {
-		err = exit.With(exit.Failure, ErrFound)
+		err = exit.With(exit.Failure, errFound)
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool
 		}
 		field, known := fields[name]
 		if !known {
-			d.fail(key, "unknown key %s%s", join(path, key.Value), suggest(join(path, key.Value), Keys()))
+			d.fail(key, "unknown key %s%s", join(path, key.Value), suggest(join(path, key.Value), keys()))
 			continue
 		}
 		if seen[name] {

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// Keys lists the names of all settings, sorted, lists and what they hold as
+// keys lists the names of all settings, sorted, lists and what they hold as
 // engines and engines[].url.
-func Keys() []string {
+func keys() []string {
 	var keys []string
 	var walk func(t reflect.Type, path string)
 	walk = func(t reflect.Type, path string) {

@@ -103,7 +103,7 @@ func (src Sources) environment(into *Settings, given map[string]bool) error {
 		return nil
 	}
 	byName := map[string]string{}
-	for _, key := range Keys() {
+	for _, key := range keys() {
 		if _, single := typeOf(key); single {
 			byName[envName(key)] = key
 		}
@@ -134,7 +134,7 @@ func (src Sources) flags(into *Settings, given map[string]bool) error {
 	var errs []error
 	for _, flag := range src.Flags {
 		if _, known := typeOf(flag.Key); !known {
-			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, Keys())))
+			errs = append(errs, fmt.Errorf("flag %s: unknown key %s%s", flag.Name, flag.Key, suggest(flag.Key, keys())))
 			continue
 		}
 		d := &decoder{source: "flag " + flag.Name, environ: src.Environ, given: given}

@@ -19,8 +19,8 @@ func Count(n int64) string {
 	return digits
 }
 
-// Short writes a number in four or five characters: 950, 1.2k, 35k, 4.5M.
-func Short(n float64) string {
+// short writes a number in four or five characters: 950, 1.2k, 35k, 4.5M.
+func short(n float64) string {
 	for _, unit := range []struct {
 		size float64
 		name string

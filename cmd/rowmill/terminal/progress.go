@@ -109,10 +109,10 @@ func render(s, since Snapshot, width int, colour bool) string {
 		if s.Size {
 			fields = append(fields, spelling.Size(int64(speed))+"/s")
 		} else {
-			fields = append(fields, Short(speed)+unit+"/s")
+			fields = append(fields, short(speed)+unit+"/s")
 		}
 		if tokens := float64(s.Tokens-since.Tokens) / seconds; tokens > 0 {
-			fields = append(fields, Short(tokens)+" tok/s")
+			fields = append(fields, short(tokens)+" tok/s")
 		}
 		if s.Total > s.Done {
 			left := float64(s.Total-s.Done) / speed
