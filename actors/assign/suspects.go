@@ -44,5 +44,5 @@ func (h *Heartbeat) suspectsGivenBack() bool {
 		return true
 	}
 	back := rowsOf(h.Back)
-	return !slices.ContainsFunc(h.Suspects, func(s Suspect) bool { return !back.Has(s.Shard, s.Row) })
+	return !slices.ContainsFunc(h.Suspects, func(s Suspect) bool { return !back.has(s.Shard, s.Row) })
 }
