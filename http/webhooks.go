@@ -355,7 +355,7 @@ func (w *webhooks) test(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	attempt := w.sender.Try(c.Request.Context(), e, id, body)
-	return gin.H{"id": id, "event": kind, "delivered": webhook.Took(attempt), "attempt": viewAttempt(attempt)}, nil
+	return gin.H{"id": id, "event": kind, "delivered": webhook.Succeeded(attempt), "attempt": viewAttempt(attempt)}, nil
 }
 
 // deliveries answers GET /v1/webhooks/{webhook_id}/deliveries, newest first.
@@ -410,7 +410,7 @@ func (w *webhooks) redeliver(c *gin.Context) (any, error) {
 	}
 	now, err := w.store.Time(ctx)
 	if err == nil {
-		d, err = w.store.PutDelivery(ctx, webhook.Again(d, now))
+		d, err = w.store.PutDelivery(ctx, webhook.Requeued(d, now))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("have a delivery sent once more: %w", err)

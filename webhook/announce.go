@@ -8,23 +8,24 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// deliveryPrefix leads the ids of deliveries, which receivers get as webhook-id.
+// deliveryPrefix starts the ids of deliveries. Receivers see these ids in the header
+// webhook-id.
 const deliveryPrefix = "msg_"
 
-// Store is what webhooks need of a store.
+// Store is the part of a store that webhooks use.
 type Store interface {
 	store.Values
 	store.Deliveries
 	Time(ctx context.Context) (time.Time, error)
 }
 
-// Announce makes the deliveries that tell of the end of a job, as many as there
-// are, and reports whether there are some. The ids follow from the job, the endpoint
-// and the type, so that repeating it makes nothing twice, at any node, and a receiver
-// knows what it has had. An endpoint that was made after the end hears nothing of it,
-// as far as the clocks agree.
+// Announce creates the deliveries for the end of a job, and reports whether there are
+// any. Their ids derive from job, endpoint and event type, so Announce may be repeated
+// at any node without duplicates, and a receiver can recognize a repeated event. An
+// endpoint created after the end of the job gets no event; the comparison allows for
+// clock differences.
 func Announce(ctx context.Context, s Store, rec *store.Record) (made bool, err error) {
-	if !rec.Job.Status.Terminal() || rec.Tidied() { // it was announced before that
+	if !rec.Job.Status.Terminal() || rec.Tidied() { // the end of a tidied job was announced before
 		return false, nil
 	}
 	all, err := Load(ctx, s, rec.Spec.Account)
@@ -37,12 +38,12 @@ func Announce(ctx context.Context, s Store, rec *store.Record) (made bool, err e
 			continue
 		}
 		for _, kind := range e.wanted(&rec.Job, &rec.Spec) {
-			text, err := body(kind, &rec.Job, rec.Spec.Raw, at)
+			text, err := eventBody(kind, &rec.Job, rec.Spec.Raw, at)
 			if err != nil {
 				return made, err
 			}
 			err = s.CreateDelivery(ctx, store.Delivery{
-				ID: idOf(deliveryPrefix, at, rec.Job.ID, e.ID, kind), Account: rec.Spec.Account, Endpoint: e.ID, Event: kind, Job: rec.Job.ID,
+				ID: idFrom(deliveryPrefix, at, rec.Job.ID, e.ID, kind), Account: rec.Spec.Account, Endpoint: e.ID, Event: kind, Job: rec.Job.ID,
 				Payload: text, Created: at, State: store.DeliveryPending, Due: &at,
 			})
 			if err != nil {

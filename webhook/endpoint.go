@@ -16,53 +16,52 @@ import (
 )
 
 const (
-	// MaxEndpoints bounds the endpoints of an account: each is a delivery of each
-	// job, and all stand in one document that is read when a job ends.
+	// MaxEndpoints limits the endpoints of an account: each adds a delivery to every
+	// job, and all are in one document that is read when a job ends.
 	MaxEndpoints = 10
-	// oldSecretLives is for how long a secret that was replaced signs along: a day,
-	// in which its receivers get the new one.
-	oldSecretLives = 24 * time.Hour
+	// oldSecretTTL is how long a replaced secret still signs, next to the new one: a
+	// day to give the new secret to receivers.
+	oldSecretTTL = 24 * time.Hour
 )
 
-// errTooMany refuses a further endpoint of an account that has MaxEndpoints.
+// errTooMany reports that the account already has MaxEndpoints endpoints.
 var errTooMany = errors.New("the account has as many webhooks as it may have")
 
-// An Endpoint is where an account wants to be told of the ends of its jobs.
+// An Endpoint is a URL that gets the events of an account.
 type Endpoint struct {
 	ID          string    `json:"id"`
-	URL         string    `json:"url"` // it may hold what is secret: never log it
+	URL         string    `json:"url"` // may hold credentials: never log it
 	Events      []string  `json:"events,omitempty"`
 	Description string    `json:"description,omitempty"`
 	Created     time.Time `json:"created"`
 
-	Disabled       *time.Time `json:"disabled,omitempty"` // nothing is sent since
+	Disabled       *time.Time `json:"disabled,omitempty"` // when it was disabled; nothing is sent from then on
 	DisabledReason string     `json:"disabled_reason,omitempty"`
 
-	// Secret signs. It is stored as it is: a hash could not.
+	// Secret is the signing key, in clear text, because signing needs it.
 	Secret   string     `json:"secret"`
-	Replaced string     `json:"replaced,omitempty"` // the secret before
-	Until    *time.Time `json:"until,omitempty"`    // when that stops to sign along
+	Replaced string     `json:"replaced,omitempty"` // the previous secret
+	Until    *time.Time `json:"until,omitempty"`    // when Replaced stops signing
 	Rotated  *time.Time `json:"rotated,omitempty"`
 }
 
-// NewEndpoint returns an endpoint with an id and a secret of its own.
+// NewEndpoint returns an endpoint with a new id and a new secret.
 func NewEndpoint(now time.Time) Endpoint {
 	return Endpoint{ID: "we_" + strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", ""), Created: now.UTC(), Secret: newSecret()}
 }
 
-// Rotate gives the endpoint another secret; the one before signs along for a
-// while.
+// Rotate gives the endpoint a new secret. The old secret still signs for oldSecretTTL.
 func (e *Endpoint) Rotate(now time.Time) {
 	now = now.UTC()
-	until := now.Add(oldSecretLives)
+	until := now.Add(oldSecretTTL)
 	e.Replaced, e.Until, e.Rotated = e.Secret, &until, &now
 	e.Secret = newSecret()
 }
 
-// ShownSecret is as much of the secret as may be shown.
-func (e *Endpoint) ShownSecret() string { return e.Secret[:min(len(e.Secret), shownPrefix)] }
+// ShownSecret returns the beginning of the secret, which may be shown.
+func (e *Endpoint) ShownSecret() string { return e.Secret[:min(len(e.Secret), shownLength)] }
 
-// SetDisabled disables an endpoint for a reason, or enables it for none.
+// SetDisabled disables the endpoint for a reason. An empty reason enables it.
 func (e *Endpoint) SetDisabled(reason string, now time.Time) {
 	e.Disabled, e.DisabledReason = nil, reason
 	if reason != "" {
@@ -71,8 +70,8 @@ func (e *Endpoint) SetDisabled(reason string, now time.Time) {
 	}
 }
 
-// Signatures is the header of a body that is sent under an id at a time: a
-// signature by each secret that holds, the newest first.
+// Signatures returns the value of HeaderSignature for a body: one signature per valid
+// secret, the newest first.
 func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, error) {
 	secrets := []string{e.Secret}
 	if e.Until != nil && at.Before(*e.Until) {
@@ -81,15 +80,15 @@ func (e *Endpoint) Signatures(id string, at time.Time, body string) (string, err
 	return SignAll(secrets, id, at, body)
 }
 
-// value names the value that holds the endpoints of an account: a document
-// {"endpoints": [...]}.
+// value returns the name of the stored value that holds the endpoints of an account: a
+// document {"endpoints": [...]}.
 func value(account string) string { return "webhooks/" + account }
 
-// Endpoints are those of an account, the oldest first.
+// Endpoints holds all endpoints of an account, the oldest first.
 type Endpoints struct {
 	Endpoints []Endpoint `json:"endpoints"`
 
-	version int64 // of the document; 0 for none
+	version int64 // version of the document; 0: no document yet
 }
 
 // Load returns the endpoints of an account.
@@ -108,7 +107,7 @@ func Load(ctx context.Context, values store.Values, account string) (all Endpoin
 	return all, nil
 }
 
-// Find returns an endpoint, to be changed in place.
+// Find returns a pointer to an endpoint, for changes in place.
 func (all *Endpoints) Find(id string) (e *Endpoint, found bool) {
 	at := slices.IndexFunc(all.Endpoints, func(e Endpoint) bool { return e.ID == id })
 	if at < 0 {
@@ -126,13 +125,13 @@ func (all *Endpoints) Add(e Endpoint) error {
 	return nil
 }
 
-// Remove removes an endpoint, if it is there.
+// Remove removes an endpoint. It does nothing if there is no such endpoint.
 func (all *Endpoints) Remove(id string) {
 	all.Endpoints = slices.DeleteFunc(all.Endpoints, func(e Endpoint) bool { return e.ID == id })
 }
 
-// Save stores the endpoints of an account; rowmill.ErrConflict where somebody else
-// has since they were loaded.
+// Save stores the endpoints of an account. It returns rowmill.ErrConflict if they
+// changed after Load.
 func (all *Endpoints) Save(ctx context.Context, values store.Values, account string) error {
 	version, err := store.RewriteValue(ctx, values, value(account), *all, all.version)
 	if err != nil {

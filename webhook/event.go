@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The types of events. Those of batches are OpenAI's.
+// The types of events. OpenAI defines the batch types.
 const (
 	JobSucceeded = "job.succeeded"
 	JobFailed    = "job.failed"
@@ -22,15 +22,16 @@ const (
 	BatchCancelled = "batch.cancelled"
 )
 
-// Types are all types of events.
+// Types returns all types of events.
 func Types() []string {
 	return []string{JobSucceeded, JobFailed, JobCancelled, BatchCompleted, BatchFailed, BatchExpired, BatchCancelled}
 }
 
-// typesOf are the types of the event that a job has ended: the one of its dialect,
-// and the native one, which may be the same. Anthropic's clients know no event of a
-// Message Batch, so that its own is the native one.
-func typesOf(job *rowmill.Job, spec *rowmill.Spec) (own, native string, ok bool) {
+// endTypes returns the two event types for the end of a job: the type of the job's
+// dialect and the native type. They are the same for native jobs, and for Message
+// Batches too: Anthropic's API has no such event. ok is false while the job has not
+// ended.
+func endTypes(job *rowmill.Job, spec *rowmill.Spec) (dialect, native string, ok bool) {
 	batch := ""
 	switch job.Status {
 	case rowmill.StatusSucceeded:
@@ -51,33 +52,34 @@ func typesOf(job *rowmill.Job, spec *rowmill.Spec) (own, native string, ok bool)
 	return native, native, true
 }
 
-// wanted are the types of the events that an endpoint gets of a job that is over.
-// One that names none gets the one of the job's dialect. Clients take a type that
-// they do not know for another, so that one which names some gets no others.
+// wanted returns the event types that the endpoint gets for the end of a job. An
+// endpoint without a list gets the type of the job's dialect. An endpoint with a list
+// gets nothing else, because clients mistake a type that they do not know for another
+// type.
 func (e *Endpoint) wanted(job *rowmill.Job, spec *rowmill.Spec) (types []string) {
-	own, native, ok := typesOf(job, spec)
+	dialect, native, ok := endTypes(job, spec)
 	if ok && len(e.Events) == 0 {
-		return []string{own}
+		return []string{dialect}
 	}
-	for _, one := range slices.Compact([]string{own, native}) {
-		if ok && slices.Contains(e.Events, one) {
-			types = append(types, one)
+	for _, kind := range slices.Compact([]string{dialect, native}) {
+		if ok && slices.Contains(e.Events, kind) {
+			types = append(types, kind)
 		}
 	}
 	return types
 }
 
-// nativeEvent is the body of an event of our own.
+// nativeEvent is the body of a native event.
 type nativeEvent struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
 	Data      jobData   `json:"data"`
 }
 
-// jobData is what a receiver wants to know before it asks for more.
+// jobData summarizes the job, so that most receivers need no further request.
 type jobData struct {
 	JobID         string           `json:"job_id"`
-	BatchID       *string          `json:"batch_id"` // as the batch's dialect has it; null for other jobs
+	BatchID       *string          `json:"batch_id"` // the id in the batch's dialect; null for other jobs
 	Status        rowmill.Status   `json:"status"`
 	RunType       rowmill.RunType  `json:"run_type"`
 	Name          *string          `json:"name"`
@@ -101,10 +103,10 @@ type openAIData struct {
 	ID string `json:"id"`
 }
 
-// batchPrefixes lead the ids of batches of the dialects.
+// batchPrefixes maps a dialect to the prefix of its batch ids.
 var batchPrefixes = map[string]string{rowmill.DialectOpenAI: "batch_", rowmill.DialectAnthropic: "msgbatch_"}
 
-// batchID is a job's id as the dialect of its batch has it; nil for no batch.
+// batchID returns the batch id of a job in its dialect; nil for a job that is no batch.
 func batchID(jobID string, raw *rowmill.Raw) *string {
 	if raw == nil {
 		return nil
@@ -113,18 +115,18 @@ func batchID(jobID string, raw *rowmill.Raw) *string {
 	return &id
 }
 
-// isBatch reports whether a type is one of OpenAI's.
+// isBatch reports whether an event type is one of OpenAI's.
 func isBatch(kind string) bool { return strings.HasPrefix(kind, "batch.") }
 
-// body is that of an event of a job that ended at a time.
-func body(kind string, job *rowmill.Job, raw *rowmill.Raw, at time.Time) (string, error) {
+// eventBody returns the body of an event about a job that ended at a time.
+func eventBody(kind string, job *rowmill.Job, raw *rowmill.Raw, at time.Time) (string, error) {
 	var event any = nativeEvent{Type: kind, Timestamp: at.UTC().Truncate(time.Millisecond), Data: jobData{
 		JobID: job.ID, BatchID: batchID(job.ID, raw), Status: job.Status, RunType: job.RunType, Name: job.Name, Model: job.Model,
 		NumRows: job.NumRows, RowsFailed: job.FailedRows, Cost: job.JobCost, FailureReason: job.FailureReason,
 	}}
 	if isBatch(kind) {
 		event = openAIEvent{
-			ID: idOf("evt_", at, job.ID, kind), Object: "event", Created: at.Unix(), Type: kind,
+			ID: idFrom("evt_", at, job.ID, kind), Object: "event", Created: at.Unix(), Type: kind,
 			Data: openAIData{ID: *batchID(job.ID, raw)},
 		}
 	}
@@ -135,29 +137,29 @@ func body(kind string, job *rowmill.Job, raw *rowmill.Raw, at time.Time) (string
 	return string(text), nil
 }
 
-// noJob is the id in an event that is sent as a test. No job has it.
-const noJob = "job-00000000-0000-0000-0000-000000000000"
+// sampleJobID is the job id in test events. No job has this id.
+const sampleJobID = "job-00000000-0000-0000-0000-000000000000"
 
-// statuses are those of a job whose event has a type.
+// statuses maps a native event type to the status of its job.
 var statuses = map[string]rowmill.Status{
 	JobSucceeded: rowmill.StatusSucceeded, JobFailed: rowmill.StatusFailed, JobCancelled: rowmill.StatusCancelled,
 }
 
-// Sample is an event of a type that tells of no job, for a test.
+// Sample returns a test event of a type, about no real job, and its message id.
 func (e *Endpoint) Sample(kind string, at time.Time) (id, text string, err error) {
 	name := "test"
 	var rows int64
-	job := rowmill.Job{ID: noJob, Status: statuses[kind], RunType: rowmill.RunFull, Name: &name, NumRows: &rows}
+	job := rowmill.Job{ID: sampleJobID, Status: statuses[kind], RunType: rowmill.RunFull, Name: &name, NumRows: &rows}
 	var raw *rowmill.Raw
 	if isBatch(kind) {
 		raw = &rowmill.Raw{Dialect: rowmill.DialectOpenAI}
 	}
-	text, err = body(kind, &job, raw, at)
-	return idOf(deliveryPrefix, at, "test", e.ID, kind, at.String()), text, err
+	text, err = eventBody(kind, &job, raw, at)
+	return idFrom(deliveryPrefix, at, "test", e.ID, kind, at.String()), text, err
 }
 
-// SampleType is the type of a test where none is named: the first that the endpoint
-// gets.
+// SampleType returns the type of a test event when the client names none: the first
+// type that the endpoint gets.
 func (e *Endpoint) SampleType() string {
 	if len(e.Events) > 0 {
 		return e.Events[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// TestSign_Specification is the example in the specification's documents.
+// TestSign_Specification checks the example in the documents of the specification.
 func TestSign_Specification(t *testing.T) {
 	t.Parallel()
 	got, err := Sign("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), `{"test": 2432232314}`)
@@ -25,7 +25,7 @@ func TestSign_Specification(t *testing.T) {
 	}
 }
 
-func TestEndpoint_ASecretThatWasReplacedSignsAlong(t *testing.T) {
+func TestEndpoint_ReplacedSecretStillSigns(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	e := NewEndpoint(now)
@@ -68,7 +68,7 @@ func TestSchedule(t *testing.T) {
 		least, most = least+low, most+high
 	}
 	if day := 24 * time.Hour; least < 3*day || most > 4*day {
-		t.Errorf("all is over after %v to %v, want some three days", least, most)
+		t.Errorf("the schedule spans %v to %v, want about three days", least, most)
 	}
 }
 
@@ -100,10 +100,10 @@ func TestSchedule_After(t *testing.T) {
 		d = Schedule{time.Second}.After(d, store.DeliveryAttempt{Status: 500}, now, 0)
 	}
 	if len(d.Attempts) != maxAttempts || d.Tries != 50 {
-		t.Errorf("%d attempts are kept of %d", len(d.Attempts), d.Tries)
+		t.Errorf("%d of %d attempts are kept", len(d.Attempts), d.Tries)
 	}
-	if d = Again(d, now); d.Tries != 0 || d.State != store.DeliveryPending || len(d.Attempts) != maxAttempts || d.Check() != nil {
-		t.Errorf("once more: %+v", d)
+	if d = Requeued(d, now); d.Tries != 0 || d.State != store.DeliveryPending || len(d.Attempts) != maxAttempts || d.Check() != nil {
+		t.Errorf("requeued: %+v", d)
 	}
 	if d = GivenUp(d, "why", now); d.State != store.DeliveryFailed || d.Attempts[maxAttempts-1].Error != "why" || d.Check() != nil {
 		t.Errorf("given up: %+v", d)
@@ -140,7 +140,7 @@ func TestEndpoint_Wanted(t *testing.T) {
 	} {
 		e := Endpoint{Events: tt.events}
 		if got := e.wanted(&rowmill.Job{Status: tt.status, FailureReason: tt.reason}, tt.spec); !slices.Equal(got, tt.want) {
-			t.Errorf("%v gets of %s: %v, want %v", tt.events, tt.status, got, tt.want)
+			t.Errorf("an endpoint with events %v gets %v for status %s, want %v", tt.events, got, tt.status, tt.want)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestBody(t *testing.T) {
 		FailureReason: &rowmill.Failure{Code: "c", Message: "why"},
 	}
 	job.FailedRows = 3
-	got, err := body(JobFailed, &job, nil, at)
+	got, err := eventBody(JobFailed, &job, nil, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +171,8 @@ func TestBody(t *testing.T) {
 		}
 	}
 	raw := &rowmill.Raw{Dialect: rowmill.DialectOpenAI}
-	got, err = body(BatchFailed, &job, raw, at)
-	again, _ := body(BatchFailed, &job, raw, at)
+	got, err = eventBody(BatchFailed, &job, raw, at)
+	again, _ := eventBody(BatchFailed, &job, raw, at)
 	id, rest, _ := strings.Cut(strings.TrimPrefix(got, `{"id":"evt_`), `"`)
 	if want := `,"object":"event","created_at":1800000000,"type":"batch.failed","data":{"id":"batch_0190f0a000007000800000000000" + "00ab"}}`; err != nil || got != again || len(id) != 32 || rest != strings.ReplaceAll(want, `" + "`, "") {
 		t.Errorf("%v: %s", err, got)
@@ -182,8 +182,8 @@ func TestBody(t *testing.T) {
 func TestIDs_SortByTime(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
-	a, b := idOf("msg_", at, "x"), idOf("msg_", at.Add(time.Millisecond), "a")
-	if a >= b || a != idOf("msg_", at, "x") || a == idOf("msg_", at, "y") {
+	a, b := idFrom("msg_", at, "x"), idFrom("msg_", at.Add(time.Millisecond), "a")
+	if a >= b || a != idFrom("msg_", at, "x") || a == idFrom("msg_", at, "y") {
 		t.Errorf("%s, %s", a, b)
 	}
 }

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// keptAnswer is how much of an answer's body is read and kept: enough for a
-	// message, and no room for what a receiver sends without end.
-	keptAnswer = 1 << 10
-	// recordTimeout bounds the write of what became of an attempt, also of one
-	// that was broken off because the node stops.
+	// maxAnswerBytes limits how much of an answer's body is read and kept: enough for a
+	// message, and a bound on endless answers.
+	maxAnswerBytes = 1 << 10
+	// recordTimeout limits the write of an attempt's outcome, also for an attempt that
+	// was cancelled because the node stops.
 	recordTimeout = 5 * time.Second
-	// changeTries bounds how often an endpoint is changed anew that others change
-	// at the same moment.
-	changeTries = 5
-	// userAgent is what receivers see in their logs.
+	// disableTries limits the tries to disable an endpoint while others change the same
+	// document.
+	disableTries = 5
+	// userAgent is the value of the User-Agent header.
 	userAgent = "Rowmill-Webhooks/1"
 )
 
-// handle takes a delivery that is due at now and sends it.
+// handle claims a delivery that is due at now and sends it.
 func (s *Sender) handle(d store.Delivery, now time.Time) error {
-	d, err := s.Store.PutDelivery(s.life, webhook.Taken(d, now.Add(takenFor)))
+	d, err := s.Store.PutDelivery(s.ctx, webhook.Claimed(d, now.Add(claimTTL)))
 	if err != nil {
-		return unlessOthers(err)
+		return ignoreLostClaim(err)
 	}
-	all, err := webhook.Load(s.life, s.Store, d.Account)
+	all, err := webhook.Load(s.ctx, s.Store, d.Account)
 	if err != nil {
 		return err
 	}
@@ -43,9 +43,9 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 	case e.Disabled != nil:
 		return s.record(d, func(now time.Time) store.Delivery { return webhook.GivenUp(d, "the webhook is disabled", now) })
 	}
-	attempt := s.Try(s.life, e, d.ID, d.Payload)
-	if s.life.Err() != nil && !webhook.Took(attempt) {
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.BrokenOff(d, now) })
+	attempt := s.Try(s.ctx, e, d.ID, d.Payload)
+	if s.ctx.Err() != nil && !webhook.Succeeded(attempt) {
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.Interrupted(d, now) })
 	}
 	if attempt.Status == http.StatusGone {
 		if err := s.disable(d.Account, d.Endpoint); err != nil {
@@ -55,20 +55,20 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 	return s.record(d, func(now time.Time) store.Delivery { return s.Schedule.After(d, attempt, now, rand.Float64()) })
 }
 
-// Try sends a body to an endpoint, once, and says what came back.
+// Try sends a body to an endpoint once and returns the outcome.
 func (s *Sender) Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
-	return s.courier.carry(ctx, letter{
+	return s.poster.post(ctx, message{
 		url: e.URL, kind: "application/json", id: id, body: body,
 		sign: func(at time.Time) (string, error) { return e.Signatures(id, at, body) },
 	})
 }
 
-// disable disables an endpoint that wants no more events.
+// disable disables an endpoint that answered 410 Gone.
 func (s *Sender) disable(account, endpoint string) error {
 	var err error
-	for range changeTries {
+	for range disableTries {
 		var all webhook.Endpoints
-		if all, err = webhook.Load(s.life, s.Store, account); err != nil {
+		if all, err = webhook.Load(s.ctx, s.Store, account); err != nil {
 			return err
 		}
 		e, found := all.Find(endpoint)
@@ -76,8 +76,8 @@ func (s *Sender) disable(account, endpoint string) error {
 			return nil
 		}
 		e.SetDisabled("it answered 410 Gone", s.Clock())
-		if err = all.Save(s.life, s.Store, account); err == nil {
-			s.Logger.Info("a webhook was disabled, it answered 410 Gone", "webhook", endpoint, "account", account)
+		if err = all.Save(s.ctx, s.Store, account); err == nil {
+			s.Logger.Info("webhook disabled, because it answered 410 Gone", "webhook", endpoint, "account", account)
 			return nil
 		}
 		if !errors.Is(err, rowmill.ErrConflict) {
@@ -87,24 +87,25 @@ func (s *Sender) disable(account, endpoint string) error {
 	return err
 }
 
-// record stores what has become of a delivery.
-func (s *Sender) record(d store.Delivery, become func(now time.Time) store.Delivery) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), recordTimeout)
+// record stores the delivery that next returns.
+func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Delivery) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
 	now, err := s.Store.Time(ctx)
 	if err != nil {
 		return err
 	}
-	after := become(now)
+	after := next(now)
 	if after.Tries > d.Tries {
 		s.count(after)
 	}
 	_, err = s.Store.PutDelivery(ctx, after)
-	return unlessOthers(err)
+	return ignoreLostClaim(err)
 }
 
-// unlessOthers is err, but nil where another node has the delivery, or it is gone.
-func unlessOthers(err error) error {
+// ignoreLostClaim returns err, but nil if another node has claimed or removed the
+// record meanwhile.
+func ignoreLostClaim(err error) error {
 	if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, rowmill.ErrNotFound) {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (s *Sender) count(d store.Delivery) {
 		s.outcomes.WithLabelValues(outcomeDelivered).Inc()
 	case store.DeliveryFailed:
 		s.outcomes.WithLabelValues(outcomeFailed).Inc()
-		s.Logger.Info("an event could not be delivered to a webhook", "delivery", d.ID, "webhook", d.Endpoint, "account", d.Account)
+		s.Logger.Info("webhook delivery failed, no attempt is left", "delivery", d.ID, "webhook", d.Endpoint, "account", d.Account)
 	default:
 		s.outcomes.WithLabelValues(outcomeAgain).Inc()
 	}

@@ -1,6 +1,7 @@
-// Package sender sends the deliveries of webhooks. Each node has one; that two do not
-// send the same delivery is a matter of its record, which is taken for as long as an
-// attempt may last. What ends with the process is taken again by whoever comes next.
+// Package sender sends the deliveries of webhooks. Each node runs one Sender. A sender
+// claims a delivery in its record for as long as an attempt may last, so that two nodes
+// do not send it at the same time. The deliveries of a node that stops are due again at
+// once; after a crash they are due when the claims expire. Any node sends them then.
 package sender
 
 import (
@@ -17,75 +18,74 @@ import (
 )
 
 const (
-	// pollInterval is the time between looks for what is due, and in a cluster of
-	// more than pollers nodes longer in proportion, so that the store is asked no more
-	// than pollers times a second: any node sends what is due. What this node makes
-	// due itself is sent at once.
+	// pollInterval is the time between two polls for due deliveries. In a cluster of
+	// more than pollers nodes it grows in proportion, so that the store gets at most
+	// pollers polls a second in all: any node may send any delivery. A node sends a
+	// delivery that it creates itself at once.
 	pollInterval = time.Second
 	pollers      = 50
-	// parallel bounds the attempts of a node at a time, one of each endpoint: as
-	// many as cost nothing, however slow their receivers are.
-	parallel = 16
-	// attemptTimeout bounds an attempt, as the specification suggests.
+	// maxParallel limits the concurrent attempts of a node, at most one per endpoint. 16
+	// open requests cost almost nothing, even to slow receivers.
+	maxParallel = 16
+	// attemptTimeout limits an attempt, as the specification suggests.
 	attemptTimeout = 15 * time.Second
-	// takenFor is for how long a delivery is one node's before another may take it: an
-	// attempt, and a store that is slow before and after it.
-	takenFor = 2 * attemptTimeout
-	// stopGrace is for how long attempts may go on when the node stops; what takes
-	// longer is sent again by the next.
+	// claimTTL is how long a claim on a delivery lasts: one attempt, and time for slow
+	// store calls before and after it.
+	claimTTL = 2 * attemptTimeout
+	// stopGrace is how long running attempts may continue when the node stops. Another
+	// node repeats longer ones.
 	stopGrace = 2 * time.Second
-	// dropEvery is the time between removals of old records, and dropBatch how
-	// many go at a time.
+	// dropEvery is the time between two removals of old records, and dropBatch the
+	// largest number removed at once.
 	dropEvery = time.Minute
 	dropBatch = 500
 )
 
-// The outcomes of attempts in metrics.
+// Outcomes of attempts, as metric labels.
 const (
 	outcomeDelivered = "delivered"
 	outcomeAgain     = "again"
 	outcomeFailed    = "failed"
 )
 
-// Config is what a Sender needs.
+// Config configures a Sender.
 type Config struct {
 	Store webhook.Store
-	// Transport carries the requests. It is what keeps them away from where
-	// nothing may be sent.
+	// Transport sends the requests. It must refuse forbidden addresses.
 	Transport http.RoundTripper
-	// Reason says why a request got no answer, in words that quote no URL.
+	// Reason explains why a request got no answer, without its URL.
 	Reason func(error) string
-	// Schedule is when a delivery is sent again. Default webhook.DefaultSchedule.
+	// Schedule holds the pauses between attempts. Default: webhook.DefaultSchedule.
 	Schedule webhook.Schedule
-	// Nodes is how many nodes send from the store, this one included. Nil: 1.
+	// Nodes returns the number of nodes that share the store, this node included.
+	// Default: 1.
 	Nodes func() int
-	// Clock is the time that receivers are told. Default time.Now.
+	// Clock gives the times in requests and their log. Default: time.Now.
 	Clock      func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// A Sender sends what is due.
+// A Sender sends deliveries that are due.
 type Sender struct {
 	Config
-	courier  courier
+	poster   poster
 	outcomes *prometheus.CounterVec
 	wake     chan struct{}
-	halted   chan struct{}
-	halt     func()          // closes it
-	life     context.Context // ends with Stop
-	end      context.CancelFunc
-	all      sync.WaitGroup
+	stopping chan struct{}
+	stop     func()          // closes stopping
+	ctx      context.Context // cancelled by Stop after stopGrace
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 
 	mu   sync.Mutex
-	busy map[string]bool // endpoints to which something is being sent
+	busy map[string]bool // endpoints with a running attempt
 
-	away    bool // the store did not answer; of run alone
-	dropped time.Time
+	pollFailed bool // the last poll failed and was logged; used by run only
+	dropped    time.Time
 }
 
-// New prepares a Sender. Try may be called from then on; nothing else runs before
-// Start.
+// New returns a Sender. Try may be called at once; nothing else runs before Start.
 func New(cfg Config) *Sender {
 	if cfg.Schedule == nil {
 		cfg.Schedule = webhook.DefaultSchedule()
@@ -96,74 +96,75 @@ func New(cfg Config) *Sender {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Sender{Config: cfg, wake: make(chan struct{}, 1), busy: map[string]bool{}, courier: newCourier(cfg.Transport, cfg.Clock, cfg.Reason)}
+	s := &Sender{Config: cfg, wake: make(chan struct{}, 1), busy: map[string]bool{}, poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
 	s.outcomes = promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "rowmill_webhook_attempts_total", Help: "Attempts to send an event to a webhook, by outcome: delivered, again (it will be tried again) or failed (for good).",
 	}, []string{"outcome"})
 	for _, outcome := range []string{outcomeDelivered, outcomeAgain, outcomeFailed} {
 		s.outcomes.WithLabelValues(outcome)
 	}
-	s.life, s.end = context.WithCancel(context.Background())
-	s.halted = make(chan struct{})
-	s.halt = sync.OnceFunc(func() { close(s.halted) })
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.stopping = make(chan struct{})
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	return s
 }
 
 // Start begins to send.
-func (s *Sender) Start() { s.all.Go(s.run) }
+func (s *Sender) Start() { s.running.Go(s.run) }
 
-// Stop begins nothing more, breaks off what does not end soon, which is due again
-// then, and returns once nothing runs any more. Calling it twice is harmless.
+// Stop starts no more attempts, waits stopGrace for running ones, cancels the others,
+// and returns when all have ended. Cancelled deliveries are due again at once. It may
+// be called twice.
 func (s *Sender) Stop(context.Context) error {
-	s.halt()
-	grace := time.AfterFunc(stopGrace, s.end)
+	s.stop()
+	grace := time.AfterFunc(stopGrace, s.cancel)
 	defer grace.Stop()
-	s.all.Wait()
-	s.end()
+	s.running.Wait()
+	s.cancel()
 	return nil
 }
 
-// Wake has what is due be looked for now.
+// Wake starts a poll for due deliveries now.
 func (s *Sender) Wake() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is about to look
+	default: // a poll is pending
 	}
 }
 
 func (s *Sender) run() {
-	for !s.halting() {
-		if err := s.round(); err != nil && !s.away {
-			s.away = true
-			s.Logger.Warn("events of webhooks that are due cannot be read, will be tried again", "err", err)
+	for !s.isStopping() {
+		if err := s.poll(); err != nil && !s.pollFailed {
+			s.pollFailed = true
+			s.Logger.Warn("reading the due webhook deliveries failed, retrying", "err", err)
 		} else if err == nil {
-			s.away = false
+			s.pollFailed = false
 		}
 		select {
-		case <-s.halted:
+		case <-s.stopping:
 		case <-s.wake:
 		case <-time.After(pollInterval * time.Duration(max(s.Nodes(), pollers)) / pollers):
 		}
 	}
 }
 
-func (s *Sender) halting() bool {
+func (s *Sender) isStopping() bool {
 	select {
-	case <-s.halted:
+	case <-s.stopping:
 		return true
 	default:
 		return false
 	}
 }
 
-// round begins to send what is due, as far as there is room.
-func (s *Sender) round() error {
-	now, err := s.Store.Time(s.life)
+// poll starts attempts for due deliveries, up to parallel at once.
+func (s *Sender) poll() error {
+	now, err := s.Store.Time(s.ctx)
 	if err != nil {
 		return err
 	}
 	if now.Sub(s.dropped) >= dropEvery {
-		n, err := s.Store.DropDeliveries(s.life, now, dropBatch)
+		n, err := s.Store.DropDeliveries(s.ctx, now, dropBatch)
 		if err != nil {
 			return err
 		}
@@ -174,11 +175,12 @@ func (s *Sender) round() error {
 	s.mu.Lock()
 	busy := len(s.busy)
 	s.mu.Unlock()
-	if busy >= parallel {
+	if busy >= maxParallel {
 		return nil
 	}
-	// Those that are busy may be due with another delivery, and stand first.
-	found, err := s.Store.DueDeliveries(s.life, now, parallel+busy)
+	// Busy endpoints may have further due deliveries at the head of the list, so ask
+	// for that many more.
+	found, err := s.Store.DueDeliveries(s.ctx, now, maxParallel+busy)
 	if err != nil {
 		return err
 	}
@@ -186,13 +188,13 @@ func (s *Sender) round() error {
 		if !s.enter(d.Endpoint) {
 			continue
 		}
-		s.all.Go(func() {
+		s.running.Go(func() {
 			err := s.handle(d, now)
 			s.leave(d.Endpoint)
 			if err == nil {
-				s.Wake() // the endpoint may have more
+				s.Wake() // the endpoint may have more deliveries
 			} else {
-				s.Logger.Warn("an event of a webhook could not be recorded, it may be sent again", "delivery", d.ID, "webhook", d.Endpoint, "err", err)
+				s.Logger.Warn("recording a webhook delivery failed, it may be sent again", "delivery", d.ID, "webhook", d.Endpoint, "err", err)
 			}
 		})
 	}
@@ -202,7 +204,7 @@ func (s *Sender) round() error {
 func (s *Sender) enter(endpoint string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[endpoint] || len(s.busy) >= parallel {
+	if s.busy[endpoint] || len(s.busy) >= maxParallel {
 		return false
 	}
 	s.busy[endpoint] = true

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A receiver answers requests in place of the network, and notes them.
+// A receiver is a transport that records requests and answers them itself.
 type receiver struct {
 	mu     sync.Mutex
 	got    []*http.Request
@@ -47,7 +47,7 @@ func (r *receiver) count() int {
 	return len(r.got)
 }
 
-// all are the requests so far, and when they came.
+// all returns the requests so far and their times.
 func (r *receiver) all() ([]*http.Request, []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func status(code int, body string) *http.Response {
 	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{"Location": {"http://elsewhere"}}}
 }
 
-// A rig is senders on one store.
+// A rig is a set of senders and streams on one store.
 type rig struct {
 	*testing.T
 	store *bolt.Store
@@ -67,8 +67,8 @@ type rig struct {
 	streams []*Stream
 }
 
-// inTime runs a test in virtual time.
-func inTime(t *testing.T, run func(r *rig)) {
+// inVirtualTime runs a test in virtual time.
+func inVirtualTime(t *testing.T, run func(r *rig)) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -81,10 +81,10 @@ func inTime(t *testing.T, run func(r *rig)) {
 		}
 		defer func() {
 			for _, s := range r.senders {
-				_ = s.Stop(t.Context()) // it never fails
+				_ = s.Stop(t.Context()) // never fails
 			}
 			for _, s := range r.streams {
-				_ = s.Stop(t.Context()) // it never fails
+				_ = s.Stop(t.Context()) // never fails
 			}
 			if err := r.store.Close(); err != nil {
 				t.Error(err)
@@ -119,8 +119,8 @@ func (r *rig) endpoint(host string) webhook.Endpoint {
 	return e
 }
 
-// ended announces the end of a job that ends now, twice.
-func (r *rig) ended() {
+// endJob announces twice that a job has ended.
+func (r *rig) endJob() {
 	r.Helper()
 	now := time.Now().UTC()
 	rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusSucceeded, Created: now, Completed: &now}, Spec: rowmill.Spec{Account: "a"}}
@@ -131,7 +131,7 @@ func (r *rig) ended() {
 	}
 }
 
-// log is what there is of an endpoint, newest first.
+// log returns the deliveries of an endpoint, newest first.
 func (r *rig) log(e webhook.Endpoint) []store.Delivery {
 	r.Helper()
 	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.Page{Limit: 100})
@@ -141,8 +141,8 @@ func (r *rig) log(e webhook.Endpoint) []store.Delivery {
 	return found
 }
 
-func TestSender_TriesUntilItIsTaken(t *testing.T) {
-	inTime(t, func(r *rig) {
+func TestSender_RetriesUntilAccepted(t *testing.T) {
+	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
 		r.answer = func(request *http.Request, n int) (*http.Response, error) {
 			switch n {
@@ -153,14 +153,14 @@ func TestSender_TriesUntilItIsTaken(t *testing.T) {
 			}
 			return status(204, ""), nil
 		}
-		r.ended()
+		r.endJob()
 		r.sender()
 		time.Sleep(3 * time.Hour)
 		log := r.log(e)
 		if len(log) != 1 || log[0].State != store.DeliveryDelivered || len(log[0].Attempts) != 3 || r.count() != 3 {
 			r.Fatalf("%d requests, log %+v", r.count(), log)
 		}
-		if a := log[0].Attempts; a[0].Error != "no answer" || a[1].Status != 302 || len(a[1].Answer) != keptAnswer || a[2].Status != 204 {
+		if a := log[0].Attempts; a[0].Error != "no answer" || a[1].Status != 302 || len(a[1].Answer) != maxAnswerBytes || a[2].Status != 204 {
 			r.Errorf("attempts %+v", a)
 		}
 		got, times := r.all()
@@ -184,10 +184,10 @@ func TestSender_TriesUntilItIsTaken(t *testing.T) {
 }
 
 func TestSender_GivesUp(t *testing.T) {
-	inTime(t, func(r *rig) {
+	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
 		r.answer = func(*http.Request, int) (*http.Response, error) { return status(500, ""), nil }
-		r.ended()
+		r.endJob()
 		r.sender()
 		time.Sleep(3 * time.Hour)
 		if log := r.log(e); len(log) != 1 || log[0].State != store.DeliveryFailed || r.count() != 3 {
@@ -206,12 +206,12 @@ func TestSender_GivesUp(t *testing.T) {
 }
 
 func TestSender_GoneDisables(t *testing.T) {
-	inTime(t, func(r *rig) {
+	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
 		r.answer = func(*http.Request, int) (*http.Response, error) { return status(410, ""), nil }
-		r.ended()
+		r.endJob()
 		time.Sleep(time.Millisecond)
-		r.ended()
+		r.endJob()
 		r.sender()
 		time.Sleep(time.Minute)
 		all, err := webhook.Load(r.Context(), r.store, "a")
@@ -225,10 +225,9 @@ func TestSender_GoneDisables(t *testing.T) {
 	})
 }
 
-// TestSender_TwoNodesSendOnce has many events of many endpoints, two nodes, and
-// receivers that take their time.
+// Two nodes, many events and slow receivers: each event is sent once.
 func TestSender_TwoNodesSendOnce(t *testing.T) {
-	inTime(t, func(r *rig) {
+	inVirtualTime(t, func(r *rig) {
 		var endpoints []webhook.Endpoint
 		for _, host := range []string{"a", "b", "c", "d", "e"} {
 			endpoints = append(endpoints, r.endpoint(host))
@@ -252,7 +251,7 @@ func TestSender_TwoNodesSendOnce(t *testing.T) {
 		r.sender()
 		for range 20 {
 			time.Sleep(time.Millisecond)
-			r.ended()
+			r.endJob()
 		}
 		time.Sleep(time.Minute)
 		var ids []string
@@ -274,10 +273,9 @@ func TestSender_TwoNodesSendOnce(t *testing.T) {
 	})
 }
 
-// TestSender_ASlowEndpointHoldsNobodyUp has one that never answers, with many
-// events, beside one that does.
-func TestSender_ASlowEndpointHoldsNobodyUp(t *testing.T) {
-	inTime(t, func(r *rig) {
+// An endpoint that never answers, with many events, does not delay another endpoint.
+func TestSender_SlowEndpointDoesNotDelayOthers(t *testing.T) {
+	inVirtualTime(t, func(r *rig) {
 		r.endpoint("slow")
 		var mu sync.Mutex
 		took := 0
@@ -293,27 +291,27 @@ func TestSender_ASlowEndpointHoldsNobodyUp(t *testing.T) {
 		}
 		for range 100 {
 			time.Sleep(time.Millisecond)
-			r.ended()
+			r.endJob()
 		}
 		r.endpoint("quick")
 		for range 10 {
 			time.Sleep(time.Millisecond)
-			r.ended()
+			r.endJob()
 		}
 		r.sender()
 		time.Sleep(attemptTimeout)
 		mu.Lock()
 		defer mu.Unlock()
 		if took != 10 {
-			r.Errorf("%d of 10 were taken", took)
+			r.Errorf("%d of 10 were accepted", took)
 		}
 	})
 }
 
-// TestSender_WhatEndsWithANode is sent by the next: at once where the node stopped,
-// when its time is over where it crashed.
-func TestSender_WhatEndsWithANode(t *testing.T) {
-	inTime(t, func(r *rig) {
+// A delivery that a stopped node was sending is sent by the next node at once; a
+// delivery of a crashed node when its claim expires.
+func TestSender_NextNodeRepeats(t *testing.T) {
+	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
 		r.answer = func(request *http.Request, n int) (*http.Response, error) {
 			if n == 1 {
@@ -322,10 +320,10 @@ func TestSender_WhatEndsWithANode(t *testing.T) {
 			}
 			return status(200, ""), nil
 		}
-		r.ended()
+		r.endJob()
 		first := r.sender()
 		time.Sleep(2 * time.Second)
-		_ = first.Stop(r.Context()) // it never fails
+		_ = first.Stop(r.Context()) // never fails
 		if log := r.log(e); log[0].State != store.DeliveryPending || log[0].Tries != 0 || log[0].Due.After(time.Now()) {
 			r.Errorf("broken off: %+v", log)
 		}
@@ -334,16 +332,16 @@ func TestSender_WhatEndsWithANode(t *testing.T) {
 		if log := r.log(e); log[0].State != store.DeliveryDelivered || r.count() != 2 {
 			r.Errorf("after a stop: %+v", log)
 		}
-		_ = second.Stop(r.Context()) // it never fails
-		r.ended()
-		taken := r.log(e)[0]
-		if _, err := r.store.PutDelivery(r.Context(), webhook.Taken(taken, time.Now().Add(takenFor))); err != nil { // by one that crashes then
+		_ = second.Stop(r.Context()) // never fails
+		r.endJob()
+		claimed := r.log(e)[0]
+		if _, err := r.store.PutDelivery(r.Context(), webhook.Claimed(claimed, time.Now().Add(claimTTL))); err != nil { // by a node that crashes then
 			r.Fatal(err)
 		}
 		r.sender()
-		time.Sleep(takenFor - time.Second)
+		time.Sleep(claimTTL - time.Second)
 		if r.count() != 2 {
-			r.Error("what another had was sent")
+			r.Error("a delivery claimed by another node was sent")
 		}
 		time.Sleep(3 * time.Second)
 		if r.count() != 3 {
@@ -352,20 +350,20 @@ func TestSender_WhatEndsWithANode(t *testing.T) {
 	})
 }
 
-// TestSender_StopLetsFinish has a node stop while a receiver is about to answer.
+// A node that stops waits for an answer that is about to come.
 func TestSender_StopLetsFinish(t *testing.T) {
-	inTime(t, func(r *rig) {
+	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
 		r.answer = func(*http.Request, int) (*http.Response, error) {
 			time.Sleep(stopGrace / 2)
 			return status(200, ""), nil
 		}
-		r.ended()
+		r.endJob()
 		time.Sleep(time.Millisecond)
-		r.ended()
+		r.endJob()
 		s := r.sender()
 		time.Sleep(time.Millisecond)
-		_ = s.Stop(r.Context()) // it never fails
+		_ = s.Stop(r.Context()) // never fails
 		if log := r.log(e); r.count() != 1 || log[0].State != store.DeliveryPending || log[1].State != store.DeliveryDelivered {
 			r.Errorf("%d requests, %+v", r.count(), log)
 		}
@@ -373,9 +371,9 @@ func TestSender_StopLetsFinish(t *testing.T) {
 }
 
 func TestSender_DeletedEndpoint(t *testing.T) {
-	inTime(t, func(r *rig) {
+	inVirtualTime(t, func(r *rig) {
 		e := r.endpoint("one")
-		r.ended()
+		r.endJob()
 		all, err := webhook.Load(r.Context(), r.store, "a")
 		if err != nil {
 			r.Fatal(err)
@@ -392,14 +390,14 @@ func TestSender_DeletedEndpoint(t *testing.T) {
 	})
 }
 
-// TestSender_Wake has an event sent without waiting for the next look.
+// Wake sends an event before the next poll.
 func TestSender_Wake(t *testing.T) {
-	inTime(t, func(r *rig) {
+	inVirtualTime(t, func(r *rig) {
 		r.endpoint("one")
 		s := r.sender()
 		synctest.Wait()
 		before := time.Now()
-		r.ended()
+		r.endJob()
 		s.Wake()
 		synctest.Wait()
 		if r.count() != 1 || !time.Now().Equal(before) {
@@ -408,25 +406,25 @@ func TestSender_Wake(t *testing.T) {
 	})
 }
 
-// Of a thousand nodes each looks every 20 s, and what another has made due is sent
-// all the same.
-func TestSender_AsksSeldomInLargeClusters(t *testing.T) {
-	inTime(t, func(r *rig) {
+// In a cluster of 1,000 nodes each node polls every 20 s, and still sends deliveries
+// that another node created.
+func TestSender_PollsSeldomInLargeClusters(t *testing.T) {
+	inVirtualTime(t, func(r *rig) {
 		r.endpoint("one")
 		large := New(Config{
 			Store: r.store, Transport: &r.receiver, Nodes: func() int { return 1_000 }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		})
 		large.Start()
 		r.senders = append(r.senders, large)
-		time.Sleep(time.Second) // it has looked once
-		r.ended()
+		time.Sleep(time.Second) // the first poll is over
+		r.endJob()
 		time.Sleep(18 * time.Second)
 		if n := r.count(); n != 0 {
-			r.Errorf("%d requests before the second look, want none", n)
+			r.Errorf("%d requests before the second poll, want none", n)
 		}
 		time.Sleep(2 * time.Second)
 		if n := r.count(); n != 1 {
-			r.Errorf("%d requests after it, want one", n)
+			r.Errorf("%d requests after the second poll, want one", n)
 		}
 	})
 }

@@ -23,42 +23,43 @@ import (
 )
 
 const (
-	// placeValue names the value that holds how far the stream is.
-	placeValue = "audit-stream"
-	// late is for how long after its time an entry may be recorded and still be sent:
-	// what nodes' clocks may differ where they are older than the stream, and what a
-	// clock may step back in which Redis fails over.
-	late = 2 * time.Minute
-	// recordWithin bounds the recording of an entry of this node, whose time it is
-	// given before, well below late.
-	recordWithin = time.Minute
-	// batchEntries and batchBytes bound a body: what any receiver takes.
+	// positionValue is the name of the stored value that holds the position of the
+	// stream.
+	positionValue = "audit-stream"
+	// lateTolerance is how much later than its own time an entry may be recorded and
+	// still be sent. It covers clock differences between nodes of an older version, and
+	// a clock step back when Redis fails over.
+	lateTolerance = 2 * time.Minute
+	// appendTimeout limits the recording of an entry on this node, which first gives
+	// the entry its time. It is well below lateTolerance.
+	appendTimeout = time.Minute
+	// batchEntries and batchBytes limit a body to a size that any receiver accepts.
 	batchEntries = 500
 	batchBytes   = 256 << 10
-	// streamKind is the Content-Type of a body of lines.
+	// streamKind is the Content-Type of a body with one entry per line.
 	streamKind = "application/x-ndjson"
 )
 
-// streamPauses are those after attempts to send entries that were not taken. The last
-// is that of all further ones: a receiver that is back is behind by a minute at most,
-// and entries are sent until they are taken.
+// streamPauses holds the pauses after failed attempts. Entries are sent until they are
+// accepted; the last pause repeats, so a receiver that is back gets its next request
+// within a minute.
 var streamPauses = webhook.Schedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
 
-// StreamStore is what a Stream needs of a store.
+// StreamStore is the part of a store that a Stream uses.
 type StreamStore interface {
 	store.Values
 	store.Audit
 	Time(ctx context.Context) (time.Time, error)
 }
 
-// StreamConfig is what a Stream needs.
+// StreamConfig configures a Stream.
 type StreamConfig struct {
 	Store   StreamStore
 	URL     string
-	Secrets []string // that sign, each by itself; the first first
-	// Transport carries the requests.
+	Secrets []string // each signs by itself, in this order
+	// Transport sends the requests.
 	Transport http.RoundTripper
-	// Reason, Nodes and Clock are as in Config.
+	// See Config for Reason, Nodes and Clock.
 	Reason     func(error) string
 	Nodes      func() int
 	Clock      func() time.Time
@@ -66,48 +67,48 @@ type StreamConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// A Stream sends the audit record of a service to one receiver, entries in their
-// order, until each is taken. What it has not sent is in the record, and how far it is
-// in a value of the store, so that any node goes on where another ended; one sends at
-// a time.
+// A Stream sends the audit record to one receiver, in order, each entry until it is
+// accepted. The position is a value in the store, so that any node continues where
+// another stopped. One node sends at a time.
 type Stream struct {
 	StreamConfig
-	courier courier
-	secrets atomic.Pointer[[]string]
-	wake    chan struct{}
-	halted  chan struct{}
-	halt    func()          // closes it
-	life    context.Context // ends with Stop
-	end     context.CancelFunc
-	all     sync.WaitGroup
+	poster   poster
+	secrets  atomic.Pointer[[]string]
+	wake     chan struct{}
+	stopping chan struct{}
+	stop     func()          // closes stopping
+	ctx      context.Context // cancelled by Stop after stopGrace
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 
 	attempts *prometheus.CounterVec
 	entries  prometheus.Counter
 	waiting  prometheus.Gauge
 
-	trouble bool // the last round or attempt failed, which was said; of run alone
+	failing bool // the last step failed and was logged; used by run only
 }
 
-// A place is how far a stream is.
-type place struct {
-	Began time.Time `json:"began"` // entries from then on are sent
-	At    time.Time `json:"at"`    // of the latest entry that was taken
-	// Taken are the entries that were taken of late before At.
-	Taken []takenEntry `json:"taken,omitempty"`
-	// Until is until when nobody sends: one does, or the receiver took nothing.
+// A position says which entries of the audit record have been sent.
+type position struct {
+	Began time.Time `json:"began"` // the stream starts with entries of this time
+	At    time.Time `json:"at"`    // time of the latest accepted entry
+	// Sent holds the accepted entries of the last lateTolerance before At.
+	Sent []sentEntry `json:"taken,omitempty"`
+	// Until is when the next attempt may start: a node is sending, or the last attempt
+	// failed.
 	Until *time.Time `json:"until,omitempty"`
-	Tries int        `json:"tries,omitempty"` // that failed, one after the other
+	Tries int        `json:"tries,omitempty"` // failed attempts in a row
 
-	version int64 // of the value
+	version int64 // version of the stored value
 }
 
-type takenEntry struct {
+type sentEntry struct {
 	ID string    `json:"id"`
 	At time.Time `json:"at"`
 }
 
-// NewStream prepares a Stream, which begins with what is recorded from now on where
-// there was none before.
+// NewStream returns a Stream. If the store has no position yet, the stream starts with
+// entries recorded from now on.
 func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() int { return 1 }
@@ -115,7 +116,7 @@ func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	s := &Stream{StreamConfig: cfg, wake: make(chan struct{}, 1), courier: newCourier(cfg.Transport, cfg.Clock, cfg.Reason)}
+	s := &Stream{StreamConfig: cfg, wake: make(chan struct{}, 1), poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
 	s.SetSecrets(cfg.Secrets)
 	if _, _, err := s.load(ctx); err != nil {
 		return nil, err
@@ -128,37 +129,37 @@ func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 		s.attempts.WithLabelValues(outcome)
 	}
 	s.entries = metrics.NewCounter(prometheus.CounterOpts{
-		Name: "rowmill_audit_webhook_entries_total", Help: "Entries of the audit record that this node has sent and that were taken.",
+		Name: "rowmill_audit_webhook_entries_total", Help: "Entries of the audit record that this node has sent and the receiver has accepted.",
 	})
 	s.waiting = metrics.NewGauge(prometheus.GaugeOpts{
-		Name: "rowmill_audit_webhook_waiting_seconds", Help: "Age of the oldest entry of the audit record that is to be sent and was not taken; 0 where none waits.",
+		Name: "rowmill_audit_webhook_waiting_seconds", Help: "Age of the oldest entry of the audit record that the receiver has not accepted yet; 0 if none waits.",
 	})
-	s.life, s.end = context.WithCancel(context.Background())
-	s.halted = make(chan struct{})
-	s.halt = sync.OnceFunc(func() { close(s.halted) })
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.stopping = make(chan struct{})
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	return s, nil
 }
 
-// SetSecrets signs by these from now on.
+// SetSecrets replaces the signing secrets from the next attempt on.
 func (s *Stream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
 
 // Start begins to send.
-func (s *Stream) Start() { s.all.Go(s.run) }
+func (s *Stream) Start() { s.running.Go(s.run) }
 
-// Stop breaks off what does not end soon, which any node sends again, and returns once
-// nothing runs any more. Calling it twice is harmless.
+// Stop waits stopGrace for the running attempt, cancels it then, and returns when it
+// has ended. Another node repeats it. Stop may be called twice.
 func (s *Stream) Stop(context.Context) error {
-	s.halt()
-	grace := time.AfterFunc(stopGrace, s.end)
+	s.stop()
+	grace := time.AfterFunc(stopGrace, s.cancel)
 	defer grace.Stop()
-	s.all.Wait()
-	s.end()
-	s.courier.client.CloseIdleConnections()
+	s.running.Wait()
+	s.cancel()
+	s.poster.client.CloseIdleConnections()
 	return nil
 }
 
-// Of is a store that gives entries of the audit record its own time, by which they are
-// sent, and has them be sent at once.
+// Of returns the store with another AppendAudit: it gives entries the store's time, the
+// order in which the stream sends them, and wakes the stream.
 func (s *Stream) Of(records store.Store) store.Store { return streamed{records, s} }
 
 type streamed struct {
@@ -167,7 +168,7 @@ type streamed struct {
 }
 
 func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
-	ctx, cancel := context.WithTimeout(ctx, recordWithin)
+	ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()
 	now, err := s.Store.Time(ctx)
 	if err != nil {
@@ -179,48 +180,48 @@ func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error
 	}
 	select {
 	case s.stream.wake <- struct{}{}:
-	default: // it is about to look
+	default: // a step is pending
 	}
 	return nil
 }
 
 func (s *Stream) run() {
 	for {
-		more, err := s.round()
-		if err != nil && s.life.Err() == nil && s.first() {
-			s.Logger.Warn("what is to be sent of the audit record cannot be read or noted, will be tried again", "err", err)
+		more, err := s.step()
+		if err != nil && s.ctx.Err() == nil && s.firstFailure() {
+			s.Logger.Warn("reading the audit record or storing the stream position failed, retrying", "err", err)
 		}
 		if !more {
 			select {
 			case <-s.wake:
-			case <-s.halted:
+			case <-s.stopping:
 			case <-time.After(pollInterval * time.Duration(max(s.Nodes(), pollers)) / pollers):
 			}
 		}
 		select {
-		case <-s.halted:
+		case <-s.stopping:
 			return
 		default:
 		}
 	}
 }
 
-// first notes a trouble and reports whether it is to be told: once until it is over.
-func (s *Stream) first() bool {
-	first := !s.trouble
-	s.trouble = true
+// firstFailure notes a failure and reports whether to log it: once until a step
+// succeeds.
+func (s *Stream) firstFailure() bool {
+	first := !s.failing
+	s.failing = true
 	return first
 }
 
-// round sends what waits, as far as one body holds it, and reports whether there may
-// be more.
-func (s *Stream) round() (more bool, err error) {
-	p, now, err := s.load(s.life)
+// step sends one body of waiting entries, and reports whether more may wait.
+func (s *Stream) step() (more bool, err error) {
+	p, now, err := s.load(s.ctx)
 	if err != nil {
 		return false, err
 	}
 	held, most := p.Until != nil && now.Before(*p.Until), batchEntries
-	if held { // only how long the oldest waits is of use
+	if held { // read one entry, for the metric of the oldest
 		most = 1
 	}
 	batch, err := s.next(p, most)
@@ -235,30 +236,30 @@ func (s *Stream) round() (more bool, err error) {
 	if held {
 		return false, nil
 	}
-	until := now.Add(takenFor)
+	until := now.Add(claimTTL)
 	p.Until = &until
-	if err := s.save(s.life, &p); err != nil {
-		return false, unlessOthers(err)
+	if err := s.save(s.ctx, &p); err != nil {
+		return false, ignoreLostClaim(err)
 	}
 	body, err := lines(batch)
 	if err != nil {
 		return false, err
 	}
 	id := webhook.BatchID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
-	attempt := s.courier.carry(s.life, letter{url: s.URL, kind: streamKind, id: id, body: body, sign: func(at time.Time) (string, error) {
+	attempt := s.poster.post(s.ctx, message{url: s.URL, kind: streamKind, id: id, body: body, sign: func(at time.Time) (string, error) {
 		return webhook.SignAll(*s.secrets.Load(), id, at, body)
 	}})
-	took := webhook.Took(attempt)
+	accepted := webhook.Succeeded(attempt)
 	switch {
-	case took:
-		p.take(batch)
+	case accepted:
+		p.markSent(batch)
 		s.attempts.WithLabelValues(outcomeDelivered).Inc()
 		s.entries.Add(float64(len(batch)))
-		if s.trouble {
-			s.Logger.Info("the audit record is taken again")
+		if s.failing {
+			s.Logger.Info("the receiver of the audit record accepts entries again")
 		}
-		s.trouble = false
-	case s.life.Err() != nil: // broken off for no fault of the receiver's
+		s.failing = false
+	case s.ctx.Err() != nil: // this node cancelled the attempt
 		p.Until = nil
 	default:
 		p.Tries++
@@ -266,49 +267,50 @@ func (s *Stream) round() (more bool, err error) {
 		again := now.Add(time.Duration(attempt.Millis)*time.Millisecond + pause)
 		p.Until = &again
 		s.attempts.WithLabelValues(outcomeAgain).Inc()
-		if s.first() {
-			s.Logger.Warn("entries of the audit record were not taken, will be sent again", "status", attempt.Status, "reason", attempt.Error)
+		if s.firstFailure() {
+			s.Logger.Warn("the receiver of the audit record did not accept entries, retrying", "status", attempt.Status, "reason", attempt.Error)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), recordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
 	defer cancel()
-	return took, unlessOthers(s.save(ctx, &p))
+	return accepted, ignoreLostClaim(s.save(ctx, &p))
 }
 
-// take notes entries that were taken, and forgets those that cannot come again.
-func (p *place) take(batch []store.AuditEntry) {
+// markSent adds accepted entries, and removes the ones too old to be read again.
+func (p *position) markSent(batch []store.AuditEntry) {
 	for _, e := range batch {
-		p.Taken = append(p.Taken, takenEntry{e.ID, e.At})
+		p.Sent = append(p.Sent, sentEntry{e.ID, e.At})
 		if e.At.After(p.At) {
 			p.At = e.At
 		}
 	}
-	p.Taken = slices.DeleteFunc(p.Taken, func(t takenEntry) bool { return t.At.Before(p.At.Add(-late)) })
+	p.Sent = slices.DeleteFunc(p.Sent, func(t sentEntry) bool { return t.At.Before(p.At.Add(-lateTolerance)) })
 	p.Until, p.Tries = nil, 0
 }
 
-// next are the oldest entries that were not taken, as many as a body holds and most.
-func (s *Stream) next(p place, most int) (batch []store.AuditEntry, err error) {
-	taken := make(map[string]bool, len(p.Taken))
-	for _, t := range p.Taken {
-		taken[t.ID] = true
+// next returns the oldest entries that were not sent: at most one body, and at most
+// most entries.
+func (s *Stream) next(p position, most int) (batch []store.AuditEntry, err error) {
+	sent := make(map[string]bool, len(p.Sent))
+	for _, t := range p.Sent {
+		sent[t.ID] = true
 	}
-	at, id := p.At.Add(-late), ""
+	at, id := p.At.Add(-lateTolerance), ""
 	if at.Before(p.Began) {
 		at = p.Began
 	}
-	limit := min(most+len(p.Taken), batchEntries) // of a page
+	limit := min(most+len(p.Sent), batchEntries) // entries per page
 	for size := 0; ; {
-		page, err := s.Store.AuditAfter(s.life, at, id, limit)
+		page, err := s.Store.AuditAfter(s.ctx, at, id, limit)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range page {
 			at, id = e.At, e.ID
-			if taken[e.ID] {
+			if sent[e.ID] {
 				continue
 			}
-			if size += len(e.Details) + 512; len(batch) > 0 && size > batchBytes { // 512: the rest of a line
+			if size += len(e.Details) + 512; len(batch) > 0 && size > batchBytes { // 512: the other fields of a line
 				return batch, nil
 			}
 			if batch = append(batch, e); len(batch) == most {
@@ -321,7 +323,7 @@ func (s *Stream) next(p place, most int) (batch []store.AuditEntry, err error) {
 	}
 }
 
-// lines are entries as the file of the audit record has them.
+// lines encodes entries as JSON Lines, in the format of the audit file.
 func lines(batch []store.AuditEntry) (string, error) {
 	var text strings.Builder
 	for _, e := range batch {
@@ -335,33 +337,34 @@ func lines(batch []store.AuditEntry) (string, error) {
 	return text.String(), nil
 }
 
-// load returns how far the stream is, which it notes where it begins, and the time.
-func (s *Stream) load(ctx context.Context) (p place, now time.Time, err error) {
+// load returns the position of the stream and the store's time. If the store has no
+// position, it stores one at the current time.
+func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error) {
 	if now, err = s.Store.Time(ctx); err != nil {
-		return place{}, now, err
+		return position{}, now, err
 	}
 	for {
-		doc, version, err := s.Store.GetValue(ctx, placeValue)
+		doc, version, err := s.Store.GetValue(ctx, positionValue)
 		if err == nil {
 			if err := json.Unmarshal(doc, &p); err != nil {
-				return place{}, now, fmt.Errorf("read how far the audit record was sent: %w", err)
+				return position{}, now, fmt.Errorf("read the position of the audit stream: %w", err)
 			}
 			p.version = version
 			return p, now, nil
 		}
 		if !errors.Is(err, rowmill.ErrNotFound) {
-			return place{}, now, err
+			return position{}, now, err
 		}
-		if err := s.save(ctx, &place{Began: now.UTC(), At: now.UTC()}); err != nil && !errors.Is(err, rowmill.ErrConflict) {
-			return place{}, now, err
+		if err := s.save(ctx, &position{Began: now.UTC(), At: now.UTC()}); err != nil && !errors.Is(err, rowmill.ErrConflict) {
+			return position{}, now, err
 		}
 	}
 }
 
-// save writes how far the stream is; rowmill.ErrConflict where another node has since
-// it was loaded.
-func (s *Stream) save(ctx context.Context, p *place) error {
-	version, err := store.RewriteValue(ctx, s.Store, placeValue, *p, p.version)
+// save stores the position. It returns rowmill.ErrConflict if another node has stored
+// one after load.
+func (s *Stream) save(ctx context.Context, p *position) error {
+	version, err := store.RewriteValue(ctx, s.Store, positionValue, *p, p.version)
 	if err == nil {
 		p.version = version
 	}

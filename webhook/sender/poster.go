@@ -12,15 +12,15 @@ import (
 	"github.com/rowmill/rowmill/webhook"
 )
 
-// A courier carries signed bodies to receivers.
-type courier struct {
+// A poster sends signed bodies to receivers by POST.
+type poster struct {
 	client *http.Client
 	clock  func() time.Time
-	reason func(error) string // as Config has it
+	reason func(error) string // see Config.Reason
 }
 
-func newCourier(transport http.RoundTripper, clock func() time.Time, reason func(error) string) courier {
-	return courier{
+func newPoster(transport http.RoundTripper, clock func() time.Time, reason func(error) string) poster {
+	return poster{
 		client: &http.Client{Transport: transport, Timeout: attemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
@@ -28,15 +28,15 @@ func newCourier(transport http.RoundTripper, clock func() time.Time, reason func
 	}
 }
 
-// A letter is a body for a receiver.
-type letter struct {
-	url, kind string // where it goes, and its Content-Type
+// A message is a request to a receiver.
+type message struct {
+	url, kind string // kind: the Content-Type
 	id, body  string
-	sign      func(at time.Time) (string, error) // returns the header of signatures
+	sign      func(at time.Time) (string, error) // returns the value of HeaderSignature
 }
 
-// carry sends a letter, once, and says what came back.
-func (c courier) carry(ctx context.Context, l letter) (a store.DeliveryAttempt) {
+// post sends a message once and returns the outcome.
+func (c poster) post(ctx context.Context, l message) (a store.DeliveryAttempt) {
 	begun := time.Now()
 	a.At = c.clock().UTC().Truncate(time.Millisecond)
 	defer func() { a.Millis = time.Since(begun).Milliseconds() }()
@@ -47,7 +47,7 @@ func (c courier) carry(ctx context.Context, l letter) (a store.DeliveryAttempt) 
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, strings.NewReader(l.body))
 	if err != nil {
-		a.Error = "the URL cannot be used" // its error would quote it
+		a.Error = "the URL cannot be used" // err would quote the URL
 		return a
 	}
 	request.Header.Set("Content-Type", l.kind)
@@ -62,10 +62,10 @@ func (c courier) carry(ctx context.Context, l letter) (a store.DeliveryAttempt) 
 	}
 	defer response.Body.Close()
 	a.Status = response.StatusCode
-	text, err := io.ReadAll(io.LimitReader(response.Body, keptAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	a.Answer = strings.ToValidUTF8(string(text), "\uFFFD")
 	switch {
-	case webhook.Took(a): // whatever becomes of the rest of its answer
+	case webhook.Succeeded(a): // an error in reading the rest of the answer does not matter
 	case a.Status >= 300 && a.Status < 400:
 		a.Error = "it redirects, which is not followed"
 	case a.Status == http.StatusGone:
