@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A client posts spans to a collector by OTLP over HTTP: as protocol buffers, under
-// gzip. OpenTelemetry's own links all of gRPC, which nothing here speaks. Only
-// setHeaders may be called beside another call.
+// A client posts spans to a collector by OTLP over HTTP: protocol buffers, compressed
+// with gzip. OpenTelemetry's own client would link all of gRPC, which nothing else here
+// uses. Only setHeaders may run at the same time as another method.
 type client struct {
-	url     string
-	headers atomic.Pointer[map[string]string]
-	http    *http.Client
-	packer  *gzip.Writer // half a megabyte of tables
+	url        string
+	headers    atomic.Pointer[map[string]string]
+	http       *http.Client
+	compressor *gzip.Writer // kept, because it allocates half a megabyte of tables
 }
 
 var _ otlptrace.Client = (*client)(nil)
@@ -36,10 +36,11 @@ func newClient(cfg Config) *client {
 			Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true,
 		}
 	}
-	packer, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
-	c := &client{url: cfg.Endpoint, packer: packer, http: &http.Client{
+	compressor, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	c := &client{url: cfg.Endpoint, compressor: compressor, http: &http.Client{
 		Transport: transport,
-		// A redirect would take the headers along, whatever they hold.
+		// Do not follow redirects: they would send the headers, which may hold
+		// credentials, to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	c.setHeaders(cfg.Headers)
@@ -54,20 +55,22 @@ func (c *client) Start(context.Context) error { return nil }
 // Stop does nothing.
 func (c *client) Stop(context.Context) error { return nil }
 
-// maxAnswer bounds what is read of an answer, whose form has a few dozen bytes.
+// maxAnswer limits how much of an answer is read, in bytes. A normal answer has a few
+// dozen.
 const maxAnswer = 64 << 10
 
-// UploadTraces sends spans. An error is a *refusal where the collector has answered.
+// UploadTraces sends spans. The error is a *refusal if the collector refuses some or
+// all spans.
 func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) error {
-	// On the wire a request to export is the same.
+	// TracesData has the same wire format as an export request.
 	plain, err := proto.Marshal(&spans.TracesData{ResourceSpans: all})
 	if err != nil {
 		return err
 	}
 	var packed bytes.Buffer
-	c.packer.Reset(&packed)
-	_, _ = c.packer.Write(plain) // a buffer takes everything
-	_ = c.packer.Close()
+	c.compressor.Reset(&packed)
+	_, _ = c.compressor.Write(plain) // a buffer never fails
+	_ = c.compressor.Close()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, &packed)
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 	}
 	if response.StatusCode/100 != 2 {
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		return &refusal{status: response.StatusCode, after: min(max(0, time.Duration(seconds)*time.Second), mostAfter)}
+		return &refusal{status: response.StatusCode, retryAfter: min(max(0, time.Duration(seconds)*time.Second), maxRetryAfter)}
 	}
 	if n := rejected(answer); n > 0 {
 		return &refusal{status: response.StatusCode, spans: n}
@@ -97,17 +100,17 @@ func (c *client) UploadTraces(ctx context.Context, all []*spans.ResourceSpans) e
 	return nil
 }
 
-// mostAfter is the longest that a collector may have asked to be left alone.
-const mostAfter = 30 * time.Second
+// maxRetryAfter limits the pause that a collector may ask for.
+const maxRetryAfter = 30 * time.Second
 
-// A refusal is the answer of a collector that has not taken spans.
+// A refusal is an answer by which the collector accepts no spans, or only some.
 type refusal struct {
-	status int
-	spans  int           // that were not taken, where the others were; 0 for all
-	after  time.Duration // it is not to be asked again before
+	status     int
+	spans      int           // number of refused spans; 0: all
+	retryAfter time.Duration // the pause before the next try
 }
 
-// Error says what it answered. Its own words may be anybody's.
+// Error leaves out the collector's own message, which may hold anything.
 func (r *refusal) Error() string {
 	if r.spans > 0 {
 		return fmt.Sprintf("the collector refused %d spans", r.spans)
@@ -115,8 +118,9 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("the collector answered with HTTP %d", r.status)
 }
 
-// passes reports whether the same request may be taken later, as OTLP says.
-func (r *refusal) passes() bool {
+// retryable reports whether a later try of the same request may succeed, by the rules
+// of OTLP.
+func (r *refusal) retryable() bool {
 	switch r.status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
@@ -124,7 +128,8 @@ func (r *refusal) passes() bool {
 	return false
 }
 
-// rejected is how many spans an answer says were not taken, 0 where it cannot be read:
+// rejected returns the number of rejected spans in an answer, 0 if the answer cannot be
+// decoded:
 //
 //	message ExportTraceServiceResponse { ExportTracePartialSuccess partial_success = 1; }
 //	message ExportTracePartialSuccess { int64 rejected_spans = 1; string error_message = 2; }
@@ -134,17 +139,17 @@ func rejected(answer []byte) int {
 		partial, _ := protowire.ConsumeBytes(b)
 		field(partial, protowire.VarintType, func(b []byte) { n, _ = protowire.ConsumeVarint(b) })
 	})
-	return int(min(n, batchSpans)) //nolint:gosec // bounded
+	return int(min(n, batchSpans)) //nolint:gosec // at most batchSpans
 }
 
-// field passes the value of the first field of a message to read, where it is of a type.
-func field(message []byte, of protowire.Type, read func(value []byte)) {
+// field calls read with the value of field 1 of a message, if it has the wire type.
+func field(message []byte, wireType protowire.Type, read func(value []byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
 			return
 		}
-		if message = message[n:]; number == 1 && kind == of {
+		if message = message[n:]; number == 1 && kind == wireType {
 			read(message)
 		}
 		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {

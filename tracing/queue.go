@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// Metrics are the figures of a Tracer.
+// Metrics holds the metrics of a Tracer.
 type Metrics struct{ spans *prometheus.CounterVec }
 
-// NewMetrics registers them; they are 0 where nothing is traced.
+// NewMetrics registers the metrics. They stay 0 if tracing is off.
 func NewMetrics(registerer prometheus.Registerer) Metrics {
 	m := Metrics{promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "rowmill_tracing_spans_total",
@@ -29,53 +29,53 @@ func NewMetrics(registerer prometheus.Registerer) Metrics {
 	return m
 }
 
-// What becomes of spans.
+// Outcomes of spans, as metric labels.
 const (
 	sent    = "sent"
 	failed  = "failed"
 	dropped = "dropped"
 )
 
-// Spans gather for gatherTime, or until there are batchSpans, which go into one request:
-// a batch of half a megabyte at most.
+// A request holds the spans of gatherTime, or batchSpans if they come sooner: half a
+// megabyte at most.
 const (
 	gatherTime = time.Second
 	batchSpans = 512
 )
 
-// A queue has spans that have ended sent, by one goroutine of its own. Whoever ends a
-// span never waits: what there is no room for is dropped.
+// A queue sends ended spans in a goroutine of its own. Ending a span never blocks: if
+// the queue is full, the span is dropped.
 type queue struct {
-	export  func(context.Context, []sdktrace.ReadOnlySpan) error
-	room    int
-	timeout time.Duration
-	metrics Metrics
-	log     *slog.Logger
+	export   func(context.Context, []sdktrace.ReadOnlySpan) error
+	capacity int
+	timeout  time.Duration
+	metrics  Metrics
+	log      *slog.Logger
 
-	some, full chan struct{} // spans wait; enough for a request
-	ending     context.Context
-	end        context.CancelFunc // Shutdown was called
-	life       context.Context
-	cut        context.CancelFunc // and its time is up
-	done       chan struct{}
+	nonEmpty, full chan struct{} // full: batchSpans wait
+	stopCtx        context.Context
+	stop           context.CancelFunc // called by Shutdown
+	sendCtx        context.Context
+	cancelSend     context.CancelFunc // called when the context of Shutdown ends
+	done           chan struct{}
 
-	mu       sync.Mutex
-	waiting  []sdktrace.ReadOnlySpan
-	flying   int // spans of a request
-	overflew bool
+	mu         sync.Mutex
+	waiting    []sdktrace.ReadOnlySpan
+	inFlight   int  // spans in the current request
+	overflowed bool // an overflow was logged
 
-	failing bool // the last request failed, which was said; run's own
+	failing bool // the last request failed and was logged; used by run only
 }
 
 var _ sdktrace.SpanProcessor = (*queue)(nil)
 
 func newQueue(cfg Config, export func(context.Context, []sdktrace.ReadOnlySpan) error) *queue {
 	q := &queue{
-		export: export, room: cfg.Queue, timeout: cfg.Timeout, metrics: cfg.Metrics, log: cfg.Logger,
-		some: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
+		export: export, capacity: cfg.Queue, timeout: cfg.Timeout, metrics: cfg.Metrics, log: cfg.Logger,
+		nonEmpty: make(chan struct{}, 1), full: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	q.ending, q.end = context.WithCancel(context.Background())
-	q.life, q.cut = context.WithCancel(context.Background())
+	q.stopCtx, q.stop = context.WithCancel(context.Background())
+	q.sendCtx, q.cancelSend = context.WithCancel(context.Background())
 	go q.run()
 	return q
 }
@@ -83,27 +83,27 @@ func newQueue(cfg Config, export func(context.Context, []sdktrace.ReadOnlySpan) 
 // OnStart does nothing.
 func (q *queue) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
-// OnEnd takes a span in.
+// OnEnd adds a span to the queue, or drops it if the queue is full.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.mu.Lock()
-	before, over := len(q.waiting), q.ending.Err() != nil
-	fits := before+q.flying < q.room && !over
+	before, closed := len(q.waiting), q.stopCtx.Err() != nil
+	fits := before+q.inFlight < q.capacity && !closed
 	if fits {
 		q.waiting = append(q.waiting, s)
 	}
-	tell := !fits && !over && !q.overflew
-	q.overflew = q.overflew || tell
+	warn := !fits && !closed && !q.overflowed
+	q.overflowed = q.overflowed || warn
 	q.mu.Unlock()
 	switch {
 	case !fits:
 		q.metrics.spans.WithLabelValues(dropped).Inc()
 	case before == 0:
-		signal(q.some)
+		signal(q.nonEmpty)
 	case before+1 == batchSpans:
 		signal(q.full)
 	}
-	if tell {
-		q.log.Warn("more spans end than the collector takes: some are dropped, which rowmill_tracing_spans_total counts", "room", q.room)
+	if warn {
+		q.log.Warn("the span queue is full, dropping spans; rowmill_tracing_spans_total counts them", "room", q.capacity)
 	}
 }
 
@@ -114,16 +114,16 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// ForceFlush does nothing: spans go by themselves.
+// ForceFlush does nothing: run sends all spans.
 func (q *queue) ForceFlush(context.Context) error { return nil }
 
-// Shutdown sends what waits, each request once, until ctx ends.
+// Shutdown sends the waiting spans, with one try per request, until ctx ends.
 func (q *queue) Shutdown(ctx context.Context) error {
-	q.end()
-	stop := context.AfterFunc(ctx, q.cut)
+	q.stop()
+	stop := context.AfterFunc(ctx, q.cancelSend)
 	defer stop()
 	<-q.done
-	q.cut()
+	q.cancelSend()
 	return nil
 }
 
@@ -131,18 +131,18 @@ func (q *queue) run() {
 	defer close(q.done)
 	for {
 		select {
-		case <-q.some:
-		case <-q.ending.Done():
+		case <-q.nonEmpty:
+		case <-q.stopCtx.Done():
 		}
 		gather := time.NewTimer(gatherTime)
 		select {
 		case <-q.full:
 		case <-gather.C:
-		case <-q.ending.Done():
+		case <-q.stopCtx.Done():
 		}
 		gather.Stop()
-		last := q.ending.Err() != nil
-		for spans := q.take(); len(spans) > 0; spans = q.take() {
+		last := q.stopCtx.Err() != nil
+		for spans := q.takeBatch(); len(spans) > 0; spans = q.takeBatch() {
 			q.send(spans)
 		}
 		if last {
@@ -151,57 +151,57 @@ func (q *queue) run() {
 	}
 }
 
-func (q *queue) take() []sdktrace.ReadOnlySpan {
+func (q *queue) takeBatch() []sdktrace.ReadOnlySpan {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(len(q.waiting), batchSpans)
 	spans := q.waiting[:n:n]
-	q.flying = n
+	q.inFlight = n
 	if q.waiting = q.waiting[n:]; len(q.waiting) == 0 {
 		q.waiting = nil
 	}
 	return spans
 }
 
-// send sends one request, and again where the collector is away, but for a while only:
-// later spans are worth more.
+// send sends one request. It retries for a limited time only, because later spans are
+// worth more.
 func (q *queue) send(spans []sdktrace.ReadOnlySpan) {
 	policy := retry.Spans
-	if q.ending.Err() != nil {
+	if q.stopCtx.Err() != nil {
 		policy.Tries = 1
 	}
 	var refused *refusal
-	err := policy.Do(q.ending, func() error {
-		if refused != nil { // it may have asked to be left alone
-			pause(q.ending, refused.after)
+	err := policy.Do(q.stopCtx, func() error {
+		if refused != nil {
+			pause(q.stopCtx, refused.retryAfter)
 		}
 		refused = nil
-		ctx, cancel := context.WithTimeout(q.life, q.timeout)
+		ctx, cancel := context.WithTimeout(q.sendCtx, q.timeout)
 		defer cancel()
 		err := q.export(ctx, spans)
 		errors.As(err, &refused)
 		return err
-	}, func(error) bool { return refused == nil || refused.passes() }, q.tell)
+	}, func(error) bool { return refused == nil || refused.retryable() }, q.logChange)
 	lost := 0
 	switch {
 	case err == nil:
-	case refused != nil && refused.spans > 0: // it has taken the others
+	case refused != nil && refused.spans > 0: // the collector accepted the others
 		lost, err = refused.spans, nil
 	default:
 		lost = len(spans)
 	}
-	q.tell(err)
+	q.logChange(err)
 	q.metrics.spans.WithLabelValues(sent).Add(float64(len(spans) - lost))
 	q.metrics.spans.WithLabelValues(failed).Add(float64(lost))
 }
 
-// tell says when sending begins to fail, and when it succeeds again; each once.
-func (q *queue) tell(err error) {
+// logChange logs when sending begins to fail and when it succeeds again, once each.
+func (q *queue) logChange(err error) {
 	switch {
 	case err != nil && !q.failing:
-		q.log.Warn("the collector does not take spans; jobs go on, and traces have gaps", "err", err)
+		q.log.Warn("sending spans to the collector failed; jobs continue, traces have gaps", "err", err)
 	case err == nil && q.failing:
-		q.log.Info("the collector takes spans again")
+		q.log.Info("the collector accepts spans again")
 	}
 	q.failing = err != nil
 }

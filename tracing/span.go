@@ -14,16 +14,17 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The names of ids in logs and exemplars.
+// Names of trace and span ids in logs and exemplars.
 const (
 	keyTrace = "trace_id"
 	keySpan  = "span_id"
 )
 
-// A Span is something that lasts. It is safe for concurrent use.
+// A Span is one timed step of a trace. It is safe for concurrent use. All methods may
+// be called on a nil Span, which traces nothing.
 type Span struct {
 	tracer *Tracer
-	ctx    context.Context // below it
+	ctx    context.Context // parent of the spans that Begin and Call start
 	span   trace.Span
 }
 
@@ -33,7 +34,7 @@ func (t *Tracer) begin(ctx context.Context, kind trace.SpanKind, name string, at
 	return &Span{t, ctx, span}
 }
 
-// Begin begins a span below this one.
+// Begin starts a child span.
 func (s *Span) Begin(name string, attrs ...slog.Attr) *Span {
 	if s == nil {
 		return nil
@@ -41,7 +42,7 @@ func (s *Span) Begin(name string, attrs ...slog.Attr) *Span {
 	return s.tracer.begin(s.ctx, trace.SpanKindInternal, name, attrs)
 }
 
-// Call begins the span of a request to another server.
+// Call starts a child span for a request to another server.
 func (s *Span) Call(name string, attrs ...slog.Attr) *Span {
 	if s == nil {
 		return nil
@@ -49,28 +50,28 @@ func (s *Span) Call(name string, attrs ...slog.Attr) *Span {
 	return s.tracer.begin(s.ctx, trace.SpanKindClient, name, attrs)
 }
 
-// Traceparent is the value of Header for a request that is made in the span; empty for
-// none.
+// Traceparent returns the value of Header for a request made in the span; empty for a
+// nil span.
 func (s *Span) Traceparent() string {
 	if s == nil {
 		return ""
 	}
-	return spell(s.span.SpanContext())
+	return formatTraceparent(s.span.SpanContext())
 }
 
-// spell writes a valid context of a span as a traceparent.
-func spell(sc trace.SpanContext) string {
+// formatTraceparent formats a valid span context as a traceparent.
+func formatTraceparent(sc trace.SpanContext) string {
 	return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
 }
 
-// Set adds to what is known of the span.
+// Set adds attributes to the span.
 func (s *Span) Set(attrs ...slog.Attr) {
 	if s != nil {
 		s.span.SetAttributes(attributes(attrs)...)
 	}
 }
 
-// Fail notes why it has failed, as a code; empty for not.
+// Fail marks the span as failed with an error code. An empty code does nothing.
 func (s *Span) Fail(code string) {
 	if s != nil && code != "" {
 		s.span.SetStatus(codes.Error, code)
@@ -78,7 +79,8 @@ func (s *Span) Fail(code string) {
 	}
 }
 
-// End ends the span. Of an error only what may stand in a log is told.
+// End ends the span. Of a *rowmill.Failure only the code is sent: its message may hold
+// data of the client.
 func (s *Span) End(err error) {
 	if s == nil {
 		return
@@ -86,7 +88,7 @@ func (s *Span) End(err error) {
 	var failure *rowmill.Failure
 	switch {
 	case err == nil:
-	case errors.As(err, &failure): // its message may hold what is the client's
+	case errors.As(err, &failure):
 		s.Fail(failure.Code)
 	default:
 		s.span.SetStatus(codes.Error, err.Error())
@@ -94,7 +96,7 @@ func (s *Span) End(err error) {
 	s.span.End()
 }
 
-// Observe has a histogram take what the span has measured, with the span as an exemplar.
+// Observe adds a value to a histogram, with the span as exemplar.
 func (s *Span) Observe(histogram prometheus.Observer, value float64) {
 	if s == nil {
 		histogram.Observe(value)
@@ -109,7 +111,7 @@ func (s *Span) Observe(histogram prometheus.Observer, value float64) {
 	exemplars.ObserveWithExemplar(value, prometheus.Labels{keyTrace: sc.TraceID().String(), keySpan: sc.SpanID().String()})
 }
 
-// Log is a logger whose lines name the trace, or the one that is given.
+// Log returns a logger that adds the trace id to its lines; for a nil span, log itself.
 func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	if s == nil {
 		return log
@@ -117,11 +119,11 @@ func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	return log.With(keyTrace, s.span.SpanContext().TraceID().String())
 }
 
-// Serve begins the span of a request that a client has sent with a traceparent, and
-// returns a context to serve it under, as OpenTelemetry's own has it. There is no span
-// where the client's trace is not sampled, or there is none.
+// Serve starts the span of an API request that came with a traceparent. It returns the
+// context for serving the request, with the span context as OpenTelemetry stores it.
+// The span is nil if there is no client trace or it is not sampled.
 func (t *Tracer) Serve(ctx context.Context, traceparent, name string, attrs ...slog.Attr) (context.Context, *Span) {
-	parent := parse(traceparent)
+	parent := parseTraceparent(traceparent)
 	switch {
 	case t == nil || !parent.IsValid():
 		return ctx, nil
@@ -132,16 +134,17 @@ func (t *Tracer) Serve(ctx context.Context, traceparent, name string, attrs ...s
 	return trace.ContextWithSpanContext(ctx, s.span.SpanContext()), s
 }
 
-// Traceparent is what a job goes on from that is submitted under ctx; empty for nothing.
+// Traceparent returns the traceparent for a job that is submitted under ctx; empty if
+// the request had none.
 func Traceparent(ctx context.Context) string {
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
 		return ""
 	}
-	return spell(parent)
+	return formatTraceparent(parent)
 }
 
-// attributes are those of a span; durations are in seconds.
+// attributes converts attributes to OpenTelemetry's. Durations become seconds.
 func attributes(attrs []slog.Attr) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, len(attrs))
 	for i, a := range attrs {

@@ -1,21 +1,20 @@
-// Package tracing tells a collector of OpenTelemetry what became of jobs, and when: as
-// spans, by OTLP over HTTP. It owns which jobs and rows are traced, the ids of their
-// traces, and how spans reach the collector without holding anything up. It knows
-// nothing of how jobs run.
+// Package tracing sends spans about jobs to an OpenTelemetry collector, by OTLP over
+// HTTP. It decides which jobs and rows are traced, sets the ids of their traces, and
+// sends spans without delaying anything. It knows nothing of how jobs run.
 //
-//	POST /v1/batch-inference    a request to the API that came in a trace
-//	└─ job                      told by whoever records its end
-//	   ├─ read the input, wait for an engine, commit parts, merge …: by its owner
-//	   └─ shard                 by each worker that has rows of it
-//	      ├─ rows               some that are loaded together, until all are written
-//	      │  └─ chat MODEL      a request to an inference server, which is told of it
+//	POST /v1/batch-inference    an API request that came with a traceparent
+//	└─ job                      sent by the node that records the end of the job
+//	   ├─ read the input, wait for an engine, commit parts, merge …: by the owner
+//	   └─ shard                 by each worker that has rows of the shard
+//	      ├─ rows               one group of rows, from loading until all are written
+//	      │  └─ chat MODEL      a request to an inference server, with a traceparent
 //	      └─ write a part
 //
-// Nodes tell each other nothing of it. The ids of a job's trace and of the span that is
-// the job follow from its id, or stand in its record where it was submitted within a
-// trace, and which jobs are traced follows from those.
+// Nodes exchange no messages about traces. The trace id of a job and the id of its job
+// span derive from the job id; for a job submitted within a trace, the record holds the
+// client's trace id. The same ids decide which jobs are traced.
 //
-// A Tracer, Job or Span that is nil traces nothing: all their methods may be called.
+// All methods of a nil Tracer, Job or Span may be called; they trace nothing.
 package tracing
 
 import (
@@ -36,45 +35,45 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Header is the header, of HTTP, that names the span a request is made in.
+// Header is the HTTP header that names the caller's span.
 const Header = "traceparent"
 
-// Config is what a Tracer is made of. The settings have the defaults.
+// Config configures a Tracer. The defaults are in the settings.
 type Config struct {
-	Endpoint string            // URL that spans are posted to
-	Headers  map[string]string // of each request, such as what the collector knows us by
+	Endpoint string            // URL for POST requests with spans
+	Headers  map[string]string // sent with each request, such as credentials
 
-	// Sample is the share of jobs that are traced, 0 to 1, of those that were not
-	// submitted within a trace; of those whoever sampled that has decided. All nodes
-	// have the same.
+	// Sample is the share of jobs to trace, 0 to 1, and must be the same on all nodes.
+	// For a job submitted within a trace the client's sampling decision counts instead.
 	Sample float64
-	// Rows is the share of the rows of such a job whose requests are traced, 0 to 1.
+	// Rows is the share of the rows of a traced job with traced requests, 0 to 1.
 	Rows float64
 
-	Queue   int           // spans that wait to be sent, at most
-	Timeout time.Duration // of a request to the collector
+	Queue   int           // largest number of waiting spans
+	Timeout time.Duration // timeout of a request to the collector
 
-	// Transport takes requests to the collector. Default: one that goes by HTTP_PROXY.
+	// Transport sends requests to the collector. Default: a transport that uses
+	// HTTP_PROXY.
 	Transport http.RoundTripper
 
-	Node    string // that spans are from, and the version of its program
+	Node    string // node and program version, sent with the spans
 	Version string
 	Metrics Metrics
 	Logger  *slog.Logger
 }
 
-// A Tracer makes the spans of one node and sends them.
+// A Tracer creates and sends the spans of this node.
 type Tracer struct {
-	rows     float64 // of how many one is traced; 0 for none
-	least    uint64  // of the random part of a trace's id, where the job is traced
-	provider *sdktrace.TracerProvider
-	spans    trace.Tracer
-	client   *client
+	rowInterval float64 // one of so many rows is traced; 0: none
+	least       uint64  // smallest random part of a traced job's trace id
+	provider    *sdktrace.TracerProvider
+	spans       trace.Tracer
+	client      *client
 }
 
-// New returns a Tracer, which sends spans from now on.
+// New returns a Tracer and starts to send spans.
 func New(cfg Config) (*Tracer, error) {
-	of, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
+	node, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "rowmill"), attribute.String("service.version", cfg.Version), attribute.String("service.instance.id", cfg.Node),
 	), resource.WithFromEnv())
 	if err != nil {
@@ -82,43 +81,43 @@ func New(cfg Config) (*Tracer, error) {
 	}
 	t := &Tracer{least: threshold(cfg.Sample), client: newClient(cfg)}
 	if cfg.Rows > 0 {
-		t.rows = 1 / cfg.Rows
+		t.rowInterval = 1 / cfg.Rows
 	}
 	exporter := otlptrace.NewUnstarted(t.client)
 	t.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(of), sdktrace.WithSampler(sdktrace.AlwaysSample()), // what is not sampled is not begun
+		sdktrace.WithResource(node), sdktrace.WithSampler(sdktrace.AlwaysSample()), // for unsampled jobs no span is started
 		sdktrace.WithIDGenerator(ids{}), sdktrace.WithSpanProcessor(newQueue(cfg, exporter.ExportSpans)),
 	)
 	t.spans = t.provider.Tracer("github.com/rowmill/rowmill", trace.WithInstrumentationVersion(cfg.Version))
 	return t, nil
 }
 
-// flushTime is how long a node that stops may take to send its last spans: some of what
-// it has for closing everything.
+// flushTime limits how long a stopping node sends its last spans. It is a part of the
+// time for stopping everything.
 const flushTime = 2 * time.Second
 
-// Close sends what waits, until ctx ends, for flushTime at most. Spans that end later are
-// dropped.
+// Close sends the waiting spans until ctx ends, for flushTime at most. Spans that end
+// later are dropped.
 func (t *Tracer) Close(ctx context.Context) {
 	if t == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // what is lost is counted
+	_ = t.provider.Shutdown(ctx) // the metric counts lost spans
 	t.client.http.CloseIdleConnections()
 }
 
-// SetHeaders has requests to the collector sent with others from now on.
+// SetHeaders replaces the headers of requests to the collector.
 func (t *Tracer) SetHeaders(headers map[string]string) { t.client.setHeaders(headers) }
 
-// randomBits of a trace's id, the last ones, are random: so the specification of
-// traceparent wants it, and a UUID of version 7 has more.
+// randomBits is the number of random bits at the end of a trace id, by the
+// specification of traceparent. A UUID of version 7 has more random bits.
 const randomBits = 56
 
-// threshold is what the random part of an id must reach that is among a share of all, as
-// OpenTelemetry's samplers by probability have it: of two shares the ids of the smaller
-// are among those of the larger.
+// threshold returns the smallest random part of an id that is sampled at a share, as
+// OpenTelemetry's probability samplers define it. A larger share includes all ids of a
+// smaller share.
 func threshold(share float64) uint64 {
 	return uint64((1 - share) * (1 << randomBits))
 }
@@ -127,16 +126,16 @@ func (t *Tracer) samples(id trace.TraceID) bool {
 	return binary.BigEndian.Uint64(id[8:])&(1<<randomBits-1) >= t.least
 }
 
-// A Job is a job that is traced.
+// A Job is a traced job.
 type Job struct {
 	tracer *Tracer
-	parent trace.SpanContext // what it was submitted in; not valid for nothing
+	parent trace.SpanContext // span of the submission; invalid if there was none
 	self   trace.SpanContext
-	ctx    context.Context // below self
+	ctx    context.Context // parent of the spans that Begin starts
 }
 
-// Job is a job by its id and what Traceparent returned when it was submitted. It is nil
-// where the job is not traced.
+// Job returns the traced job with an id. traceparent is the value that Traceparent
+// returned at its submission. Job returns nil for a job that is not traced.
 func (t *Tracer) Job(id, traceparent string) *Job {
 	if t == nil {
 		return nil
@@ -147,35 +146,35 @@ func (t *Tracer) Job(id, traceparent string) *Job {
 	}
 	own, err := uuid.Parse(id[prefix:])
 	if err != nil {
-		return nil // made by a test
+		return nil // ids of tests need not be UUIDs
 	}
-	j, known := &Job{tracer: t, parent: parse(traceparent)}, trace.TraceID(own)
+	j, traceID := &Job{tracer: t, parent: parseTraceparent(traceparent)}, trace.TraceID(own)
 	switch {
 	case !j.parent.IsValid():
-		if !t.samples(known) {
+		if !t.samples(traceID) {
 			return nil
 		}
 	case !j.parent.IsSampled():
 		return nil
 	default:
-		known = j.parent.TraceID()
+		traceID = j.parent.TraceID()
 	}
-	j.self = trace.NewSpanContext(trace.SpanContextConfig{TraceID: known, SpanID: trace.SpanID(own[8:]), TraceFlags: trace.FlagsSampled})
+	j.self = trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: trace.SpanID(own[8:]), TraceFlags: trace.FlagsSampled})
 	j.ctx = trace.ContextWithRemoteSpanContext(context.Background(), j.self)
 	return j
 }
 
-// Traces reports whether the requests of a row are traced: the first row's, and those of
-// as many others as Config.Rows says, spread evenly.
+// Traces reports whether the requests of a row are traced: row 0 always, and
+// Config.Rows of all rows, evenly spread.
 func (j *Job) Traces(row int64) bool {
-	if j == nil || j.tracer.rows == 0 {
+	if j == nil || j.tracer.rowInterval == 0 {
 		return false
 	}
-	every := j.tracer.rows
+	every := j.tracer.rowInterval
 	return row == 0 || int64(float64(row)/every) != int64(float64(row-1)/every)
 }
 
-// Begin begins a span below that of the job.
+// Begin starts a child span of the job span.
 func (j *Job) Begin(name string, attrs ...slog.Attr) *Span {
 	if j == nil {
 		return nil
@@ -183,12 +182,13 @@ func (j *Job) Begin(name string, attrs ...slog.Attr) *Span {
 	return j.tracer.begin(j.ctx, trace.SpanKindInternal, name, attrs)
 }
 
-// End tells of the job itself, once it is over. failure is a code, empty for none.
+// End sends the span of the job itself, after its end. failure is an error code, empty
+// for success.
 func (j *Job) End(created, ended time.Time, failure string, attrs ...slog.Attr) {
 	if j == nil {
 		return
 	}
-	ctx := context.WithValue(context.Background(), knownKey{}, j.self)
+	ctx := context.WithValue(context.Background(), presetKey{}, j.self)
 	if j.parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, j.parent)
 	}
@@ -197,8 +197,8 @@ func (j *Job) End(created, ended time.Time, failure string, attrs ...slog.Attr) 
 	s.span.End(trace.WithTimestamp(ended))
 }
 
-// Log is a logger whose lines name the job's trace, or the one that is given where the
-// job is not traced.
+// Log returns a logger that adds the job's trace id to its lines; for a nil job, log
+// itself.
 func (j *Job) Log(log *slog.Logger) *slog.Logger {
 	if j == nil {
 		return log
@@ -206,32 +206,32 @@ func (j *Job) Log(log *slog.Logger) *slog.Logger {
 	return log.With(keyTrace, j.self.TraceID().String())
 }
 
-// ids are random, but for spans whose ids are known before.
+// ids generates random ids, except for spans with preset ids in their context.
 type ids struct{}
 
-type knownKey struct{}
+type presetKey struct{}
 
-// NewIDs returns those of a span that begins a trace.
+// NewIDs returns the ids of a span that starts a trace.
 func (ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	if known, ok := ctx.Value(knownKey{}).(trace.SpanContext); ok {
-		return known.TraceID(), known.SpanID()
+	if preset, ok := ctx.Value(presetKey{}).(trace.SpanContext); ok {
+		return preset.TraceID(), preset.SpanID()
 	}
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	return id, ids{}.NewSpanID(ctx, id)
 }
 
-// NewSpanID returns that of a span within a trace.
+// NewSpanID returns the id of a span in an existing trace.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
-	if known, ok := ctx.Value(knownKey{}).(trace.SpanContext); ok {
-		return known.SpanID()
+	if preset, ok := ctx.Value(presetKey{}).(trace.SpanContext); ok {
+		return preset.SpanID()
 	}
-	binary.NativeEndian.PutUint64(id[:], rand.Uint64()|1) // 0 is none
+	binary.NativeEndian.PutUint64(id[:], rand.Uint64()|1) // 0 is not a valid id
 	return id
 }
 
-// parse reads a traceparent; what is none is not valid.
-func parse(traceparent string) trace.SpanContext {
+// parseTraceparent parses a traceparent. The result is invalid if the text is.
+func parseTraceparent(traceparent string) trace.SpanContext {
 	if traceparent == "" {
 		return trace.SpanContext{}
 	}

@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Everything may be called where nothing is traced.
-func TestNothingIsTraced(t *testing.T) {
+// All methods of nil values may be called.
+func TestNil(t *testing.T) {
 	t.Parallel()
 	var tracer *tracing.Tracer
 	ctx, span := tracer.Serve(t.Context(), client, "POST /")
@@ -65,11 +65,11 @@ const (
 	unsampled   = "00-" + clientTrace + "-" + clientSpan + "-00"
 )
 
-// hexOf is the UUID of a job's id.
-func hexOf(id string) string { return strings.ReplaceAll(strings.TrimPrefix(id, "job-"), "-", "") }
+// uuidHex returns the UUID of a job id without dashes.
+func uuidHex(id string) string { return strings.ReplaceAll(strings.TrimPrefix(id, "job-"), "-", "") }
 
-// only is the one span of a name.
-func only(t *testing.T, c *spantest.Collector, name string) spantest.Span {
+// onlySpan returns the only span with a name.
+func onlySpan(t *testing.T, c *spantest.Collector, name string) spantest.Span {
 	t.Helper()
 	found := c.Named(name)
 	if len(found) != 1 {
@@ -78,8 +78,8 @@ func only(t *testing.T, c *spantest.Collector, name string) spantest.Span {
 	return found[0]
 }
 
-// Two nodes tell of one job without having spoken.
-func TestAJobOfTwoNodes(t *testing.T) {
+// Two nodes send spans to one trace and exchange no message.
+func TestJob_OnTwoNodes(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
 	owner, worker := c.Start(t, nil), c.Start(t, func(cfg *tracing.Config) { cfg.Node = "node2" })
@@ -89,7 +89,7 @@ func TestAJobOfTwoNodes(t *testing.T) {
 	shard := worker.Job(id, "").Begin("shard", slog.Int("rowmill.shard", 17))
 	rows := shard.Begin("rows")
 	call := rows.Call("chat m", slog.String("a", "b"), slog.Float64("f", 0.5), slog.Bool("yes", true), slog.Duration("waited", 1500*time.Millisecond))
-	told := call.Traceparent()
+	propagated := call.Traceparent()
 	call.Fail("timeout")
 	call.End(nil)
 	rows.End(errors.New("disk full"))
@@ -98,8 +98,8 @@ func TestAJobOfTwoNodes(t *testing.T) {
 	worker.Close(t.Context())
 	owner.Close(t.Context())
 
-	job := only(t, &c, "job")
-	if job.Trace != hexOf(id) || job.ID != hexOf(id)[16:] || job.Parent != "" || !job.Begin.Equal(created) || job.End.Sub(job.Begin) != time.Second || job.Attributes["rows"] != int64(3) || job.Failed {
+	job := onlySpan(t, &c, "job")
+	if job.Trace != uuidHex(id) || job.ID != uuidHex(id)[16:] || job.Parent != "" || !job.Begin.Equal(created) || job.End.Sub(job.Begin) != time.Second || job.Attributes["rows"] != int64(3) || job.Failed {
 		t.Errorf("the job is %+v", job)
 	}
 	got := map[string]spantest.Span{}
@@ -115,7 +115,7 @@ func TestAJobOfTwoNodes(t *testing.T) {
 		}
 	}
 	if s := got["read the input"]; !s.Failed || s.Error != "invalid_input_file" || s.Resource["service.instance.id"] != "node1" || s.Resource["service.version"] != "1.2.3" {
-		t.Errorf("what a client may see is told, or not by whom: %+v", s)
+		t.Errorf("the span has the client's data or the wrong node: %+v", s)
 	}
 	if s := got["rows"]; s.Error != "disk full" {
 		t.Errorf("got %+v", s)
@@ -127,13 +127,13 @@ func TestAJobOfTwoNodes(t *testing.T) {
 	if s.Attributes["a"] != "b" || s.Attributes["f"] != 0.5 || s.Attributes["yes"] != true || s.Attributes["waited"] != 1.5 || s.Attributes["error.type"] != "timeout" {
 		t.Errorf("got %+v", s.Attributes)
 	}
-	if want := "00-" + s.Trace + "-" + s.ID + "-01"; told != want {
-		t.Errorf("a server is told %s, want %s", told, want)
+	if want := "00-" + s.Trace + "-" + s.ID + "-01"; propagated != want {
+		t.Errorf("a server gets the traceparent %s, want %s", propagated, want)
 	}
 }
 
-// A job that was submitted within a trace goes on from it, by what its record says.
-func TestAJobWithinATrace(t *testing.T) {
+// A job submitted within a trace continues the trace that its record names.
+func TestJob_ContinuesClientTrace(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
 	tracer := c.Start(t, func(cfg *tracing.Config) { cfg.Sample = 0 })
@@ -149,14 +149,14 @@ func TestAJobWithinATrace(t *testing.T) {
 	request.Log(slog.New(slog.NewTextHandler(&text, nil))).Info("hello")
 	tracer.Close(t.Context())
 
-	served, whole := only(t, &c, "POST /v1/batch-inference"), only(t, &c, "job")
+	served, whole := onlySpan(t, &c, "POST /v1/batch-inference"), onlySpan(t, &c, "job")
 	if served.Trace != clientTrace || served.Parent != clientSpan || served.Kind != spans.Span_SPAN_KIND_SERVER {
 		t.Errorf("the request is %+v", served)
 	}
-	if whole.Trace != clientTrace || whole.Parent != served.ID || whole.ID != hexOf(id)[16:] || whole.Error != "engine_error" {
+	if whole.Trace != clientTrace || whole.Parent != served.ID || whole.ID != uuidHex(id)[16:] || whole.Error != "engine_error" {
 		t.Errorf("the job is %+v", whole)
 	}
-	if s := only(t, &c, "shard"); s.Trace != clientTrace || s.Parent != whole.ID {
+	if s := onlySpan(t, &c, "shard"); s.Trace != clientTrace || s.Parent != whole.ID {
 		t.Errorf("the shard is %+v", s)
 	}
 	if n := strings.Count(text.String(), "trace_id="+clientTrace); n != 2 {
@@ -164,7 +164,7 @@ func TestAJobWithinATrace(t *testing.T) {
 	}
 }
 
-// What the client has decided holds, and what is no traceparent is none.
+// The client's sampling decision counts. An invalid traceparent is ignored.
 func TestTraceparents(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -172,18 +172,18 @@ func TestTraceparents(t *testing.T) {
 	defer all.Close(t.Context())
 	ctx, span := all.Serve(t.Context(), unsampled, "POST /")
 	if span != nil || tracing.Traceparent(ctx) != unsampled {
-		t.Error("a trace that is not sampled goes on, or is forgotten")
+		t.Error("an unsampled trace was sampled, or its traceparent was lost")
 	}
 	if all.Job(rowmill.NewJobID(), unsampled) != nil {
-		t.Error("a job is traced that its client does not want traced")
+		t.Error("a job is traced against the client's decision")
 	}
 	for _, none := range []string{"", "00", "00-" + clientTrace + "-" + clientSpan, "00-" + strings.Repeat("0", 32) + "-" + clientSpan + "-01", "ff" + client[2:], strings.ToUpper(client), client + "\r\nx: y"} {
 		ctx, span := all.Serve(t.Context(), none, "POST /")
 		if span != nil || tracing.Traceparent(ctx) != "" {
-			t.Errorf("%q is taken", none)
+			t.Errorf("%q is accepted", none)
 		}
 		if all.Job(rowmill.NewJobID(), none) == nil {
-			t.Errorf("because of %q a job is not traced", none)
+			t.Errorf("with traceparent %q a job is not traced", none)
 		}
 	}
 	for _, id := range []string{"", "job-1", "job-" + strings.Repeat("x", 36)} {
@@ -193,8 +193,8 @@ func TestTraceparents(t *testing.T) {
 	}
 }
 
-// A share of all jobs is traced, the same by every node, and of two shares the smaller is
-// part of the larger.
+// A share of all jobs is traced, the same jobs by every node, and a larger share
+// includes the jobs of a smaller one.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -243,12 +243,12 @@ func TestRows(t *testing.T) {
 			want = append(slices.Clone(want), 1_000_000_000)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("of a share of %v rows %v are traced, want %v", share, got, want)
+			t.Errorf("with a share of %v the rows %v are traced, want %v", share, got, want)
 		}
 	}
 }
 
-// Exemplars name spans.
+// An exemplar has the ids of its span.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -268,12 +268,12 @@ func TestObserve(t *testing.T) {
 	for _, l := range families[0].Metric[0].Histogram.Bucket[1].GetExemplar().GetLabel() {
 		labels[l.GetName()] = l.GetValue()
 	}
-	if s := only(t, &c, "a"); labels["trace_id"] != s.Trace || labels["span_id"] != s.ID {
-		t.Errorf("the exemplar is %v of %+v", labels, s)
+	if s := onlySpan(t, &c, "a"); labels["trace_id"] != s.Trace || labels["span_id"] != s.ID {
+		t.Errorf("the exemplar is %v, want the span %+v", labels, s)
 	}
 }
 
-// A rig is a Tracer in virtual time, and its log.
+// A rig is a Tracer in virtual time, with its log.
 type rig struct {
 	*testing.T
 	spantest.Collector
@@ -289,14 +289,14 @@ func (r *rig) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-// said is how often words are in the log.
-func (r *rig) said(words string) int {
+// logged returns how often words occur in the log.
+func (r *rig) logged(words string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Count(r.text.String(), words)
 }
 
-func inTime(t *testing.T, answer func(request *http.Request, n int) (*http.Response, error), run func(r *rig)) {
+func inVirtualTime(t *testing.T, answer func(request *http.Request, n int) (*http.Response, error), run func(r *rig)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -312,8 +312,8 @@ func inTime(t *testing.T, answer func(request *http.Request, n int) (*http.Respo
 	})
 }
 
-// end ends so many spans.
-func (r *rig) end(n int) {
+// endSpans starts and ends n spans.
+func (r *rig) endSpans(n int) {
 	job := r.tracer.Job(rowmill.NewJobID(), "")
 	for range n {
 		job.Begin("a").End(nil)
@@ -334,24 +334,24 @@ rowmill_tracing_spans_total{outcome="sent"} %d
 	}
 }
 
-// Spans gather for a second, and not longer where there are many.
-func TestQueue_Gathers(t *testing.T) {
-	inTime(t, nil, func(r *rig) {
-		r.end(10)
+// Spans wait for a second, or until there are enough for a request.
+func TestQueue_Batches(t *testing.T) {
+	inVirtualTime(t, nil, func(r *rig) {
+		r.endSpans(10)
 		time.Sleep(time.Second - time.Millisecond)
 		if r.Requests() != 0 {
-			r.Errorf("%d requests at once", r.Requests())
+			r.Errorf("%d requests before the second is over", r.Requests())
 		}
 		time.Sleep(2 * time.Millisecond)
 		r.counts(10, 0, 0)
-		r.end(600)
+		r.endSpans(600)
 		synctest.Wait()
 		r.counts(610, 0, 0)
 		if r.Requests() != 3 || len(r.Spans()) != 610 {
 			r.Errorf("%d requests with %d spans", r.Requests(), len(r.Spans()))
 		}
 		r.tracer.SetHeaders(map[string]string{"Authorization": "Bearer two"})
-		r.end(1)
+		r.endSpans(1)
 		r.tracer.Close(r.Context())
 		if first, last := r.Request(0).Header.Get("Authorization"), r.Request(3).Header.Get("Authorization"); first != "Bearer one" || last != "Bearer two" {
 			r.Errorf("headers are %q and %q", first, last)
@@ -360,48 +360,48 @@ func TestQueue_Gathers(t *testing.T) {
 	})
 }
 
-// A collector that is away is said once, and again when it is back; what it misses is
-// counted, and nobody waits for it.
-func TestQueue_CollectorIsAway(t *testing.T) {
+// An outage of the collector is logged once, and so is its end. Lost spans are counted,
+// and ending a span never blocks.
+func TestQueue_CollectorIsDown(t *testing.T) {
 	var mu sync.Mutex
-	away := true
-	inTime(t, func(*http.Request, int) (*http.Response, error) {
+	down := true
+	inVirtualTime(t, func(*http.Request, int) (*http.Response, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if away {
+		if down {
 			return nil, errors.New("connection refused")
 		}
 		return spantest.Answer(http.StatusOK, nil), nil
 	}, func(r *rig) {
 		before := time.Now()
-		r.end(2000)
+		r.endSpans(2000)
 		if !time.Now().Equal(before) {
-			r.Errorf("whoever ends a span waits for %v", time.Since(before))
+			r.Errorf("ending spans blocked for %v", time.Since(before))
 		}
 		time.Sleep(5 * time.Minute)
 		r.counts(0, 1000, 1000)
-		if n := r.said("the collector does not take spans"); n != 1 {
-			r.Errorf("it was said %d times that the collector is away", n)
+		if n := r.logged("sending spans to the collector failed"); n != 1 {
+			r.Errorf("the log says %d times that the collector is down", n)
 		}
-		if n := r.said("some are dropped"); n != 1 {
-			r.Errorf("it was said %d times that spans are dropped", n)
+		if n := r.logged("dropping spans"); n != 1 {
+			r.Errorf("the log says %d times that spans are dropped", n)
 		}
 		mu.Lock()
-		away = false
+		down = false
 		mu.Unlock()
-		r.end(5)
+		r.endSpans(5)
 		time.Sleep(time.Minute)
 		r.counts(5, 1000, 1000)
-		if n := r.said("takes spans again"); n != 1 {
-			r.Errorf("it was said %d times that it is back", n)
+		if n := r.logged("accepts spans again"); n != 1 {
+			r.Errorf("the log says %d times that the collector is back", n)
 		}
 	})
 }
 
-// What passes is tried again, no sooner than the collector asks.
+// A retryable answer is retried, not before the collector allows it.
 func TestQueue_CollectorIsBusy(t *testing.T) {
 	var times []time.Time
-	inTime(t, func(_ *http.Request, n int) (*http.Response, error) {
+	inVirtualTime(t, func(_ *http.Request, n int) (*http.Response, error) {
 		times = append(times, time.Now())
 		answer := spantest.Answer(http.StatusServiceUnavailable, []byte("busy"))
 		answer.Header.Set("Retry-After", "20")
@@ -410,12 +410,12 @@ func TestQueue_CollectorIsBusy(t *testing.T) {
 		}
 		return answer, nil
 	}, func(r *rig) {
-		r.end(1)
+		r.endSpans(1)
 		time.Sleep(2 * time.Minute)
 		r.counts(1, 0, 0)
 		for i := 1; i < len(times); i++ {
 			if gap := times[i].Sub(times[i-1]); gap < 20*time.Second {
-				r.Errorf("asked again after %v", gap)
+				r.Errorf("retried after %v", gap)
 			}
 		}
 		if len(times) != 3 {
@@ -424,9 +424,9 @@ func TestQueue_CollectorIsBusy(t *testing.T) {
 	})
 }
 
-// What does not pass is not tried again.
+// A refusal that is not retryable is not retried.
 func TestQueue_CollectorRefuses(t *testing.T) {
-	inTime(t, func(_ *http.Request, n int) (*http.Response, error) {
+	inVirtualTime(t, func(_ *http.Request, n int) (*http.Response, error) {
 		switch n {
 		case 1:
 			return spantest.Answer(http.StatusUnauthorized, []byte("who are you?")), nil
@@ -440,27 +440,27 @@ func TestQueue_CollectorRefuses(t *testing.T) {
 		return spantest.Answer(http.StatusOK, []byte("not protocol buffers, \xff\xff\xff")), nil
 	}, func(r *rig) {
 		for range 4 {
-			r.end(10)
+			r.endSpans(10)
 			time.Sleep(time.Minute)
 		}
 		r.counts(17, 23, 0)
 		if r.Requests() != 4 {
 			r.Errorf("%d requests", r.Requests())
 		}
-		if r.said("HTTP 401") != 1 || r.said("who are you") != 0 {
+		if r.logged("HTTP 401") != 1 || r.logged("who are you") != 0 {
 			r.Error(r.text.String())
 		}
 	})
 }
 
-// A node that stops waits for a slow collector for a moment, and for one that is away
-// not at all.
+// A stopping node waits a moment for a slow collector, and not at all for one that is
+// down.
 func TestClose_IsBounded(t *testing.T) {
-	inTime(t, func(request *http.Request, _ int) (*http.Response, error) {
+	inVirtualTime(t, func(request *http.Request, _ int) (*http.Response, error) {
 		<-request.Context().Done()
 		return nil, request.Context().Err()
 	}, func(r *rig) {
-		r.end(900)
+		r.endSpans(900)
 		time.Sleep(30 * time.Second)
 		before := time.Now()
 		r.tracer.Close(r.Context())
@@ -468,7 +468,7 @@ func TestClose_IsBounded(t *testing.T) {
 			r.Errorf("it took %v", took)
 		}
 		r.counts(0, 900, 0)
-		r.end(1) // what ends later is nobody's
+		r.endSpans(1) // spans that end later are not counted
 		r.counts(0, 900, 0)
 	})
 }

@@ -101,7 +101,7 @@ func TestTracing(t *testing.T) {
 	server.Close()
 	run()
 	stop(t, m)
-	if !log.has("the collector does not take spans") {
+	if !log.has("sending spans to the collector failed") {
 		t.Error("the log does not say that the collector is gone")
 	}
 }

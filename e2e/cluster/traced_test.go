@@ -319,7 +319,7 @@ func TestTraced(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			one := bytes.Count(text, []byte("the collector does not take spans"))
+			one := bytes.Count(text, []byte("sending spans to the collector failed"))
 			if one > 1 {
 				t.Errorf("%s says %d times that the collector is away", n.Name, one)
 			}
