@@ -238,7 +238,7 @@ func (g *gate) apiKey(c *gin.Context) (string, error) {
 	}
 	scheme, key, found := strings.Cut(headers[0], " ")
 	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) }) ||
-		strings.EqualFold(schemeToken, scheme) && g.keys.issuer != nil && identity.Looks(key)
+		strings.EqualFold(schemeToken, scheme) && g.keys.issuer != nil && identity.LooksLikeToken(key)
 	if !found || !known || key == "" || strings.TrimSpace(key) != key {
 		return "", unauthorized(schemes[0], "malformed_key", "the Authorization header must be the word "+schemes[0]+", one space and your API key")
 	}

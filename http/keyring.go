@@ -104,7 +104,7 @@ func (k *keyring) find(ctx context.Context, key string) (principal, error) {
 			return k.configured(admin), nil
 		}
 	}
-	if k.issuer != nil && identity.Looks(key) {
+	if k.issuer != nil && identity.LooksLikeToken(key) {
 		return k.bearer(ctx, key)
 	}
 	id, secret, found := splitKey(key)
@@ -127,7 +127,7 @@ func (k *keyring) bearer(ctx context.Context, token string) (principal, error) {
 	b, err := k.issuer.Verify(ctx, token)
 	var refused *identity.Refusal
 	switch {
-	case errors.As(err, &refused) && refused.Known:
+	case errors.As(err, &refused) && refused.ValidToken:
 		return principal{}, request.Errorf(nethttp.StatusForbidden, "no_account", "%s", refused.Reason)
 	case errors.As(err, &refused):
 		e := request.Errorf(nethttp.StatusUnauthorized, "invalid_token", "%s", refused.Reason)

@@ -22,7 +22,7 @@ func (t tokens) Verify(_ context.Context, token string) (identity.Bearer, error)
 	case error:
 		return identity.Bearer{}, known
 	}
-	return identity.Bearer{}, &identity.Refusal{Reason: "the token's signature is not that of anybody"}
+	return identity.Bearer{}, &identity.Refusal{Reason: "the token's signature is not valid"}
 }
 
 func TestTokens(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTokens(t *testing.T) {
 	for token, known := range map[string]any{
 		"ey.user.x":   identity.Bearer{ID: "0123456789ab", Name: "jane", Account: "acme", Role: RoleUser, Expires: clock.now().Add(time.Hour)},
 		"ey.reader.x": identity.Bearer{ID: "0123456789ac", Name: "joe", Account: "acme", Role: RoleReader, Expires: clock.now().Add(time.Hour)},
-		"ey.nobody.x": &identity.Refusal{Reason: "the token stands for no role", Known: true},
+		"ey.nobody.x": &identity.Refusal{Reason: "the token maps to no role", ValidToken: true},
 		"ey.away.x":   errors.New("dial tcp: refused"),
 		"ey.nameless.x": identity.Bearer{
 			ID: "0123456789ad", Account: strings.Repeat("x", maxAccountName+1), Role: RoleAdmin, Expires: clock.now().Add(time.Hour),

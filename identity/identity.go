@@ -1,6 +1,6 @@
-// Package identity says who the bearer of a token is: one that an issuer of OpenID
-// Connect has signed for this service, as a JWT. It reads the issuer's keys, and maps
-// claims to accounts and roles. What an account or a role may do it does not know.
+// Package identity verifies the tokens of an OpenID Connect issuer: JWTs that the
+// issuer has signed for this service. It reads the issuer's keys, and maps claims to
+// accounts and roles. It does not know the rights of accounts and roles.
 package identity
 
 import (
@@ -19,69 +19,71 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Config says whose tokens are taken, and what they stand for.
+// Config names the accepted issuer and maps claims to accounts and roles.
 type Config struct {
-	// Issuer is the issuer's URL, as tokens name it; its keys are found below it by
-	// /.well-known/openid-configuration. Required.
+	// Issuer is the issuer's URL, as in the claim iss. Its keys are found through
+	// /.well-known/openid-configuration below the URL. Required.
 	Issuer string
-	// Audience is what tokens have to be for. Required: without it a token for any
-	// other service of the issuer would be one for this.
+	// Audience must be in the claim aud of a token. Required: otherwise a token for any
+	// other service of the issuer would be accepted.
 	Audience string
 
-	// Account is whom bearers act for where AccountClaim is empty or a token lacks it;
-	// empty: such a token is refused. AccountClaim names the claim that says so
-	// otherwise, a string or a list; dots lead into objects. Accounts maps its values;
-	// empty: they are accounts.
+	// AccountClaim names the claim for the account: a string or a list; dots lead into
+	// objects. Accounts maps its values to accounts; if Accounts is empty, the values
+	// are the accounts. Account is the default if AccountClaim is empty or the token
+	// has no mapped value; if Account is empty too, the token is refused.
 	Account      string
 	AccountClaim string
 	Accounts     map[string]string
 
-	// Role, RoleClaim and Roles are the same for roles, of which the highest is the
-	// bearer's. Without Roles no value of the claim means anything.
+	// Role, RoleClaim and Roles map a claim to the role in the same way; the highest
+	// role wins. If Roles is empty, no claim value is mapped.
 	Role      string
 	RoleClaim string
 	Roles     map[string]string
-	// Ranks are all roles, the highest first.
+	// Ranks lists all roles, the highest first.
 	Ranks []string
 
-	// ClockTolerance is how far the issuer's clock may be from Now. Default: 0.
+	// ClockTolerance is the accepted difference between the issuer's clock and Now.
+	// Default: 0.
 	ClockTolerance time.Duration
-	// KeysInterval is for how long the issuer's keys are believed. Default: 1h.
+	// KeysInterval is how long the issuer's keys are used before they are read again.
+	// Default: 1h.
 	KeysInterval time.Duration
 
-	// Client asks the issuer. Default: one of its own, with a timeout of 5 s.
+	// Client sends requests to the issuer. Default: a client with a timeout of 5 s.
 	Client *http.Client
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Logger gets what an operator should know. Default: discarded.
+	// Logger logs problems with the issuer. Default: discarded.
 	Logger *slog.Logger
 }
 
-// A Refusal says why a token is not good, in words for whoever sent it.
+// A Refusal is the error for a refused token. Its reason is written for the client.
 type Refusal struct {
 	Reason string
-	// Known says that the token is good, and its bearer has no business here.
-	Known bool
+	// ValidToken means that the token is valid, but maps to no account or role here.
+	ValidToken bool
 }
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// A Bearer is who shows a token.
+// A Bearer is the owner of a valid token.
 type Bearer struct {
-	ID      string // of issuer and subject, twelve hexadecimal digits; the same for ever
-	Name    string // for people: the preferred user name, the mail address or the subject
+	ID      string // hash of issuer and subject, twelve hexadecimal digits; never changes
+	Name    string // for display: the preferred user name, the mail address or the subject
 	Account string
 	Role    string
-	Expires time.Time // of the token
+	Expires time.Time // when the token expires
 }
 
-// Issuer verifies tokens. It asks for nothing before the first.
+// An Issuer verifies tokens. Its first request is for the first token.
 type Issuer struct {
 	cfg  Config
 	keys *keys
 }
 
-// New prepares an Issuer.
+// New returns an Issuer. It makes no request.
 func New(cfg Config) *Issuer {
 	if cfg.KeysInterval <= 0 {
 		cfg.KeysInterval = time.Hour
@@ -98,46 +100,46 @@ func New(cfg Config) *Issuer {
 	return &Issuer{cfg: cfg, keys: &keys{cfg: cfg}}
 }
 
-// Name is the issuer's URL.
+// Name returns the issuer's URL.
 func (i *Issuer) Name() string { return i.cfg.Issuer }
 
-// Looks reports whether a text has the form of a token: three parts of base64 apart by
-// dots.
-func Looks(text string) bool {
+// LooksLikeToken reports whether a text has the form of a token: three parts of base64,
+// separated by dots.
+func LooksLikeToken(text string) bool {
 	return strings.Count(text, ".") == 2 && strings.HasPrefix(text, "ey")
 }
 
-// algorithms are those by which only the issuer can sign.
+// algorithms lists the asymmetric algorithms: only the issuer has the signing key.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Verify returns who shows a token. The error is a *Refusal where the token is not good,
-// and otherwise says that the issuer's keys cannot be had.
+// Verify checks a token and returns its bearer. The error is a *Refusal if the token is
+// refused; any other error means that the issuer's keys cannot be read.
 func (i *Issuer) Verify(ctx context.Context, token string) (Bearer, error) {
 	refuse := func(format string, args ...any) (Bearer, error) {
 		return Bearer{}, &Refusal{Reason: fmt.Sprintf(format, args...)}
 	}
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
-		return refuse("the token is no JWT that is signed by RS, PS, ES or EdDSA")
+		return refuse("the token is not a JWT signed with RS, PS, ES or EdDSA; get one from the issuer")
 	}
 	var claims jwt.Claims
 	var rest map[string]any
-	// Before the signature is looked at: whoever comes with a token of another issuer
-	// makes nobody ask for keys.
+	// Check the issuer before the signature, so that a token of another issuer causes
+	// no request for keys.
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil {
 		return refuse("the token's claims cannot be read")
 	}
 	if claims.Issuer != i.cfg.Issuer {
-		return refuse("the token is of another issuer than %s", i.cfg.Issuer)
+		return refuse("the token comes from another issuer than %s", i.cfg.Issuer)
 	}
 	key, err := i.keys.find(ctx, parsed.Headers[0].KeyID)
 	if err != nil {
 		return Bearer{}, err
 	}
 	if err := parsed.Claims(key, &claims, &rest); err != nil {
-		return refuse("the token's signature is not that of %s", i.cfg.Issuer)
+		return refuse("the token is not signed by %s", i.cfg.Issuer)
 	}
 	err = claims.ValidateWithLeeway(jwt.Expected{Issuer: i.cfg.Issuer, AnyAudience: jwt.Audience{i.cfg.Audience}, Time: i.cfg.Now()}, i.cfg.ClockTolerance)
 	switch {
@@ -146,20 +148,20 @@ func (i *Issuer) Verify(ctx context.Context, token string) (Bearer, error) {
 	case errors.Is(err, jwt.ErrNotValidYet):
 		return refuse("the token is valid from %s on; are the clocks right?", claims.NotBefore.Time().UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrIssuedInTheFuture):
-		return refuse("the token was issued at %s, which is yet to come; are the clocks right?", claims.IssuedAt.Time().UTC().Format(time.RFC3339))
+		return refuse("the token was issued at %s, which is in the future; are the clocks right?", claims.IssuedAt.Time().UTC().Format(time.RFC3339))
 	case errors.Is(err, jwt.ErrInvalidAudience):
 		return refuse("the token is for another audience than %s", i.cfg.Audience)
 	case err != nil:
 		return refuse("the token is not valid: %v", err)
 	case claims.Expiry == nil:
-		return refuse("the token does not expire; such tokens are not taken")
+		return refuse("the token does not expire; only tokens with an expiry are accepted")
 	case claims.Subject == "":
 		return refuse("the token has no subject")
 	}
 	return i.bearer(claims, rest)
 }
 
-// bearer maps what a token that is good says.
+// bearer maps the claims of a valid token.
 func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) {
 	sum := sha256.Sum256([]byte(i.cfg.Issuer + "\n" + claims.Subject))
 	b := Bearer{ID: hex.EncodeToString(sum[:6]), Name: claims.Subject, Expires: claims.Expiry.Time()}
@@ -169,21 +171,21 @@ func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) 
 		}
 	}
 	unknown := func(format string, args ...any) (Bearer, error) {
-		return Bearer{}, &Refusal{Reason: fmt.Sprintf(format, args...), Known: true}
+		return Bearer{}, &Refusal{Reason: fmt.Sprintf(format, args...), ValidToken: true}
 	}
-	accounts := mapped(rest, i.cfg.AccountClaim, i.cfg.Accounts, len(i.cfg.Accounts) == 0)
+	accounts := mappedNames(rest, i.cfg.AccountClaim, i.cfg.Accounts, len(i.cfg.Accounts) == 0)
 	switch {
 	case len(accounts) > 1:
-		return unknown("the token's claim %s stands for several accounts", i.cfg.AccountClaim)
+		return unknown("the token's claim %s maps to several accounts", i.cfg.AccountClaim)
 	case len(accounts) == 1:
 		b.Account = accounts[0]
 	default:
 		b.Account = i.cfg.Account
 	}
 	if b.Account == "" {
-		return unknown("the token stands for no account: its claim %s has no value that is known here", i.cfg.AccountClaim)
+		return unknown("the token maps to no account: its claim %s has no value that is configured here", i.cfg.AccountClaim)
 	}
-	roles := mapped(rest, i.cfg.RoleClaim, i.cfg.Roles, false)
+	roles := mappedNames(rest, i.cfg.RoleClaim, i.cfg.Roles, false)
 	b.Role = i.cfg.Role
 	for _, role := range i.cfg.Ranks {
 		if slices.Contains(roles, role) {
@@ -192,18 +194,18 @@ func (i *Issuer) bearer(claims jwt.Claims, rest map[string]any) (Bearer, error) 
 		}
 	}
 	if b.Role == "" {
-		return unknown("the token stands for no role: its claim %s has no value that is known here", i.cfg.RoleClaim)
+		return unknown("the token maps to no role: its claim %s has no value that is configured here", i.cfg.RoleClaim)
 	}
 	return b, nil
 }
 
-// mapped are the different names that the values of a claim stand for. asIs takes them
-// for the names themselves.
-func mapped(claims map[string]any, claim string, names map[string]string, asIs bool) (out []string) {
+// mappedNames returns the distinct names for the values of a claim, by the map names. If
+// asIs is true, the values are the names.
+func mappedNames(claims map[string]any, claim string, names map[string]string, asIs bool) (out []string) {
 	if claim == "" {
 		return nil
 	}
-	for _, value := range values(claims, claim) {
+	for _, value := range claimValues(claims, claim) {
 		name, known := names[value]
 		if asIs {
 			name, known = value, value != ""
@@ -215,14 +217,14 @@ func mapped(claims map[string]any, claim string, names map[string]string, asIs b
 	return out
 }
 
-// values are those of a claim, which may be one string or a list. A claim of the whole
-// name goes before one in an object.
-func values(claims map[string]any, name string) (out []string) {
+// claimValues returns the values of a claim: one string or a list of strings. A claim with
+// the full dotted name takes precedence over a nested one.
+func claimValues(claims map[string]any, name string) (out []string) {
 	value, found := claims[name]
 	if !found {
 		first, rest, nested := strings.Cut(name, ".")
 		if inner, ok := claims[first].(map[string]any); nested && ok {
-			return values(inner, rest)
+			return claimValues(inner, rest)
 		}
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 )
 
-// provider starts a provider of OpenID Connect, and counts how often its keys are read.
-func provider(t *testing.T) (p *mockoidc.MockOIDC, read *atomic.Int64) {
+// provider starts an OpenID Connect provider, and counts the reads of its keys.
+func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 	t.Helper()
 	key, err := mockoidc.RandomKeypair(2048)
 	if err != nil {
@@ -24,11 +24,11 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, read *atomic.Int64) {
 	if p, err = mockoidc.NewServer(key.PrivateKey); err != nil {
 		t.Fatal(err)
 	}
-	read = &atomic.Int64{}
+	reads = &atomic.Int64{}
 	if err := p.AddMiddleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == mockoidc.JWKSEndpoint {
-				read.Add(1)
+				reads.Add(1)
 			}
 			next.ServeHTTP(w, r)
 		})
@@ -43,7 +43,7 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, read *atomic.Int64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Shutdown() })
-	return p, read
+	return p, reads
 }
 
 func sign(t *testing.T, key *mockoidc.Keypair, claims jwt.MapClaims) string {
@@ -82,8 +82,8 @@ func TestVerify(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(jwt.MapClaims)
-		want   string // empty: it is good
-		known  bool
+		want   string // empty: the token is accepted
+		valid  bool
 	}{
 		{"expired a moment ago", set("exp", now.Add(-20*time.Second).Unix()), "", false},
 		{"expired", set("exp", now.Add(-time.Minute).Unix()), "the token expired at", false},
@@ -96,8 +96,8 @@ func TestVerify(t *testing.T) {
 		{"no subject", set("sub", ""), "no subject", false},
 		{"two teams of one account", set("team", []any{"science", "labs"}), "", false},
 		{"two accounts", set("team", []any{"science", "ops"}), "several accounts", true},
-		{"a team that is not known", set("team", "sales"), "stands for no account", true},
-		{"an account that is no value of the map", set("team", "research"), "stands for no account", true},
+		{"a team that is not known", set("team", "sales"), "maps to no account", true},
+		{"an account that is not in the map", set("team", "research"), "maps to no account", true},
 		{"no role of the map", set("realm_access", map[string]any{}), "", false},
 	} {
 		_, err := issuer.Verify(t.Context(), sign(t, p.Keypair, good(test.change)))
@@ -105,7 +105,7 @@ func TestVerify(t *testing.T) {
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s: %v", test.name, err)
-		case test.want != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, test.want) || refused.Known != test.known):
+		case test.want != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, test.want) || refused.ValidToken != test.valid):
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger.Kid = p.Keypair.Kid // as if it were the issuer's
+	stranger.Kid = p.Keypair.Kid // pretend to be the issuer
 	parts := strings.Split(sign(t, p.Keypair, good(none)), ".")
 	for name, token := range map[string]string{
 		"another's signature": sign(t, stranger, good(none)),
@@ -124,17 +124,17 @@ func TestVerify(t *testing.T) {
 		"no JWT":              "ey.x.y",
 	} {
 		var refused *Refusal
-		if _, err := issuer.Verify(t.Context(), token); !errors.As(err, &refused) || refused.Known {
+		if _, err := issuer.Verify(t.Context(), token); !errors.As(err, &refused) || refused.ValidToken {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// Keys are read once, again when a token names one that is not known, no more often than
-// every ten seconds, and when they are old; and stay in use while the issuer is away.
+// Keys are read once, and again when they are old or a token names an unknown key, at
+// most every ten seconds. They stay in use while the issuer is down.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	p, read := provider(t)
+	p, keyReads := provider(t)
 	var clock atomic.Int64
 	clock.Store(time.Now().Unix())
 	now := func() time.Time { return time.Unix(clock.Load(), 0) }
@@ -143,41 +143,41 @@ func TestKeys(t *testing.T) {
 	token := func() string {
 		return sign(t, p.Keypair, jwt.MapClaims{"iss": p.Issuer(), "aud": "mill", "sub": "1", "exp": now().Add(time.Minute).Unix()})
 	}
-	is := func(what string, reads int64, want string) {
+	verify := func(what string, reads int64, want string) {
 		t.Helper()
 		_, err := issuer.Verify(context.Background(), token())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
-		if got := read.Load(); got != reads {
+		if got := keyReads.Load(); got != reads {
 			t.Errorf("%s: the keys were read %d times, want %d", what, got, reads)
 		}
 	}
-	is("the first token", 1, "")
-	is("the second", 1, "")
+	verify("the first token", 1, "")
+	verify("the second", 1, "")
 	next, err := mockoidc.RandomKeypair(2048)
 	if err != nil {
 		t.Fatal(err)
 	}
 	former := p.Keypair
 	p.Keypair = next
-	is("a new key at once", 1, "does not publish")
+	verify("a new key at once", 1, "does not publish")
 	clock.Add(10)
-	is("a new key", 2, "")
+	verify("a new key", 2, "")
 	p.Keypair = &mockoidc.Keypair{PrivateKey: former.PrivateKey, PublicKey: former.PublicKey, Kid: "made up"}
-	is("a key that was made up", 2, "does not publish")
+	verify("a key that was made up", 2, "does not publish")
 	p.Keypair = next
 	clock.Add(3600)
-	is("keys that are old", 3, "")
+	verify("keys that are old", 3, "")
 	clock.Add(3600)
 	if err := p.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	is("an issuer that is away", 3, "")
+	verify("an issuer that is down", 3, "")
 
-	away := New(Config{Issuer: p.Issuer(), Audience: "mill", Client: client, Now: now, Account: "a", Role: "user"})
+	unreachable := New(Config{Issuer: p.Issuer(), Audience: "mill", Client: client, Now: now, Account: "a", Role: "user"})
 	var refused *Refusal
-	if _, err := away.Verify(t.Context(), token()); err == nil || errors.As(err, &refused) {
+	if _, err := unreachable.Verify(t.Context(), token()); err == nil || errors.As(err, &refused) {
 		t.Errorf("an issuer that was never there: %v", err)
 	}
 }

@@ -15,42 +15,43 @@ import (
 )
 
 const (
-	// fetchTimeout bounds one question to the issuer, for which a request waits.
+	// fetchTimeout limits one read of the issuer's keys; API requests wait for it.
 	fetchTimeout = 5 * time.Second
-	// fetchEvery is the time between questions, whether they were answered or not: who
-	// makes tokens up with keys that do not exist has the issuer asked no more often.
+	// fetchEvery is the shortest time between two reads, successful or not. It limits
+	// the requests that invented key ids can cause.
 	fetchEvery = 10 * time.Second
-	// maxDocument bounds an answer, in bytes; those of issuers have some thousands.
+	// maxDocument limits an answer, in bytes. Real answers have a few thousand.
 	maxDocument = 1 << 20
 )
 
-// keys are the issuer's as it published them a while ago.
+// keys caches the issuer's published keys.
 type keys struct {
 	cfg Config
 
-	fetching sync.Mutex // held by whoever asks the issuer
+	fetching sync.Mutex // held during a read from the issuer
 
 	mu      sync.Mutex
 	set     jose.JSONWebKeySet
-	fetched time.Time // when the issuer answered
-	asked   time.Time // when it was asked
-	failed  error     // what came of that
+	fetched time.Time // time of the last successful read
+	asked   time.Time // time of the last read
+	failed  error     // error of the last read
 }
 
-// find returns the key with an id; without an id all keys. Keys that are known are good
-// for as long as Config says, and beyond that while the issuer cannot be asked.
+// find returns the key with an id; without an id the only key. It reads the keys again
+// if the key is unknown or older than KeysInterval. If the read fails, an old key stays
+// valid.
 func (k *keys) find(ctx context.Context, id string) (any, error) {
 	key, fresh := k.known(id)
 	if key != nil && fresh {
 		return key, nil
 	}
 	if key != nil && !k.fetching.TryLock() {
-		return key, nil // somebody asks
+		return key, nil // another request reads the keys
 	} else if key == nil {
 		k.fetching.Lock()
 	}
 	defer k.fetching.Unlock()
-	if key, fresh = k.known(id); key != nil && fresh { // somebody has asked meanwhile
+	if key, fresh = k.known(id); key != nil && fresh { // another request has read them meanwhile
 		return key, nil
 	}
 	err := k.fetch(ctx)
@@ -63,8 +64,8 @@ func (k *keys) find(ctx context.Context, id string) (any, error) {
 	return nil, &Refusal{Reason: fmt.Sprintf("the token is signed by a key that %s does not publish", k.cfg.Issuer)}
 }
 
-// known returns the key with an id as it was fetched last, nil for none, and whether
-// that need not be asked for again.
+// known returns the cached key with an id, nil if there is none. fresh is false if the
+// cache is older than KeysInterval.
 func (k *keys) known(id string) (key any, fresh bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,7 +77,7 @@ func (k *keys) known(id string) (key any, fresh bool) {
 		if len(k.set.Keys) == 1 {
 			return k.set.Keys[0].Key, fresh
 		}
-		return nil, false // whose it is cannot be told
+		return nil, false // several keys, so an id is needed
 	}
 	for _, found := range k.set.Key(id) {
 		if found.Use == "" || found.Use == "sig" {
@@ -86,8 +87,8 @@ func (k *keys) known(id string) (key any, fresh bool) {
 	return nil, false
 }
 
-// fetch asks the issuer, unless it was asked a moment ago; then it returns what came of
-// that. fetching is held.
+// fetch reads the keys from the issuer. Within fetchEvery of the last read it returns
+// the error of that read instead. The caller holds fetching.
 func (k *keys) fetch(ctx context.Context) error {
 	k.mu.Lock()
 	now := k.cfg.Now()
@@ -98,22 +99,22 @@ func (k *keys) fetch(ctx context.Context) error {
 	k.asked = now
 	k.mu.Unlock()
 
-	// Its own context: a client that leaves does not fail the others.
+	// Do not use the client's cancellation: other requests wait for the same keys.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
-	set, err := k.ask(ctx)
+	set, err := k.read(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failed = err
 	if err != nil {
-		k.cfg.Logger.Warn("the keys of the issuer of tokens cannot be read", "issuer", k.cfg.Issuer, "err", err)
+		k.cfg.Logger.Warn("reading the keys of the token issuer failed, keeping the old keys", "issuer", k.cfg.Issuer, "err", err)
 		return err
 	}
 	k.set, k.fetched = set, now
 	return nil
 }
 
-func (k *keys) ask(ctx context.Context) (set jose.JSONWebKeySet, err error) {
+func (k *keys) read(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 	var about struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
@@ -122,7 +123,7 @@ func (k *keys) ask(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 		return set, err
 	}
 	if about.Issuer != k.cfg.Issuer {
-		return set, fmt.Errorf("it calls itself %q: oidc.issuer must be that, to the letter", about.Issuer)
+		return set, fmt.Errorf("the issuer calls itself %q: set oidc.issuer to exactly that", about.Issuer)
 	}
 	if err := k.get(ctx, about.Keys, &set); err != nil {
 		return set, err
@@ -134,7 +135,7 @@ func (k *keys) ask(ctx context.Context) (set jose.JSONWebKeySet, err error) {
 		}
 	}
 	if set.Keys = public; len(public) == 0 {
-		return set, errors.New("it publishes no public key")
+		return set, errors.New("the issuer publishes no public key")
 	}
 	return set, nil
 }
