@@ -343,7 +343,7 @@ func (j *job) dismissWorkers(c actor.Context) {
 			defer j.dismissed.Done()
 			ctx, cancel := context.WithTimeout(context.Background(), dismissTimeout)
 			defer cancel()
-			_ = retry.Dismissals.Do(ctx, func() error {
+			_ = retry.StopWorker.Do(ctx, func() error {
 				if address == "" {
 					return asError(root.RequestFuture(j.node, nodeRequest{body: m}, dismissTimeout).Result())
 				}

@@ -1,9 +1,8 @@
-// Package retry owns how the program repeats what has failed and may succeed
-// later: how long it pauses, and when it gives up. Every call of another
-// program that is repeated goes by one of the policies below, so that they can be
-// compared. Rows that wait for another attempt, servers that rest and members
-// that are looked for are no calls: actors/dispatch and cluster pace them. Which errors pass by themselves
-// it does not know: whoever calls says so.
+// Package retry repeats failed calls of other programs: it decides how long to pause
+// and when to give up. All its policies are below, so that they can be compared.
+// Retries of rows, pauses of inference servers and the search for cluster members are
+// not here: actors/dispatch and cluster time them. The caller decides which errors are
+// worth a retry.
 package retry
 
 import (
@@ -14,108 +13,105 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// A Policy says when something is tried again.
+// A Policy holds the limits of a retry.
 type Policy struct {
-	// The pause after the first failure is at most First, which doubles with each
-	// further one up to Most. Pauses are random between half of that and all of
-	// it, so that those whom one failure struck do not come back together.
+	// First is the longest pause after the first failure. It doubles with each further
+	// failure, up to Most. A pause is random, between half of its longest value and all
+	// of this value, so that the clients of a failed server return at different times.
 	First, Most time.Duration
-	// For is how long after its begin a call may still be repeated. Zero: it
-	// does not matter.
+	// For is how long after the first try another try may start. Zero: no limit.
 	For time.Duration
-	// Tries is how often it is tried in all. Zero: it does not matter.
+	// Tries is the largest number of tries. Zero: no limit.
 	Tries int
 }
 
 // The policies of the program.
 var (
-	// Storage is for a store or a bucket that is away, as long as it is: what
-	// finds it back soon costs it little meanwhile.
+	// Storage is for a store or a bucket that does not answer. It retries for ever: a
+	// pause of 3 s costs the server little and finds it soon after its return.
 	Storage = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second}
 
-	// Sessions is for the session of a node that has lost its own. Without one
-	// it has nothing else to do.
+	// Sessions is for a node that has lost its session and opens another. It can do
+	// nothing without one.
 	Sessions = Policy{First: time.Second, Most: time.Second}
 
-	// Dismissals is for a node that is busy with setting up the very worker
-	// that it shall stop.
-	Dismissals = Policy{First: 20 * time.Millisecond, Most: 20 * time.Millisecond}
+	// StopWorker is for stopping a worker on a node that is still starting it.
+	StopWorker = Policy{First: 20 * time.Millisecond, Most: 20 * time.Millisecond}
 
-	// Redis is for one call of a server that fails over. Callers wait for it, so
-	// the first repetition comes soon; its bound is in the store's settings.
+	// Redis is for one call of a server that fails over. Callers wait, so the first
+	// retry comes soon. The store's settings limit the total time.
 	Redis = Policy{First: 15 * time.Millisecond, Most: 750 * time.Millisecond}
 
-	// Contention is for a change of what others change at the same moment. A
-	// round of all takes milliseconds; its bound is for hundreds of them.
+	// Contention is for a write that conflicts with concurrent writes. One round of all
+	// writers takes milliseconds; the limit allows hundreds of rounds.
 	Contention = Policy{First: 2 * time.Millisecond, Most: 250 * time.Millisecond, For: 30 * time.Second}
 
-	// Objects is for one call of an S3 server: as long as a client may wait for
-	// an answer. Jobs wait beyond it by their own.
+	// Objects is for one call of an S3 server, for as long as a client may wait for an
+	// answer. Jobs retry beyond it by themselves.
 	Objects = Policy{First: 100 * time.Millisecond, Most: 3 * time.Second, For: 10 * time.Second}
 
-	// Transfers is for a download that brings nothing any more. Together half a
-	// minute: long enough for a restart of the service.
+	// Transfers is for a download that makes no progress. Half a minute in all: long
+	// enough for a restart of the service.
 	Transfers = Policy{First: time.Second, Most: 10 * time.Second, Tries: 7}
 
-	// Spans is for what a collector is told. A minute is longer than one takes to
-	// restart; nobody waits for it, and what came later is worth more.
+	// Spans is for sending spans to a collector. A minute is longer than a collector
+	// takes to restart; nothing waits for the spans, and later ones are worth more.
 	Spans = Policy{First: time.Second, Most: 10 * time.Second, For: time.Minute}
 )
 
-// Chance returns a random number from 0 to n-1, as all pauses that are random
-// come by theirs. A simulation that shall be repeated replaces it before
-// anything runs.
+// Chance returns a random number from 0 to n-1. All random pauses use it. A
+// deterministic simulation replaces it before anything runs.
 var Chance = rand.Int64N
 
-// Jitter is a random part of d, which must be positive.
+// Jitter returns a random part of d, which must be positive.
 func Jitter(d time.Duration) time.Duration { return time.Duration(Chance(int64(d))) }
 
-// growing are the pauses of a policy, see First and Most.
-type growing struct{ next, most time.Duration }
+// pauses computes the pauses of a policy; see Policy.First.
+type pauses struct{ next, most time.Duration }
 
-func (g *growing) Reset() {}
+func (g *pauses) Reset() {}
 
-func (g *growing) NextBackOff() time.Duration {
+func (g *pauses) NextBackOff() time.Duration {
 	longest := min(g.next, g.most)
 	g.next = 2 * longest
 	return longest/2 + Jitter(longest/2+1)
 }
 
-// Within is p with another bound of time.
+// Within returns p with another limit of time.
 func (p Policy) Within(d time.Duration) Policy {
 	p.For = d
 	return p
 }
 
-// Do calls do until it succeeds, again says of its error that no repetition
-// helps, p gives up or ctx ends, and returns what do returned last. told, unless
-// it is nil, hears of each error after which there will be another try.
-func (p Policy) Do(ctx context.Context, do func() error, again func(error) bool, told func(error)) error {
+// Do calls do until it succeeds, its error is not retryable, p gives up, or ctx ends.
+// It returns the last result of do. notify may be nil; it gets each error that is
+// retried.
+func (p Policy) Do(ctx context.Context, do func() error, retryable func(error) bool, notify func(error)) error {
 	var last error
 	failed := false
-	patient, _ := ctx.Value(patience{}).(func(error))
-	if patient != nil {
+	notifyUnlimited, _ := ctx.Value(unlimitedKey{}).(func(error))
+	if notifyUnlimited != nil {
 		p.For, p.Tries = 0, 0
 	}
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
-		if last = do(); last != nil && !again(last) {
+		if last = do(); last != nil && !retryable(last) {
 			return struct{}{}, backoff.Permanent(last)
 		}
 		return struct{}{}, last
 	},
-		backoff.WithBackOff(&growing{p.First, p.Most}),
+		backoff.WithBackOff(&pauses{p.First, p.Most}),
 		backoff.WithMaxElapsedTime(p.For), backoff.WithMaxTries(uint(p.Tries)),
 		backoff.WithNotify(func(err error, _ time.Duration) {
-			if told != nil {
-				told(err)
+			if notify != nil {
+				notify(err)
 			}
-			if patient != nil {
+			if notifyUnlimited != nil {
 				failed = true
-				patient(err)
+				notifyUnlimited(err)
 			}
 		}))
 	if failed {
-		patient(nil)
+		notifyUnlimited(nil)
 	}
 	return last
 }

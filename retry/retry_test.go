@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	errPasses = errors.New("passes")
-	errLasts  = errors.New("lasts")
+	errTransient = errors.New("transient")
+	errPermanent = errors.New("permanent")
 )
 
-func passes(err error) bool { return errors.Is(err, errPasses) }
+func isTransient(err error) bool { return errors.Is(err, errTransient) }
 
-// times fails with err until it was called so often.
-func times(n int, err error) (do func() error, calls *int) {
+// failUntil returns a func that fails with err before its nth call.
+func failUntil(n int, err error) (do func() error, calls *int) {
 	calls = new(int)
 	return func() error {
 		if *calls++; *calls < n {
@@ -32,31 +32,31 @@ func times(n int, err error) (do func() error, calls *int) {
 func TestDo_UntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		do, calls := times(4, errPasses)
-		var told []error
-		err := retry.Storage.Do(t.Context(), do, passes, func(err error) { told = append(told, err) })
-		if err != nil || *calls != 4 || !slices.Equal(told, []error{errPasses, errPasses, errPasses}) {
-			t.Errorf("%v after %d calls, told %v; want the fourth to succeed and to hear of three failures", err, *calls, told)
+		do, calls := failUntil(4, errTransient)
+		var notified []error
+		err := retry.Storage.Do(t.Context(), do, isTransient, func(err error) { notified = append(notified, err) })
+		if err != nil || *calls != 4 || !slices.Equal(notified, []error{errTransient, errTransient, errTransient}) {
+			t.Errorf("%v after %d calls, notified of %v; want success at the fourth and three notifications", err, *calls, notified)
 		}
 	})
 }
 
-func TestDo_NotAfterAnErrorThatLasts(t *testing.T) {
+func TestDo_PermanentErrorIsNotRetried(t *testing.T) {
 	t.Parallel()
-	do, calls := times(4, errLasts)
-	err := retry.Storage.Do(t.Context(), do, passes, func(err error) { t.Errorf("there will be no other try after %v", err) })
-	if !errors.Is(err, errLasts) || *calls != 1 {
+	do, calls := failUntil(4, errPermanent)
+	err := retry.Storage.Do(t.Context(), do, isTransient, func(err error) { t.Errorf("notified of %v, which is not retried", err) })
+	if !errors.Is(err, errPermanent) || *calls != 1 {
 		t.Errorf("%v after %d calls, want the first error", err, *calls)
 	}
 }
 
-// Pauses double up to Most and vary between half of that and all of it.
+// Pauses double up to Most and are random between half and all of that.
 func TestDo_Pauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := retry.Policy{First: time.Second, Most: 10 * time.Second, Tries: 8}
 		var at []time.Time
-		_ = p.Do(t.Context(), func() error { at = append(at, time.Now()); return errPasses }, passes, nil)
+		_ = p.Do(t.Context(), func() error { at = append(at, time.Now()); return errTransient }, isTransient, nil)
 		if len(at) != p.Tries {
 			t.Fatalf("%d tries, want %d", len(at), p.Tries)
 		}
@@ -70,20 +70,20 @@ func TestDo_Pauses(t *testing.T) {
 			even = even && pause == want
 		}
 		if even {
-			t.Error("the pauses do not vary: those whom one failure struck come back together")
+			t.Error("the pauses do not vary: clients of one failed server return at the same time")
 		}
 	})
 }
 
-// No try begins later than For.
+// No try starts later than For.
 func TestDo_Within(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			began, last := time.Now(), time.Time{}
 			p := retry.Storage.Within(time.Minute)
-			err := p.Do(t.Context(), func() error { last = time.Now(); return errPasses }, passes, nil)
-			if took := last.Sub(began); !errors.Is(err, errPasses) || took > time.Minute || took < time.Minute-retry.Storage.Most {
+			err := p.Do(t.Context(), func() error { last = time.Now(); return errTransient }, isTransient, nil)
+			if took := last.Sub(began); !errors.Is(err, errTransient) || took > time.Minute || took < time.Minute-retry.Storage.Most {
 				t.Errorf("%v: the last try came after %v, want just within a minute", err, took)
 			}
 		}
@@ -92,31 +92,31 @@ func TestDo_Within(t *testing.T) {
 
 func TestDo_OnceIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	do, calls := times(4, errPasses)
-	if err := (retry.Policy{Tries: 1}).Do(t.Context(), do, passes, nil); !errors.Is(err, errPasses) || *calls != 1 {
+	do, calls := failUntil(4, errTransient)
+	if err := (retry.Policy{Tries: 1}).Do(t.Context(), do, isTransient, nil); !errors.Is(err, errTransient) || *calls != 1 {
 		t.Errorf("%v after %d calls, want one", err, *calls)
 	}
 }
 
-// Whoever is stopped hears what went wrong last, at once.
+// When the context ends, Do returns the last error at once.
 func TestDo_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 		defer cancel()
 		began := time.Now()
-		err := retry.Sessions.Do(ctx, func() error { return errPasses }, passes, nil)
-		if took := time.Since(began); !errors.Is(err, errPasses) || took != 100*time.Second {
+		err := retry.Sessions.Do(ctx, func() error { return errTransient }, isTransient, nil)
+		if took := time.Since(began); !errors.Is(err, errTransient) || took != 100*time.Second {
 			t.Errorf("%v after %v, want the last error as soon as the context ends", err, took)
 		}
-		do, calls := times(4, errPasses)
-		if err := retry.Sessions.Do(ctx, do, passes, nil); !errors.Is(err, errPasses) || *calls != 1 {
+		do, calls := failUntil(4, errTransient)
+		if err := retry.Sessions.Do(ctx, do, isTransient, nil); !errors.Is(err, errTransient) || *calls != 1 {
 			t.Errorf("%v after %d calls, want one try and no wait", err, *calls)
 		}
 	})
 }
 
-// The sums that the policies' comments name.
+// Policies give up within the total times that their comments name.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPolicies(t *testing.T) {
 			{"Objects", retry.Objects, 7 * time.Second, 10 * time.Second},
 		} {
 			began := time.Now()
-			_ = p.policy.Do(t.Context(), func() error { return errPasses }, passes, nil)
+			_ = p.policy.Do(t.Context(), func() error { return errTransient }, isTransient, nil)
 			if took := time.Since(began); took < p.least || took > p.atMost {
 				t.Errorf("%s gives up after %v, want between %v and %v", p.name, took, p.least, p.atMost)
 			}
@@ -137,28 +137,28 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-// What cannot be begun again is worth any wait; what has to end, ends.
-func TestDo_Patient(t *testing.T) {
+// Under Unlimited no policy gives up, but an error that is not retryable ends the call.
+func TestDo_Unlimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var told []error
-		ctx := retry.Patient(t.Context(), func(err error) { told = append(told, err) })
+		var notified []error
+		ctx := retry.Unlimited(t.Context(), func(err error) { notified = append(notified, err) })
 		began := time.Now()
 		do := func() error {
 			if time.Since(began) < time.Hour {
-				return errPasses
+				return errTransient
 			}
 			return nil
 		}
-		if err := retry.Objects.Do(ctx, do, passes, nil); err != nil || time.Since(began) < time.Hour {
+		if err := retry.Objects.Do(ctx, do, isTransient, nil); err != nil || time.Since(began) < time.Hour {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if last := len(told) - 1; last < 100 || told[last] != nil || told[last-1] == nil {
-			t.Errorf("told %d times, of the end last: %v", len(told), told)
+		if last := len(notified) - 1; last < 100 || notified[last] != nil || notified[last-1] == nil {
+			t.Errorf("notified %d times, want nil last: %v", len(notified), notified)
 		}
-		told = nil
-		if err := (retry.Policy{Tries: 1}).Do(ctx, func() error { return errLasts }, passes, nil); !errors.Is(err, errLasts) || len(told) != 0 {
-			t.Errorf("%v, told %v", err, told)
+		notified = nil
+		if err := (retry.Policy{Tries: 1}).Do(ctx, func() error { return errPermanent }, isTransient, nil); !errors.Is(err, errPermanent) || len(notified) != 0 {
+			t.Errorf("%v, notified of %v", err, notified)
 		}
 	})
 }

@@ -2,16 +2,16 @@ package retry
 
 import "context"
 
-// patience is the key of a context whose calls are worth any wait.
-type patience struct{}
+// unlimitedKey is the key of a context under which calls are retried without limit.
+type unlimitedKey struct{}
 
-// Patient returns a context under which no policy gives up before it ends. It is
-// for the few calls that cannot be made again from their beginning, such as one
-// that writes on what is being downloaded. told hears of each error after which
-// there will be another try, and nil after those once they have ended.
-func Patient(ctx context.Context, told func(error)) context.Context {
-	return context.WithValue(ctx, patience{}, told)
+// Unlimited returns a context under which no policy gives up before the context ends.
+// It is for the few calls that cannot restart from the beginning, such as a write of a
+// running download. notify gets each error that is retried, and nil once the call has
+// ended after such errors.
+func Unlimited(ctx context.Context, notify func(error)) context.Context {
+	return context.WithValue(ctx, unlimitedKey{}, notify)
 }
 
-// IsPatient reports whether a context is one of Patient.
-func IsPatient(ctx context.Context) bool { return ctx.Value(patience{}) != nil }
+// IsUnlimited reports whether a context comes from Unlimited.
+func IsUnlimited(ctx context.Context) bool { return ctx.Value(unlimitedKey{}) != nil }

@@ -127,7 +127,7 @@ func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
 // long as it takes: for what cannot be begun again. done must be called.
 func (w *Watch) Patient(ctx context.Context) (patient context.Context, done func()) {
 	waiter := new(int)
-	return retry.Patient(ctx, func(err error) {
+	return retry.Unlimited(ctx, func(err error) {
 		if err == nil {
 			w.objects.returns(waiter)
 		} else {

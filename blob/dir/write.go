@@ -163,12 +163,12 @@ func (w *writer) append(p []byte) (n int, err error) {
 	return n, err
 }
 
-// retryDisk calls do. If the writer's context is patient, it calls do again as
+// retryDisk calls do. If the writer's context has unlimited retries, it calls do again as
 // long as the disk is full or fails. Sync reports data that the disk lost
 // meanwhile. If the disk accepts other files but not this one, the disk came
 // back without this file, and retryDisk gives up.
 func (w *writer) retryDisk(do func() error) error {
-	if !retry.IsPatient(w.ctx) {
+	if !retry.IsUnlimited(w.ctx) {
 		return do()
 	}
 	others := 0 // checks in a row in which the disk accepted another file

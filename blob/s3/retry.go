@@ -49,7 +49,7 @@ const logAfter = 2 * time.Second
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
 	again := isTransient
-	if retry.IsPatient(ctx) {
+	if retry.IsUnlimited(ctx) {
 		again = isFixable
 	}
 	err := b.config.Retry.Do(ctx, func() error { return call(ctx) }, again, func(err error) {

@@ -91,7 +91,7 @@ func TestTry_Patiently(t *testing.T) {
 					t.Errorf("it ended with %v", err)
 				}
 				began, reports := time.Now(), 0
-				err = b.try(retry.Patient(t.Context(), func(error) { reports++ }), func(context.Context) error {
+				err = b.try(retry.Unlimited(t.Context(), func(error) { reports++ }), func(context.Context) error {
 					if time.Since(began) < 10*time.Minute {
 						return tt.err
 					}

@@ -174,7 +174,7 @@ func (w *writer) Commit() (blob.Info, error) {
 // patiently does something, again as long as it may succeed later where the
 // writer's context is patient.
 func (w *writer) patiently(do func() error) error {
-	if !retry.IsPatient(w.ctx) {
+	if !retry.IsUnlimited(w.ctx) {
 		return do()
 	}
 	err := retry.Storage.Do(w.ctx, do, func(err error) bool { return errors.Is(err, rowmill.ErrUnavailable) }, nil)
