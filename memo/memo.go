@@ -1,6 +1,7 @@
-// Package memo owns answers that are shared by all who ask the same within a short
-// time, so that many cost no more than one, and values that were asked for last. It knows
-// nothing of what is asked.
+// Package memo caches answers for a short time. Memo shares one answer among all
+// callers that ask for the same key, so that many callers cost one computation. Recent
+// is a cache of the most recently used values. The package knows nothing about the
+// values.
 package memo
 
 import (
@@ -10,37 +11,38 @@ import (
 	"time"
 )
 
-// errPanicked is what those get who waited for an answer whose making panicked.
-var errPanicked = errors.New("another request that asked the same has panicked")
+// errPanicked is the error for callers that waited for an answer when its computation
+// panicked.
+var errPanicked = errors.New("another request for the same answer panicked")
 
-// A Memo shares answers by what was asked. No answer is older than Age, counted from
-// when it was asked for: whoever learns of a change and asks Age later has it in the
-// answer.
+// A Memo shares answers by key. No answer is older than Age, counted from the start of
+// its computation: a caller that asks Age after a change gets an answer with the
+// change.
 type Memo[K comparable, V any] struct {
 	Age  time.Duration
-	Most int              // answers kept at once, beyond which each asks for itself
+	Most int              // largest number of cached answers; further keys are computed per caller
 	Now  func() time.Time // default time.Now
 
 	mu    sync.Mutex
 	kept  map[K]*answer[V]
-	swept time.Time // when old answers were last forgotten
+	swept time.Time // when old answers were last removed
 }
 
 type answer[V any] struct {
 	begun time.Time
-	done  chan struct{} // closed when the rest is there
+	done  chan struct{} // closed when value and err are set
 	value V
 	err   error
 }
 
-// Get returns what ask returned for somebody else no longer than Age ago, or is about
-// to, and otherwise calls it. Its context has no end of its own: whoever leaves does
-// not fail the others. Errors are told to those who wait, and not kept. Values are
-// shared: do not modify them.
-func (m *Memo[K, V]) Get(ctx context.Context, key K, ask func(context.Context) (V, error)) (V, error) {
-	a, mine := m.join(key)
-	if mine {
-		m.fill(context.WithoutCancel(ctx), key, a, ask)
+// Get returns the answer of a computation that started within the last Age, even if it
+// still runs; otherwise it calls compute. The context of compute is not cancelled when
+// a caller leaves, because others wait for the same answer. Waiting callers get an
+// error, but errors are not cached. Values are shared: do not modify them.
+func (m *Memo[K, V]) Get(ctx context.Context, key K, compute func(context.Context) (V, error)) (V, error) {
+	a, starter := m.join(key)
+	if starter {
+		m.fill(context.WithoutCancel(ctx), key, a, compute)
 		return a.value, a.err
 	}
 	select {
@@ -52,7 +54,7 @@ func (m *Memo[K, V]) Get(ctx context.Context, key K, ask func(context.Context) (
 	}
 }
 
-// join returns the answer for a key, and whether the caller is to make it.
+// join returns the answer for a key, and whether the caller must compute it.
 func (m *Memo[K, V]) join(key K) (a *answer[V], mine bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +78,7 @@ func (m *Memo[K, V]) fresh(a *answer[V], now time.Time) bool {
 	return 0 <= age && age < m.Age
 }
 
-// sweep forgets what is too old, at most once in Age.
+// sweep removes old answers, at most once per Age unless the cache is full.
 func (m *Memo[K, V]) sweep(now time.Time) {
 	if age := now.Sub(m.swept); 0 <= age && age < m.Age && len(m.kept) < m.Most {
 		return
@@ -89,8 +91,8 @@ func (m *Memo[K, V]) sweep(now time.Time) {
 	}
 }
 
-// fill makes an answer.
-func (m *Memo[K, V]) fill(ctx context.Context, key K, a *answer[V], ask func(context.Context) (V, error)) {
+// fill computes an answer.
+func (m *Memo[K, V]) fill(ctx context.Context, key K, a *answer[V], compute func(context.Context) (V, error)) {
 	a.err = errPanicked
 	defer func() {
 		if a.err != nil {
@@ -102,7 +104,7 @@ func (m *Memo[K, V]) fill(ctx context.Context, key K, a *answer[V], ask func(con
 		}
 		close(a.done)
 	}()
-	a.value, a.err = ask(ctx)
+	a.value, a.err = compute(ctx)
 }
 
 func (m *Memo[K, V]) now() time.Time {

@@ -14,24 +14,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counted are asks that take a while, and how many there were.
+// counted is a slow computation that counts its calls.
 type counted struct {
 	mu    sync.Mutex
-	asked int
+	calls int
 	takes time.Duration
 	err   error
 }
 
-func (c *counted) ask(context.Context) (int, error) {
+func (c *counted) compute(context.Context) (int, error) {
 	c.mu.Lock()
-	c.asked++
-	n, err := c.asked, c.err
+	c.calls++
+	n, err := c.calls, c.err
 	c.mu.Unlock()
 	time.Sleep(c.takes)
 	return n, err
 }
 
-func TestManyAskOnce(t *testing.T) {
+func TestMemo_ConcurrentCallersShareOneAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, c := Memo[string, int]{Age: time.Second, Most: 10}, &counted{takes: 100 * time.Millisecond}
@@ -40,7 +40,7 @@ func TestManyAskOnce(t *testing.T) {
 			var waits sync.WaitGroup
 			for range 50 {
 				waits.Go(func() {
-					if got, err := m.Get(t.Context(), "a", c.ask); got != want || err != nil {
+					if got, err := m.Get(t.Context(), "a", c.compute); got != want || err != nil {
 						t.Errorf("%d, %v, want answer %d", got, err, want)
 					}
 				})
@@ -48,26 +48,26 @@ func TestManyAskOnce(t *testing.T) {
 			waits.Wait()
 		}
 		all(1)
-		time.Sleep(899 * time.Millisecond) // 999 ms after it was asked for
+		time.Sleep(899 * time.Millisecond) // 999 ms after the computation started
 		all(1)
 		time.Sleep(time.Millisecond)
 		all(2)
-		if got, _ := m.Get(t.Context(), "b", c.ask); got != 3 {
+		if got, _ := m.Get(t.Context(), "b", c.compute); got != 3 {
 			t.Errorf("another key got answer %d", got)
 		}
 	})
 }
 
-// Whoever asks Age after a change gets no answer from before, also where that is still
-// on its way.
-func TestNoAnswerIsOlder(t *testing.T) {
+// A caller that asks Age after a change gets no answer from before, even if the old
+// computation still runs.
+func TestMemo_NoAnswerIsOlderThanAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, c := Memo[string, int]{Age: time.Second, Most: 10}, &counted{takes: time.Minute}
 		var waits sync.WaitGroup
 		for i := range 3 {
 			waits.Go(func() {
-				if got, err := m.Get(t.Context(), "a", c.ask); got != i+1 || err != nil {
+				if got, err := m.Get(t.Context(), "a", c.compute); got != i+1 || err != nil {
 					t.Errorf("%d, %v, want answer %d", got, err, i+1)
 				}
 			})
@@ -77,28 +77,29 @@ func TestNoAnswerIsOlder(t *testing.T) {
 	})
 }
 
-func TestErrorsAreNotKept(t *testing.T) {
+func TestMemo_ErrorsAreNotCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, c := Memo[string, int]{Age: time.Hour, Most: 10}, &counted{takes: time.Second, err: errors.New("away")}
 		var waits sync.WaitGroup
 		for range 5 {
 			waits.Go(func() {
-				if _, err := m.Get(t.Context(), "a", c.ask); !errors.Is(err, c.err) {
+				if _, err := m.Get(t.Context(), "a", c.compute); !errors.Is(err, c.err) {
 					t.Error(err)
 				}
 			})
 		}
 		waits.Wait()
 		c.err = nil
-		if got, err := m.Get(t.Context(), "a", c.ask); got != 2 || err != nil {
+		if got, err := m.Get(t.Context(), "a", c.compute); got != 2 || err != nil {
 			t.Errorf("%d, %v", got, err)
 		}
 	})
 }
 
-// Whoever leaves leaves alone, whoever asks first.
-func TestThoseWhoLeave(t *testing.T) {
+// A caller that leaves does not affect other callers, even if it started the
+// computation.
+func TestMemo_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := Memo[string, int]{Age: time.Hour, Most: 10}
@@ -124,7 +125,7 @@ func TestThoseWhoLeave(t *testing.T) {
 	})
 }
 
-func TestAPanicFailsThoseWhoWait(t *testing.T) {
+func TestMemo_PanicFailsWaitingCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := Memo[string, int]{Age: time.Hour, Most: 10}
@@ -143,20 +144,20 @@ func TestAPanicFailsThoseWhoWait(t *testing.T) {
 		if _, err := m.Get(t.Context(), "a", nil); !errors.Is(err, errPanicked) {
 			t.Error(err)
 		}
-		if got, err := m.Get(t.Context(), "a", (&counted{}).ask); got != 1 || err != nil {
+		if got, err := m.Get(t.Context(), "a", (&counted{}).compute); got != 1 || err != nil {
 			t.Errorf("%d, %v", got, err)
 		}
 	})
 }
 
-// What is kept is bounded, and what is old does not stay.
-func TestMemoIsBounded(t *testing.T) {
+// The cache is bounded, and old answers are removed.
+func TestMemo_IsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	m, c := Memo[string, int]{Age: time.Second, Most: 10, Now: func() time.Time { return now }}, &counted{}
 	get := func(key string) int {
 		t.Helper()
-		got, err := m.Get(t.Context(), key, c.ask)
+		got, err := m.Get(t.Context(), key, c.compute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,14 +167,14 @@ func TestMemoIsBounded(t *testing.T) {
 		get(fmt.Sprint(i))
 	}
 	if len(m.kept) != 10 || get("9") != 10 || get("19") == 20 {
-		t.Errorf("%d are kept", len(m.kept))
+		t.Errorf("%d answers are cached", len(m.kept))
 	}
 	now = now.Add(time.Second)
 	if get("19"); len(m.kept) != 1 {
-		t.Errorf("%d are kept", len(m.kept))
+		t.Errorf("%d answers are cached", len(m.kept))
 	}
 	now = now.Add(-time.Hour) // a clock that was turned back
-	if before := c.asked; get("19") == before {
-		t.Error("an answer of the future was told")
+	if before := c.calls; get("19") == before {
+		t.Error("an answer from the future was returned")
 	}
 }

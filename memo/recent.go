@@ -2,16 +2,16 @@ package memo
 
 import "sync"
 
-// A Recent keeps the values that were asked for last, by their keys: Most of them at
-// least, and twice as many at most.
+// A Recent is a cache of the most recently used values. It holds at least Most values,
+// if there were so many, and at most twice as many.
 type Recent[K comparable, V any] struct {
 	Most int
 
 	mu          sync.Mutex
-	now, before map[K]V // before is forgotten once now is full
+	now, before map[K]V // before is dropped when now is full
 }
 
-// Get returns the value of a key, if it is kept. Values are shared: do not modify
+// Get returns the value of a key if it is cached. Values are shared: do not modify
 // them.
 func (r *Recent[K, V]) Get(key K) (V, bool) {
 	r.mu.Lock()
@@ -25,7 +25,7 @@ func (r *Recent[K, V]) Get(key K) (V, bool) {
 	return value, known
 }
 
-// Put keeps the value of a key in place of the one before.
+// Put stores the value of a key.
 func (r *Recent[K, V]) Put(key K, value V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

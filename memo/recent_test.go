@@ -7,21 +7,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRecent compares with a list of keys by when they were put or asked for.
+// TestRecent compares Recent with a list of keys in order of their last use.
 func TestRecent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := Recent[int, int]{Most: rapid.IntRange(1, 5).Draw(t, "most")}
 		values := map[int]int{}
-		var asked []int // the last one first, each once
+		var used []int // most recently used first, without duplicates
 		touch := func(key int) {
 			kept := []int{key}
-			for _, k := range asked {
+			for _, k := range used {
 				if k != key {
 					kept = append(kept, k)
 				}
 			}
-			asked = kept
+			used = kept
 		}
 		for i := range rapid.IntRange(0, 60).Draw(t, "steps") {
 			key := rapid.IntRange(0, 12).Draw(t, "key")
@@ -31,8 +31,8 @@ func TestRecent(t *testing.T) {
 				touch(key)
 				continue
 			}
-			place := math.MaxInt // of one that was never put
-			for j, k := range asked {
+			place := math.MaxInt // for a key that was never put
+			for j, k := range used {
 				if k == key {
 					place = j
 				}
@@ -42,9 +42,9 @@ func TestRecent(t *testing.T) {
 			case known && got != values[key]:
 				t.Fatalf("%d is %d, want %d", key, got, values[key])
 			case !known && place < r.Most:
-				t.Fatalf("%d, the last but %d of at least %d, is forgotten", key, place, r.Most)
+				t.Fatalf("%d, the last but %d of at least %d, is not cached", key, place, r.Most)
 			case known && place >= 2*r.Most:
-				t.Fatalf("%d, the last but %d of at most %d, is kept", key, place, 2*r.Most)
+				t.Fatalf("%d, the last but %d of at most %d, is cached", key, place, 2*r.Most)
 			}
 			if known {
 				touch(key)
