@@ -1,6 +1,5 @@
-// Package contain owns what becomes of a panic where a node works on what comes
-// from others: an error of the row, job or engine whose turn it was. It knows
-// none of them.
+// Package contain turns a panic into an error. Nodes use it where they process data
+// from outside, so that a panic fails one row, job or engine and not the node.
 package contain
 
 import (
@@ -11,29 +10,29 @@ import (
 	"strings"
 )
 
-// A Panic is what was recovered.
+// A Panic is the error for a recovered panic.
 type Panic struct {
 	Reason any
 	At     string // file and line
 	Stack  []byte // of the goroutine that panicked
 }
 
-// Error leaves the stack out.
+// Error returns the message without the stack.
 func (p *Panic) Error() string { return fmt.Sprintf("panic at %s: %v", p.At, p.Reason) }
 
-// Run calls do. A panic in it is a *Panic.
+// Run calls do. If do panics, Run returns a *Panic.
 func Run(do func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = &Panic{Reason: reason, At: place(), Stack: debug.Stack()}
+			err = &Panic{Reason: reason, At: panicSite(), Stack: debug.Stack()}
 		}
 	}()
 	return do()
 }
 
-// place is where the panic began that is being recovered: below the runtime's own
-// frames.
-func place() string {
+// panicSite returns the file and line of the panic that is being recovered: the first
+// frame below the runtime's own.
+func panicSite() string {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
 	for panicked := false; ; {

@@ -10,7 +10,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	own := errors.New("its own")
 	if err := Run(func() error { return own }); !errors.Is(err, own) {
-		t.Errorf("error = %v, want its own", err)
+		t.Errorf("error = %v, want the error that do returned", err)
 	}
 	if err := Run(func() error { return nil }); err != nil {
 		t.Error(err)
