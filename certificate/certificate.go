@@ -1,7 +1,7 @@
-// Package certificate holds a certificate, and the authorities that others' must come
-// from, as files have them: they are read with each connection that begins, so that
-// another certificate is in use from the moment its files are there. Connections that
-// exist go on. It does not know who shows what to whom.
+// Package certificate loads a TLS certificate, and the authorities that sign peers'
+// certificates, from files. It checks the files at each new connection, so replaced
+// files are in use at once; existing connections continue. It does not know which side
+// shows a certificate to which.
 package certificate
 
 import (
@@ -16,54 +16,55 @@ import (
 
 // Files names PEM files.
 type Files struct {
-	Cert string // a certificate, then intermediate ones
-	Key  string // its private key
-	CA   string // who may have signed others' certificates; empty for nobody
+	Cert string // a certificate, then intermediate certificates
+	Key  string // the private key of Cert
+	CA   string // the authorities that sign peers' certificates; may be empty
 }
 
-// Held is what the files said last that could be used.
-type Held struct {
+// A Reloader holds the last valid contents of the files.
+type Reloader struct {
 	files  Files
 	check  func(leaf *x509.Certificate) error
 	logger *slog.Logger
 
-	mu     sync.Mutex
-	texts  [3][]byte // what was read last, good or bad
-	cert   tls.Certificate
-	pool   *x509.CertPool
-	failed string // why the files could not be read at all
+	mu       sync.Mutex
+	contents [3][]byte // file contents of the last read, valid or not
+	cert     tls.Certificate
+	pool     *x509.CertPool
+	failed   string // error of the last read, "" after a success; it is logged once
 }
 
-// Open reads the files. check, which may be nil, says what is wrong with a certificate
-// for its purpose; then the former one stays, as where a file cannot be used.
-func Open(files Files, check func(leaf *x509.Certificate) error, logger *slog.Logger) (*Held, error) {
-	h := &Held{files: files, check: check, logger: logger}
-	texts, err := h.read()
+// Open reads the files. check may be nil; it returns an error if a certificate does not
+// fit its purpose. If changed files are invalid or fail check, the old certificate
+// stays in use.
+func Open(files Files, check func(leaf *x509.Certificate) error, logger *slog.Logger) (*Reloader, error) {
+	h := &Reloader{files: files, check: check, logger: logger}
+	contents, err := h.read()
 	if err != nil {
 		return nil, err
 	}
-	if err := h.use(texts); err != nil {
+	if err := h.use(contents); err != nil {
 		return nil, err
 	}
-	h.texts = texts
+	h.contents = contents
 	return h, nil
 }
 
-func (h *Held) read() (texts [3][]byte, err error) {
+func (h *Reloader) read() (contents [3][]byte, err error) {
 	for i, name := range []string{h.files.Cert, h.files.Key, h.files.CA} {
 		if name == "" {
 			continue
 		}
-		if texts[i], err = os.ReadFile(name); err != nil {
-			return texts, err
+		if contents[i], err = os.ReadFile(name); err != nil {
+			return contents, err
 		}
 	}
-	return texts, nil
+	return contents, nil
 }
 
-// use makes the certificate and the pool of what was read.
-func (h *Held) use(texts [3][]byte) error {
-	cert, err := tls.X509KeyPair(texts[0], texts[1])
+// use parses the file contents and stores the certificate and the pool.
+func (h *Reloader) use(contents [3][]byte) error {
+	cert, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
 		return fmt.Errorf("certificate %s and key %s: %w", h.files.Cert, h.files.Key, err)
 	}
@@ -75,42 +76,42 @@ func (h *Held) use(texts [3][]byte) error {
 	var pool *x509.CertPool
 	if h.files.CA != "" {
 		pool = x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(texts[2]) {
-			return fmt.Errorf("%s holds no certificate in PEM form", h.files.CA)
+		if !pool.AppendCertsFromPEM(contents[2]) {
+			return fmt.Errorf("%s contains no certificate in PEM form", h.files.CA)
 		}
 	}
 	h.cert, h.pool = cert, pool
 	return nil
 }
 
-// Current returns the certificate and the authorities, nil where there are none. While
-// the files cannot be used, for instance because only one of two has been replaced yet,
-// it is what they held before.
-func (h *Held) Current() (tls.Certificate, *x509.CertPool) {
+// Current returns the certificate and the authorities, nil without a CA file. While the
+// files are invalid, for instance because only one of two is replaced so far, it
+// returns the last valid ones.
+func (h *Reloader) Current() (tls.Certificate, *x509.CertPool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	texts, err := h.read()
+	contents, err := h.read()
 	switch {
 	case err != nil:
 		if why := err.Error(); why != h.failed {
 			h.failed = why
-			h.logger.Warn("certificate files cannot be read, the former ones stay in use", "err", err)
+			h.logger.Warn("reading the certificate files failed, the old certificate stays in use", "err", err)
 		}
 		return h.cert, h.pool
-	case bytes.Equal(texts[0], h.texts[0]) && bytes.Equal(texts[1], h.texts[1]) && bytes.Equal(texts[2], h.texts[2]):
+	case bytes.Equal(contents[0], h.contents[0]) && bytes.Equal(contents[1], h.contents[1]) && bytes.Equal(contents[2], h.contents[2]):
 		return h.cert, h.pool
 	}
-	h.texts, h.failed = texts, ""
-	if err := h.use(texts); err != nil {
-		h.logger.Warn("changed certificate files cannot be used, the former ones stay in use", "err", err)
+	h.contents, h.failed = contents, ""
+	if err := h.use(contents); err != nil {
+		h.logger.Warn("changed certificate files are invalid, the old certificate stays in use", "err", err)
 	} else {
-		h.logger.Info("certificate files were read again", "file", h.files.Cert)
+		h.logger.Info("certificate files were reloaded", "file", h.files.Cert)
 	}
 	return h.cert, h.pool
 }
 
-// Get is Current for tls.Config.GetCertificate.
-func (h *Held) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// Get calls Current for tls.Config.GetCertificate.
+func (h *Reloader) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, _ := h.Current()
 	return &cert, nil
 }

@@ -25,7 +25,7 @@ func issue(t *testing.T, dir string) certtest.Files {
 	return files
 }
 
-// What the files hold is in use from the next look on, all of it or nothing.
+// Changed files are in use from the next connection on, once all three fit together.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -57,7 +57,7 @@ func TestCurrent(t *testing.T) {
 	}
 	second := serial()
 	if _, now := h.Current(); second == first || now.Equal(pool) {
-		t.Error("the files were replaced, and what they held before is in use")
+		t.Error("the files were replaced, but the old certificate is in use")
 	}
 	if err := os.Remove(files.Key); err != nil {
 		t.Fatal(err)
@@ -68,8 +68,8 @@ func TestCurrent(t *testing.T) {
 			t.Error("with a file missing another certificate is in use")
 		}
 	}
-	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
-		t.Errorf("it was said %d times that a file is missing", n)
+	if n := strings.Count(log.String(), "reading the certificate files failed"); n != 1 {
+		t.Errorf("the log says %d times that a file is missing", n)
 	}
 }
 
@@ -81,10 +81,10 @@ func TestOpenRefuses(t *testing.T) {
 		check func(*x509.Certificate) error
 		want  string
 	}{
-		"no file":           {Files{Cert: "/nonexistent", Key: good.Key}, nil, "no such file"},
-		"two halves":        {Files{Cert: good.Cert, Key: issue(t, t.TempDir()).Key}, nil, "private key does not match"},
-		"no authority":      {Files{Cert: good.Cert, Key: good.Key, CA: good.Key}, nil, "holds no certificate"},
-		"another's purpose": {Files(good), func(*x509.Certificate) error { return errors.New("not for us") }, "not for us"},
+		"no file":          {Files{Cert: "/nonexistent", Key: good.Key}, nil, "no such file"},
+		"two halves":       {Files{Cert: good.Cert, Key: issue(t, t.TempDir()).Key}, nil, "private key does not match"},
+		"no authority":     {Files{Cert: good.Cert, Key: good.Key, CA: good.Key}, nil, "contains no certificate"},
+		"refused by check": {Files(good), func(*x509.Certificate) error { return errors.New("not for us") }, "not for us"},
 	} {
 		if _, err := Open(test.files, test.check, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

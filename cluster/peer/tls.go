@@ -29,7 +29,7 @@ func (t TLS) enabled() bool { return t.CertFile != "" || t.KeyFile != "" || t.CA
 // identity is how a node shows itself, and whom it takes for another.
 type identity struct {
 	name string // of every node
-	held *certificate.Held
+	held *certificate.Reloader
 }
 
 func newIdentity(files TLS, logger *slog.Logger) (*identity, error) {

@@ -147,7 +147,7 @@ func TestRotation(t *testing.T) {
 	if err := greet(old); err != nil {
 		t.Errorf("with a key that cannot be read: %v, want that the former one stays", err)
 	}
-	if !log.contains("cannot be used") {
+	if !log.contains("changed certificate files are invalid") {
 		t.Error("nothing is logged about a key that cannot be read")
 	}
 
