@@ -19,13 +19,13 @@ import (
 	"github.com/rowmill/rowmill/backup"
 )
 
-// A file is what a tree holds under a name.
+// A file is the contents and time of a file in a tree.
 type file struct {
 	text     string
 	modified time.Time
 }
 
-// tree writes a folder of records and objects, and returns what is in it.
+// tree writes a folder of records and objects, and returns its files.
 func tree(t testing.TB) (folder string, files map[string]file) {
 	t.Helper()
 	folder, files = t.TempDir(), map[string]file{}
@@ -50,7 +50,7 @@ func tree(t testing.TB) (folder string, files map[string]file) {
 	return folder, files
 }
 
-// archive writes an archive of a tree.
+// archive returns an archive of a tree.
 func archive(t testing.TB) (text []byte, files map[string]file) {
 	t.Helper()
 	folder, files := tree(t)
@@ -65,7 +65,7 @@ func archive(t testing.TB) (text []byte, files map[string]file) {
 	return out.Bytes(), files
 }
 
-// found is what a directory holds; folders that nothing is in have an entry too.
+// found returns the files in a directory, and an entry for each empty folder.
 func found(t testing.TB, directory string) map[string]file {
 	t.Helper()
 	files := map[string]file{}
@@ -100,7 +100,7 @@ func found(t testing.TB, directory string) map[string]file {
 	return files
 }
 
-func TestRestore_BringsBackEveryByte(t *testing.T) {
+func TestRestore_RestoresEveryByte(t *testing.T) {
 	t.Parallel()
 	text, want := archive(t)
 	directory := filepath.Join(t.TempDir(), "not", "there")
@@ -120,20 +120,20 @@ func TestRestore_BringsBackEveryByte(t *testing.T) {
 	if h.Files != int64(len(want)) || h.Version != "1.2.3" || last != h.Bytes {
 		t.Errorf("header %+v after %d bytes", h, last)
 	}
-	if _, err := backup.Restore(t.Context(), bytes.NewReader(text), directory, nil); err == nil || !strings.Contains(err.Error(), "is not empty, it holds objects") {
-		t.Errorf("restored over another: %v", err)
+	if _, err := backup.Restore(t.Context(), bytes.NewReader(text), directory, nil); err == nil || !strings.Contains(err.Error(), "is not empty, it contains objects") {
+		t.Errorf("restored into a directory that is not empty: %v", err)
 	}
 }
 
-// An archive is one that others can read too.
-func TestWrite_ForTarAndSha256sum(t *testing.T) {
+// tar and sha256sum can read an archive.
+func TestWrite_TarAndSha256sumReadIt(t *testing.T) {
 	t.Parallel()
 	text, _ := archive(t)
 	directory := t.TempDir()
 	for _, command := range []string{"tar -x", "sha256sum --quiet -c checksums.sha256"} {
 		words := strings.Fields(command)
 		if _, err := exec.LookPath(words[0]); err != nil {
-			t.Skipf("there is no %s here", words[0])
+			t.Skipf("%s is not installed", words[0])
 		}
 		cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 		cmd.Dir, cmd.Stdin = directory, bytes.NewReader(text)
@@ -143,7 +143,7 @@ func TestWrite_ForTarAndSha256sum(t *testing.T) {
 	}
 }
 
-// An archive that ends anywhere before its end is refused, and leaves nothing.
+// A truncated archive is refused, and nothing is left in the directory.
 func TestRestore_CutOff(t *testing.T) {
 	t.Parallel()
 	text, _ := archive(t)
@@ -160,7 +160,8 @@ func TestRestore_CutOff(t *testing.T) {
 	}
 }
 
-// edited is an archive whose entries were changed; a nil text takes one out.
+// edited returns the archive after edit has changed its entries. A nil text removes an
+// entry.
 func edited(t testing.TB, text []byte, edit func(h *tar.Header, text []byte) []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -215,26 +216,26 @@ func TestRestore_Refuses(t *testing.T) {
 		name, want string
 		text       []byte
 	}{
-		{"a byte is another", "damaged: " + shard, change(shard, func(_ *tar.Header, text []byte) []byte { text[7]++; return text })},
+		{"a byte was changed", "damaged: the contents of " + shard, change(shard, func(_ *tar.Header, text []byte) []byte { text[7]++; return text })},
 		{"a file is missing", "damaged", change(shard, drop)},
 		{"a file is shorter", "damaged", change(shard, func(_ *tar.Header, text []byte) []byte { return text[:9] })},
 		{"no checksums", "manifest.json", change("checksums.sha256", drop)},
 		{"no manifest", "cut off", change("manifest.json", drop)},
-		{"no header", "begins with", change("backup.json", drop)},
+		{"no header", "its first file is", change("backup.json", drop)},
 		{"no records", "damaged", change("rowmill.db", drop)},
 		{"a newer format", "made by rowmill 9.0.0; this program reads up to format 1", change("backup.json", func(*tar.Header, []byte) []byte {
 			return []byte(`{"rowmill_backup":2,"version":"9.0.0"}`)
 		})},
-		{"no format", "names no format", change("backup.json", func(*tar.Header, []byte) []byte { return []byte(`{}`) })},
-		{"a path that climbs", "no backup", renamed("objects/../../evil")},
-		{"a path from the root", "no backup", renamed("/etc/passwd")},
-		{"a file of another name", "no backup", renamed("rowmill.db.bak")},
-		{"a link", "no plain file", change(shard, func(h *tar.Header, _ []byte) []byte {
+		{"no format", "has no format version", change("backup.json", func(*tar.Header, []byte) []byte { return []byte(`{}`) })},
+		{"a path with ..", "not a rowmill backup", renamed("objects/../../evil")},
+		{"an absolute path", "not a rowmill backup", renamed("/etc/passwd")},
+		{"a file with another name", "not a rowmill backup", renamed("rowmill.db.bak")},
+		{"a link", "not a regular file", change(shard, func(h *tar.Header, _ []byte) []byte {
 			h.Typeflag, h.Linkname = tar.TypeSymlink, "/etc/passwd"
 			return []byte{}
 		})},
-		{"compressed", "decompressed", append([]byte{0x1f, 0x8b, 8, 0}, bytes.Repeat([]byte{1}, 1000)...)},
-		{"a text", "no tar archive", bytes.Repeat([]byte("a text\n"), 200)},
+		{"compressed", "decompress a compressed", append([]byte{0x1f, 0x8b, 8, 0}, bytes.Repeat([]byte{1}, 1000)...)},
+		{"a text", "not a tar archive", bytes.Repeat([]byte("a text\n"), 200)},
 		{"files twice", "", append(append([]byte{}, bytes.TrimRight(text, "\x00")...), text...)},
 	} {
 		directory := t.TempDir()
@@ -248,7 +249,7 @@ func TestRestore_Refuses(t *testing.T) {
 	}
 }
 
-func TestRestore_IntoWhatIsThere(t *testing.T) {
+func TestRestore_IntoUsedDirectory(t *testing.T) {
 	t.Parallel()
 	text, _ := archive(t)
 	directory := t.TempDir()
@@ -256,9 +257,9 @@ func TestRestore_IntoWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := backup.Restore(t.Context(), bytes.NewReader(text), directory, nil); err == nil || !strings.Contains(err.Error(), "remove that folder") {
-		t.Errorf("beside an unfinished one: %v", err)
+		t.Errorf("with an unfinished restore in the directory: %v", err)
 	}
-	// A node that is started there meanwhile keeps its records.
+	// A node that starts in the directory during a restore keeps its records.
 	directory = t.TempDir()
 	records := filepath.Join(directory, "rowmill.db")
 	_, err := backup.Restore(t.Context(), bytes.NewReader(text), directory, func(_ backup.Header, n int64) {
@@ -267,23 +268,23 @@ func TestRestore_IntoWhatIsThere(t *testing.T) {
 		}
 	})
 	if kept, _ := os.ReadFile(records); err == nil || string(kept) != "others" {
-		t.Errorf("beside a node: %v, its records are %q", err, kept)
+		t.Errorf("with a node in the directory: %v, its records are %q", err, kept)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	directory = t.TempDir()
 	if _, err := backup.Restore(ctx, bytes.NewReader(text), directory, nil); !errors.Is(err, context.Canceled) || len(found(t, directory)) > 0 {
-		t.Errorf("broken off: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 }
 
-// A folder that is not as it was measured is no backup.
-func TestWrite_OfWhatChanges(t *testing.T) {
+// A folder that changes after Measure makes no valid archive.
+func TestWrite_RefusesChangedFolder(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(folder string) error{
-		"a file goes":  func(folder string) error { return os.Remove(filepath.Join(folder, "objects/files/file-1")) },
-		"a file comes": func(folder string) error { return os.WriteFile(filepath.Join(folder, "objects/a"), nil, 0o600) },
-		"all goes":     os.RemoveAll,
+		"a file was removed":     func(folder string) error { return os.Remove(filepath.Join(folder, "objects/files/file-1")) },
+		"a file was added":       func(folder string) error { return os.WriteFile(filepath.Join(folder, "objects/a"), nil, 0o600) },
+		"the folder was removed": os.RemoveAll,
 	} {
 		folder, _ := tree(t)
 		var h backup.Header
@@ -303,8 +304,8 @@ func TestWrite_OfWhatChanges(t *testing.T) {
 	}
 }
 
-// FuzzRead changes an archive: whatever is taken as whole has the files that were
-// written, byte for byte.
+// FuzzRead changes an archive: if Read accepts it, all files are as written, byte for
+// byte.
 func FuzzRead(f *testing.F) {
 	text, files := archive(f)
 	f.Add(uint(0), []byte{0})
@@ -324,7 +325,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for name, want := range files {
 			if got[name] != want.text {
-				t.Errorf("%s was read as whole and is not", name)
+				t.Errorf("Read accepted a changed %s", name)
 			}
 		}
 		if len(got) != len(files) {
@@ -333,7 +334,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The documents of an archive say what is in it.
+// The header and the manifest describe the contents.
 func TestWrite_Documents(t *testing.T) {
 	t.Parallel()
 	text, files := archive(t)

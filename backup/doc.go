@@ -1,17 +1,17 @@
-// Package backup owns the form of a backup: how the files of a node's data
-// directory travel in one archive, and how they come out of it again. It knows
-// neither records nor objects, nor how they are held still while they are read.
+// Package backup writes and reads the archive format of backups: the files of a node's
+// data directory in one tar archive. It does not know the contents of records and
+// objects, nor how a node keeps them unchanged during a backup.
 //
-// An archive is a plain tar (POSIX, with times to the nanosecond, which the
-// objects' ETags follow from), in this order:
+// An archive is a plain tar file in POSIX format, with times to the nanosecond, because
+// the ETags of objects derive from them. Its files, in order:
 //
-//	backup.json        a Header: what this is, and how much is to come
+//	backup.json        a Header: version, time, number of files and bytes
 //	rowmill.db         the records
-//	objects/…          the objects, and beside some their content types
-//	checksums.sha256   a line for each file before, as sha256sum -c takes it
-//	manifest.json      a Manifest: the header once more, and the hash of the checksums
+//	objects/…          the objects, and files with content types beside some
+//	checksums.sha256   a line for each file above, as sha256sum -c reads it
+//	manifest.json      a Manifest: the header again, and the hash of checksums.sha256
 //
-// The manifest is the end: an archive without it was cut off.
+// The manifest is the last file: if it is missing, the archive was cut off.
 package backup
 
 import (
@@ -22,54 +22,55 @@ import (
 	"time"
 )
 
-// Format is the form that this release writes, and the newest that it reads.
+// Format is the format version that this release writes, and the newest that it reads.
 const Format = 1
 
-// The names in an archive.
+// Names of files and folders in an archive.
 const (
 	nameHeader    = "backup.json"
 	nameChecksums = "checksums.sha256"
 	nameManifest  = "manifest.json"
 
-	// Records is the file of the records, and Objects the folder of the objects.
+	// Records is the file with the records, and Objects the folder with the objects.
 	Records = "rowmill.db"
 	Objects = "objects"
 )
 
-// maxDocument bounds the header and the manifest, which have some hundred bytes.
+// maxDocument limits the size of the header and the manifest in bytes. Real ones have a
+// few hundred.
 const maxDocument = 64 << 10
 
-// A Header says what an archive holds.
+// A Header describes the contents of an archive.
 type Header struct {
 	Format     int       `json:"rowmill_backup"`
-	Version    string    `json:"version"`    // of the program that wrote it
-	Deployment string    `json:"deployment"` // whose records and objects these are
-	At         time.Time `json:"at"`         // the records are those of this moment
-	Files      int64     `json:"files"`      // records and objects
-	Bytes      int64     `json:"bytes"`      // of them
+	Version    string    `json:"version"`    // program version that wrote the archive
+	Deployment string    `json:"deployment"` // id of the deployment that was backed up
+	At         time.Time `json:"at"`         // when the records were copied
+	Files      int64     `json:"files"`      // number of record and object files
+	Bytes      int64     `json:"bytes"`      // total size of these files
 }
 
 // A manifest ends an archive.
 type manifest struct {
 	Header
-	Checksums string `json:"checksums_sha256"` // of checksums.sha256, hexadecimal
+	Checksums string `json:"checksums_sha256"` // hash of checksums.sha256, hexadecimal
 }
 
-// ErrCutOff says that an archive has no end.
-var ErrCutOff = errors.New("the archive ends before its manifest: it was cut off while it was written or copied, and cannot be restored; take an earlier one, or make another")
+// ErrCutOff reports an archive without a manifest.
+var ErrCutOff = errors.New("the archive ends before its manifest: it was cut off while it was written or copied, and cannot be restored; restore an earlier archive, or make another backup")
 
-// errNone says that something is no archive of ours.
-func errNone(why string, args ...any) error {
-	return fmt.Errorf("this is no backup that rowmill has made: "+why, args...)
+// errNotBackup is the error for a file that is not a rowmill backup.
+func errNotBackup(why string, args ...any) error {
+	return fmt.Errorf("this is not a rowmill backup: "+why, args...)
 }
 
-// checkName refuses what cannot be the path of a record or object file.
+// checkName refuses a name that cannot be a record or object file.
 func checkName(name string) error {
 	if name == Records || strings.HasPrefix(name, Objects+"/") && path.Clean(name) == name && !strings.ContainsAny(name, "\x00\n\\") {
 		return nil
 	}
-	return errNone("it holds the file %.200q", name)
+	return errNotBackup("it contains the file %.200q", name)
 }
 
-// checksumLine is the line of a file, as sha256sum writes it.
+// checksumLine returns the line for a file in the format of sha256sum.
 func checksumLine(name string, sum []byte) string { return fmt.Sprintf("%x  %s\n", sum, name) }

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// A Sink takes the files of an archive, one after the other. content ends at the
-// size of the file, and what the sink leaves of it is read over.
+// A Sink receives the files of an archive one by one. content ends after the file; the
+// reader skips bytes that the sink does not read.
 type Sink func(name string, modified time.Time, content io.Reader) error
 
-// Discard is a Sink for an archive that is only checked.
+// Discard is a Sink that ignores all files, for checks of an archive.
 func Discard(string, time.Time, io.Reader) error { return nil }
 
-// Read reads an archive to its end and checks all of it: what sink has got counts
-// only once Read has returned without an error. told may be nil; it is called with
-// the header and with how many bytes of files have been read so far, often.
+// Read reads and checks a whole archive. The files that sink got are valid only if Read
+// returns no error. progress may be nil; it is called often, with the header and the
+// number of file bytes read so far.
 //
-// ErrCutOff is an archive without its end. Others say what is wrong: it is no
-// backup, a newer release made it, or a file in it is damaged, and which.
-func Read(ctx context.Context, r io.Reader, sink Sink, told func(h Header, bytes int64)) (Header, error) {
-	if told == nil {
-		told = func(Header, int64) {}
+// Read returns ErrCutOff for an archive without its end. Other errors say that the file
+// is not a backup, that a newer release made it, or which file is damaged.
+func Read(ctx context.Context, r io.Reader, sink Sink, progress func(h Header, bytes int64)) (Header, error) {
+	if progress == nil {
+		progress = func(Header, int64) {}
 	}
-	a := &reader{ctx: ctx, tar: tar.NewReader(r), sink: sink, told: told}
+	a := &reader{ctx: ctx, tar: tar.NewReader(r), sink: sink, progress: progress}
 	err := a.read()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -40,17 +40,17 @@ func Read(ctx context.Context, r io.Reader, sink Sink, told func(h Header, bytes
 
 // A reader reads an archive.
 type reader struct {
-	ctx    context.Context
-	tar    *tar.Reader
-	sink   Sink
-	told   func(Header, int64)
-	header Header
-	files  []summed
-	bytes  int64
+	ctx      context.Context
+	tar      *tar.Reader
+	sink     Sink
+	progress func(Header, int64)
+	header   Header
+	files    []fileSum
+	bytes    int64
 }
 
-// A summed file was read.
-type summed struct {
+// A fileSum is the checksum of a file that was read.
+type fileSum struct {
 	name string
 	sum  [sha256.Size]byte
 }
@@ -61,11 +61,11 @@ func (a *reader) read() error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ErrCutOff
 	case errors.Is(err, tar.ErrHeader):
-		return errNone("it is no tar archive; one that was compressed has to be decompressed first")
+		return errNotBackup("it is not a tar archive; decompress a compressed backup first")
 	case err != nil:
 		return err
 	case entry.Name != nameHeader:
-		return errNone("it begins with %.200q, where %s was expected", entry.Name, nameHeader)
+		return errNotBackup("its first file is %.200q, not %s", entry.Name, nameHeader)
 	}
 	if err := a.document(&a.header); err != nil {
 		return err
@@ -74,9 +74,9 @@ func (a *reader) read() error {
 	case h.Format > Format:
 		return fmt.Errorf("this backup has format %d and was made by rowmill %s; this program reads up to format %d: restore it with that version or a newer one", h.Format, h.Version, Format)
 	case h.Format < 1:
-		return errNone("its %s names no format", nameHeader)
+		return errNotBackup("its %s has no format version", nameHeader)
 	}
-	a.told(a.header, 0)
+	a.progress(a.header, 0)
 	for {
 		entry, err := a.next()
 		if err != nil {
@@ -91,7 +91,7 @@ func (a *reader) read() error {
 	}
 }
 
-// next is the next file; there has to be one.
+// next returns the next entry. A missing entry is an error.
 func (a *reader) next() (*tar.Header, error) {
 	if err := a.ctx.Err(); err != nil {
 		return nil, err
@@ -101,12 +101,12 @@ func (a *reader) next() (*tar.Header, error) {
 	case err != nil:
 		return nil, explain(err)
 	case entry.Typeflag != tar.TypeReg:
-		return nil, errNone("%.200q in it is no plain file", entry.Name)
+		return nil, errNotBackup("%.200q in it is not a regular file", entry.Name)
 	}
 	return entry, nil
 }
 
-// explain says what an error of the archive means.
+// explain translates an error of the tar reader.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -123,21 +123,21 @@ func (a *reader) document(into any) error {
 	case err != nil:
 		return explain(err)
 	case len(text) > maxDocument:
-		return errNone("a document in it has more than %d bytes", maxDocument)
+		return errNotBackup("a document in it has more than %d bytes", maxDocument)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return errNone("%w", err)
+		return errNotBackup("%w", err)
 	}
 	return nil
 }
 
-// file gives a file to the sink.
+// file passes a file to the sink and keeps its checksum.
 func (a *reader) file(entry *tar.Header) error {
 	if err := checkName(entry.Name); err != nil {
 		return err
 	}
 	sum := sha256.New()
-	content := &counted{from: a, sum: sum}
+	content := &fileReader{from: a, sum: sum}
 	err := a.sink(entry.Name, entry.ModTime, content)
 	if err == nil {
 		_, err = io.Copy(io.Discard, content)
@@ -148,25 +148,26 @@ func (a *reader) file(entry *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	a.files = append(a.files, summed{entry.Name, [sha256.Size]byte(sum.Sum(nil))})
+	a.files = append(a.files, fileSum{entry.Name, [sha256.Size]byte(sum.Sum(nil))})
 	return nil
 }
 
-// A counted reader reads a file of the archive and takes its checksum.
-type counted struct {
+// A fileReader reads one file of the archive, computes its checksum and counts its
+// bytes.
+type fileReader struct {
 	from *reader
 	sum  io.Writer
-	err  error // other than the end
+	err  error // read error other than io.EOF
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *fileReader) Read(p []byte) (int, error) {
 	if err := c.from.ctx.Err(); err != nil {
 		return 0, err
 	}
 	n, err := c.from.tar.Read(p)
-	_, _ = c.sum.Write(p[:n]) // a hash takes everything
+	_, _ = c.sum.Write(p[:n]) // a hash never fails
 	c.from.bytes += int64(n)
-	c.from.told(c.from.header, c.from.bytes)
+	c.from.progress(c.from.header, c.from.bytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		c.err = explain(err)
 		err = c.err
@@ -174,31 +175,31 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end checks what was read against the checksums, and these against the manifest.
+// end compares the files with the checksums, and the checksums with the manifest.
 func (a *reader) end() error {
 	sum := sha256.New()
-	said := bufio.NewReader(io.TeeReader(a.tar, sum))
+	listed := bufio.NewReader(io.TeeReader(a.tar, sum))
 	for _, f := range a.files {
-		want, err := said.ReadBytes('\n')
+		want, err := listed.ReadBytes('\n')
 		if err != nil {
 			return a.explainSums(err)
 		}
 		if !bytes.Equal(want, []byte(checksumLine(f.name, f.sum[:]))) {
-			return fmt.Errorf("the archive is damaged: %s is not what its checksum says (%.200q); take another copy of it, or an earlier backup", f.name, bytes.TrimSpace(want))
+			return fmt.Errorf("the archive is damaged: the contents of %s do not match its checksum (%.200q); use another copy of the archive, or an earlier backup", f.name, bytes.TrimSpace(want))
 		}
 	}
-	if _, err := said.ReadByte(); !errors.Is(err, io.EOF) {
+	if _, err := listed.ReadByte(); !errors.Is(err, io.EOF) {
 		if err != nil {
 			return explain(err)
 		}
-		return errors.New("the archive is damaged: it has checksums of files that are not in it")
+		return errors.New("the archive is damaged: it has checksums of missing files")
 	}
 	entry, err := a.next()
 	if err != nil {
 		return err
 	}
 	if entry.Name != nameManifest {
-		return errNone("%.200q follows its checksums", entry.Name)
+		return errNotBackup("%.200q follows its checksums, not the manifest", entry.Name)
 	}
 	var m manifest
 	if err := a.document(&m); err != nil {
@@ -206,22 +207,22 @@ func (a *reader) end() error {
 	}
 	switch {
 	case m.Checksums != fmt.Sprintf("%x", sum.Sum(nil)):
-		return errors.New("the archive is damaged: its checksums are not those that it was ended with")
+		return errors.New("the archive is damaged: its checksums do not match its manifest")
 	case m.Header != a.header, m.Files != int64(len(a.files)), m.Bytes != a.bytes:
-		return fmt.Errorf("the archive is damaged: its end speaks of %d files and %d bytes, and there are %d and %d", m.Files, m.Bytes, len(a.files), a.bytes)
+		return fmt.Errorf("the archive is damaged: its manifest lists %d files and %d bytes, but it contains %d files and %d bytes", m.Files, m.Bytes, len(a.files), a.bytes)
 	case len(a.files) == 0 || a.files[0].name != Records:
-		return errNone("its first file is not %s", Records)
+		return errNotBackup("its first file is not %s", Records)
 	}
 	if _, err := a.tar.Next(); !errors.Is(err, io.EOF) {
 		if err != nil {
 			return explain(err)
 		}
-		return errNone("something follows its manifest")
+		return errNotBackup("another file follows its manifest")
 	}
 	return nil
 }
 
-// explainSums says why a line of the checksums is missing.
+// explainSums explains an error in reading the checksums.
 func (a *reader) explainSums(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the archive is damaged: it has files without a checksum")

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// unfinished is the folder in a data directory that files are restored into. What
-// is in it counts for nobody.
+// unfinished is the name of the folder in a data directory for files during a restore.
+// Nothing else reads this folder.
 const unfinished = "restoring"
 
-// syncsAtOnce is how many files are synced side by side: a file system makes many
+// maxSyncs is how many files are synced at the same time: a file system makes many
 // durable in one step.
-const syncsAtOnce = 16
+const maxSyncs = 16
 
-// Restore reads an archive into a data directory, which must be empty or not there.
-// Nothing but the folder "restoring" is in it before all was read, checked and made
-// durable; the records come last. After an error nothing is left. told is as
-// for Read.
-func Restore(ctx context.Context, r io.Reader, directory string, told func(h Header, bytes int64)) (h Header, err error) {
+// Restore reads an archive into a data directory, which must be empty or missing. Until
+// all files are read, checked and durable, they are in the folder "restoring"; then
+// Restore moves them to their names, the records last. After an error it removes
+// everything. progress is called as in Read.
+func Restore(ctx context.Context, r io.Reader, directory string, progress func(h Header, bytes int64)) (h Header, err error) {
 	if err := mkdirs(directory); err != nil {
 		return h, fmt.Errorf("restore: %w", err)
 	}
@@ -37,13 +37,13 @@ func Restore(ctx context.Context, r io.Reader, directory string, told func(h Hea
 		return h, fmt.Errorf("restore: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(u.folder)) }()
-	u.syncs.SetLimit(syncsAtOnce)
-	h, err = Read(ctx, r, u.file, told)
+	u.syncs.SetLimit(maxSyncs)
+	h, err = Read(ctx, r, u.file, progress)
 	if synced := u.syncs.Wait(); err == nil {
 		err = synced
 	}
 	if err == nil {
-		err = u.show(directory)
+		err = u.publish(directory)
 	}
 	if err != nil {
 		return h, fmt.Errorf("restore into %s: %w", directory, err)
@@ -51,8 +51,7 @@ func Restore(ctx context.Context, r io.Reader, directory string, told func(h Hea
 	return h, nil
 }
 
-// checkEmpty refuses a directory that holds anything, and one that its owner could
-// not use afterwards.
+// checkEmpty refuses a directory that is not empty or cannot be read.
 func checkEmpty(directory string) error {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -60,22 +59,22 @@ func checkEmpty(directory string) error {
 	}
 	for _, entry := range entries {
 		if entry.Name() == unfinished {
-			return fmt.Errorf("restore: %s is under way by another process, or one was killed at it: if none is, remove that folder and begin again", filepath.Join(directory, unfinished))
+			return fmt.Errorf("restore: another process is restoring into %s, or was killed during a restore: if none is running, remove that folder and start again", filepath.Join(directory, unfinished))
 		}
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("restore: %s is not empty, it holds %s: name a directory that is not there yet, or move away what is in this one", directory, entries[0].Name())
+		return fmt.Errorf("restore: %s is not empty, it contains %s: name a new directory, or empty this one", directory, entries[0].Name())
 	}
 	return nil
 }
 
-// An unpacking is a folder that fills.
+// An unpacking is the folder that a restore writes to.
 type unpacking struct {
 	folder string
 	syncs  errgroup.Group
 }
 
-// file writes a file; the sync of it is still under way then.
+// file writes a file and starts its sync.
 func (u *unpacking) file(name string, modified time.Time, content io.Reader) error {
 	path := filepath.Join(u.folder, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -95,8 +94,8 @@ func (u *unpacking) file(name string, modified time.Time, content io.Reader) err
 	return nil
 }
 
-// show makes the folders durable and gives everything its name.
-func (u *unpacking) show(directory string) error {
+// publish makes the folders durable and moves everything to its final name.
+func (u *unpacking) publish(directory string) error {
 	objects := filepath.Join(u.folder, Objects)
 	if err := os.MkdirAll(objects, 0o700); err != nil {
 		return err
@@ -110,9 +109,9 @@ func (u *unpacking) show(directory string) error {
 	if err != nil {
 		return err
 	}
-	// Somebody may have started a node here meanwhile.
+	// A node may have been started here during the restore.
 	if entries, err := os.ReadDir(directory); err != nil || len(entries) > 1 {
-		return errors.Join(err, fmt.Errorf("something else was put into it meanwhile"))
+		return errors.Join(err, fmt.Errorf("another file appeared in it during the restore"))
 	}
 	for _, name := range []string{Objects, Records} {
 		if err := os.Rename(filepath.Join(u.folder, name), filepath.Join(directory, name)); err != nil {
@@ -125,7 +124,7 @@ func (u *unpacking) show(directory string) error {
 	return nil
 }
 
-// mkdirs makes a directory and its missing parents, each durable in its own.
+// mkdirs creates a directory and its missing parents, and syncs the parent of each.
 func mkdirs(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -133,7 +132,7 @@ func mkdirs(path string) error {
 	}
 	if info, err := os.Stat(path); err == nil {
 		if !info.IsDir() {
-			return fmt.Errorf("%s is no directory", path)
+			return fmt.Errorf("%s is not a directory", path)
 		}
 		return nil
 	}

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// Measure fills the header's counts with what is in a folder of records and
-// objects.
+// Measure counts the files and bytes in a folder of records and objects.
 func (h *Header) Measure(folder string) error {
 	h.Files, h.Bytes = 0, 0
 	return each(folder, func(_ string, info fs.FileInfo) error {
@@ -26,8 +25,7 @@ func (h *Header) Measure(folder string) error {
 	})
 }
 
-// each calls visit with the files that an archive of a folder holds, in their
-// order.
+// each calls visit with each file for an archive of a folder, in archive order.
 func each(folder string, visit func(name string, info fs.FileInfo) error) error {
 	info, err := os.Stat(filepath.Join(folder, Records))
 	if err == nil {
@@ -52,9 +50,9 @@ func each(folder string, visit func(name string, info fs.FileInfo) error) error 
 	})
 }
 
-// Write writes an archive of a folder of records and objects that nobody changes
-// any more, and that h was measured of. It keeps a list of checksums in the folder
-// and takes some hundred kilobytes of memory, however much there is.
+// Write writes an archive of a folder of records and objects. The folder must not
+// change after h.Measure. Write keeps the list of checksums in a file in the folder,
+// and uses a few hundred kilobytes of memory for any number of files.
 func Write(ctx context.Context, w io.Writer, h Header, folder string) error {
 	spool, err := os.OpenFile(filepath.Join(folder, nameChecksums), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -68,7 +66,7 @@ func Write(ctx context.Context, w io.Writer, h Header, folder string) error {
 		err = each(folder, a.file)
 	}
 	if err == nil && (a.files != h.Files || a.bytes != h.Bytes) {
-		err = fmt.Errorf("%d files of %d bytes were to be written, and %d of %d were", h.Files, h.Bytes, a.files, a.bytes)
+		err = fmt.Errorf("the folder changed: measured %d files and %d bytes, wrote %d files and %d bytes", h.Files, h.Bytes, a.files, a.bytes)
 	}
 	if err == nil {
 		err = a.end(h, spool)
@@ -90,7 +88,7 @@ type archiver struct {
 	bytes  int64
 }
 
-// begin begins a file.
+// begin writes the header of a file.
 func (a *archiver) begin(name string, size int64, modified time.Time) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
