@@ -10,25 +10,25 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The limits of a definition.
+// Limits of a definition.
 const (
-	// maxInputs bounds the declared inputs: more than any prompt has, few
-	// enough to be listed in a message.
+	// maxInputs limits the declared inputs: more than any real prompt has, few enough
+	// to list in an error message.
 	maxInputs = 256
-	// MaxPromptBytes bounds the prompt, as the API bounds a system prompt.
+	// MaxPromptBytes limits the prompt. The API has the same limit for a system prompt.
 	MaxPromptBytes = 1 << 20
-	// maxPlaceholders bounds the fields in a prompt: more than anybody writes by
-	// hand. Each takes memory and time for every row.
+	// maxPlaceholders limits the placeholders in a prompt: more than a person writes by
+	// hand. Each costs memory and time for every row.
 	maxPlaceholders = 4096
-	// maxDescriptionRunes bounds a description, in Unicode code points, as the
-	// API bounds that of a job.
+	// maxDescriptionRunes limits a description, in Unicode code points. The API has the
+	// same limit for the description of a job.
 	maxDescriptionRunes = 512
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// CheckName says what is wrong with the name of a Function, or nothing. "." and
-// ".." cannot be the last part of an address.
+// CheckName returns the problem with the name of a Function, or "". "." and ".." are
+// refused because they cannot be the last part of a URL path.
 func CheckName(name string) string {
 	if !namePattern.MatchString(name) || name == "." || name == ".." {
 		return "must be 1 to 64 letters, digits, '-', '_' or '.', and not '.' or '..'"
@@ -36,8 +36,7 @@ func CheckName(name string) string {
 	return ""
 }
 
-// Check returns what is wrong with a definition's name, description, inputs
-// and prompt.
+// Check returns the problems with a definition's name, description, inputs and prompt.
 func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 	wrong := func(field, format string, args ...any) {
 		problems = append(problems, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -52,7 +51,7 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 	}
 	describe("description", f.Description)
 	if n := len(f.Inputs); n > maxInputs {
-		wrong("inputs", "declares %d fields, more than %d", n, maxInputs)
+		wrong("inputs", "declares %d fields, more than %d; remove some", n, maxInputs)
 		return problems
 	}
 	seen := make(map[string]int, len(f.Inputs))
@@ -61,7 +60,7 @@ func Check(f *rowmill.Function) (problems []rowmill.FieldError) {
 		if problem := checkField(in.Name); problem != "" {
 			wrong(field+".name", "%s", problem)
 		} else if first, taken := seen[in.Name]; taken {
-			wrong(field+".name", "%q is the name of inputs[%d] already", in.Name, first)
+			wrong(field+".name", "%q is already the name of inputs[%d]; rename one of them", in.Name, first)
 		} else {
 			seen[in.Name] = i
 		}

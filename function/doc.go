@@ -1,23 +1,23 @@
-// Package function owns Functions: what a definition may hold, how rows of
-// named values become prompts, and which revision is published. It refuses to
-// know models, schemas and sampling parameters, which its callers check, and
-// jobs.
+// Package function stores Functions: reusable prompts with declared inputs and numbered
+// revisions. It checks definitions, makes prompts from rows of named values, and keeps
+// which revision is published. Its callers check models, schemas and sampling
+// parameters. It does not know jobs.
 //
 // # Templates
 //
-// A prompt is text in which {{field}} stands for the value of a declared
-// input, with or without blanks inside the braces. There is nothing else: no
-// code, no loops, no escapes. A value is inserted as it is and never looked at
-// again, so that a row cannot change what the prompt asks of others.
+// A prompt is text with placeholders: {{field}}, with or without blanks inside the
+// braces, is replaced by the value of a declared input. There is nothing else: no code,
+// no loops, no escapes. Placeholders inside a value are not replaced, so that a row
+// cannot insert other fields into its prompt.
 //
 // # Revisions
 //
-//	publish ─► n+1, published      draft ─► n+1, the pointer stays
-//	rollback n ─► the pointer moves to n     unpublish ─► it points at nothing
+//	publish ─► n+1, published      draft ─► n+1, the published revision stays
+//	rollback n ─► n published      unpublish ─► no revision published
 //
-// A Function is one document, its head: the latest revision and the number of
-// the published one. Before a revision is replaced as the latest it is copied
-// into a document of its own, which never changes. Publishing is then one
-// compare-and-set of the head: of two publishers one wins, and a crash at any
-// moment leaves the Function as it was before or as it is after.
+// One document holds a Function: its latest revision and the number of the published
+// one. Before a new revision replaces the latest, the old one is copied into a document
+// of its own, which never changes. Publishing is one compare-and-set of the Function's
+// document: of two concurrent publishers one succeeds, and after a crash at any moment
+// the Function is in its old or its new state.
 package function

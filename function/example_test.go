@@ -31,7 +31,7 @@ func ExamplePrompt() {
 	// missing: [essay]
 }
 
-// What is wrong with a definition is said of each field.
+// Check reports each problem with its field.
 func ExampleCheck() {
 	problems := function.Check(&rowmill.Function{
 		Name: "Grade!", Model: "llama-3.1-8b",

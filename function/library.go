@@ -14,19 +14,18 @@ import (
 	"github.com/rowmill/rowmill/document"
 )
 
-// Values are the documents that a Library keeps Functions in; package store
-// has the contract.
+// Values is the part of a store that holds Functions. Package store has the contract.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
-	// PutValue writes a document if its version still is version (0: it must
-	// not exist), else it returns rowmill.ErrConflict.
+	// PutValue writes a document if it still has the given version (0: it must not
+	// exist). Otherwise it returns rowmill.ErrConflict.
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 	// ListValues returns the names that start with prefix, sorted.
 	ListValues(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Library keeps the Functions of all accounts. It has no state of its own.
+// Library stores the Functions of all accounts. It has no state of its own.
 type Library struct {
 	Values Values
 	Now    func() time.Time
@@ -34,17 +33,17 @@ type Library struct {
 
 // head is the document of a Function.
 type head struct {
-	Latest      json.RawMessage `json:"latest"`    // a rowmill.Function as whoever published it wrote it
-	Published   int             `json:"published"` // revision; 0 for none
+	Latest      json.RawMessage `json:"latest"`    // a rowmill.Function, as published
+	Published   int             `json:"published"` // the published revision; 0: none
 	PublishedAt *time.Time      `json:"published_at"`
 
 	latest  rowmill.Function // Latest, decoded
 	stored  []byte           // the whole document
-	version int64            // of the document; 0 when there is none
+	version int64            // version of the document; 0: no document yet
 }
 
-// The names of documents. Accounts are escaped so that no account's name is the
-// beginning of another's documents.
+// Names of documents. Account names are escaped, so that an account's prefix never
+// matches documents of another account.
 func prefixOf(account string) string { return "functions/" + url.PathEscape(account) + "/" }
 
 func headName(account, name string) string { return prefixOf(account) + name }
@@ -53,17 +52,16 @@ func revisionName(account, name string, revision int) string {
 	return fmt.Sprintf("function_revisions/%s/%s/%d", url.PathEscape(account), name, revision)
 }
 
-// Publish stores a definition, already checked, as the next revision and
-// returns it; with publish it becomes the published one. rowmill.ErrConflict
-// says that somebody else changed the Function at the same time, and that
-// nothing was stored.
+// Publish stores a checked definition as the next revision and returns it. publish also
+// makes it the published revision. If the Function is changed concurrently, Publish
+// stores nothing and returns rowmill.ErrConflict.
 func (l Library) Publish(ctx context.Context, account string, f rowmill.Function, publish bool) (rowmill.Function, error) {
 	h, err := l.head(ctx, account, f.Name)
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return rowmill.Function{}, err
 	}
 	if h.latest.Revision > 0 {
-		if err := l.archive(ctx, account, h); err != nil {
+		if err := l.keepRevision(ctx, account, h); err != nil {
 			return rowmill.Function{}, err
 		}
 	}
@@ -77,12 +75,12 @@ func (l Library) Publish(ctx context.Context, account string, f rowmill.Function
 	if err := l.put(ctx, account, f.Name, h); err != nil {
 		return rowmill.Function{}, err
 	}
-	return h.stamp(f), nil
+	return h.markPublished(f), nil
 }
 
-// archive copies what is about to be replaced as the latest revision. The copy
-// is there already where an earlier publisher came no further.
-func (l Library) archive(ctx context.Context, account string, h head) error {
+// keepRevision copies the latest revision before it is replaced. The copy exists already if
+// an earlier Publish failed after this step.
+func (l Library) keepRevision(ctx context.Context, account string, h head) error {
 	f := h.latest
 	if _, err := l.Values.PutValue(ctx, revisionName(account, f.Name, f.Revision), h.Latest, 0); err != nil && !errors.Is(err, rowmill.ErrConflict) {
 		return fmt.Errorf("keep revision %d of Function %s: %w", f.Revision, f.Name, err)
@@ -90,8 +88,7 @@ func (l Library) archive(ctx context.Context, account string, h head) error {
 	return nil
 }
 
-// Published returns the published revision; rowmill.ErrNotFound where there is
-// none.
+// Published returns the published revision, or rowmill.ErrNotFound if there is none.
 func (l Library) Published(ctx context.Context, account, name string) (rowmill.Function, error) {
 	if CheckName(name) != "" {
 		return rowmill.Function{}, rowmill.ErrNotFound
@@ -106,8 +103,8 @@ func (l Library) Published(ctx context.Context, account, name string) (rowmill.F
 	return l.revision(ctx, account, h, h.Published)
 }
 
-// Each calls yield with the published revision of every Function of the
-// account, by name, and ends with its first error.
+// Each calls yield with the published revision of every Function of the account, in
+// order of names. It stops at the first error.
 func (l Library) Each(ctx context.Context, account string, yield func(rowmill.Function) error) error {
 	prefix := prefixOf(account)
 	names, err := l.Values.ListValues(ctx, prefix)
@@ -129,8 +126,8 @@ func (l Library) Each(ctx context.Context, account string, yield func(rowmill.Fu
 	return nil
 }
 
-// Revisions calls yield with every revision of a Function, newest first, and
-// ends with its first error. An unknown Function is rowmill.ErrNotFound.
+// Revisions calls yield with every revision of a Function, newest first. It stops at
+// the first error. For an unknown Function it returns rowmill.ErrNotFound.
 func (l Library) Revisions(ctx context.Context, account, name string, yield func(rowmill.Function) error) error {
 	h, err := l.existing(ctx, account, name)
 	if err != nil {
@@ -148,19 +145,19 @@ func (l Library) Revisions(ctx context.Context, account, name string, yield func
 	return nil
 }
 
-// Revision returns a revision, published or not. An unknown Function or revision
-// is rowmill.ErrNotFound.
+// Revision returns a revision, published or not. For an unknown Function or revision it
+// returns rowmill.ErrNotFound.
 func (l Library) Revision(ctx context.Context, account, name string, revision int) (rowmill.Function, error) {
-	_, f, err := l.stored(ctx, account, name, revision)
+	_, f, err := l.requested(ctx, account, name, revision)
 	return f, err
 }
 
-// Rollback publishes an earlier revision, or a draft, and returns it. allowed
-// may refuse it with an error. An unknown Function or revision is
-// rowmill.ErrNotFound, a change by somebody else at the same time
-// rowmill.ErrConflict.
+// Rollback publishes an existing revision, which may be a draft, and returns it.
+// allowed may refuse the revision with an error. For an unknown Function or revision
+// Rollback returns rowmill.ErrNotFound, and rowmill.ErrConflict if the Function is
+// changed concurrently.
 func (l Library) Rollback(ctx context.Context, account, name string, revision int, allowed func(rowmill.Function) error) (rowmill.Function, error) {
-	h, f, err := l.stored(ctx, account, name, revision)
+	h, f, err := l.requested(ctx, account, name, revision)
 	if err == nil {
 		err = allowed(f)
 	}
@@ -172,11 +169,11 @@ func (l Library) Rollback(ctx context.Context, account, name string, revision in
 	if err := l.put(ctx, account, name, h); err != nil {
 		return rowmill.Function{}, err
 	}
-	return h.stamp(f), nil
+	return h.markPublished(f), nil
 }
 
-// Unpublish takes back the published revision; all revisions stay. Where none
-// is published it is rowmill.ErrNotFound.
+// Unpublish leaves the Function without a published revision; all revisions stay. If
+// none is published, it returns rowmill.ErrNotFound.
 func (l Library) Unpublish(ctx context.Context, account, name string) error {
 	h, err := l.existing(ctx, account, name)
 	if err == nil && h.Published == 0 {
@@ -189,8 +186,9 @@ func (l Library) Unpublish(ctx context.Context, account, name string) error {
 	return l.put(ctx, account, name, h)
 }
 
-// stored is a revision that a client asked for, and the head of its Function.
-func (l Library) stored(ctx context.Context, account, name string, revision int) (h head, f rowmill.Function, err error) {
+// requested returns a revision by the name and number from a client, and the head of
+// its Function.
+func (l Library) requested(ctx context.Context, account, name string, revision int) (h head, f rowmill.Function, err error) {
 	h, err = l.existing(ctx, account, name)
 	if err == nil && (revision < 1 || revision > h.latest.Revision) {
 		err = rowmill.ErrNotFound
@@ -201,7 +199,7 @@ func (l Library) stored(ctx context.Context, account, name string, revision int)
 	return h, f, err
 }
 
-// existing is head for a name that a client gave.
+// existing returns the head for a name from a client.
 func (l Library) existing(ctx context.Context, account, name string) (head, error) {
 	if CheckName(name) != "" {
 		return head{}, rowmill.ErrNotFound
@@ -238,12 +236,12 @@ func (l Library) put(ctx context.Context, account, name string, h head) error {
 
 func (l Library) revision(ctx context.Context, account string, h head, n int) (rowmill.Function, error) {
 	if n == h.latest.Revision {
-		return h.stamp(h.latest), nil
+		return h.markPublished(h.latest), nil
 	}
 	var f rowmill.Function
 	doc, _, err := l.Values.GetValue(ctx, revisionName(account, h.latest.Name, n))
 	if errors.Is(err, rowmill.ErrNotFound) {
-		err = errors.New("the store holds no copy of it") // an earlier revision is never missing
+		err = errors.New("the store has no copy of the revision") // a copy is never missing
 	}
 	if err == nil {
 		err = decode(doc, &f)
@@ -251,12 +249,12 @@ func (l Library) revision(ctx context.Context, account string, h head, n int) (r
 	if err != nil {
 		return f, fmt.Errorf("read revision %d of Function %s: %w", n, h.latest.Name, err)
 	}
-	return h.stamp(f), nil
+	return h.markPublished(f), nil
 }
 
-// stamp says of a revision whether, and since when, it is the published one. It
-// has no null but those of the API: a decoder leaves a schema of "null".
-func (h head) stamp(f rowmill.Function) rowmill.Function {
+// markPublished sets Published if f is the published revision, and clears it otherwise. It also
+// replaces null fields by the empty values of the API.
+func (h head) markPublished(f rowmill.Function) rowmill.Function {
 	if string(f.Schema) == "null" {
 		f.Schema = nil
 	}
@@ -275,7 +273,7 @@ func (h head) stamp(f rowmill.Function) rowmill.Function {
 
 func (l Library) now() time.Time { return l.Now().UTC().Truncate(time.Microsecond) }
 
-// decode keeps the numbers of sampling parameters as they were written.
+// decode decodes JSON and keeps numbers in their original form.
 func decode(doc json.RawMessage, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(doc))
 	decoder.UseNumber()

@@ -18,18 +18,18 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// A shelf is a library on a real store, with a clock that a second passes on
-// with each look.
-type shelf struct {
+// A testLibrary is a Library on a real store, with a clock that advances a second at each
+// reading.
+type testLibrary struct {
 	testing.TB
 	function.Library
 	store *bolt.Store
 	now   time.Time
 }
 
-func newShelf(t testing.TB) *shelf {
+func newTestLibrary(t testing.TB) *testLibrary {
 	t.Helper()
-	s := &shelf{TB: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	s := &testLibrary{TB: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	var err error
 	if s.store, err = bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func definition(name, prompt string) rowmill.Function {
 	}
 }
 
-func (s *shelf) publish(account, name, prompt string, publish bool) rowmill.Function {
+func (s *testLibrary) publish(account, name, prompt string, publish bool) rowmill.Function {
 	s.Helper()
 	f, err := s.Publish(s.Context(), account, definition(name, prompt), publish)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *shelf) publish(account, name, prompt string, publish bool) rowmill.Func
 	return f
 }
 
-// published is the prompt of the published revision; empty for none.
-func (s *shelf) published(account, name string) string {
+// published returns the prompt of the published revision; empty if there is none.
+func (s *testLibrary) published(account, name string) string {
 	s.Helper()
 	f, err := s.Published(s.Context(), account, name)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -72,15 +72,15 @@ func (s *shelf) published(account, name string) string {
 	return f.Prompt
 }
 
-func (s *shelf) rollback(name string, revision int) error {
+func (s *testLibrary) rollback(name string, revision int) error {
 	s.Helper()
 	_, err := s.Rollback(s.Context(), "acme", name, revision, func(rowmill.Function) error { return nil })
 	return err
 }
 
-func TestLibrary_RevisionsAreImmutableAndPublishingMovesAPointer(t *testing.T) {
+func TestLibrary_PublishAndRollback(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newTestLibrary(t)
 	first := s.publish("acme", "f", "one {{a}}", true)
 	want := definition("f", "one {{a}}")
 	want.Revision, want.Created = 1, time.Date(2026, 11, 21, 12, 0, 1, 0, time.UTC)
@@ -133,7 +133,7 @@ func TestLibrary_RevisionsAreImmutableAndPublishingMovesAPointer(t *testing.T) {
 
 func TestLibrary_RefusedRollbackChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newTestLibrary(t)
 	s.publish("acme", "f", "one", true)
 	s.publish("acme", "f", "two", true)
 	no := errors.New("no")
@@ -144,11 +144,11 @@ func TestLibrary_RefusedRollbackChangesNothing(t *testing.T) {
 	}
 }
 
-// One account's name may be the beginning of another's, with or without what
-// stands between the parts of a document's name.
-func TestLibrary_AccountsNeverMeet(t *testing.T) {
+// Accounts never see each other's Functions, even if an account name is a prefix of
+// another or contains separators.
+func TestLibrary_AccountsAreSeparate(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newTestLibrary(t)
 	accounts := []string{"a", "a/b", "a%2Fb", "a/", "ab", "", "..", "a\x00b"}
 	for _, account := range accounts {
 		s.publish(account, "f", "of "+account, true)
@@ -181,16 +181,16 @@ func TestLibrary_AccountsNeverMeet(t *testing.T) {
 	}
 }
 
-// A tripping store fails the nth write, before or after it took effect.
-type tripping struct {
+// A failingStore fails its nth write, before or after the write took effect.
+type failingStore struct {
 	function.Values
-	left  int // writes until it trips
+	left  int // writes until the failure
 	after bool
 }
 
-var errTripped = errors.New("tripped")
+var errInjected = errors.New("injected")
 
-func (v *tripping) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
+func (v *failingStore) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
 	if v.left--; v.left != 0 {
 		return v.Values.PutValue(ctx, name, doc, version)
 	}
@@ -199,26 +199,26 @@ func (v *tripping) PutValue(ctx context.Context, name string, doc json.RawMessag
 			return 0, err
 		}
 	}
-	return 0, errTripped
+	return 0, errInjected
 }
 
-// Wherever a publisher dies, the Function is as before or as after, and the
-// next publisher is not in its way.
-func TestLibrary_CrashLeavesNothingHalfCreated(t *testing.T) {
+// A publisher that crashes at any write leaves the old or the new state, and does not
+// block the next publisher.
+func TestLibrary_CrashWhilePublishing(t *testing.T) {
 	t.Parallel()
 	for writes := 1; ; writes++ {
-		tripped := false
+		failed := false
 		for _, after := range []bool{false, true} {
-			s := newShelf(t)
+			s := newTestLibrary(t)
 			s.publish("acme", "f", "one", true)
 			s.publish("acme", "f", "two", true)
 			broken := s.Library
-			broken.Values = &tripping{Values: s.store, left: writes, after: after}
+			broken.Values = &failingStore{Values: s.store, left: writes, after: after}
 			_, err := broken.Publish(t.Context(), "acme", definition("f", "three"), true)
-			if err != nil && !errors.Is(err, errTripped) {
+			if err != nil && !errors.Is(err, errInjected) {
 				t.Fatal(err)
 			}
-			tripped = tripped || err != nil
+			failed = failed || err != nil
 			if got := s.published("acme", "f"); err != nil && got != "two" && got != "three" {
 				t.Errorf("write %d: published %q", writes, got)
 			}
@@ -234,22 +234,22 @@ func TestLibrary_CrashLeavesNothingHalfCreated(t *testing.T) {
 				t.Errorf("write %d, after %v: revisions %q", writes, after, prompts)
 			}
 		}
-		if !tripped {
+		if !failed {
 			if writes < 3 {
-				t.Errorf("publishing makes %d writes; the test met none of them", writes-1)
+				t.Errorf("publishing makes %d writes; the test failed none of them", writes-1)
 			}
 			return
 		}
 	}
 }
 
-// A meeting store lets two publishers read before either writes the head.
-type meeting struct {
+// A barrierStore makes each of two publishers read the head before the other writes it.
+type barrierStore struct {
 	function.Values
 	meet chan struct{}
 }
 
-func (v meeting) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
+func (v barrierStore) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
 	doc, version, err := v.Values.GetValue(ctx, name)
 	select {
 	case v.meet <- struct{}{}:
@@ -258,15 +258,15 @@ func (v meeting) GetValue(ctx context.Context, name string) (json.RawMessage, in
 	return doc, version, err
 }
 
-func TestLibrary_OfTwoPublishersAtOnceOneWins(t *testing.T) {
+func TestLibrary_ConcurrentPublishersConflict(t *testing.T) {
 	t.Parallel()
 	for _, earlier := range []int{0, 1} { // a new Function, and a next revision
-		s := newShelf(t)
+		s := newTestLibrary(t)
 		for range earlier {
 			s.publish("acme", "f", "earlier", true)
 		}
 		at := s.now
-		both := function.Library{Values: meeting{s.store, make(chan struct{})}, Now: func() time.Time { return at }}
+		both := function.Library{Values: barrierStore{s.store, make(chan struct{})}, Now: func() time.Time { return at }}
 		type outcome struct {
 			f   rowmill.Function
 			err error

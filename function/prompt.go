@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Prompt makes prompts of values. It never changes and is safe for concurrent
+// A Prompt fills values into a template. It never changes and is safe for concurrent
 // use.
 type Prompt struct {
 	inputs   []rowmill.FunctionInput
@@ -18,8 +18,8 @@ type Prompt struct {
 	at       []int // for each field of the template, its position in inputs
 }
 
-// NewPrompt binds a prompt to its declared inputs. The error is a *SyntaxError
-// where the prompt is malformed or names a field that is not declared.
+// NewPrompt parses a prompt and binds it to the declared inputs. It returns a
+// *SyntaxError if the prompt is malformed or uses an undeclared field.
 func NewPrompt(run rowmill.FunctionRun) (*Prompt, error) {
 	t, err := parse(run.Prompt)
 	if err != nil {
@@ -39,7 +39,7 @@ func NewPrompt(run rowmill.FunctionRun) (*Prompt, error) {
 	return p, nil
 }
 
-// offset is where placeholder i begins in the prompt.
+// offset returns the byte position of placeholder i in the prompt.
 func (t template) offset(i int, prompt string) (at int) {
 	for n := range i + 1 {
 		at += len(t.literals[n])
@@ -50,11 +50,11 @@ func (t template) offset(i int, prompt string) (at int) {
 	return at
 }
 
-// Inputs are the declared inputs, in order. They must not be changed.
+// Inputs returns the declared inputs in order. Do not modify them.
 func (p *Prompt) Inputs() []rowmill.FunctionInput { return p.inputs }
 
-// Size is the length of the text that Render would return, bytes. values are
-// in the order of the inputs.
+// Size returns the length in bytes of the text that Render would return. values has the
+// order of the inputs.
 func (p *Prompt) Size(values []string) int64 {
 	var size int64
 	for _, literal := range p.template.literals {
@@ -66,8 +66,8 @@ func (p *Prompt) Size(values []string) int64 {
 	return size
 }
 
-// Render fills in the values, which are in the order of the inputs. Ask Size
-// first: a short template makes a very long text of a long value.
+// Render returns the prompt with values in the order of the inputs. Check Size first:
+// many placeholders and a long value make a very long text.
 func (p *Prompt) Render(values []string) string {
 	var b strings.Builder
 	b.Grow(int(p.Size(values)))
@@ -80,22 +80,20 @@ func (p *Prompt) Render(values []string) string {
 	return b.String()
 }
 
-// Row is a row of named values.
+// A Row holds JSON values by field name.
 type Row map[string]json.RawMessage
 
-// ParseRow decodes a row from a JSON object. Of a name that stands there twice
-// the last value counts.
+// ParseRow decodes a row from a JSON object. For duplicate keys the last value wins.
 func ParseRow(object []byte) (Row, error) {
 	var row Row
 	if err := json.Unmarshal(object, &row); err != nil || row == nil {
-		return nil, errors.New("the row is not a JSON object") // the decoder's message would quote it
+		return nil, errors.New("the row is not a JSON object") // the decoder's message would quote the row
 	}
 	return row, nil
 }
 
-// Values returns the values of a row in the order of the inputs, as text, and
-// the names of the required inputs that it lacks. Fields that are not declared
-// are left out.
+// Values returns the values of a row as text, in the order of the inputs, and the names
+// of missing required inputs. It ignores undeclared fields.
 func (p *Prompt) Values(row Row) (values, missing []string) {
 	values = make([]string, len(p.inputs))
 	for i, in := range p.inputs {
@@ -110,9 +108,9 @@ func (p *Prompt) Values(row Row) (values, missing []string) {
 	return values, missing
 }
 
-// Text is a JSON value as a prompt shows it: a null is empty, a string stands
-// without its quotes, objects and lists are JSON in one line, numbers and
-// booleans are as they were written. value must be valid JSON.
+// Text converts a JSON value to text for a prompt: null becomes empty, a string loses
+// its quotes, objects and lists become JSON on one line, numbers and booleans stay
+// unchanged. value must be valid JSON.
 func Text(value json.RawMessage) string {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
@@ -123,7 +121,7 @@ func Text(value json.RawMessage) string {
 		return ""
 	case '"':
 		var text string
-		_ = json.Unmarshal(value, &text) // it is valid
+		_ = json.Unmarshal(value, &text) // never fails: value is valid JSON
 		return text
 	case '{', '[':
 		return plainJSON(value)
@@ -131,13 +129,13 @@ func Text(value json.RawMessage) string {
 	return string(value)
 }
 
-// plainJSON writes JSON in one line with the characters themselves instead of
-// \u escapes: many clients escape whatever is not ASCII, which a model should
-// not have to read. The order of fields and the form of numbers stay.
+// plainJSON returns JSON on one line, with characters in place of their \u escapes:
+// many clients escape all characters beyond ASCII, which would cost the model tokens.
+// The order of fields and the form of numbers stay.
 func plainJSON(value []byte) string {
 	var line bytes.Buffer
 	if err := json.Compact(&line, value); err != nil {
-		return string(value) // it is valid: this cannot happen
+		return string(value) // cannot happen: value is valid JSON
 	}
 	compact := line.Bytes()
 	if !bytes.Contains(compact, []byte(`\u`)) {
@@ -155,15 +153,15 @@ func plainJSON(value []byte) string {
 		plain.Write(compact[:start])
 		end := endOfString(compact[start:])
 		var text string
-		_ = json.Unmarshal(compact[start:start+end], &text) // it is valid
-		_ = encoder.Encode(text)                            // a string always encodes
-		plain.Truncate(plain.Len() - 1)                     // the encoder ends lines
+		_ = json.Unmarshal(compact[start:start+end], &text) // never fails: value is valid JSON
+		_ = encoder.Encode(text)                            // never fails for a string
+		plain.Truncate(plain.Len() - 1)                     // remove the encoder's line end
 		compact = compact[start+end:]
 	}
 	return plain.String()
 }
 
-// endOfString is the length of the JSON string that text begins with.
+// endOfString returns the length of the JSON string at the start of text.
 func endOfString(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {

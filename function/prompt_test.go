@@ -50,12 +50,12 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// What a row holds is text, whatever it looks like.
-func TestRender_ValuesAreNeverRenderedAgain(t *testing.T) {
+// Placeholders in a value are not replaced.
+func TestRender_PlaceholdersInValuesStay(t *testing.T) {
 	t.Parallel()
 	p := newPrompt(t, "{{a}} {{b}}", "a", "b")
 	if got := p.Render([]string{"{{b}}", "}}{{a"}); got != "{{b}} }}{{a" {
-		t.Errorf("made %q", got)
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -69,9 +69,9 @@ func TestNewPrompt_Refuses(t *testing.T) {
 		{"{{ a }}{{a}}é{{x}}", "{{x}} is not among", 14},
 		{"{{a}} {{b", "not closed", 6},
 		{"{{a}} {{ }}", "is empty", 6},
-		{"{{{a}}}", "no braces", 0},
+		{"{{{a}}}", "must not contain braces", 0},
 		{"{{#if a}}", `{{#if a}} is not among the declared inputs`, 0},
-		{"{{a\nb}}", "no line breaks", 0},
+		{"{{a\nb}}", "must not contain line breaks", 0},
 		{"{{" + strings.Repeat("a", 65) + "}}", "more than 64", 0},
 		{"{{\xff}}", "not UTF-8", 0},
 	} {
@@ -83,8 +83,7 @@ func TestNewPrompt_Refuses(t *testing.T) {
 	}
 }
 
-// The interface: input values are converted to strings, null becomes an empty
-// string.
+// By the API, input values become strings, and null becomes the empty string.
 func TestText_ConvertsValues(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
@@ -101,8 +100,8 @@ func TestText_ConvertsValues(t *testing.T) {
 	}
 }
 
-// The interface: required fields must be there, optional ones may be absent,
-// extra ones are ignored.
+// By the API, required fields must be present, optional fields may be missing, and
+// other fields are ignored.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	p := newPrompt(t, "{{a}}", "a", "b", "c?", "d?")
@@ -128,7 +127,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// placeholder is a second opinion on what a placeholder is.
+// placeholder is an independent definition of a placeholder.
 var placeholder = regexp.MustCompile(`\{\{\s*([^{}]*?)\s*\}\}`)
 
 // FuzzPrompt compares the renderer with a regular expression.
@@ -142,14 +141,14 @@ func FuzzPrompt(f *testing.F) {
 		if err != nil {
 			var syntax *function.SyntaxError
 			if !errors.As(err, &syntax) || !strings.HasPrefix(prompt[syntax.Offset:], "{{") {
-				t.Fatalf("%q: %v does not name the place of braces", prompt, err)
+				t.Fatalf("%q: %v does not give the position of the braces", prompt, err)
 			}
 			return
 		}
 		want := placeholder.ReplaceAllStringFunc(prompt, func(found string) string {
 			value, known := values[placeholder.FindStringSubmatch(found)[1]]
 			if !known {
-				// A blank that regular expressions do not know.
+				// strings.TrimSpace removes more kinds of blanks than \s.
 				value, known = values[strings.TrimSpace(found[2:len(found)-2])]
 			}
 			if !known {
@@ -164,7 +163,7 @@ func FuzzPrompt(f *testing.F) {
 	})
 }
 
-// FuzzText checks that a value in JSON stays the same value.
+// FuzzText checks that Text keeps a JSON value unchanged.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{`null`, `"\ud83d\ude00 \ud83d"`, `[1,{"a":"\u0000\\\""}]`, `{"\u00e9":[]}`, ` 1.50 `, `["\\u00e9"]`} {
 		f.Add([]byte(seed))

@@ -12,28 +12,28 @@ const (
 	closing = "}}"
 )
 
-// maxFieldRunes bounds the name of a field, in Unicode code points.
+// maxFieldRunes limits a field name, in Unicode code points.
 const maxFieldRunes = 64
 
-// SyntaxError says what is wrong with a template, and where.
+// A SyntaxError describes an error in a template and its place.
 type SyntaxError struct {
-	Offset  int // bytes before the braces
+	Offset  int // byte position of the braces
 	Message string
 }
 
-// Error names the place.
+// Error includes the byte position.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("at byte %d: %s", e.Offset, e.Message)
 }
 
-// template is a prompt taken apart: literals[0], fields[0], literals[1], and so
-// on to the last literal. It always has one literal more than fields.
+// A template is a parsed prompt: literals[0], fields[0], literals[1], and so on to the
+// last literal. There is always one literal more than fields.
 type template struct {
 	literals []string
 	fields   []string
 }
 
-// parse takes a prompt apart. The error is a *SyntaxError.
+// parse parses a prompt. The error is a *SyntaxError.
 func parse(prompt string) (template, error) {
 	var t template
 	for offset := 0; ; {
@@ -58,7 +58,7 @@ func parse(prompt string) (template, error) {
 	}
 }
 
-// checkField says what is wrong with the name of a field, or nothing.
+// checkField returns the problem with a field name, or "".
 func checkField(name string) string {
 	switch {
 	case name == "":
@@ -70,9 +70,9 @@ func checkField(name string) string {
 	case strings.TrimFunc(name, unicode.IsSpace) != name:
 		return fmt.Sprintf("is %q; it must not begin or end with a blank", name)
 	case strings.ContainsAny(name, "{}"):
-		return fmt.Sprintf("is %q; it must hold no braces", name)
+		return fmt.Sprintf("is %q; it must not contain braces", name)
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Sprintf("is %q; it must hold no line breaks or other control characters", name)
+		return fmt.Sprintf("is %q; it must not contain line breaks or other control characters", name)
 	}
 	return ""
 }

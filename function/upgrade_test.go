@@ -8,11 +8,11 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// What a newer version knows of a Function stays with the revision that it was
-// said of, and with the Function, whatever this version does to them.
-func TestLibrary_KeepsWhatANewerVersionWrote(t *testing.T) {
+// Fields of a newer version stay in the Function and in the revision that has them,
+// after every operation of this version.
+func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newTestLibrary(t)
 	s.publish("acme", "f", "one {{a}}", true)
 	const head, copied = "functions/acme/f", "function_revisions/acme/f/1"
 	document := func(name string) string {
@@ -45,26 +45,26 @@ func TestLibrary_KeepsWhatANewerVersionWrote(t *testing.T) {
 			}
 		}
 	}
-	of, ofRevision := `"owner":"of all"`, []string{`"language":"new"`, `"type":"number"`, `"vendor":{"x":[]}`}
+	ofFunction, ofRevision := `"owner":"of all"`, []string{`"language":"new"`, `"type":"number"`, `"vendor":{"x":[]}`}
 	if err := s.Unpublish(t.Context(), "acme", "f"); err != nil {
 		t.Fatal(err)
 	}
-	has("unpublished", head, append(ofRevision, of)...)
+	has("unpublished", head, append(ofRevision, ofFunction)...)
 	if err := s.rollback("f", 1); err != nil {
 		t.Fatal(err)
 	}
-	has("published again", head, append(ofRevision, of)...)
+	has("published again", head, append(ofRevision, ofFunction)...)
 	s.publish("acme", "f", "two {{a}}", true)
 	has("replaced", copied, ofRevision...)
-	has("replaced", head, of)
+	has("replaced", head, ofFunction)
 	if doc := document(head); strings.Contains(doc, "language") {
-		t.Errorf("the new revision says what was said of the old one: %s", doc)
+		t.Errorf("the new revision has fields of the old one: %s", doc)
 	}
 	if err := s.rollback("f", 1); err != nil {
 		t.Fatal(err)
 	}
 	has("rolled back", copied, ofRevision...)
-	has("rolled back", head, of)
+	has("rolled back", head, ofFunction)
 	if err := s.Revisions(t.Context(), "acme", "f", func(f rowmill.Function) error {
 		if f.Revision == 1 && f.Prompt != "one {{a}}" {
 			t.Errorf("revision 1 is %+v", f)
