@@ -2,39 +2,39 @@ package rowmill
 
 import "time"
 
-// An Attempt is one time that a row was sent to a server, and how that ended. It is
-// stored, so its members keep their names.
+// An Attempt is one request to a server for a row, and its outcome. It is stored, so
+// its members keep their names.
 type Attempt struct {
-	At      time.Time     `json:"at"`                // when it was sent
-	Took    time.Duration `json:"took"`              // until its end was known
-	Node    string        `json:"node"`              // the name of the node that sent it
-	Engine  string        `json:"engine"`            // the name of the server there
-	Status  int           `json:"status,omitempty"`  // of HTTP, where that was no answer; else 0
-	Code    string        `json:"code,omitempty"`    // why there is no answer, a machine word; empty where it was accepted
-	Message string        `json:"message,omitempty"` // the same for a person, short
+	At      time.Time     `json:"at"`                // when the request was sent
+	Took    time.Duration `json:"took"`              // time from the request to its outcome
+	Node    string        `json:"node"`              // name of the sending node
+	Engine  string        `json:"engine"`            // name of the server on this node
+	Status  int           `json:"status,omitempty"`  // HTTP status of a refusal, else 0
+	Code    string        `json:"code,omitempty"`    // machine word for the failure; empty if the answer was accepted
+	Message string        `json:"message,omitempty"` // the failure in words, short
 }
 
-// Tries are the attempts at a row that one node made: those that count and those
-// that did not, such as at a server that went away. A row whose first attempt was
-// accepted has none.
+// Tries holds the attempts that one node made at a row, also attempts that do not
+// count, such as at a server that went down. A row whose first attempt was accepted has
+// no Tries.
 type Tries struct {
-	Attempts []Attempt `json:"attempts"`          // the first and the last ones, in their order
-	Omitted  int       `json:"omitted,omitempty"` // of those between
+	Attempts []Attempt `json:"attempts"`          // the first and the last attempts, in order
+	Omitted  int       `json:"omitted,omitempty"` // number of attempts left out between them
 }
 
 const (
-	// firstTries and lastTries are how many attempts are kept of a row: how it
-	// began, and as many of the last as jobs.max_attempts are by default, since it
-	// is they that say why it failed.
+	// firstTries and lastTries limit the kept attempts of a row: the first ones, and as
+	// many of the last as the default of jobs.max_attempts, because the last ones say
+	// why the row failed.
 	firstTries = 3
 	lastTries  = 5
 
-	// attemptBytes is about what an Attempt holds beside its message. Names are
-	// shared by all.
+	// attemptBytes is the approximate size of an Attempt without its message. Names are
+	// shared strings.
 	attemptBytes = 120
 )
 
-// Add takes in the next attempt.
+// Add appends an attempt, and drops one from the middle if there are too many.
 func (t *Tries) Add(a Attempt) {
 	if len(t.Attempts) < firstTries+lastTries {
 		t.Attempts = append(t.Attempts, a)
@@ -45,7 +45,7 @@ func (t *Tries) Add(a Attempt) {
 	t.Attempts[len(t.Attempts)-1] = a
 }
 
-// Bytes is about what they hold in memory.
+// Bytes returns the approximate memory of the attempts.
 func (t *Tries) Bytes() int64 {
 	if t == nil {
 		return 0

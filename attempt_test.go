@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-func TestTriesKeepTheFirstAndTheLast(t *testing.T) {
+func TestTries_KeepFirstAndLast(t *testing.T) {
 	t.Parallel()
 	var tries rowmill.Tries
 	var want string
@@ -24,7 +24,7 @@ func TestTriesKeepTheFirstAndTheLast(t *testing.T) {
 			got += a.Code + " "
 		}
 		if got != want || tries.Omitted != max(0, i-7) {
-			t.Fatalf("after %d attempts there are %s and %d others, want %s", i+1, got, tries.Omitted, want)
+			t.Fatalf("after %d attempts Tries holds %s and omits %d, want %s", i+1, got, tries.Omitted, want)
 		}
 	}
 	if n := tries.Bytes(); n < 8*(100+50) || n > 8*(100+200) {

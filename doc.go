@@ -1,8 +1,8 @@
-// Package rowmill holds the vocabulary of Rowmill, a batch-inference service:
-// jobs and their states, the specification a client submits, models, the
-// outcome of one row, and the errors every layer speaks in. It knows no
-// storage, no transport and no actors; every other package builds on it.
+// Package rowmill defines the types of Rowmill, a batch-inference service: jobs and
+// their states, the specification that a client submits, models, the outcome of a row,
+// and the errors that all layers share. It knows no storage, no transport and no
+// actors; all other packages build on it.
 //
-// The life of a job, the folders and their floors are drawn in
-// docs/architecture.md.
+// docs/architecture.md describes the life of a job, the folders, and which package may
+// import which.
 package rowmill

@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// Function is one revision of a Function: a prompt with fields to fill in, and
-// the model, schema and parameters that go with it. A revision never changes;
-// which one is published does.
+// Function is a revision of a Function: a prompt with fields, and its model, schema and
+// parameters. A revision never changes; another revision may be published.
 type Function struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Inputs      []FunctionInput `json:"inputs"`
-	Prompt      string          `json:"prompt"`        // {{field}} stands for an input's value
-	System      *string         `json:"system_prompt"` // as it is: fields are not filled in
-	Model       string          `json:"model"`         // id of the catalog
-	Schema      json.RawMessage `json:"json_schema"`   // null when none
+	Prompt      string          `json:"prompt"`        // {{field}} is replaced by an input's value
+	System      *string         `json:"system_prompt"` // fields are not replaced here
+	Model       string          `json:"model"`         // catalog id
+	Schema      json.RawMessage `json:"json_schema"`   // null for none
 	Sampling    map[string]any  `json:"sampling_params"`
 
 	Revision  int        `json:"revision"` // from 1
 	Created   time.Time  `json:"created_at"`
-	Published *time.Time `json:"published_at"` // of the published revision; null in all others
+	Published *time.Time `json:"published_at"` // when it was published; null if it is not the published revision
 }
 
-// FunctionInput is a field that a Function declares.
+// FunctionInput is a declared field of a Function.
 type FunctionInput struct {
 	Name        string `json:"name"`
 	Required    bool   `json:"required"`
@@ -34,10 +33,10 @@ type FunctionInput struct {
 type FunctionRef struct {
 	Name     string `json:"name"`
 	Revision int    `json:"revision"`
-	Model    string `json:"model"` // id of the catalog
+	Model    string `json:"model"` // catalog id
 }
 
-// FunctionRun is what a job keeps of its Function to make prompts of rows.
+// FunctionRun is the part of a Function that a job needs to make prompts from rows.
 type FunctionRun struct {
 	Inputs []FunctionInput `json:"inputs"`
 	Prompt string          `json:"prompt"`

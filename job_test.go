@@ -45,11 +45,11 @@ func TestPromptLimit(t *testing.T) {
 		context        int
 		reserve, limit int
 	}{
-		{"nothing is known", rowmill.Spec{}, 0, 4096, 0},
-		{"what was asked for", rowmill.Spec{Sampling: asking(100)}, 1000, 100, 899},
-		{"more than there is", rowmill.Spec{Sampling: asking(5000)}, 1000, 5000, 1},
+		{"unknown context length", rowmill.Spec{}, 0, 4096, 0},
+		{"max_tokens", rowmill.Spec{Sampling: asking(100)}, 1000, 100, 899},
+		{"max_tokens above the context", rowmill.Spec{Sampling: asking(5000)}, 1000, 5000, 1},
 		{"a quarter of a small context", rowmill.Spec{}, 1000, 250, 749},
-		{"a bounded share of a large one", rowmill.Spec{}, 100_000, 4096, 100_000 - 4097},
+		{"the maximum for a large context", rowmill.Spec{}, 100_000, 4096, 100_000 - 4097},
 		{"embeddings have no answer", rowmill.Spec{Model: rowmill.Model{Kind: rowmill.KindEmbedding}, Sampling: asking(100)}, 1000, 0, 999},
 	} {
 		if got := test.spec.AnswerReserve(test.context); got != test.reserve {

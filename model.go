@@ -1,6 +1,6 @@
 package rowmill
 
-// Kind is what a model returns for a row.
+// Kind is the type of a model's answers.
 type Kind string
 
 // The kinds of model.
@@ -9,25 +9,25 @@ const (
 	KindReasoning  Kind = "reasoning"  // {"reasoning_content": …, "content": …}
 	KindEmbedding  Kind = "embedding"  // a list of Dimension floats
 
-	// KindRaw is no kind of a model, but of a job's rows: its Spec names the model
-	// with it where rows are request bodies, and outputs the servers' replies.
+	// KindRaw marks a job whose rows are request bodies and whose outputs are the
+	// servers' replies. No model of the catalog has it.
 	KindRaw Kind = "raw"
 )
 
-// Model is what a job runs on: an entry of the catalog, or what servers serve.
-// In the catalog what servers tell may be left out, which is 0 or empty.
+// Model is a model that jobs can run on: a catalog entry, or a model of a server. A
+// catalog entry may leave out (0 or empty) the values that servers report.
 type Model struct {
 	ID            string         `json:"id" yaml:"id"`
 	Kind          Kind           `json:"kind" yaml:"kind"`
 	ContextLength int            `json:"context_length" yaml:"context_length"`           // tokens, prompt and answer together
 	Dimension     int            `json:"dimension,omitempty" yaml:"dimension"`           // floats per row, embedding models only
-	Tokenizer     string         `json:"tokenizer,omitempty" yaml:"tokenizer"`           // how its text becomes tokens
-	Template      string         `json:"template,omitempty" yaml:"template"`             // how a row becomes its prompt
-	EngineNames   []string       `json:"engine_names" yaml:"engine_names"`               // names servers use for it, such as the Hugging Face id
-	Sampling      map[string]any `json:"sampling" yaml:"sampling"`                       // defaults a caller's parameters are merged over
-	RequestExtras map[string]any `json:"request_extras,omitempty" yaml:"request_extras"` // further fields of every request body
+	Tokenizer     string         `json:"tokenizer,omitempty" yaml:"tokenizer"`           // name of the tokenizer
+	Template      string         `json:"template,omitempty" yaml:"template"`             // name of the chat template
+	EngineNames   []string       `json:"engine_names" yaml:"engine_names"`               // its names at servers, such as the Hugging Face id
+	Sampling      map[string]any `json:"sampling" yaml:"sampling"`                       // defaults; the caller's parameters override them
+	RequestExtras map[string]any `json:"request_extras,omitempty" yaml:"request_extras"` // additional fields of every request body
 	NoLogprobs    bool           `json:"no_logprobs,omitempty" yaml:"no_logprobs"`       // do not ask for log probabilities
 	InputPrice    float64        `json:"input_price" yaml:"input_price"`                 // USD per million tokens
 	OutputPrice   float64        `json:"output_price" yaml:"output_price"`               // USD per million tokens
-	NoPrice       bool           `json:"no_price,omitempty" yaml:"-"`                    // nobody has said what it costs; both prices are 0
+	NoPrice       bool           `json:"no_price,omitempty" yaml:"-"`                    // the price is unknown; both prices are 0
 }

@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// Money is an amount of US dollars in whole trillionths. Being an integer, it
-// sums to the same amount in any order and over any number of parts. It ends
-// at about 9.2 million dollars: sums and products beyond stay there.
+// Money is an amount of US dollars in trillionths. Being an integer, amounts have the
+// same sum in any order and split. The range ends at about 9.2 million dollars: larger
+// sums and products are cut to it.
 type Money int64
 
 // dollar is one US dollar.
 const dollar = 1e12
 
-// MoneyOf returns the amount nearest to usd. What is not a number is zero.
+// MoneyOf returns the amount nearest to usd. NaN becomes zero.
 func MoneyOf(usd float64) Money {
 	switch scaled := math.Round(usd * dollar); {
 	case math.IsNaN(scaled):
@@ -28,10 +28,10 @@ func MoneyOf(usd float64) Money {
 	}
 }
 
-// USD returns the amount as dollars.
+// USD returns the amount in dollars.
 func (m Money) USD() float64 { return float64(m) / dollar }
 
-// Plus returns the sum of two amounts that are not negative.
+// Plus returns the sum of two amounts, which must not be negative.
 func (m Money) Plus(n Money) Money {
 	if m > math.MaxInt64-n {
 		return math.MaxInt64
@@ -44,9 +44,9 @@ func (m Money) String() string {
 	return strconv.FormatFloat(m.USD(), 'f', -1, 64) + " USD"
 }
 
-// times returns n tokens at a price in USD per million of them. A price counts
-// to a millionth of a dollar.
-func times(n int64, price float64) Money {
+// tokenCost returns the cost of n tokens at a price in USD per million tokens. A price
+// counts to a millionth of a dollar.
+func tokenCost(n int64, price float64) Money {
 	each := MoneyOf(price / 1e6)
 	high, low := bits.Mul64(uint64(max(n, 0)), uint64(max(each, 0)))
 	if high != 0 || low > math.MaxInt64 {
@@ -55,14 +55,13 @@ func times(n int64, price float64) Money {
 	return Money(low)
 }
 
-// Charge returns what tokens of completed rows cost on the model: nothing where
-// it has no price.
+// Charge returns the cost of tokens of completed rows: zero if the model has no price.
 func (m Model) Charge(input, output int64) Money {
-	return times(input, m.InputPrice).Plus(times(output, m.OutputPrice))
+	return tokenCost(input, m.InputPrice).Plus(tokenCost(output, m.OutputPrice))
 }
 
-// Cost returns what j's committed rows cost on the model, USD; nil where it has
-// no price. An estimate costs nothing.
+// Cost returns the cost of j's committed rows in USD; nil if the model has no price. An
+// estimate costs nothing.
 func (m Model) Cost(j *Job) *float64 {
 	var usd float64
 	switch {
@@ -70,13 +69,13 @@ func (m Model) Cost(j *Job) *float64 {
 	case m.NoPrice:
 		return nil
 	default:
-		usd = m.Charge(value(j.InputTokens), value(j.OutputTokens)).USD()
+		usd = m.Charge(valueOrZero(j.InputTokens), valueOrZero(j.OutputTokens)).USD()
 	}
 	return &usd
 }
 
-// value reads a count that may not be known yet.
-func value(n *int64) int64 {
+// valueOrZero returns a count, 0 if it is not known yet.
+func valueOrZero(n *int64) int64 {
 	if n == nil {
 		return 0
 	}

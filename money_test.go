@@ -27,7 +27,7 @@ func TestMoneyOf(t *testing.T) {
 	}
 }
 
-// TestChargesSum charges tokens in one and in many pieces.
+// The charge of all tokens at once equals the sum of partial charges.
 func TestChargesSum(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestChargesStayInRange(t *testing.T) {
 		t.Errorf("a negative count costs %v", got)
 	}
 	if got := (rowmill.Model{InputPrice: -1, OutputPrice: math.NaN()}).Charge(5, 5); got != 0 {
-		t.Errorf("a price that is none costs %v", got)
+		t.Errorf("an invalid price costs %v", got)
 	}
 }
 
@@ -84,8 +84,7 @@ func TestCostOfJobs(t *testing.T) {
 	}
 }
 
-// No price is not a price of 0: what such a job cost nobody knows. An estimate
-// costs nothing all the same.
+// Without a price the cost of a job is unknown, not 0. An estimate costs 0 anyway.
 func TestCostWithoutAPrice(t *testing.T) {
 	t.Parallel()
 	m := rowmill.Model{NoPrice: true}

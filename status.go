@@ -9,12 +9,12 @@ import "fmt"
 //	   └───────────┴────────────┴───────────┴────► failed | cancelled
 type Status string
 
-// The states, in the order a job goes through them. StatusUnknown is no state
-// of a job: it is what the status endpoint says of a job it cannot find.
+// The states, in the order in which a job passes them. StatusUnknown is not a state of
+// a job: the status endpoint returns it for a job that does not exist.
 const (
-	StatusPending   Status = "pending"   // the record is durable, nothing has begun
+	StatusPending   Status = "pending"   // the record is durable, no work has begun
 	StatusSubmitted Status = "submitted" // a job actor owns it
-	StatusStarting  Status = "starting"  // input is read, quotas checked, waiting for an engine
+	StatusStarting  Status = "starting"  // reads the input, checks quotas, waits for an engine
 	StatusRunning   Status = "running"   // the first row was dispatched
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
@@ -22,7 +22,7 @@ const (
 	StatusUnknown   Status = "unknown"
 )
 
-// transitions is the only place that says which state may follow which.
+// transitions lists which states may follow a state. No other place decides this.
 var transitions = map[Status][]Status{
 	StatusPending:   {StatusSubmitted, StatusFailed, StatusCancelled},
 	StatusSubmitted: {StatusStarting, StatusFailed, StatusCancelled},
@@ -41,7 +41,7 @@ func Statuses() []Status {
 	}
 }
 
-// Terminal reports whether s never changes again.
+// Terminal reports whether s is final.
 func (s Status) Terminal() bool {
 	next, known := transitions[s]
 	return known && len(next) == 0
@@ -57,15 +57,15 @@ func (s Status) CanBecome(next Status) bool {
 	return false
 }
 
-// TransitionError says that a job cannot go from one state to another.
+// TransitionError reports a change of state that is not allowed.
 type TransitionError struct{ From, To Status }
 
-// Error names both states.
+// Error returns both states.
 func (e *TransitionError) Error() string {
 	return fmt.Sprintf("a %s job cannot become %s", e.From, e.To)
 }
 
-// Unwrap makes errors.Is(err, ErrTerminal) true where From is terminal.
+// Unwrap returns ErrTerminal if From is terminal.
 func (e *TransitionError) Unwrap() error {
 	if e.From.Terminal() {
 		return ErrTerminal

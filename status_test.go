@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-func TestOnlyTheDrawnTransitionsAreLegal(t *testing.T) {
+func TestStatus_CanBecome(t *testing.T) {
 	t.Parallel()
 	legal := map[rowmill.Status]rowmill.Status{
 		rowmill.StatusPending:   rowmill.StatusSubmitted,
@@ -26,7 +26,7 @@ func TestOnlyTheDrawnTransitionsAreLegal(t *testing.T) {
 	}
 }
 
-func TestBecomeStampsTimesAndNeverLeavesATerminalState(t *testing.T) {
+func TestJob_Become(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("elsewhere", 3600))
 	j := rowmill.Job{Status: rowmill.StatusPending}
