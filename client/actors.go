@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Actor is one of the parts of a node that work by themselves.
+// Actor is an independent part of a node, such as a job or a worker.
 type Actor struct {
 	NodeID   string    `json:"node_id"`
 	Node     string    `json:"node"`
 	ID       string    `json:"id"`
 	Kind     string    `json:"kind"`   // node, engine, job, worker or results
-	Job      string    `json:"job_id"` // empty for none
-	Engine   string    `json:"engine"` // empty for none
+	Job      string    `json:"job_id"` // may be empty
+	Engine   string    `json:"engine"` // may be empty
 	State    string    `json:"state"`  // running or panicked
 	Since    time.Time `json:"since"`
 	Restarts int       `json:"restarts"`
@@ -24,7 +24,7 @@ type Actor struct {
 	MailboxDepth         int64   `json:"mailbox_depth"`
 	OldestMessageSeconds float64 `json:"oldest_message_seconds"`
 	Errands              int     `json:"errands"`
-	Errand               string  `json:"errand"` // the one that has been out for longest
+	Errand               string  `json:"errand"` // the longest running errand
 	ErrandSeconds        float64 `json:"errand_seconds"`
 
 	LastError *struct {
@@ -33,32 +33,33 @@ type Actor struct {
 	} `json:"last_error"`
 }
 
-// Age is for how long an actor has been at one thing, or has not come to it.
+// Age returns the larger of the age of the oldest waiting message and the run time of
+// the longest errand.
 func (a Actor) Age() time.Duration {
 	return time.Duration(max(a.OldestMessageSeconds, a.ErrandSeconds) * float64(time.Second))
 }
 
-// ActorFilter chooses actors. What is empty chooses all.
+// ActorFilter selects actors. Empty fields select all.
 type ActorFilter struct {
 	Kind, Job, Node string
-	MinAge          time.Duration // to the second
+	MinAge          time.Duration // whole seconds
 }
 
-// Actors are those of the nodes of the service.
+// Actors holds the actors of all nodes.
 type Actors struct {
-	Actors []Actor `json:"actors"` // those that have been at one thing for longest first
+	Actors []Actor `json:"actors"` // by Age, largest first
 	Nodes  []struct {
 		ID      string `json:"id"`
 		Name    string `json:"name"`
-		Error   string `json:"error"` // why it has not answered
+		Error   string `json:"error"` // why the node did not answer
 		LeftOut int    `json:"left_out"`
 	} `json:"nodes"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// Actors lists what the nodes are at. It needs an administrator's key of the
-// account default.
+// Actors lists the actors of all nodes. It needs an administrator's key of the account
+// default.
 func (c *Client) Actors(ctx context.Context, f ActorFilter) (Actors, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"kind": f.Kind, "job_id": f.Job, "node": f.Node} {
@@ -74,7 +75,7 @@ func (c *Client) Actors(ctx context.Context, f ActorFilter) (Actors, error) {
 		return Actors{}, err
 	}
 	if err := json.Unmarshal(a.Raw, &a); err != nil {
-		return Actors{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no actors: %w", err)}
+		return Actors{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no actors: %w", err)}
 	}
 	return a, nil
 }

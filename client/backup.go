@@ -6,9 +6,9 @@ import (
 	"net/http"
 )
 
-// Backup writes an archive of all that a node keeps to w, as it comes. It needs an
-// administrator's key of the account default. What w has got is whole only where no
-// error is returned; it cannot be taken up again.
+// Backup streams an archive of all data of a node to w. It needs an administrator's key
+// of the account default. The archive is complete only if Backup returns no error. A
+// broken transfer cannot be resumed.
 func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

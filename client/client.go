@@ -15,28 +15,29 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// maxBody bounds an answer that is read whole: one page of jobs at most.
+// maxBody limits an answer that is read into memory, in bytes. The largest is one page
+// of jobs.
 const maxBody = 64 << 20
 
-// Config says where the service is and who asks.
+// Config configures a Client.
 type Config struct {
-	// Server is the service's base, such as http://127.0.0.1:8088. Required.
+	// Server is the base URL of the service, such as http://127.0.0.1:8088. Required.
 	Server string
-	// Key is the API key. Empty: requests carry none, and most are refused.
+	// Key is the API key. Without one most requests are refused.
 	Key string
-	// UserAgent names the program. Default: rowmill.
+	// UserAgent is the value of the User-Agent header. Default: rowmill.
 	UserAgent string
-	// Timeout bounds a request whose answer is small. Default: 60s, longer
-	// than a busy store needs.
+	// Timeout limits a request with a small answer. Default: 60s, longer than a busy
+	// store needs.
 	Timeout time.Duration
-	// StallTimeout ends a transfer during which no byte comes. Default: 60s.
+	// StallTimeout ends a transfer that receives no byte for this long. Default: 60s.
 	StallTimeout time.Duration
-	// Retry is how a broken transfer is taken up again for as long as that
-	// brings nothing. Default: retry.Transfers.
+	// Retry limits the retries of a broken transfer while no further bytes arrive.
+	// Default: retry.Transfers.
 	Retry retry.Policy
 }
 
-// withDefaults fills in what is zero.
+// withDefaults returns c with defaults for zero fields.
 func (c Config) withDefaults() Config {
 	if c.UserAgent == "" {
 		c.UserAgent = "rowmill"
@@ -53,26 +54,26 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names the field that cannot work.
+// validate returns an error that names the first invalid field.
 func (c Config) validate() error {
 	u, err := url.Parse(c.Server)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" {
-		return fmt.Errorf("server: %q is no http or https address, such as http://127.0.0.1:8088", c.Server)
+		return fmt.Errorf("server: %q is not an http or https address such as http://127.0.0.1:8088", c.Server)
 	}
 	if strings.ContainsAny(c.Key, " \t\r\n") {
-		return errors.New("API key: it holds white space; give the key alone, without the word Key")
+		return errors.New("API key: it contains white space; give the key alone, without the word Key")
 	}
 	return nil
 }
 
-// Client speaks to one service. It is safe for concurrent use.
+// Client makes requests to one service. It is safe for concurrent use.
 type Client struct {
 	cfg  Config
 	base string
 	http *http.Client
 }
 
-// New returns a client. Nothing is sent before the first call.
+// New returns a client. It makes no request.
 func New(cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -84,20 +85,21 @@ func New(cfg Config) (*Client, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: 5 * time.Second, // a refused submission sends no rows
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // sizes and ranges are those of the object
+		DisableCompression:    true, // so that sizes and ranges match the object
 	}
 	return &Client{
 		cfg:  cfg,
 		base: strings.TrimRight(cfg.Server, "/"),
 		http: &http.Client{
 			Transport: transport,
-			// The API never redirects; following one would hand the key on.
+			// The API never redirects. Following a redirect would send the key to
+			// another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// Close drops idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
@@ -107,7 +109,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	}
 	req, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	if c.cfg.Key != "" {
@@ -116,8 +118,8 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// do sends a request and returns a response of status 200, or an error. The
-// caller closes the body.
+// do sends a request and returns a response with status 200, or an error. The caller
+// closes the body.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -130,8 +132,8 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// sendError tells a cancelled or expired context from a server that cannot be
-// reached, and drops the URL from the error: it may hold a signature.
+// sendError converts a network error: to the cause of a cancelled context, a
+// *RowsError, or an *UnreachableError. It drops the URL, which may contain a signature.
 func (c *Client) sendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -147,7 +149,7 @@ func (c *Client) sendError(ctx context.Context, err error) error {
 	return &UnreachableError{Server: c.base, Err: err}
 }
 
-// Server is the address of the service.
+// Server returns the base URL of the service.
 func (c *Client) Server() string { return c.base }
 
 // get fetches a small JSON document.
@@ -180,10 +182,10 @@ func (c *Client) decode(ctx context.Context, resp *http.Response, into any) erro
 	case err != nil:
 		return c.sendError(ctx, err)
 	case len(content) > maxBody:
-		return fmt.Errorf("the answer of %s is above %d MiB", c.base, maxBody>>20)
+		return fmt.Errorf("the answer of %s is larger than %d MiB", c.base, maxBody>>20)
 	}
 	if err := json.Unmarshal(content, into); err != nil {
-		return &UnreachableError{Server: c.base, Err: fmt.Errorf("no Rowmill service answers there: %w", err)}
+		return &UnreachableError{Server: c.base, Err: fmt.Errorf("it is not a Rowmill service: %w", err)}
 	}
 	return nil
 }

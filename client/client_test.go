@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// serve starts a service that answers with handler and a client of it.
+// serve starts a service with a handler, and returns a client for it.
 func serve(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -43,7 +43,7 @@ func rows(all ...string) iter.Seq2[string, error] {
 	}
 }
 
-func TestSubmitSendsOnlyWhatIsSet(t *testing.T) {
+func TestSubmit_SendsOnlySetFields(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object"}`
 	for _, test := range []struct {
@@ -95,9 +95,8 @@ func TestSubmitSendsOnlyWhatIsSet(t *testing.T) {
 	}
 }
 
-// The body is a stream: what is sent is far larger than what is in memory,
-// and a refusal that comes first keeps the rows at home.
-func TestSubmitRefusedBeforeTheRows(t *testing.T) {
+// The body is streamed: a refusal before the end of the body stops the rows.
+func TestSubmit_RefusalStopsRows(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -108,7 +107,7 @@ func TestSubmitRefusedBeforeTheRows(t *testing.T) {
 		for yield(strings.Repeat("x", 1<<20), nil) {
 			sent++
 			if sent > 64 {
-				t.Error("the rows went on after the refusal")
+				t.Error("rows were sent after the refusal")
 				return
 			}
 		}
@@ -121,7 +120,7 @@ func TestSubmitRefusedBeforeTheRows(t *testing.T) {
 	}
 }
 
-func TestSubmitWithBrokenRows(t *testing.T) {
+func TestSubmit_BrokenRows(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("line 7: unclosed quote")
 	for name, seq := range map[string]iter.Seq2[string, error]{
@@ -141,15 +140,15 @@ func TestSubmitWithBrokenRows(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheService(t *testing.T) {
+func TestAPIError(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		status  int
-		body    string
-		want    string
-		is      error
-		passing bool
-		key     bool
+		status    int
+		body      string
+		want      string
+		is        error
+		temporary bool
+		key       bool
 	}{
 		{404, `{"message":"no job"}`, "no job (HTTP 404)", rowmill.ErrNotFound, false, false},
 		{409, `{"message":"is running","status":"running"}`, "is running (HTTP 409)", rowmill.ErrConflict, false, false},
@@ -176,10 +175,10 @@ func TestErrorsOfTheService(t *testing.T) {
 			t.Errorf("%d: error %v", test.status, err)
 		}
 		if test.is != nil && !errors.Is(err, test.is) {
-			t.Errorf("%d: %v is no %v", test.status, err, test.is)
+			t.Errorf("%d: %v does not match %v", test.status, err, test.is)
 		}
-		if Passing(err) != test.passing || Unauthorized(err) != test.key {
-			t.Errorf("%d: passing %v, unauthorized %v", test.status, Passing(err), Unauthorized(err))
+		if Temporary(err) != test.temporary || Unauthorized(err) != test.key {
+			t.Errorf("%d: temporary %v, unauthorized %v", test.status, Temporary(err), Unauthorized(err))
 		}
 	}
 }
@@ -187,13 +186,13 @@ func TestErrorsOfTheService(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	c, server := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>hello</html>") })
-	var away *UnreachableError
-	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &away) || !strings.Contains(err.Error(), "no Rowmill service") {
+	var unreachable *UnreachableError
+	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not a Rowmill service") {
 		t.Errorf("a web page: %v", err)
 	}
 	server.Close()
-	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &away) || !Passing(err) {
-		t.Errorf("nobody listens: %v", err)
+	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &unreachable) || !Temporary(err) {
+		t.Errorf("connection refused: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("interrupted")
@@ -203,8 +202,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A service that accepts and says nothing is given up by the clock.
-func TestSilentService(t *testing.T) {
+// A request to a service that never answers ends after Config.Timeout.
+func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(Config{Server: "http://silent.example"})
@@ -217,8 +216,8 @@ func TestSilentService(t *testing.T) {
 		})
 		start := time.Now()
 		_, err = c.Job(t.Context(), "job-1")
-		var away *UnreachableError
-		if !errors.As(err, &away) || time.Since(start) != time.Minute {
+		var unreachable *UnreachableError
+		if !errors.As(err, &unreachable) || time.Since(start) != time.Minute {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 	})
@@ -228,7 +227,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestJobKeepsTheText(t *testing.T) {
+func TestJob_KeepsRaw(t *testing.T) {
 	t.Parallel()
 	const record = `{"job_id":"job-1","status":"RUNNING","num_rows":12345678901234567,"new_field":1.50}`
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, `{"job":%s}`, record) })
@@ -241,7 +240,7 @@ func TestJobKeepsTheText(t *testing.T) {
 	}
 }
 
-func TestStatusOfBothDialects(t *testing.T) {
+func TestStatus_BothDialects(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"message":"m","job_status":"running","metadata":{}}`, `{"job_status":{"job-1":"RUNNING"}}`} {
 		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) })
@@ -261,8 +260,8 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// A change of quotas names the version that it replaces.
-func TestQuotasCarryTheirTag(t *testing.T) {
+// A change of quotas carries the version that it replaces.
+func TestSetQuotas_SendsTag(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RequestURI() != "/v1/quotas?account=a+b" {

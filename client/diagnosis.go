@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Finding is what a check of a node has found.
+// Finding is the result of a check.
 type Finding struct {
 	Check  string `json:"check"`
 	Level  string `json:"level"` // ok, warn or fail
@@ -14,15 +14,15 @@ type Finding struct {
 	Remedy string `json:"remedy"`
 }
 
-// Diagnosis is what a node knows and has tried of itself.
+// Diagnosis holds the facts about a node, or why there are none.
 type Diagnosis struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
-	Error string `json:"error"` // why it has not answered; Facts is nil then
+	Error string `json:"error"` // why the node did not answer; Facts is nil then
 	Facts *Facts `json:"facts"`
 }
 
-// Facts are what a node says of itself.
+// Facts holds a node's report about itself.
 type Facts struct {
 	Version    string            `json:"version"`
 	Deployment string            `json:"deployment"`
@@ -33,17 +33,16 @@ type Facts struct {
 	Storage    StorageTimes      `json:"storage"`
 }
 
-// StorageTimes are how long a node's storage took while it was tried, in seconds, one
-// try after the other.
+// StorageTimes holds measured times of a node's storage in seconds, one per try.
 type StorageTimes struct {
-	Commits     []float64 `json:"commit_seconds"` // a small record written
-	Syncs       []float64 `json:"sync_seconds"`   // 4 KiB appended to a file beside the records and flushed; empty where these are in Redis
-	Puts        []float64 `json:"put_seconds"`    // an object of ObjectBytes written
-	Gets        []float64 `json:"get_seconds"`    // and read
+	Commits     []float64 `json:"commit_seconds"` // write of a small record
+	Syncs       []float64 `json:"sync_seconds"`   // append of 4 KiB to a file beside the records, with sync; empty with Redis
+	Puts        []float64 `json:"put_seconds"`    // write of an object of ObjectBytes
+	Gets        []float64 `json:"get_seconds"`    // read of this object
 	ObjectBytes int       `json:"object_bytes"`
 }
 
-// Diagnose has every node examine itself. It needs an administrator's key of the
+// Diagnose makes every node check itself. It needs an administrator's key of the
 // account default.
 func (c *Client) Diagnose(ctx context.Context) ([]Diagnosis, error) {
 	var raw json.RawMessage
@@ -52,7 +51,7 @@ func (c *Client) Diagnose(ctx context.Context) ([]Diagnosis, error) {
 	}
 	var found struct{ Nodes []Diagnosis }
 	if err := json.Unmarshal(raw, &found); err != nil {
-		return nil, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no diagnosis: %w", err)}
+		return nil, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no diagnosis: %w", err)}
 	}
 	return found.Nodes, nil
 }

@@ -1,28 +1,26 @@
-// Package client speaks Rowmill's REST API from Go: it submits jobs, follows
-// them and fetches their results, never holding an input or a result in memory;
-// it also publishes and runs Functions and asks about usage, quotas, keys and
-// nodes. It knows nothing of the command line, which is one of its users, and of
-// how the service works.
+// Package client is the Go client of Rowmill's REST API: it submits jobs, follows them
+// and downloads their results, without holding an input or a result in memory. It also
+// publishes and runs Functions, and reads usage, quotas, keys and nodes. The command
+// line is built on it.
 //
 // # Keys
 //
-// Every request carries Config.Key, but for downloads from signed URLs, which
-// are credentials themselves: no error and no log shows them. What is about
-// accounts, keys, quotas, nodes and publishing needs an administrator's key.
+// Every request carries Config.Key, except downloads from signed URLs. These URLs are
+// credentials themselves, so no error and no log contains them. Calls about accounts,
+// keys, quotas, nodes and publishing need an administrator's key.
 //
 // # Errors
 //
-// A refusal by the service is an *APIError with its status, its code and what is
-// wrong with each field; errors.Is finds rowmill.ErrNotFound, ErrConflict and
-// ErrExpired in it. An *UnreachableError says that no answer came, or none of a
-// Rowmill service; a *RowsError, that the rows of a submission could not be
+// A refusal by the service is an *APIError with its status, its code and the problem
+// with each field; errors.Is matches rowmill.ErrNotFound, ErrConflict and ErrExpired.
+// An *UnreachableError means that no answer came, or an answer from something other
+// than a Rowmill service. A *RowsError means that the rows of a submission could not be
 // read. A cancelled context ends a call with its cause.
 //
 // # Retries
 //
-// Save takes a broken download of Parquet up again where it stopped, as
-// Config.Retry says, and Events a stream that ends or breaks.
-// Nothing else is repeated: Passing tells whether that may help. A submission is
-// repeated with the Submission.IdempotencyKey that it had, or it makes a second
-// job.
+// Save resumes a broken download of Parquet as Config.Retry says, Upload repeats its
+// steps in the same way, and Events reconnects a stream that ended. Nothing else is
+// retried; Temporary reports whether a retry may help. Repeat a submission with the
+// same Submission.IdempotencyKey, or it creates a second job.
 package client

@@ -15,15 +15,15 @@ import (
 // APIError is a refusal by the service.
 type APIError struct {
 	Status     int    // HTTP status
-	Code       string // machine word, such as "unknown_model"; empty when the answer had none
+	Code       string // machine word, such as "unknown_model"; may be empty
 	Message    string
 	RequestID  string
 	Fields     []rowmill.FieldError
-	RetryAfter time.Duration // what the service asked for; 0 when nothing
+	RetryAfter time.Duration // from the header Retry-After; 0 if absent
 }
 
-// Error returns the message, the fields beyond it, and what to quote when
-// asking for help.
+// Error returns the message, the field errors that it does not contain, and the request
+// id for support.
 func (e *APIError) Error() string {
 	var out strings.Builder
 	out.WriteString(e.Message)
@@ -43,7 +43,7 @@ func (e *APIError) Error() string {
 	return out.String()
 }
 
-// Unwrap makes errors.Is(err, rowmill.ErrNotFound) and its neighbours true.
+// Unwrap makes errors.Is match rowmill.ErrNotFound, ErrConflict and ErrExpired.
 func (e *APIError) Unwrap() error {
 	switch e.Status {
 	case http.StatusNotFound:
@@ -61,20 +61,21 @@ func (e *APIError) Temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= 500 && e.Status != http.StatusNotImplemented
 }
 
-// UnreachableError says that no answer came, or none of a Rowmill service.
+// UnreachableError means that no answer came, or an answer from something other than a
+// Rowmill service.
 type UnreachableError struct {
 	Server string
 	Err    error
 }
 
-// Error names the server and the reason.
+// Error returns the server and the reason.
 func (e *UnreachableError) Error() string { return fmt.Sprintf("cannot reach %s: %v", e.Server, e.Err) }
 
 // Unwrap returns the reason.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// RowsError says that the rows of a submission could not be read: the fault
-// is in the input, not in the service.
+// RowsError means that the rows of a submission could not be read: the fault is in the
+// input, not in the service.
 type RowsError struct{ Err error }
 
 // Error returns the reason.
@@ -83,20 +84,20 @@ func (e *RowsError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RowsError) Unwrap() error { return e.Err }
 
-// readError makes an APIError of a response whose body it reads in part.
+// readError returns an APIError from a response. It reads the body.
 func readError(resp *http.Response) error {
 	e := &APIError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
-	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // whatever came is all there is to say
+	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // use a broken body as far as it came
 	var body struct {
 		Message   string               `json:"message"`
 		Code      string               `json:"code"`
 		RequestID string               `json:"request_id"`
 		Errors    []rowmill.FieldError `json:"errors"`
-		Error     struct {             // of the routes that dialects share with us
+		Error     struct {             // the error form of the OpenAI and Anthropic routes
 			Message, Code string
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(content, &body) // what is no JSON has no message
+	_ = json.Unmarshal(content, &body) // a body that is not JSON has no message
 	if body.Message == "" {
 		body.Message, body.Code = body.Error.Message, body.Error.Code
 	}

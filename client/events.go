@@ -14,40 +14,40 @@ import (
 	"time"
 )
 
-// The names of events.
+// Names of events.
 const (
-	EventJob    = "job"    // a job as it is now
-	EventNodes  = "nodes"  // the nodes as they are now
-	EventResync = "resync" // it is not known what changed since the last event: all there is follows
-	EventReady  = "ready"  // all was told that there is, or that changed meanwhile
+	EventJob    = "job"    // current state of a job
+	EventNodes  = "nodes"  // current list of the nodes
+	EventResync = "resync" // events were lost, so all current states follow
+	EventReady  = "ready"  // all current states have been sent
 )
 
-// Event is one of a stream: states, never differences.
+// Event is one event of a stream. Events carry states, never differences.
 type Event struct {
-	Name  string // one of those above, or of a later version
+	Name  string // one of the names above, or a new name of a later version
 	ID    string
 	Job   Job    // of EventJob
 	Nodes []Node // of EventNodes
 }
 
-// Listening says what to listen to.
-type Listening struct {
+// Subscription selects the events of a stream.
+type Subscription struct {
 	Topics []string // "jobs", "job:<id>", "nodes"; none: jobs
-	After  string   // id of the last event that was seen, where there is one
-	// Pause is the time between two attempts to connect. Default: what the service
-	// says, and 3 s before it has said anything.
+	After  string   // id of the last received event, if any
+	// Pause is the time between two attempts to connect. Default: the value that the
+	// service sends, 3 s before that.
 	Pause time.Duration
 }
 
-// eventsPause is the default of Listening.Pause.
+// eventsPause is the default of Subscription.Pause.
 const eventsPause = 3 * time.Second
 
-// Events yields what changes, first what there is, until ctx ends. A stream that
-// ends or breaks is taken up again after its last event. The error of an attempt
-// that failed is yielded too; the next one follows where that is Passing.
-func (c *Client) Events(ctx context.Context, l Listening) iter.Seq2[Event, error] {
+// Events yields the current states and then each change, until ctx ends. It reconnects
+// a broken stream after the last event. It also yields the error of a failed attempt,
+// and tries again if the error is Temporary.
+func (c *Client) Events(ctx context.Context, l Subscription) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		s := &eventStream{client: c, listening: l, pause: eventsPause}
+		s := &eventStream{client: c, subscription: l, pause: eventsPause}
 		for {
 			stopped, err := s.attempt(ctx, yield)
 			wait := s.pause
@@ -57,7 +57,7 @@ func (c *Client) Events(ctx context.Context, l Listening) iter.Seq2[Event, error
 			switch {
 			case stopped || ctx.Err() != nil:
 				return
-			case err != nil && (!yield(Event{}, err) || !Passing(err)):
+			case err != nil && (!yield(Event{}, err) || !Temporary(err)):
 				return
 			}
 			var refusal *APIError
@@ -73,33 +73,33 @@ func (c *Client) Events(ctx context.Context, l Listening) iter.Seq2[Event, error
 	}
 }
 
-// An eventStream is a stream over its connections.
+// An eventStream is a stream across its connections.
 type eventStream struct {
-	client    *Client
-	listening Listening
-	pause     time.Duration // what the service asks for
+	client       *Client
+	subscription Subscription
+	pause        time.Duration // from the service, by the field retry
 }
 
-// attempt listens by one connection. stopped says that the caller wants no more.
+// attempt reads one connection. stopped means that the caller ended the iteration.
 func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool) (stopped bool, err error) {
 	c := s.client
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(c.cfg.StallTimeout, func() {
-		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("the stream of events stood still for %v", c.cfg.StallTimeout)})
+		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("no event was received for %v", c.cfg.StallTimeout)})
 	})
 	defer stalled.Stop()
 	query := url.Values{}
-	if len(s.listening.Topics) > 0 {
-		query.Set("topics", strings.Join(s.listening.Topics, ","))
+	if len(s.subscription.Topics) > 0 {
+		query.Set("topics", strings.Join(s.subscription.Topics, ","))
 	}
 	req, err := c.request(ctx, http.MethodGet, "/v1/events", query, nil)
 	if err != nil {
 		return false, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	if s.listening.After != "" {
-		req.Header.Set("Last-Event-ID", s.listening.After)
+	if s.subscription.After != "" {
+		req.Header.Set("Last-Event-ID", s.subscription.After)
 	}
 	resp, err := c.do(req)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 		case "id":
 			e.ID = value
 		case "data":
-			data = value // of one line each
+			data = value // the service sends one line per event
 		case "retry":
 			if ms, err := strconv.Atoi(value); err == nil && ms >= 0 {
 				s.pause = time.Duration(ms) * time.Millisecond
@@ -133,7 +133,7 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 			return false, &UnreachableError{Server: c.base, Err: err}
 		}
 		if e.ID != "" {
-			s.listening.After = e.ID
+			s.subscription.After = e.ID
 		}
 		if !yield(e, nil) {
 			return true, nil
@@ -142,14 +142,14 @@ func (s *eventStream) attempt(ctx context.Context, yield func(Event, error) bool
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return false, fmt.Errorf("an event of %s is above %d MiB", c.base, maxBody>>20)
+		return false, fmt.Errorf("an event of %s is larger than %d MiB", c.base, maxBody>>20)
 	case err != nil:
 		return false, c.sendError(ctx, err)
 	}
 	return false, nil
 }
 
-// read decodes what an event holds.
+// read decodes the data of an event.
 func (e *Event) read(data string) error {
 	var into any
 	switch e.Name {
@@ -161,7 +161,7 @@ func (e *Event) read(data string) error {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(data), into); err != nil {
-		return fmt.Errorf("an event cannot be read: %w", err)
+		return fmt.Errorf("decode an event: %w", err)
 	}
 	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-func TestEvents_ConnectsAgain(t *testing.T) {
+func TestEvents_Reconnects(t *testing.T) {
 	t.Parallel()
-	var asked []string
+	var requested []string
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.RawQuery+" after "+r.Header.Get("Last-Event-ID"))
-		switch len(asked) {
+		requested = append(requested, r.URL.RawQuery+" after "+r.Header.Get("Last-Event-ID"))
+		switch len(requested) {
 		case 1: // ends
 			_, _ = io.WriteString(w, "retry: 1\n\nevent: job\nid: s-1\ndata: {\"job_id\":\"job-1\",\"status\":\"RUNNING\"}\n\n: alive\n\nevent: ready\nid: s-2\ndata: {}\n\nevent: expired\ndata: {}\n\n")
 		case 2:
@@ -33,7 +33,7 @@ func TestEvents_ConnectsAgain(t *testing.T) {
 		}
 	})
 	var got []string
-	for e, err := range c.Events(t.Context(), Listening{Topics: []string{"job:job-1", "nodes"}}) {
+	for e, err := range c.Events(t.Context(), Subscription{Topics: []string{"job:job-1", "nodes"}}) {
 		var refusal *APIError
 		switch {
 		case errors.As(err, &refusal):
@@ -52,30 +52,30 @@ func TestEvents_ConnectsAgain(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	topics := "topics=job%3Ajob-1%2Cnodes after "
-	if want := []string{topics, topics + "s-2", topics + "s-2", topics + "t-4"}; !slices.Equal(asked, want) {
-		t.Errorf("asked %q, want %q", asked, want)
+	if want := []string{topics, topics + "s-2", topics + "s-2", topics + "t-4"}; !slices.Equal(requested, want) {
+		t.Errorf("requested %q, want %q", requested, want)
 	}
 }
 
-func TestEvents_StopsWhenToldTo(t *testing.T) {
+func TestEvents_StopsWithTheIteration(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int32
+	var requested atomic.Int32
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requested.Add(1)
 		for i := range 3 {
 			fmt.Fprintf(w, "event: job\nid: s-%d\ndata: {\"job_id\":\"job-1\"}\n\n", i)
 		}
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	for e, err := range c.Events(t.Context(), Listening{}) {
+	for e, err := range c.Events(t.Context(), Subscription{}) {
 		if err != nil || e.ID != "s-0" {
 			t.Errorf("%v, %v", e, err)
 		}
 		break
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("asked %d times", n)
+	if n := requested.Load(); n != 1 {
+		t.Errorf("%d requests", n)
 	}
 }
 
@@ -93,15 +93,15 @@ func TestEvents_Fails(t *testing.T) {
 				c.cfg.StallTimeout = 100 * time.Millisecond
 			}
 			var first error
-			for _, err := range c.Events(t.Context(), Listening{Pause: time.Hour}) {
+			for _, err := range c.Events(t.Context(), Subscription{Pause: time.Hour}) {
 				first = err
 				break
 			}
-			var away *UnreachableError
-			if missing := errors.Is(first, rowmill.ErrNotFound); missing != (name == "nothing there") || !missing && !errors.As(first, &away) {
+			var unreachable *UnreachableError
+			if missing := errors.Is(first, rowmill.ErrNotFound); missing != (name == "nothing there") || !missing && !errors.As(first, &unreachable) {
 				t.Errorf("%v", first)
 			}
-			if name == "silence" && !strings.Contains(first.Error(), "stood still") {
+			if name == "silence" && !strings.Contains(first.Error(), "no event was received") {
 				t.Errorf("%v", first)
 			}
 		})

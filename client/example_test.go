@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// A job of two rows: submitted, awaited, and its results printed.
+// Submit a job with two rows, wait for its end, and print its results.
 func Example() {
-	server := httptest.NewServer(http.HandlerFunc(service)) // in place of a node
+	server := httptest.NewServer(http.HandlerFunc(service)) // a fake node
 	defer server.Close()
 
 	mill, err := client.New(client.Config{Server: server.URL, Key: "secret"})
@@ -60,7 +60,7 @@ func Example() {
 	// {"outputs": ["a machine that grinds", "things in a line"]}
 }
 
-// service answers as a node would whose job is over at the second question.
+// service is a fake node whose job succeeds at the second poll.
 func service(w http.ResponseWriter, r *http.Request) {
 	var answer string
 	switch {

@@ -15,14 +15,14 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Job is a job's record, also exactly as the service wrote it.
+// Job is a job's record, with its original JSON in Raw.
 type Job struct {
 	rowmill.Job
 	Raw json.RawMessage
 }
 
-// UnmarshalJSON keeps the text and accepts statuses in capitals, as keys of
-// the sdk dialect get them.
+// UnmarshalJSON stores the JSON in Raw. It accepts statuses in capitals, which keys of
+// the sdk dialect get.
 func (j *Job) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &j.Job); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (j *Job) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the text.
+// MarshalJSON returns Raw.
 func (j Job) MarshalJSON() ([]byte, error) { return j.Raw, nil }
 
 // Job fetches a job's record.
@@ -42,12 +42,12 @@ func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	}
 	err := c.get(ctx, "/v1/jobs/"+url.PathEscape(id), nil, &answer)
 	if err == nil && answer.Job.ID == "" {
-		err = &UnreachableError{Server: c.base, Err: errors.New("its answer holds no job")}
+		err = &UnreachableError{Server: c.base, Err: errors.New("its answer has no job")}
 	}
 	return answer.Job, err
 }
 
-// Status is what the status endpoint says of a job.
+// Status is the answer of the status endpoint for a job.
 type Status struct {
 	Status   rowmill.Status
 	Message  string
@@ -67,10 +67,10 @@ func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 		Metadata map[string]any  `json:"metadata"`
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return Status{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer is no status: %w", err)}
+		return Status{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no status: %w", err)}
 	}
 	var word string
-	var byID map[string]string // the sdk dialect's form
+	var byID map[string]string // form of the sdk dialect
 	if json.Unmarshal(answer.Status, &word) != nil && json.Unmarshal(answer.Status, &byID) == nil {
 		word = byID[id]
 	}
@@ -79,12 +79,12 @@ func (c *Client) Status(ctx context.Context, id string) (Status, error) {
 	}, nil
 }
 
-// Progress is how far a job is, how fast, and where its rows are. What is not known is
-// nil.
+// Progress holds the progress of a job, its speed and the nodes with its rows. Unknown
+// values are nil.
 type Progress struct {
 	Status   rowmill.Status `json:"status"`
 	Rows     *float64       `json:"rows_per_second"`
-	Tokens   *float64       `json:"tokens_per_second"` // in and out
+	Tokens   *float64       `json:"tokens_per_second"` // input and output tokens
 	ETA      *float64       `json:"eta_seconds"`
 	Elapsed  float64        `json:"elapsed_seconds"`
 	WaitsFor *string        `json:"waits_for"`
@@ -92,18 +92,18 @@ type Progress struct {
 		Total    int `json:"total"`
 		Complete int `json:"complete"`
 	} `json:"shards"`
-	Nodes []NodeRows `json:"nodes"` // that work for the job; nil also where nobody can say
+	Nodes []NodeRows `json:"nodes"` // nodes that work on the job; nil if unknown
 }
 
-// NodeRows are the rows of a job on one node.
+// NodeRows counts the rows of a job on one node.
 type NodeRows struct {
 	Node     string   `json:"node"`
-	Assigned int64    `json:"rows_assigned"` // and not committed
-	Done     int64    `json:"rows_done"`     // committed since the job's owner took it
+	Assigned int64    `json:"rows_assigned"` // not yet committed
+	Done     int64    `json:"rows_done"`     // committed since the current owner took the job
 	Rate     *float64 `json:"rows_per_second"`
 }
 
-// Progress fetches how far a job is.
+// Progress fetches the progress of a job.
 func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
 	var p Progress
 	err := c.get(ctx, "/v1/jobs/"+url.PathEscape(id)+"/progress", nil, &p)
@@ -117,24 +117,24 @@ type Page struct {
 	Next string `json:"next_cursor"` // empty when nothing is left
 }
 
-// List fetches one page of at most limit jobs, 1 to 100, after cursor (empty:
-// from the newest).
+// List fetches one page of at most limit jobs, 1 to 100, after cursor (empty: from the
+// newest job).
 func (c *Client) List(ctx context.Context, limit int, cursor string) (Page, error) {
 	var page Page
 	err := c.get(ctx, "/v1/list-jobs", paging(limit, cursor), &page)
 	return page, err
 }
 
-// Filter says which jobs are asked for. What is empty asks for nothing.
+// Filter selects jobs. Empty fields select all.
 type Filter struct {
 	Statuses []rowmill.Status
-	Model    string // or Function, as the job shows it
-	Text     string // in the name, id or description, in any case
+	Model    string // or Function
+	Text     string // part of the name, id or description, upper or lower case
 	Since    time.Time
 }
 
-// Find is List of the jobs that a filter fits. A page may be short, or empty, and
-// have others behind it: the service looks at 10,000 jobs for each.
+// Find is List with a filter. A page may have few jobs or none even if more pages
+// follow: the service checks 10,000 jobs per page.
 func (c *Client) Find(ctx context.Context, f Filter, limit int, cursor string) (Page, error) {
 	query := paging(limit, cursor)
 	var statuses []string
@@ -161,15 +161,15 @@ type Cancelled struct {
 	Message   string `json:"message"`
 }
 
-// Cancel ends a job. A job that is over already is no error: Cancelled is
-// then false and Message says why.
+// Cancel cancels a job. For a job that has ended it returns no error: Cancelled is
+// false and Message gives the reason.
 func (c *Client) Cancel(ctx context.Context, id string) (Cancelled, error) {
 	var answer Cancelled
 	err := c.get(ctx, "/v1/job-cancel/"+url.PathEscape(id), nil, &answer)
 	return answer, err
 }
 
-// DeleteData removes input, parts and results of a job that is over; its record
+// DeleteData removes the input, parts and results of an ended job. The job's record
 // stays.
 func (c *Client) DeleteData(ctx context.Context, id string) error {
 	req, err := c.request(ctx, http.MethodDelete, "/v1/jobs/"+url.PathEscape(id)+"/data", nil, nil)
@@ -183,7 +183,7 @@ func (c *Client) DeleteData(ctx context.Context, id string) error {
 	return err
 }
 
-// FailedRow is one row without an output.
+// FailedRow is a row without an output.
 type FailedRow struct {
 	Row     int64  `json:"row"`
 	Code    string `json:"code"`
@@ -191,7 +191,7 @@ type FailedRow struct {
 	Raw     string `json:"raw_output"`
 }
 
-// FailedRows is one page of failed rows, by row.
+// FailedRows is a page of failed rows, in order of rows.
 type FailedRows struct {
 	Errors []FailedRow `json:"errors"`
 	Next   string      `json:"next_cursor"`
@@ -204,25 +204,25 @@ func (c *Client) Errors(ctx context.Context, id string, limit int, cursor string
 	return page, err
 }
 
-// Row fetches one row of a job as the service writes it.
+// Row fetches one row of a job as JSON.
 func (c *Client) Row(ctx context.Context, id string, row int64) (json.RawMessage, error) {
 	var raw json.RawMessage
 	err := c.get(ctx, "/v1/jobs/"+url.PathEscape(id)+"/rows/"+strconv.FormatInt(row, 10), nil, &raw)
 	return raw, err
 }
 
-// Passing reports whether err may go away by itself: the service is being
-// restarted, or asks for patience.
-func Passing(err error) bool {
+// Temporary reports whether a retry may help: the service is down or restarting, or
+// asks to wait.
+func Temporary(err error) bool {
 	var refusal *APIError
 	if errors.As(err, &refusal) {
 		return refusal.Temporary()
 	}
-	var away *UnreachableError
-	return errors.As(err, &away)
+	var unreachable *UnreachableError
+	return errors.As(err, &unreachable)
 }
 
-// Unauthorized reports whether err is about the API key.
+// Unauthorized reports whether the service refused the API key.
 func Unauthorized(err error) bool {
 	var refusal *APIError
 	return errors.As(err, &refusal) &&
@@ -240,18 +240,18 @@ func paging(limit int, cursor string) url.Values {
 	return query
 }
 
-// Resumption says how a job is continued. What is empty is not sent.
+// Resumption configures the continuation of a job. Empty fields are not sent.
 type Resumption struct {
-	Rows     string            // "missing" or "failed"; empty leaves it to the service
-	Priority *rowmill.Priority // else that of the job
-	Name     string            // else that of the job
+	Rows     string            // "missing" or "failed"; empty: the service's default
+	Priority *rowmill.Priority // nil: the priority of the continued job
+	Name     string            // empty: the name of the continued job
 
-	// IdempotencyKey makes repeating the request harmless.
+	// IdempotencyKey makes a repeated request harmless.
 	IdempotencyKey string
 }
 
-// Resume creates a job that takes over what a job which is over has committed,
-// and runs the rest.
+// Resume creates a job that takes over the committed rows of an ended job, and runs the
+// other rows.
 func (c *Client) Resume(ctx context.Context, id string, r Resumption) (Submitted, error) {
 	body := map[string]any{}
 	if r.Rows != "" {

@@ -13,7 +13,7 @@ import (
 // Key is an API key.
 type Key struct {
 	ID        string     `json:"id"`
-	Key       string     `json:"key"` // the text; empty but in the answer that made it
+	Key       string     `json:"key"` // the secret; only set in the answer that created it
 	Name      string     `json:"name"`
 	Account   string     `json:"account"`
 	Role      string     `json:"role"` // admin, user or reader
@@ -24,10 +24,10 @@ type Key struct {
 	Rotated   *time.Time `json:"rotated_at"`
 	LastUsed  *time.Time `json:"last_used_at"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// NewKey is what a key shall be. What is zero is left to the service.
+// NewKey holds the properties of a new key. The service sets defaults for zero fields.
 type NewKey struct {
 	Name      string     `json:"name,omitempty"`
 	Account   string     `json:"account,omitempty"`
@@ -37,18 +37,18 @@ type NewKey struct {
 	Expires   *time.Time `json:"expires_at,omitempty"`
 }
 
-// Keys are API keys, oldest first.
+// Keys holds API keys, oldest first.
 type Keys struct {
 	Keys []Key `json:"keys"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it; of several pages their keys
+	Raw json.RawMessage `json:"-"` // the service's JSON; the keys of all pages in one list
 }
 
-// Keys lists the keys of an account, all of them, however many answers that
-// takes; empty is that of the key, or all for an administrator of the account
-// default. Like all about keys it needs an administrator's key.
+// Keys lists all keys of an account, with one request per page. An empty account means
+// the key's account, or all accounts for an administrator of the account default. Calls
+// about keys need an administrator's key.
 func (c *Client) Keys(ctx context.Context, account string) (Keys, error) {
-	query := about(account)
+	query := accountQuery(account)
 	var all Keys
 	var texts []json.RawMessage
 	for pages := 1; ; pages++ {
@@ -61,7 +61,7 @@ func (c *Client) Keys(ctx context.Context, account string) (Keys, error) {
 			return Keys{}, err
 		}
 		if err := json.Unmarshal(raw, &page); err != nil {
-			return Keys{}, c.noSuch("keys", err)
+			return Keys{}, c.badAnswer("keys", err)
 		}
 		texts = append(texts, page.Keys...)
 		if page.Next != "" {
@@ -69,22 +69,23 @@ func (c *Client) Keys(ctx context.Context, account string) (Keys, error) {
 			continue
 		}
 		if pages > 1 {
-			raw, _ = json.Marshal(map[string][]json.RawMessage{"keys": texts}) // which were parts of JSON
+			raw, _ = json.Marshal(map[string][]json.RawMessage{"keys": texts}) // never fails for valid JSON
 		}
 		if err := json.Unmarshal(raw, &all); err != nil {
-			return Keys{}, c.noSuch("keys", err)
+			return Keys{}, c.badAnswer("keys", err)
 		}
 		all.Raw = raw
 		return all, nil
 	}
 }
 
-// CreateKey makes a key. What it returns holds the only copy of its text.
+// CreateKey creates a key. The result holds the only copy of the secret.
 func (c *Client) CreateKey(ctx context.Context, wanted NewKey) (Key, error) {
 	return c.makeKey(ctx, "/v1/keys", wanted)
 }
 
-// RotateKey gives a key another text and returns the only copy.
+// RotateKey replaces the secret of a key. The result holds the only copy of the new
+// secret.
 func (c *Client) RotateKey(ctx context.Context, id string) (Key, error) {
 	return c.makeKey(ctx, "/v1/keys/"+url.PathEscape(id)+"/rotate", nil)
 }
@@ -95,82 +96,83 @@ func (c *Client) makeKey(ctx context.Context, path string, body any) (Key, error
 		return Key{}, err
 	}
 	if err := json.Unmarshal(k.Raw, &k); err != nil {
-		return Key{}, c.noSuch("key", err)
+		return Key{}, c.badAnswer("key", err)
 	}
 	return k, nil
 }
 
-// RevokeKey ends a key for good.
+// RevokeKey revokes a key for ever.
 func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	var done json.RawMessage
 	err := c.exchangeJSON(ctx, http.MethodDelete, "/v1/keys/"+url.PathEscape(id), nil, nil, &done)
 	return err
 }
 
-// Settings are what an account has chosen.
+// Settings holds the settings of an account.
 type Settings struct {
 	Account       string `json:"account"`
-	RetentionDays *int   `json:"retention_days"` // nil for ever
+	RetentionDays *int   `json:"retention_days"` // nil: keep for ever
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// Settings fetches what an account has chosen; empty is that of the key.
+// Settings fetches the settings of an account. An empty account means the key's
+// account.
 func (c *Client) Settings(ctx context.Context, account string) (Settings, error) {
 	return c.settings(ctx, http.MethodGet, account, nil)
 }
 
-// SetRetention changes for how many days after its end a job's data is kept;
-// nil is for ever.
+// SetRetention sets how many days a job's data is kept after the end of the job; nil
+// means for ever.
 func (c *Client) SetRetention(ctx context.Context, account string, days *int) (Settings, error) {
 	return c.settings(ctx, http.MethodPatch, account, map[string]*int{"retention_days": days})
 }
 
-// RetentionPreview is what each choice of retention would remove, had it been made.
+// RetentionPreview shows the data that each choice of retention would remove now.
 type RetentionPreview struct {
 	Account  string            `json:"account"`
-	LookedAt int               `json:"looked_at"`     // jobs with data, those that ended first
-	All      bool              `json:"looked_at_all"` // no later job was left out
+	LookedAt int               `json:"looked_at"`     // number of checked jobs with data, in order of their end
+	All      bool              `json:"looked_at_all"` // all jobs were checked
 	Presets  []RetentionEffect `json:"presets"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// RetentionEffect is what one choice would remove at once.
+// RetentionEffect shows the data that one choice would remove at once.
 type RetentionEffect struct {
-	RetentionDays *int       `json:"retention_days"` // nil for ever
-	Jobs          int        `json:"jobs"`           // whose data would go
-	AtLeast       bool       `json:"at_least"`       // more may, which were not looked at
-	ResultBytes   int64      `json:"result_bytes"`   // of their finished results
+	RetentionDays *int       `json:"retention_days"` // nil: keep for ever
+	Jobs          int        `json:"jobs"`           // jobs whose data would be removed
+	AtLeast       bool       `json:"at_least"`       // Jobs is a lower bound: later jobs were not checked
+	ResultBytes   int64      `json:"result_bytes"`   // size of their finished results
 	OldestEndedAt *time.Time `json:"oldest_ended_at"`
-	NextAt        *time.Time `json:"next_at"` // when the first that stays would go
+	NextAt        *time.Time `json:"next_at"` // when the next data would be removed
 }
 
-// PreviewRetention fetches what each choice of retention would remove of an
-// account's data; empty is that of the key.
+// PreviewRetention fetches the effect of each choice of retention on an account's data.
+// An empty account means the key's account.
 func (c *Client) PreviewRetention(ctx context.Context, account string) (RetentionPreview, error) {
 	var p RetentionPreview
-	if err := c.exchangeJSON(ctx, http.MethodGet, "/v1/settings/preview", about(account), nil, &p.Raw); err != nil {
+	if err := c.exchangeJSON(ctx, http.MethodGet, "/v1/settings/preview", accountQuery(account), nil, &p.Raw); err != nil {
 		return RetentionPreview{}, err
 	}
 	if err := json.Unmarshal(p.Raw, &p); err != nil {
-		return RetentionPreview{}, c.noSuch("preview of the settings", err)
+		return RetentionPreview{}, c.badAnswer("preview of the settings", err)
 	}
 	return p, nil
 }
 
 func (c *Client) settings(ctx context.Context, method, account string, body any) (Settings, error) {
 	var s Settings
-	if err := c.exchangeJSON(ctx, method, "/v1/settings", about(account), body, &s.Raw); err != nil {
+	if err := c.exchangeJSON(ctx, method, "/v1/settings", accountQuery(account), body, &s.Raw); err != nil {
 		return Settings{}, err
 	}
 	if err := json.Unmarshal(s.Raw, &s); err != nil {
-		return Settings{}, c.noSuch("settings", err)
+		return Settings{}, c.badAnswer("settings", err)
 	}
 	return s, nil
 }
 
-// exchangeJSON sends a small request with a body, none for nil.
+// exchangeJSON sends a small request with a JSON body, or without one for nil.
 func (c *Client) exchangeJSON(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	var text []byte
 	if body != nil {
@@ -190,6 +192,6 @@ func (c *Client) exchangeJSON(ctx context.Context, method, path string, query ur
 	return err
 }
 
-func (c *Client) noSuch(what string, err error) error {
-	return &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no %s: %w", what, err)}
+func (c *Client) badAnswer(what string, err error) error {
+	return &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no %s: %w", what, err)}
 }

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// A service answers with a page at a time, or, an older one, with all at once.
-func TestKeysOfSeveralPages(t *testing.T) {
+// Keys reads all pages. A service of an older version sends one page without a cursor.
+func TestKeys_ReadsAllPages(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
-		"":                `{"keys":[{"id":"a","later":1}],"next_cursor":"x"}`,
-		"x":               `{"keys":[{"id":"b"}],"next_cursor":"y"}`,
-		"y":               `{"keys":[],"next_cursor":null}`,
-		"of an older one": `{"keys":[{"id":"a"},{"id":"b"}]}`,
+		"":              `{"keys":[{"id":"a","later":1}],"next_cursor":"x"}`,
+		"x":             `{"keys":[{"id":"b"}],"next_cursor":"y"}`,
+		"y":             `{"keys":[],"next_cursor":null}`,
+		"older version": `{"keys":[{"id":"a"},{"id":"b"}]}`,
 	}
 	for begin, raw := range map[string]string{
-		"":                `{"keys":[{"id":"a","later":1},{"id":"b"}]}`,
-		"of an older one": `{"keys":[{"id":"a"},{"id":"b"}]}`,
+		"":              `{"keys":[{"id":"a","later":1},{"id":"b"}]}`,
+		"older version": `{"keys":[{"id":"a"},{"id":"b"}]}`,
 	} {
 		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			cursor := r.URL.Query().Get("cursor")

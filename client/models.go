@@ -8,31 +8,31 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Model is what jobs can run on.
+// Model is a model that jobs can run on.
 type Model struct {
 	ID            string       `json:"id"`
-	Kind          rowmill.Kind `json:"kind"`           // empty until it is known
-	ContextLength int          `json:"context_length"` // 0 where nobody says
-	Dimension     int          `json:"dimension"`      // of embeddings
-	InputPrice    *float64     `json:"input_price"`    // USD per million tokens; nil for no price
+	Kind          rowmill.Kind `json:"kind"`           // empty while unknown
+	ContextLength int          `json:"context_length"` // 0: unknown
+	Dimension     int          `json:"dimension"`      // length of embeddings
+	InputPrice    *float64     `json:"input_price"`    // USD per million tokens; nil: no price
 	OutputPrice   *float64     `json:"output_price"`
 	Aliases       []string     `json:"aliases"`
 	Counted       string       `json:"counted"`     // exact, server or estimated
-	CountError    *float64     `json:"count_error"` // tokens on average
+	CountError    *float64     `json:"count_error"` // average error in tokens
 	Servers       []struct {
 		Node   string `json:"node"`
 		Engine string `json:"engine"`
 		Kind   string `json:"kind"`
-		Model  string `json:"model"` // what the server calls it
+		Model  string `json:"model"` // name at the server
 	} `json:"served_by"`
-	Problem *string `json:"problem"` // why it cannot be used now
+	Problem *string `json:"problem"` // why the model cannot be used now
 }
 
-// Models are what jobs can run on.
+// Models holds the models that jobs can run on.
 type Models struct {
-	Models []Model `json:"data"` // those that are served now first
+	Models []Model `json:"data"` // models that a server has now come first
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
 // Models lists the models.
@@ -42,7 +42,7 @@ func (c *Client) Models(ctx context.Context) (Models, error) {
 		return Models{}, err
 	}
 	if err := json.Unmarshal(m.Raw, &m); err != nil {
-		return Models{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no models: %w", err)}
+		return Models{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no models: %w", err)}
 	}
 	return m, nil
 }

@@ -13,7 +13,7 @@ import (
 type Node struct {
 	ID       string     `json:"id"`
 	Name     string     `json:"name"`
-	Self     bool       `json:"self"`  // the one that answered
+	Self     bool       `json:"self"`  // this node answered the request
 	Role     string     `json:"role"`  // both, api or engines
 	State    string     `json:"state"` // running or draining
 	URL      string     `json:"url"`
@@ -25,11 +25,11 @@ type Node struct {
 	Since    *time.Time `json:"since"`
 }
 
-// Nodes are the live nodes of the service.
+// Nodes holds the live nodes of the service.
 type Nodes struct {
 	Nodes []Node `json:"nodes"` // by id
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
 // Nodes lists the nodes. It needs an administrator's key of the account
@@ -40,12 +40,12 @@ func (c *Client) Nodes(ctx context.Context) (Nodes, error) {
 		return Nodes{}, err
 	}
 	if err := json.Unmarshal(n.Raw, &n); err != nil {
-		return Nodes{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no nodes: %w", err)}
+		return Nodes{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no nodes: %w", err)}
 	}
 	return n, nil
 }
 
-// DrainNode tells a node, by id or name, to drain and end.
+// DrainNode makes a node, given by id or name, finish its work and stop.
 func (c *Client) DrainNode(ctx context.Context, id string) error {
 	req, err := c.request(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(id)+"/drain", nil, nil)
 	if err != nil {

@@ -12,49 +12,49 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Quota bounds one job of an account at one priority; 0 is no bound.
+// Quota limits one job of an account at one priority; 0 means no limit.
 type Quota struct {
 	Priority   rowmill.Priority `json:"priority"`
 	RowQuota   int64            `json:"row_quota"`
 	TokenQuota int64            `json:"token_quota"`
 }
 
-// OwnQuota is what an account has of its own; nil is as the service is
-// configured.
+// OwnQuota is a quota that is set for this account. Nil fields use the configuration of
+// the service.
 type OwnQuota struct {
 	Priority   rowmill.Priority `json:"priority"`
 	RowQuota   *int64           `json:"row_quota,omitempty"`
 	TokenQuota *int64           `json:"token_quota,omitempty"`
 }
 
-// OwnQuotas are all of an account's own.
+// OwnQuotas holds all quotas that are set for an account.
 type OwnQuotas struct {
 	Quotas    []OwnQuota `json:"quotas"`
-	CostQuota *float64   `json:"cost_quota_usd"` // USD in a calendar month (UTC); nil for no limit
+	CostQuota *float64   `json:"cost_quota_usd"` // USD per calendar month (UTC); nil: no limit
 }
 
-// Quotas are what bounds an account, and which of it is its own.
+// Quotas holds the quotas in force for an account, and its own ones among them.
 type Quotas struct {
 	Account   string    `json:"account"`
 	Quotas    []Quota   `json:"quotas"`
 	CostQuota *float64  `json:"cost_quota_usd"`
 	Own       OwnQuotas `json:"own"`
 
-	Tag string          `json:"-"` // tells this version from others
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Tag string          `json:"-"` // version for SetQuotas
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// Quotas fetches what bounds an account; empty is that of the key. It needs an
-// administrator's key.
+// Quotas fetches the quotas of an account. An empty account means the key's account. It
+// needs an administrator's key.
 func (c *Client) Quotas(ctx context.Context, account string) (Quotas, error) {
-	req, err := c.request(ctx, http.MethodGet, "/v1/quotas", about(account), nil)
+	req, err := c.request(ctx, http.MethodGet, "/v1/quotas", accountQuery(account), nil)
 	if err != nil {
 		return Quotas{}, err
 	}
 	return c.quotas(req)
 }
 
-// Limits fetches the quotas in force for the key's account, by priority. Any key may.
+// Limits fetches the quotas in force for the key's account, by priority, with any key.
 func (c *Client) Limits(ctx context.Context) ([]Quota, error) {
 	var answer struct {
 		Quotas []Quota `json:"quotas"`
@@ -63,14 +63,13 @@ func (c *Client) Limits(ctx context.Context) ([]Quota, error) {
 	return answer.Quotas, err
 }
 
-// SetQuotas replaces an account's own quotas, if they are still those of the
-// tag.
+// SetQuotas replaces an account's own quotas if their version still has the tag.
 func (c *Client) SetQuotas(ctx context.Context, account string, own OwnQuotas, tag string) (Quotas, error) {
 	body, err := json.Marshal(own)
 	if err != nil {
 		return Quotas{}, fmt.Errorf("encode the quotas: %w", err)
 	}
-	req, err := c.request(ctx, http.MethodPut, "/v1/quotas", about(account), bytes.NewReader(body))
+	req, err := c.request(ctx, http.MethodPut, "/v1/quotas", accountQuery(account), bytes.NewReader(body))
 	if err != nil {
 		return Quotas{}, err
 	}
@@ -87,22 +86,22 @@ func (c *Client) quotas(req *http.Request) (Quotas, error) {
 	}
 	q.Tag = header.Get("ETag")
 	if err := json.Unmarshal(q.Raw, &q); err != nil {
-		return Quotas{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no quotas: %w", err)}
+		return Quotas{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no quotas: %w", err)}
 	}
 	return q, nil
 }
 
-// Figures are what rows used.
+// Figures holds the usage of a number of rows.
 type Figures struct {
 	Rows         int64   `json:"rows"`
 	FailedRows   int64   `json:"failed_rows"`
-	Deduplicated int64   `json:"deduplicated_rows"` // that have the answer of an equal row, and were not run
+	Deduplicated int64   `json:"deduplicated_rows"` // rows with the answer of an equal row, which were not run
 	InputTokens  int64   `json:"input_tokens"`
 	OutputTokens int64   `json:"output_tokens"`
 	Cost         float64 `json:"cost_usd"`
 }
 
-// Usage is what an account used.
+// Usage is the usage of an account.
 type Usage struct {
 	Account string      `json:"account"`
 	From    string      `json:"from"` // the first day, such as 2026-01-31
@@ -110,27 +109,27 @@ type Usage struct {
 	Usage   []UsageLine `json:"usage"`
 	Total   Figures     `json:"total"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// A UsageLine has what its usage is grouped by; the rest is empty.
+// A UsageLine is the usage of one group. Fields that are not grouped by are empty.
 type UsageLine struct {
 	Day     string  `json:"day"`
 	Model   string  `json:"model"`
-	KeyID   *string `json:"key_id"`   // nil for the key of the configuration, and before keys were recorded
-	KeyName *string `json:"key_name"` // nil where the key has none or was revoked
+	KeyID   *string `json:"key_id"`   // nil for the configuration's key and in older records
+	KeyName *string `json:"key_name"` // nil if the key has no name or is revoked
 	Figures
 }
 
-// What usage may be grouped by.
+// Groups of usage.
 const (
 	ByDay   = "day"
 	ByModel = "model"
 	ByKey   = "key"
 )
 
-// A UsageQuery says which usage is asked for. What is empty is left to the service:
-// the key's account, the current month, by day and model, of all keys.
+// A UsageQuery selects usage. Defaults: the key's account, the current month, grouped
+// by day and model, all keys.
 type UsageQuery struct {
 	Account  string
 	From, To string   // days such as 2026-01-31, both included
@@ -138,9 +137,9 @@ type UsageQuery struct {
 	KeyID    string
 }
 
-// Usage fetches what an account used.
+// Usage fetches the usage of an account.
 func (c *Client) Usage(ctx context.Context, q UsageQuery) (Usage, error) {
-	query := about(q.Account)
+	query := accountQuery(q.Account)
 	for name, value := range map[string]string{
 		"from": q.From, "to": q.To, "group_by": strings.Join(q.GroupBy, ","), "key_id": q.KeyID,
 	} {
@@ -153,13 +152,13 @@ func (c *Client) Usage(ctx context.Context, q UsageQuery) (Usage, error) {
 		return Usage{}, err
 	}
 	if err := json.Unmarshal(u.Raw, &u); err != nil {
-		return Usage{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer holds no usage: %w", err)}
+		return Usage{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no usage: %w", err)}
 	}
 	return u, nil
 }
 
-// about names an account in a query.
-func about(account string) url.Values {
+// accountQuery returns a query with the account, or an empty query.
+func accountQuery(account string) url.Values {
 	query := url.Values{}
 	if account != "" {
 		query.Set("account", account)

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Results says which form of a job's results is wanted.
+// Results selects the form of a job's results.
 type Results struct {
 	Format   string // parquet, csv (a ZIP holding one) or json
-	Inputs   bool   // with the inputs
-	Logprobs bool   // with the cumulative log probabilities
+	Inputs   bool   // include the inputs
+	Logprobs bool   // include the cumulative log probabilities
 
-	// Partial takes what is committed of a job that has not succeeded: one row
-	// for each row of the input, those without an output null. Of a success it
-	// is the results.
+	// Partial fetches the committed rows of a job that has not succeeded: one row for
+	// each input row, null without an output. For a succeeded job it fetches the
+	// results.
 	Partial bool
 }
 
@@ -37,11 +37,11 @@ func (r Results) query() url.Values {
 	return query
 }
 
-// codeJobNotOver refuses what needs the end of a job.
+// codeJobNotOver is the error code of a request that needs an ended job.
 const codeJobNotOver = "job_not_over"
 
-// Stream writes a job's results to w as they come and returns their size. It
-// cannot be taken up again.
+// Stream writes a job's results to w while they arrive, and returns their size. A
+// broken transfer cannot be resumed.
 func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Writer) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,11 +57,10 @@ func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Write
 	return c.copy(ctx, cancel, w, resp.Body, nil)
 }
 
-// Save writes a job's results to the file path, which appears only once it is
-// complete. Parquet comes from a signed URL: a broken transfer goes on where
-// it stopped, also in a later run, from the file that ends in .part. Partial
-// results of a job that still runs have no URL and come as they are. progress
-// may be nil; total is -1 while it is not known.
+// Save writes a job's results to the file path, which appears only when it is complete.
+// Parquet comes from a signed URL: a broken transfer is resumed, also by a later run,
+// from a file that ends in .part. Partial results of a running job have no URL, so Save
+// streams them. progress may be nil; its total is -1 while the size is unknown.
 func (c *Client) Save(ctx context.Context, id string, want Results, path string, progress func(done, total int64)) (int64, error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -87,11 +86,11 @@ func (c *Client) Save(ctx context.Context, id string, want Results, path string,
 	return size, finish(part, path)
 }
 
-// copy copies a body and ends the request when it stalls. An error of the
-// network is an *UnreachableError; one of the writer is as it comes.
+// copy copies a body, and cancels the request if no byte comes for StallTimeout. An
+// error of the network is an *UnreachableError; an error of the writer is wrapped.
 func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.Writer, body io.Reader, tick func(int64)) (int64, error) {
 	stalled := time.AfterFunc(c.cfg.StallTimeout, func() {
-		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("the transfer stood still for %v", c.cfg.StallTimeout)})
+		cancel(&UnreachableError{Server: c.base, Err: fmt.Errorf("no data was received for %v", c.cfg.StallTimeout)})
 	})
 	defer stalled.Stop()
 	var done int64
@@ -117,7 +116,7 @@ func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.
 	}
 }
 
-// finish makes a complete file durable under its final name.
+// finish syncs a complete file and gives it its final name.
 func finish(part *os.File, path string) error {
 	if err := part.Chmod(0o644); err != nil {
 		return fmt.Errorf("save the results: %w", err)
@@ -134,7 +133,7 @@ func finish(part *os.File, path string) error {
 	return nil
 }
 
-// counter is a writer that tells how much it has written.
+// counter is a writer that reports the number of bytes written.
 type counter struct {
 	w    io.Writer
 	tick func(int64)

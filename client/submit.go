@@ -14,11 +14,11 @@ import (
 	"github.com/rowmill/rowmill/spelling"
 )
 
-// Submission is a job to create. Exactly one of URL and Rows is set. What is
-// empty is not sent, and the service's default holds.
+// Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
+// sent; the service uses its defaults.
 type Submission struct {
-	URL      string                   // where the service finds a file of rows; or "file:" and the id of an uploaded file
-	Rows     iter.Seq2[string, error] // inline rows, read once while they are sent; UTF-8
+	URL      string                   // where the service downloads the rows; or "file:" and the id of an uploaded file
+	Rows     iter.Seq2[string, error] // inline rows in UTF-8, read once, while they are sent
 	Column   string                   // URL only
 	IDColumn string                   // URL only
 	Format   string                   // URL only: csv, tsv, parquet, jsonl or lines
@@ -30,25 +30,25 @@ type Submission struct {
 	Priority    rowmill.Priority
 	SeedPerRow  bool
 	NoTruncate  bool
-	Dedup       *bool // equal rows run once; nil for what the service does by default
-	Repair      bool  // takes JSON out of the words around it, with a Schema
+	Dedup       *bool // run equal rows once; nil: the service's default
+	Repair      bool  // with a Schema: accept JSON with text around it
 	Estimate    bool
 	Name        string
 	Description string
 
-	// IdempotencyKey makes repeating the submission harmless.
+	// IdempotencyKey makes a repeated submission harmless.
 	IdempotencyKey string
 }
 
-// Submitted is the service's answer.
+// Submitted is the service's answer to a submission.
 type Submitted struct {
 	JobID    string
 	Message  string
 	Warnings []string
 }
 
-// head is every field of a submission but inline rows. A pointer or an
-// omitted field tells "not set" from a zero.
+// head returns all fields of a submission except inline rows. Fields that are not set
+// are absent.
 func (s Submission) head() map[string]any {
 	head := map[string]any{"job_priority": s.Priority}
 	for name, value := range map[string]string{
@@ -86,7 +86,7 @@ func (s Submission) head() map[string]any {
 	return head
 }
 
-// Submit creates a job. Rows are sent as they are read.
+// Submit creates a job. It sends rows while it reads them.
 func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	head, err := json.Marshal(s.head())
 	if err != nil {
@@ -125,20 +125,19 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 		return Submitted{}, err
 	}
 	if answer.Results == "" {
-		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer names no job")}
+		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no job id")}
 	}
 	return Submitted{JobID: answer.Results, Message: answer.Metadata.Message, Warnings: answer.Warnings}, nil
 }
 
-// writeBody writes head with the rows as its last field. Its error, if any,
-// ends the request.
+// writeBody writes head, with the rows as its last field. An error ends the request.
 func writeBody(w io.Writer, head []byte, rows iter.Seq2[string, error]) error {
 	if rows == nil {
 		_, err := w.Write(head)
 		return err
 	}
 	out := bufio.NewWriterSize(w, 256<<10)
-	out.Write(head[:len(head)-1]) // errors stay in the writer until Flush
+	out.Write(head[:len(head)-1]) // Flush returns the writer's first error
 	out.WriteString(`,"inputs":[`)
 	var quoted []byte
 	n := 0

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// artifact is where an object of results can be downloaded from. The URLs are
-// credentials: they are never printed.
+// artifact holds the download URLs of a results file. The URLs are credentials: never
+// print them.
 type artifact struct {
 	Artifact struct {
 		Filename string `json:"filename"`
@@ -25,8 +25,8 @@ type artifact struct {
 	} `json:"urls"`
 }
 
-// artifact asks for the signed URLs of a succeeded job's Parquet results. The
-// first request for a variant may take a while: it is made then.
+// artifact requests signed URLs for the Parquet results of a succeeded job. The first
+// request for a variant may take a while, because the service creates the file then.
 func (c *Client) artifact(ctx context.Context, id string, want Results) (artifact, error) {
 	var answer artifact
 	req, err := c.request(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results-url", want.query(), nil)
@@ -41,14 +41,14 @@ func (c *Client) artifact(ctx context.Context, id string, want Results) (artifac
 	return answer, c.decode(ctx, resp, &answer)
 }
 
-// A transfer brings one Parquet object into a file.
+// A transfer downloads one Parquet object into a file.
 //
-//	results-url ─► HEAD (ETag, size) ─► GET from where the .part ends ─► rename
+//	results-url ─► HEAD (ETag, size) ─► GET from the end of .part ─► rename
 //	     ▲                                      │ broken, expired, replaced
 //	     └──────────────────────────────────────┘
 //
-// The name of the .part holds a hash of the ETag, so that what one run left
-// behind is only ever continued with bytes of the same object.
+// The name of the .part file contains a hash of the ETag, so that a later run only
+// appends bytes of the same object.
 type transfer struct {
 	client   *Client
 	id       string
@@ -56,11 +56,11 @@ type transfer struct {
 	path     string
 	progress func(done, total int64)
 
-	urls artifact // empty: to be asked for
-	got  int64    // bytes that this run has received
+	urls artifact // empty: must be requested
+	got  int64    // bytes received in this run
 }
 
-// errStale says that the object or its URL changed: ask again.
+// errStale means that the object or its URL changed, so new URLs are needed.
 var errStale = errors.New("the download link is out of date")
 
 func (t *transfer) run(ctx context.Context) (size int64, err error) {
@@ -75,7 +75,7 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 				t.urls = artifact{}
 			}
 			if again = resumable(err) && t.got > before && ctx.Err() == nil; again {
-				return nil // it goes on at once, and all attempts count from there
+				return nil // progress: resume at once, with a new count of attempts
 			}
 			return err
 		}, resumable, nil)
@@ -84,14 +84,14 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
 		case resumable(err):
-			return 0, fmt.Errorf("gave up after %d attempts without progress; what came is kept, the same command goes on from there: %w", attempts, err)
+			return 0, fmt.Errorf("gave up after %d attempts without progress; repeat the command to resume the download: %w", attempts, err)
 		}
 	}
 	return size, err
 }
 
-// resumable reports whether another attempt may bring the rest.
-func resumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Passing(err)) }
+// resumable reports whether another attempt may fetch the rest.
+func resumable(err error) bool { return err != nil && (errors.Is(err, errStale) || Temporary(err)) }
 
 func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -121,14 +121,14 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	}
 	if have != size {
 		part.Close()
-		os.Remove(part.Name()) // worthless; a new attempt begins from nothing
-		return 0, fmt.Errorf("%w: %d bytes came, %d were announced", errStale, have, size)
+		os.Remove(part.Name()) // wrong size: start again with an empty file
+		return 0, fmt.Errorf("%w: received %d bytes, expected %d", errStale, have, size)
 	}
 	t.progress(size, size)
 	return size, finish(part, t.path)
 }
 
-// head asks for the object's ETag and size.
+// head requests the object's ETag and size.
 func (t *transfer) head(ctx context.Context) (etag string, size int64, err error) {
 	resp, err := t.signed(ctx, http.MethodHead, t.urls.URLs.Head, nil)
 	if err != nil {
@@ -140,12 +140,12 @@ func (t *transfer) head(ctx context.Context) (etag string, size int64, err error
 	}
 	etag, size = resp.Header.Get("ETag"), resp.ContentLength
 	if size < 0 {
-		return "", 0, errors.New("the object store does not say how large the results are")
+		return "", 0, errors.New("the object store does not report the size of the results")
 	}
 	return etag, size, nil
 }
 
-// fetch appends what is missing to part and returns its new size.
+// fetch appends the missing bytes to part and returns its new size.
 func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, part *os.File, etag string, have, size int64) (int64, error) {
 	header := http.Header{}
 	if have > 0 {
@@ -160,12 +160,12 @@ func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, pa
 	switch {
 	case resp.StatusCode == http.StatusPartialContent && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
 	case resp.StatusCode == http.StatusOK && resp.Header.Get("ETag") == etag:
-		if err := part.Truncate(0); err != nil { // the whole object comes
+		if err := part.Truncate(0); err != nil { // the answer is the whole object
 			return have, fmt.Errorf("save the results: %w", err)
 		}
 		have = 0
 	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent:
-		os.Remove(part.Name()) // nothing will ever continue it
+		os.Remove(part.Name()) // part belongs to the old object
 		return have, fmt.Errorf("%w: the object was replaced", errStale)
 	default:
 		return have, refusal(resp)
@@ -175,12 +175,12 @@ func (t *transfer) fetch(ctx context.Context, cancel context.CancelCauseFunc, pa
 	return have + n, err
 }
 
-// signed sends a request to a signed URL: without the API key, which the
-// object store refuses to see.
+// signed sends a request to a signed URL, without the API key: the object store refuses
+// requests that carry one.
 func (t *transfer) signed(ctx context.Context, method, address string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
-		return nil, errors.New("the service's download link is no URL") // not shown: it holds a signature
+		return nil, errors.New("the service's download link is not a valid URL") // do not quote it: it contains a signature
 	}
 	if header != nil {
 		req.Header = header
@@ -189,17 +189,17 @@ func (t *transfer) signed(ctx context.Context, method, address string, header ht
 	resp, err := t.client.http.Do(req)
 	if err != nil {
 		err = t.client.sendError(ctx, err)
-		var away *UnreachableError
-		if errors.As(err, &away) {
-			away.Server = req.URL.Scheme + "://" + req.URL.Host
+		var unreachable *UnreachableError
+		if errors.As(err, &unreachable) {
+			unreachable.Server = req.URL.Scheme + "://" + req.URL.Host
 		}
 		return nil, err
 	}
 	return resp, nil
 }
 
-// refusal is the error of a signed URL's answer: most of them mean that it
-// has expired.
+// refusal returns the error for a refused request to a signed URL. Most refusals mean
+// that the URL has expired.
 func refusal(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
@@ -213,7 +213,7 @@ func (t *transfer) open(etag string) (*os.File, error) {
 	sum := sha256.Sum256([]byte(etag))
 	name := fmt.Sprintf("%s.%x.part", t.path, sum[:4])
 	if etag == "" || strings.HasPrefix(etag, "W/") {
-		os.Remove(name) // nothing says that it is the same object
+		os.Remove(name) // without a strong ETag the object may be another one
 	}
 	return os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/retry"
 )
 
-// An origin serves one object behind signed URLs and breaks transfers off.
+// An origin serves one object by signed URLs, and can break transfers.
 type origin struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -28,15 +28,15 @@ type origin struct {
 	etag    string
 	cut     int         // bytes after which a transfer breaks; 0: never
 	hook    func(n int) // called with the number of the GET, from 1
-	expired atomic.Bool // answer 403 until new URLs are asked for
+	expired atomic.Bool // answer 403 until new URLs are requested
 	gets    atomic.Int32
 	links   atomic.Int32
 	ranges  []string
 
-	mu sync.Mutex // held while a request is served: one may outlive its client
+	mu sync.Mutex // held during a request, which may outlive its client
 }
 
-// change changes what the origin does from the next request on.
+// change runs f between two requests.
 func (o *origin) change(f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,7 +134,7 @@ func leftovers(t *testing.T, path string) []string {
 
 var parquet = Results{Format: "parquet"}
 
-func TestSaveAtOnce(t *testing.T) {
+func TestSave(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
 	var last int64
@@ -150,7 +150,7 @@ func TestSaveAtOnce(t *testing.T) {
 	}
 }
 
-func TestSaveResumesABrokenTransfer(t *testing.T) {
+func TestSave_ResumesBrokenTransfer(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
 	o.cut = 300_000
@@ -161,7 +161,7 @@ func TestSaveResumesABrokenTransfer(t *testing.T) {
 	}
 }
 
-func TestSaveResumesInALaterRun(t *testing.T) {
+func TestSave_LaterRunResumes(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -182,11 +182,11 @@ func TestSaveResumesInALaterRun(t *testing.T) {
 	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
 	o.check(path, size, err)
 	if last := o.ranges[len(o.ranges)-1]; last == "" {
-		t.Errorf("the second run began from nothing: %q", o.ranges)
+		t.Errorf("the second run started from the beginning: %q", o.ranges)
 	}
 }
 
-func TestSaveAfterTheObjectWasReplaced(t *testing.T) {
+func TestSave_ObjectReplaced(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
 	o.cut = 400_000
@@ -200,7 +200,7 @@ func TestSaveAfterTheObjectWasReplaced(t *testing.T) {
 	o.check(path, size, err)
 }
 
-func TestSaveRenewsAnExpiredLink(t *testing.T) {
+func TestSave_RenewsExpiredLink(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
 	o.cut = 400_000
@@ -208,25 +208,25 @@ func TestSaveRenewsAnExpiredLink(t *testing.T) {
 	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
 	o.check(path, size, err)
 	if o.links.Load() != 2 {
-		t.Errorf("%d links asked for", o.links.Load())
+		t.Errorf("%d links requested", o.links.Load())
 	}
 }
 
-func TestSaveGivesUp(t *testing.T) {
+func TestSave_GivesUp(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
 	o.hook = func(int) { panic(http.ErrAbortHandler) }
 	_, err := c.Save(t.Context(), "job-1", parquet, path, nil)
-	var away *UnreachableError
-	if !errors.As(err, &away) || o.gets.Load() < 3 {
+	var unreachable *UnreachableError
+	if !errors.As(err, &unreachable) || o.gets.Load() < 3 {
 		t.Errorf("%d requests, error %v", o.gets.Load(), err)
 	}
 	if strings.Contains(err.Error(), "sig=") {
-		t.Error("the error holds a signature:", err)
+		t.Error("the error contains a signature:", err)
 	}
 }
 
-func TestSaveWhereNothingCanBeWritten(t *testing.T) {
+func TestSave_MissingFolder(t *testing.T) {
 	t.Parallel()
 	_, c, path := newOrigin(t)
 	for _, want := range []Results{parquet, {Format: "json"}} {
@@ -236,7 +236,7 @@ func TestSaveWhereNothingCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestSaveOfAStream(t *testing.T) {
+func TestSave_Streamed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
@@ -278,7 +278,7 @@ func TestSaveOfAStream(t *testing.T) {
 	}
 }
 
-func TestStalledTransfer(t *testing.T) {
+func TestStream_Stalls(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -289,7 +289,7 @@ func TestStalledTransfer(t *testing.T) {
 	defer close(release)
 	c.cfg.StallTimeout = 20 * time.Millisecond
 	_, err := c.Stream(t.Context(), "job-1", Results{Format: "json"}, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "stood still") {
+	if err == nil || !strings.Contains(err.Error(), "no data was received") {
 		t.Error(err)
 	}
 }

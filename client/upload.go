@@ -15,45 +15,45 @@ import (
 	"slices"
 )
 
-// partSize is how much of a file is sent at once, bytes: what a connection that
-// breaks costs, and how finely progress is told.
+// partSize is the size of an uploaded part in bytes. A broken connection repeats one
+// part, and progress is reported per part.
 const partSize = 16 << 20
 
-// An Upload is a file to bring to the service, in parts.
+// An Upload is a file to upload in parts.
 type Upload struct {
 	Name string
 	Size int64 // bytes
 	File io.ReaderAt
 
-	// From is where an earlier upload of the same file stopped, as Save was told;
-	// the zero value begins a new one. What has come already is not sent again.
+	// From is the state of an earlier upload of the same file, as passed to Save; the
+	// zero value starts a new upload. Uploaded parts are not sent again.
 	From Uploaded
 	Save func(Uploaded) // may be nil
 
 	Progress func(done, total int64) // may be nil
 }
 
-// Uploaded is what has come of a file.
+// Uploaded is the state of an upload.
 type Uploaded struct {
 	Upload string   `json:"upload"` // id
-	Part   int64    `json:"part"`   // bytes of each part but the last
-	Parts  []string `json:"parts"`  // ids of the first ones
+	Part   int64    `json:"part"`   // bytes per part, except the last
+	Parts  []string `json:"parts"`  // ids of the uploaded parts, in order
 }
 
-// uploadState is an upload as the service shows it.
+// uploadState is an upload in the service's JSON.
 type uploadState struct {
-	ID     string  `json:"id"`
-	Status string  `json:"status"`
-	File   *named  `json:"file"` // nil until it is completed
-	Parts  []named `json:"parts"`
+	ID     string   `json:"id"`
+	Status string   `json:"status"`
+	File   *idOnly  `json:"file"` // nil until the upload is completed
+	Parts  []idOnly `json:"parts"`
 }
 
-type named struct {
+type idOnly struct {
 	ID string `json:"id"`
 }
 
-// Upload brings a file to the service and returns its id there, which "file:"
-// before makes the URL of a Submission. It may be deleted once the job is created.
+// Upload uploads a file and returns its id. "file:" and the id is the URL for a
+// Submission. The file may be deleted once the job is created.
 func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) {
 	if u.Save == nil {
 		u.Save = func(Uploaded) {}
@@ -61,7 +61,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	if u.Progress == nil {
 		u.Progress = func(int64, int64) {}
 	}
-	have, file, err := c.continued(ctx, u.From)
+	have, file, err := c.resumeUpload(ctx, u.From)
 	if err != nil || file != "" {
 		return file, err
 	}
@@ -90,7 +90,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	}
 	made, err := c.postUpload(ctx, "/v1/uploads/"+have.Upload+"/complete", map[string]any{"part_ids": have.Parts, "md5": hex.EncodeToString(sum.Sum(nil))})
 	if err == nil && made.File == nil {
-		err = &UnreachableError{Server: c.base, Err: errors.New("its answer names no file")}
+		err = &UnreachableError{Server: c.base, Err: errors.New("its answer has no file")}
 	}
 	if err != nil {
 		return "", fmt.Errorf("upload %s: %w", u.Name, err)
@@ -108,15 +108,17 @@ func (c *Client) DeleteFile(ctx context.Context, id string) error {
 	return err
 }
 
-// continued is what there still is of an earlier upload, or the file that it became.
-func (c *Client) continued(ctx context.Context, from Uploaded) (have Uploaded, file string, err error) {
+// resumeUpload returns the parts of an earlier upload that the service still has, or
+// the file if the upload was completed. It returns a zero Uploaded if a new upload is
+// needed.
+func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded, file string, err error) {
 	if from.Upload == "" || from.Part < 1 {
 		return Uploaded{}, "", nil
 	}
 	var state uploadState
 	err = c.cfg.Retry.Do(ctx, func() error {
 		return c.get(ctx, "/v1/uploads/"+url.PathEscape(from.Upload), nil, &state)
-	}, Passing, nil)
+	}, Temporary, nil)
 	var refused *APIError
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
@@ -129,7 +131,7 @@ func (c *Client) continued(ctx context.Context, from Uploaded) (have Uploaded, f
 		return Uploaded{}, "", nil
 	}
 	for i, id := range from.Parts {
-		if !slices.Contains(state.Parts, named{id}) {
+		if !slices.Contains(state.Parts, idOnly{id}) {
 			from.Parts = from.Parts[:i]
 			break
 		}
@@ -145,11 +147,11 @@ func (c *Client) begin(ctx context.Context, u Upload) (Uploaded, error) {
 	return Uploaded{Upload: made.ID, Part: partSize}, nil
 }
 
-// postUpload sends a step of an upload, as often as it takes: each may be repeated.
+// postUpload sends a step of an upload, with retries: all steps may be repeated.
 func (c *Client) postUpload(ctx context.Context, path string, body any) (state uploadState, err error) {
 	content, err := json.Marshal(body)
 	if err != nil {
-		return state, fmt.Errorf("encode a step of an upload: %w", err)
+		return state, fmt.Errorf("encode an upload request: %w", err)
 	}
 	err = c.cfg.Retry.Do(ctx, func() error {
 		req, err := c.request(ctx, http.MethodPost, path, nil, bytes.NewReader(content))
@@ -158,22 +160,22 @@ func (c *Client) postUpload(ctx context.Context, path string, body any) (state u
 		}
 		req.Header.Set("Content-Type", "application/json")
 		state = uploadState{}
-		return c.patient(req, &state)
-	}, Passing, nil)
+		return c.exchangeSlow(req, &state)
+	}, Temporary, nil)
 	return state, err
 }
 
-// sendPart sends a part, as often as it takes, and returns its id.
+// sendPart sends a part, with retries, and returns its id.
 func (c *Client) sendPart(ctx context.Context, upload string, part *io.SectionReader) (id string, err error) {
 	var form bytes.Buffer
 	fields := multipart.NewWriter(&form)
 	if _, err := fields.CreateFormFile("data", "part"); err != nil {
-		return "", fmt.Errorf("make a form: %w", err)
+		return "", fmt.Errorf("create a form: %w", err)
 	}
 	head := bytes.Clone(form.Bytes())
 	form.Reset()
 	if err := fields.Close(); err != nil {
-		return "", fmt.Errorf("make a form: %w", err)
+		return "", fmt.Errorf("create a form: %w", err)
 	}
 	tail := form.Bytes()
 	err = c.cfg.Retry.Do(ctx, func() error {
@@ -184,16 +186,16 @@ func (c *Client) sendPart(ctx context.Context, upload string, part *io.SectionRe
 		}
 		req.ContentLength = int64(len(head)) + part.Size() + int64(len(tail))
 		req.Header.Set("Content-Type", fields.FormDataContentType())
-		var made named
-		err = c.patient(req, &made)
+		var made idOnly
+		err = c.exchangeSlow(req, &made)
 		id = made.ID
 		return err
-	}, Passing, nil)
+	}, Temporary, nil)
 	return id, err
 }
 
-// patient is exchange for what takes as long as it takes.
-func (c *Client) patient(req *http.Request, into any) error {
+// exchangeSlow is exchange without a timeout.
+func (c *Client) exchangeSlow(req *http.Request, into any) error {
 	resp, err := c.do(req)
 	if err != nil {
 		return err

@@ -9,34 +9,35 @@ import (
 	"time"
 )
 
-// Webhook is an address that is told of the ends of an account's jobs. All about
-// webhooks needs an administrator's key.
+// Webhook is a URL that gets an event when a job of the account ends. Calls about
+// webhooks need an administrator's key.
 type Webhook struct {
 	ID             string     `json:"id"`
 	Account        string     `json:"account"`
 	URL            string     `json:"url"`
-	Events         []string   `json:"events"` // none for that of each job's own dialect
+	Events         []string   `json:"events"` // empty: the event type of each job's dialect
 	Description    string     `json:"description"`
-	Secret         string     `json:"secret"` // by which events are signed; empty but in the answer that made it
+	Secret         string     `json:"secret"` // signs events; only set in the answer that created it
 	ShownSecret    string     `json:"secret_prefix"`
-	OldSecretUntil *time.Time `json:"old_secret_until"` // the secret before signs along until then
+	OldSecretUntil *time.Time `json:"old_secret_until"` // until when the old secret signs too
 	Disabled       bool       `json:"disabled"`
 	DisabledAt     *time.Time `json:"disabled_at"`
 	DisabledReason *string    `json:"disabled_reason"`
 	Created        time.Time  `json:"created_at"`
 	Rotated        *time.Time `json:"rotated_at"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// NewWebhook is what a webhook shall be. What is zero is left to the service.
+// NewWebhook holds the properties of a new webhook. The service sets defaults for zero
+// fields.
 type NewWebhook struct {
 	URL         string   `json:"url"`
 	Events      []string `json:"events,omitempty"`
 	Description string   `json:"description,omitempty"`
 }
 
-// WebhookChange is what shall change of a webhook; what is nil stays.
+// WebhookChange holds changes to a webhook. Nil fields stay unchanged.
 type WebhookChange struct {
 	URL         *string   `json:"url,omitempty"`
 	Events      *[]string `json:"events,omitempty"`
@@ -44,70 +45,70 @@ type WebhookChange struct {
 	Disabled    *bool     `json:"disabled,omitempty"`
 }
 
-// Webhooks are those of an account, oldest first.
+// Webhooks holds the webhooks of an account, oldest first.
 type Webhooks struct {
 	Webhooks []Webhook `json:"webhooks"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// A WebhookAttempt is one time that an event was sent.
+// A WebhookAttempt is one request with an event, and its outcome.
 type WebhookAttempt struct {
 	At      time.Time `json:"at"`
-	Status  *int      `json:"status"` // nil where no answer came
+	Status  *int      `json:"status"` // nil if no answer came
 	Error   *string   `json:"error"`
-	Answer  string    `json:"answer"` // how its body begins
+	Answer  string    `json:"answer"` // beginning of the answer's body
 	Seconds float64   `json:"duration_seconds"`
 }
 
-// WebhookTest is what came back of a test.
+// WebhookTest is the outcome of a test.
 type WebhookTest struct {
 	ID        string         `json:"id"`
 	Event     string         `json:"event"`
 	Delivered bool           `json:"delivered"`
 	Attempt   WebhookAttempt `json:"attempt"`
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
-// Delivery is an event on its way to a webhook, and what became of it.
+// Delivery is an event for a webhook, with its attempts.
 type Delivery struct {
-	ID       string           `json:"id"` // the webhook-id
+	ID       string           `json:"id"` // sent as the header webhook-id
 	Event    string           `json:"event"`
 	Job      *string          `json:"job_id"`
 	State    string           `json:"state"` // pending, delivered or failed
 	Created  time.Time        `json:"created_at"`
 	Next     *time.Time       `json:"next_attempt_at"`
-	Attempts []WebhookAttempt `json:"attempts"` // the last ones, oldest first
+	Attempts []WebhookAttempt `json:"attempts"` // the latest attempts, oldest first
 }
 
-// Deliveries are a page of those to a webhook, newest first.
+// Deliveries is a page of deliveries to a webhook, newest first.
 type Deliveries struct {
 	Deliveries []Delivery `json:"deliveries"`
-	Next       string     `json:"next_cursor"` // empty when nothing is left
+	Next       string     `json:"next_cursor"` // empty on the last page
 
-	Raw json.RawMessage `json:"-"` // as the service wrote it
+	Raw json.RawMessage `json:"-"` // the service's JSON
 }
 
 func webhookPath(id, rest string) string { return "/v1/webhooks/" + url.PathEscape(id) + rest }
 
-// Webhooks lists the webhooks of an account; empty is that of the key.
+// Webhooks lists the webhooks of an account. An empty account means the key's account.
 func (c *Client) Webhooks(ctx context.Context, account string) (all Webhooks, err error) {
-	if err := c.get(ctx, "/v1/webhooks", about(account), &all.Raw); err != nil {
+	if err := c.get(ctx, "/v1/webhooks", accountQuery(account), &all.Raw); err != nil {
 		return Webhooks{}, err
 	}
 	if err := json.Unmarshal(all.Raw, &all); err != nil {
-		return Webhooks{}, c.noSuch("webhooks", err)
+		return Webhooks{}, c.badAnswer("webhooks", err)
 	}
 	return all, nil
 }
 
-// Webhook fetches one of them.
+// Webhook fetches one webhook.
 func (c *Client) Webhook(ctx context.Context, account, id string) (Webhook, error) {
 	return c.webhook(ctx, http.MethodGet, webhookPath(id, ""), account, nil)
 }
 
-// CreateWebhook makes a webhook. What it returns holds the only copy of its secret.
+// CreateWebhook creates a webhook. The result holds the only copy of its secret.
 func (c *Client) CreateWebhook(ctx context.Context, account string, wanted NewWebhook) (Webhook, error) {
 	return c.webhook(ctx, http.MethodPost, "/v1/webhooks", account, wanted)
 }
@@ -117,32 +118,32 @@ func (c *Client) ChangeWebhook(ctx context.Context, account, id string, change W
 	return c.webhook(ctx, http.MethodPatch, webhookPath(id, ""), account, change)
 }
 
-// RotateWebhook gives a webhook another secret and returns the only copy. The one
-// before signs along for a day.
+// RotateWebhook replaces the secret of a webhook. The result holds the only copy of the
+// new secret. The old secret still signs for a day.
 func (c *Client) RotateWebhook(ctx context.Context, account, id string) (Webhook, error) {
 	return c.webhook(ctx, http.MethodPost, webhookPath(id, "/rotate"), account, nil)
 }
 
 func (c *Client) webhook(ctx context.Context, method, path, account string, body any) (w Webhook, err error) {
-	if err := c.exchangeJSON(ctx, method, path, about(account), body, &w.Raw); err != nil {
+	if err := c.exchangeJSON(ctx, method, path, accountQuery(account), body, &w.Raw); err != nil {
 		return Webhook{}, err
 	}
 	if err := json.Unmarshal(w.Raw, &w); err != nil {
-		return Webhook{}, c.noSuch("webhook", err)
+		return Webhook{}, c.badAnswer("webhook", err)
 	}
 	return w, nil
 }
 
-// DeleteWebhook deletes a webhook. What waits to be sent to it is not.
+// DeleteWebhook deletes a webhook. Its waiting deliveries are not sent.
 func (c *Client) DeleteWebhook(ctx context.Context, account, id string) error {
 	var done json.RawMessage
-	return c.exchangeJSON(ctx, http.MethodDelete, webhookPath(id, ""), about(account), nil, &done)
+	return c.exchangeJSON(ctx, http.MethodDelete, webhookPath(id, ""), accountQuery(account), nil, &done)
 }
 
-// TestWebhook has a webhook sent an event that tells of no job, and waits for what
-// comes back. An empty event is the first that the webhook gets.
+// TestWebhook sends a test event to a webhook and waits for the answer. An empty event
+// means the first type that the webhook gets.
 func (c *Client) TestWebhook(ctx context.Context, account, id, event string) (test WebhookTest, err error) {
-	query := about(account)
+	query := accountQuery(account)
 	if event != "" {
 		query.Set("event", event)
 	}
@@ -150,15 +151,15 @@ func (c *Client) TestWebhook(ctx context.Context, account, id, event string) (te
 		return WebhookTest{}, err
 	}
 	if err := json.Unmarshal(test.Raw, &test); err != nil {
-		return WebhookTest{}, c.noSuch("outcome of a test", err)
+		return WebhookTest{}, c.badAnswer("outcome of a test", err)
 	}
 	return test, nil
 }
 
-// Deliveries lists what was sent to a webhook, up to limit of them (0: as many as
-// the service answers), behind a cursor.
+// Deliveries lists up to limit deliveries to a webhook (0: the service's default),
+// after a cursor.
 func (c *Client) Deliveries(ctx context.Context, account, id string, limit int, cursor string) (page Deliveries, err error) {
-	query := about(account)
+	query := accountQuery(account)
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
@@ -169,13 +170,13 @@ func (c *Client) Deliveries(ctx context.Context, account, id string, limit int, 
 		return Deliveries{}, err
 	}
 	if err := json.Unmarshal(page.Raw, &page); err != nil {
-		return Deliveries{}, c.noSuch("deliveries", err)
+		return Deliveries{}, c.badAnswer("deliveries", err)
 	}
 	return page, nil
 }
 
-// Redeliver has an event sent once more.
+// Redeliver sends an event again.
 func (c *Client) Redeliver(ctx context.Context, account, id, delivery string) (d Delivery, err error) {
-	err = c.exchangeJSON(ctx, http.MethodPost, webhookPath(id, "/deliveries/"+url.PathEscape(delivery)+"/redeliver"), about(account), nil, &d)
+	err = c.exchangeJSON(ctx, http.MethodPost, webhookPath(id, "/deliveries/"+url.PathEscape(delivery)+"/redeliver"), accountQuery(account), nil, &d)
 	return d, err
 }

@@ -27,7 +27,7 @@ func (f *follower) follow(n *node, until func(client.Job) bool) (client.Job, []s
 	}
 	defer api.Close()
 	var names []string
-	for e, err := range api.Events(ctx, client.Listening{Topics: []string{"job:" + f.job}, After: f.last}) {
+	for e, err := range api.Events(ctx, client.Subscription{Topics: []string{"job:" + f.job}, After: f.last}) {
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 		c.summary(job, c.Term.Now().Sub(begun))
 		err = c.save(ctx, api, id, s)
 	}
-	if err != nil && (ctx.Err() != nil || client.Passing(err)) {
+	if err != nil && (ctx.Err() != nil || client.Temporary(err)) {
 		c.comeBack(id, s, err)
 	}
 	return err

@@ -81,7 +81,7 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 		}
 		f.progress.Update(snapshot(job, f.reached))
 		return job.Status.Terminal(), nil
-	case !client.Passing(err) || f.Term.Now().Sub(f.reached) > f.patience:
+	case !client.Temporary(err) || f.Term.Now().Sub(f.reached) > f.patience:
 		return false, fmt.Errorf("follow %s: %w", f.id, err)
 	case !f.away:
 		f.away = true
@@ -108,7 +108,7 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 	all := make(chan heard)
 	ended.Go(func() {
 		defer close(all)
-		for event, err := range api.Events(ctx, client.Listening{Topics: []string{"job:" + f.id}, Pause: f.poll}) {
+		for event, err := range api.Events(ctx, client.Subscription{Topics: []string{"job:" + f.id}, Pause: f.poll}) {
 			select {
 			case all <- heard{event, err}:
 			case <-ctx.Done():
@@ -126,7 +126,7 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 			switch {
 			case ctx.Err() != nil:
 				return false, context.Cause(ctx)
-			case !more, h.err != nil && (!begun || !client.Passing(h.err)):
+			case !more, h.err != nil && (!begun || !client.Temporary(h.err)):
 				return false, nil
 			case h.err == nil && h.event.Name != client.EventJob:
 				continue

@@ -46,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 		{"fault of the service", []string{"list"}, func(s *service, _ *call) { s.refuse = 500 }, 1, []string{"refused"}},
 		{"results are gone", []string{"results", jobID, "--output", "DIR/o.json"}, func(s *service, _ *call) { s.refuse = http.StatusGone }, 5, nil},
 		{"nobody there", []string{"list"}, func(s *service, _ *call) { s.server.Close() }, 8, []string{"cannot reach"}},
-		{"server is no URL", []string{"list", "--server", "localhost"}, nil, 2, []string{"no http or https address"}},
+		{"server is no URL", []string{"list", "--server", "localhost"}, nil, 2, []string{"not an http or https address"}},
 		{"print format", []string{"list", "-o", "xml"}, nil, 2, []string{"table or json"}},
 		{"limit", []string{"list", "--limit", "0"}, nil, 2, []string{"at least 1"}},
 		{"row number", []string{"rows", jobID, "-1x"}, nil, 1, nil},

@@ -161,7 +161,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	}
 	made, err := api.Submit(ctx, s.Submission)
 	if err != nil {
-		if ctx.Err() != nil || client.Passing(err) {
+		if ctx.Err() != nil || client.Temporary(err) {
 			fmt.Fprintf(c.Term.Err, "the job may have been created; to make sure, repeat the command with --idempotency-key %s, or look: rowmill jobs list\n", quote(s.IdempotencyKey))
 		}
 		return fmt.Errorf("submit: %w", err)
