@@ -1,11 +1,10 @@
 #!/bin/sh
-# demo.sh: a whole batch on this machine, from a CSV file to one Parquet file.
+# demo.sh runs a batch on this machine, from a CSV file to a Parquet file.
 #
-# It starts a node of its own on a free port with an empty data directory and
-# the built-in simulated engine, whatever servers and GPUs there are, runs
-# examples/dictionary.csv through it, shows what came out and stops the node
-# again; on a terminal it waits for Enter first, so that one can look at the
-# console. The result stays in .demo/.
+# It starts its own node on a free port, with an empty data directory and the built-in
+# simulated engine, even if there are servers or GPUs. It runs examples/dictionary.csv,
+# prints the results and stops the node. On a terminal it waits for Enter before it
+# stops the node, so that you can open the console. The result stays in .demo/.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,7 +17,7 @@ mkdir -p .demo
 work=$(mktemp -d "${TMPDIR:-/tmp}/rowmill-demo.XXXXXX")
 node=
 
-# stop ends the node, however the demo ends.
+# stop stops the node at every exit of the demo.
 stop() {
 	status=$?
 	trap - EXIT HUP INT TERM
@@ -27,7 +26,7 @@ stop() {
 		wait "$node" 2>/dev/null || true
 	fi
 	if [ "$status" -ne 0 ]; then
-		echo "demo.sh: ended with code $status; the node's last words:" >&2
+		echo "demo.sh: failed with exit code $status; last lines of the node's log:" >&2
 		tail -n 20 "$work/log" >&2 2>/dev/null || true
 	fi
 	rm -rf "$work"
@@ -39,7 +38,7 @@ trap 'exit 130' HUP INT TERM
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n%s\n' "$*"; }
 
-# A fresh random key: the node makes it its administrator, the client uses it.
+# A new random key: it is the node's administrator key, and the client uses it.
 ROWMILL_API_KEY=demo_$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export ROWMILL_API_KEY
 
@@ -55,12 +54,12 @@ until [ -n "$address" ]; do
 		exit 1
 	fi
 	sleep 0.1
-	# The node logs the address it got, as it will tell any operator.
+	# The node logs its address.
 	address=$(sed -n 's/.*"msg":"listening".*"address":"\([^"]*\)".*/\1/p' "$work/log")
 done
 ROWMILL_SERVER=http://$address
 export ROWMILL_SERVER
-echo "It answers at $ROWMILL_SERVER and keeps its data in $work/data"
+echo "The node runs at $ROWMILL_SERVER with its data in $work/data"
 
 say 'Running examples/dictionary.csv: 1,200 dictionary entries, answers as JSON by a schema'
 "$rowmill" jobs submit examples/dictionary.csv \
@@ -73,11 +72,11 @@ say 'Running examples/dictionary.csv: 1,200 dictionary entries, answers as JSON 
 say 'The jobs of the node'
 "$rowmill" jobs list
 
-say 'What it wrote'
+say 'The result'
 go run ./examples/show .demo/cards.parquet 3
 
 say 'These outputs are SIMULATED: made up from the prompts by the built-in engine.'
-echo "For real ones start a server, then 'bin/rowmill serve'; it finds one on this machine, or takes --engine URL."
+echo "For real outputs start an inference server, then 'bin/rowmill serve'. It finds servers on this machine; name others with --engine URL."
 echo "The result is in $PWD/.demo/cards.parquet."
 
 say 'The console of the node'
@@ -86,4 +85,4 @@ if [ -t 0 ] && [ -t 1 ]; then
 	printf 'Look around in it; Enter stops the node. '
 	read -r _ || true
 fi
-echo "The node is being stopped."
+echo "Stopping the node."

@@ -1,6 +1,5 @@
-// Command show prints what is in a Parquet file: its size, its columns with
-// their types, and its first rows. It stands in for pandas where there is no
-// Python.
+// Command show prints the contents of a Parquet file: its size, its columns with their
+// types, and its first rows. Use it on machines without Python and pandas.
 //
 //	go run ./examples/show FILE [ROWS]
 package main
@@ -16,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/columnar"
 )
 
-// width is how many characters of a value are shown.
+// width is the largest number of characters shown per value.
 const width = 100
 
 func main() {
@@ -24,7 +23,7 @@ func main() {
 	if len(os.Args) == 3 {
 		n, err := strconv.Atoi(os.Args[2])
 		if err != nil || n < 0 {
-			exit("the number of rows is a count, not %q", os.Args[2])
+			exit("ROWS must be a number from 0, not %q", os.Args[2])
 		}
 		rows = n
 	} else if len(os.Args) != 2 {
@@ -62,7 +61,7 @@ func show(w io.Writer, path string, rows int) error {
 		fmt.Fprintf(w, "  %-44s %s\n", column.Name, column.Type)
 	}
 	values := table.Rows(positions...)
-	defer func() { _ = values.Close() }() // it was only read
+	defer func() { _ = values.Close() }() // an error does not matter after a read
 	for n := range rows {
 		if err := values.Next(); errors.Is(err, io.EOF) {
 			return nil
@@ -81,7 +80,7 @@ func show(w io.Writer, path string, rows int) error {
 	return nil
 }
 
-// clip puts a value on one line of bounded length.
+// clip shortens a value to width characters on one line.
 func clip(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > width {
