@@ -1,12 +1,12 @@
 #!/bin/bash
-# cluster.sh: three nodes on this machine, with Redis, an S3 server and a
-# simulated GPU for each.
+# cluster.sh runs three nodes on this machine, with Redis, an S3 server, and a
+# simulated GPU for each node.
 #
-# It needs bash 5.1 and redis-server in PATH, and builds the S3 server (versitygw) once. It
-# prints where the nodes answer and the administrator's key, and runs until
-# Ctrl-C, which lets the rows in flight finish. Records, objects, logs and the
-# key stay in .cluster/, and the next start goes on with them; `make clean`
-# removes them. Ports are counted from CLUSTER_PORT (8101).
+# It needs bash 5.1 and redis-server in PATH, and builds the S3 server (versitygw)
+# once. It prints the URLs of the nodes and the administrator's key, and runs until
+# Ctrl-C; rows in flight finish first. Records, objects, logs and the key stay in
+# .cluster/ for the next start; `make clean` removes them. Ports start at CLUSTER_PORT
+# (8101).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,7 +31,7 @@ mkdir -p "$work/redis" "$work/s3/objects/rowmill" "$work/s3/attributes"
 ROWMILL_API_KEY=$(cat "$work/key")
 export ROWMILL_API_KEY
 
-# port NAME [N]: the port of a part, the same at every start.
+# port NAME [N] prints the port of a process. It is the same at every start.
 port() {
 	case $1 in
 	api) echo $((base + $2)) ;;
@@ -47,16 +47,16 @@ answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 for p in $(port redis) $(port s3) $(for n in $(seq 0 $((nodes - 1))); do port api $n; port gossip $n; port peers $n; port gpu $n; done); do
 	if answers "$p"; then
-		fail "port $p is taken; is another cluster running? Set CLUSTER_PORT to begin elsewhere"
+		fail "port $p is in use; is another cluster running? Set CLUSTER_PORT to use other ports"
 	fi
 done
 
-# Each part is a process group of its own, so that Ctrl-C reaches this script
-# alone, which then ends them in order: the nodes, and then what they stand on.
+# Each process has its own process group, so that Ctrl-C stops only this script. The
+# script then stops the nodes first, and Redis and the S3 server after them.
 set -m
 declare -A running=() # name by PID
 
-# begin NAME PORT COMMAND…: start a part and wait until it listens.
+# begin NAME PORT COMMAND… starts a process and waits until it listens.
 begin() {
 	local name=$1 listens=$2 tries=0 pid
 	shift 2
@@ -67,13 +67,13 @@ begin() {
 		tries=$((tries + 1))
 		if ! kill -0 $pid 2>/dev/null || [ $tries -gt 300 ]; then
 			tail -n 20 "$work/$name.log" >&2
-			fail "$name did not start; its last words are above"
+			fail "$name did not start; the end of its log is above"
 		fi
 		sleep 0.1
 	done
 }
 
-# finish PATTERN: end the parts of such names, and wait for them.
+# finish PATTERN stops the processes with matching names, and waits for them.
 finish() {
 	local pid ending=()
 	for pid in "${!running[@]}"; do
@@ -131,7 +131,7 @@ $(for n in $(seq 0 $((nodes - 1))); do echo "  node$n   http://127.0.0.1:$(port 
 Ctrl-C stops all.
 END
 
-# A part that ends by itself is told of; the rest goes on without it.
+# Report a process that ends by itself; the others continue.
 while [ ${#running[@]} -gt 0 ]; do
 	gone=
 	wait -n -p gone "${!running[@]}" || true

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// An entry is a file of a tar, or a directory where its name ends in a slash.
+// An entry is a file in a tar, or a directory if its name ends in a slash.
 type entry struct {
 	name  string
 	mode  int64
@@ -22,8 +22,8 @@ type entry struct {
 	bytes []byte
 }
 
-// pack makes a tar of the entries, by name; all that could differ between two
-// machines is left out of it.
+// pack returns a tar of the entries, sorted by name, without anything that could differ
+// between machines.
 func pack(entries []entry, built time.Time) ([]byte, error) {
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	var out bytes.Buffer
@@ -46,20 +46,20 @@ func pack(entries []entry, built time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// compress is gzip without a time or a name.
+// compress compresses with gzip, without a time or a name.
 func compress(b []byte) []byte {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
-		panic(err) // the level is one
+		panic(err) // cannot happen: the level is valid
 	}
-	_, _ = w.Write(b) // memory takes it
+	_, _ = w.Write(b) // a buffer never fails
 	_ = w.Close()
 	return out.Bytes()
 }
 
 // archives writes a tar.gz for each architecture, for machines without a package
-// manager: the program and all that packages have beside it, in one folder.
+// manager: one folder with the program and the other files of the packages.
 func (r *release) archives(context.Context) error {
 	var beside []entry
 	for name, file := range map[string]string{
@@ -67,7 +67,7 @@ func (r *release) archives(context.Context) error {
 		"systemd/rowmill.service": "deploy/package/rowmill.service", "systemd/rowmill-node@.service": "deploy/package/rowmill-node@.service",
 		"rowmill.yaml": "deploy/package/rowmill.yaml",
 	} {
-		b, err := os.ReadFile(file) //nolint:gosec // of the table above
+		b, err := os.ReadFile(file) //nolint:gosec // from the table above
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (r *release) archives(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, compress(b), 0o644); err != nil { //nolint:gosec // for everybody
+		if err := os.WriteFile(path, compress(b), 0o644); err != nil { //nolint:gosec // public files
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/internal/notice"
 )
 
-// A bill of materials as CycloneDX 1.6 has it.
+// A bill of materials in the format CycloneDX 1.6.
 type (
 	bill struct {
 		Schema       string       `json:"$schema"`
@@ -60,7 +60,7 @@ type (
 	}
 )
 
-// bills writes what each binary is made of.
+// bills writes a bill of materials for each binary.
 func (r *release) bills(context.Context) error {
 	licences, err := notice.Read("NOTICE")
 	if err != nil {
@@ -75,15 +75,15 @@ func (r *release) bills(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(r.name(p.arch, ".cdx.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // for everybody
+		if err := os.WriteFile(r.name(p.arch, ".cdx.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // public files
 			return err
 		}
 	}
 	return nil
 }
 
-// bill lists the modules that Go has recorded in the binary, the libraries of Go
-// and C, and the packages that the console is bundled of.
+// bill lists the modules that Go records in the binary, the libraries of Go and C, and
+// the packages in the console.
 func (r *release) bill(p *program, licences map[string]string) (bill, error) {
 	version := strings.TrimPrefix(r.version, "v")
 	self := component{
@@ -103,7 +103,7 @@ func (r *release) bill(p *program, licences map[string]string) (bill, error) {
 			module = module.Replace
 		}
 		if licences[module.Path] == "" {
-			return bill{}, fmt.Errorf("NOTICE does not say under which licence %s is", module.Path)
+			return bill{}, fmt.Errorf("NOTICE has no licence for %s; add it", module.Path)
 		}
 		c := part(purl("golang", module.Path, module.Version), module.Path, module.Version, licences[module.Path])
 		c.Properties = []property{{"go:sum", module.Sum}}
@@ -132,13 +132,13 @@ func part(purl, name, version, licence string) component {
 	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl, Licenses: []billChoice{{strings.ReplaceAll(licence, " and ", " AND ")}}}
 }
 
-// purl is a package's URL: pkg:golang/github.com/spf13/cobra@v1.10.2.
+// purl returns a package URL, such as pkg:golang/github.com/spf13/cobra@v1.10.2.
 func purl(kind, name, version string) string {
 	return "pkg:" + kind + "/" + strings.ReplaceAll(name, "@", "%40") + "@" + url.PathEscape(version)
 }
 
-// bundled is a heading of the console's licences.
-var bundled = regexp.MustCompile(`(?m)^## (\S+) - (\S+) \((.+)\)$`)
+// bundledHeading matches a heading of the console's licences.
+var bundledHeading = regexp.MustCompile(`(?m)^## (\S+) - (\S+) \((.+)\)$`)
 
 func consoleParts() ([]component, error) {
 	page, err := consoleLicenses()
@@ -146,7 +146,7 @@ func consoleParts() ([]component, error) {
 		return nil, err
 	}
 	var parts []component
-	for _, m := range bundled.FindAllStringSubmatch(string(page), -1) {
+	for _, m := range bundledHeading.FindAllStringSubmatch(string(page), -1) {
 		parts = append(parts, part(purl("npm", m[1], m[2]), m[1], m[2], m[3]))
 	}
 	if len(parts) == 0 {
@@ -155,7 +155,7 @@ func consoleParts() ([]component, error) {
 	return parts, nil
 }
 
-// setting is what Go has recorded of how a program was built, or nothing.
+// setting returns a build setting that Go records in the binary, or "".
 func setting(p *program, key string) string {
 	for _, s := range p.build.Settings {
 		if s.Key == key {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// chart writes rowmill-VERSION.tgz, which helm installs, with the version of the
-// release as its own and as that of the image.
+// chart writes rowmill-VERSION.tgz for helm, with the release version as version of the
+// chart and of the image.
 func (r *release) chart(context.Context) error {
 	const root = "deploy/helm/rowmill"
 	version := chartVersion(r.version)
@@ -40,16 +40,16 @@ func (r *release) chart(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.to, "rowmill-"+version+".tgz"), compress(b), 0o644) //nolint:gosec // for everybody
+	return os.WriteFile(filepath.Join(r.to, "rowmill-"+version+".tgz"), compress(b), 0o644) //nolint:gosec // public files
 }
 
-// versionLine and appVersionLine are those of Chart.yaml in the repository.
+// versionLine and appVersionLine match the version lines of Chart.yaml.
 var (
 	versionLine    = regexp.MustCompile(`(?m)^version: .*$`)
 	appVersionLine = regexp.MustCompile(`(?m)^appVersion: .*$`)
 )
 
-// versioned is Chart.yaml with these versions of the chart and of the image.
+// versioned returns Chart.yaml with the versions of the chart and of the image.
 func versioned(text []byte, version, tag string) ([]byte, error) {
 	for line, value := range map[*regexp.Regexp]string{versionLine: "version: " + version, appVersionLine: fmt.Sprintf("appVersion: %q", tag)} {
 		if !line.Match(text) {
@@ -60,10 +60,11 @@ func versioned(text []byte, version, tag string) ([]byte, error) {
 	return text, nil
 }
 
-// chartVersion is a version as Helm wants it, semantic: 1.2.3-rc.1, and commits since
-// as 1.2.3+5.gabc1234. Where there is no tag it is before all of them.
+// chartVersion converts a version to a semantic version for Helm: 1.2.3-rc.1, and
+// 1.2.3+5.gabc1234 five commits later. Without a tag the result sorts before all tagged
+// versions.
 func chartVersion(version string) string {
-	m := described.FindStringSubmatch(version)
+	m := describeOutput.FindStringSubmatch(version)
 	if m == nil {
 		return "0.0.0-g" + strings.ReplaceAll(version, "-", ".")
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestChartVersion wants versions that Helm takes.
+// Helm accepts all chart versions.
 func TestChartVersion(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{
@@ -36,8 +36,8 @@ func TestChartVersion(t *testing.T) {
 	}
 }
 
-// TestChart packs the chart twice: the same bytes, of its files alone, with the
-// versions of the release and the very rules and dashboard of the repository.
+// TestChart packs the chart twice: both have the same bytes, only files of the chart,
+// the versions of the release, and the rules and dashboard of the repository.
 func TestChart(t *testing.T) {
 	t.Chdir("../..")
 	r := release{version: "v1.2.3-5-g0123abc", built: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), to: t.TempDir()}
@@ -54,7 +54,7 @@ func TestChart(t *testing.T) {
 	}
 	first := packed()
 	if !bytes.Equal(first, packed()) {
-		t.Error("twice is not the same")
+		t.Error("packed twice, the charts differ")
 	}
 	zipped, err := gzip.NewReader(bytes.NewReader(first))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A way is how a page has a new user come from nothing to a finished job.
+// A way is a documented sequence of commands, from nothing to a finished job.
 type way struct{ page, heading string }
 
 var (
@@ -26,10 +26,10 @@ var (
 	bySources    = way{"../README.md", "## Try it"}
 )
 
-// fewCommands is how many a way may take.
-const fewCommands = 5
+// maxCommands is the largest number of commands in a way.
+const maxCommands = 5
 
-// commands are those of the first block below the heading of a way, one by one.
+// commands returns the commands of the first code block below the heading.
 func (w way) commands(t *testing.T) (all []string) {
 	t.Helper()
 	_, below, found := strings.Cut(contents(t, filepath.Join("../../docs", w.page)), "\n"+w.heading+"\n")
@@ -50,20 +50,20 @@ func (w way) commands(t *testing.T) (all []string) {
 	return all
 }
 
-// Each way takes few commands.
-func TestFewCommands(t *testing.T) {
+// No way needs more than maxCommands commands.
+func TestMaxCommands(t *testing.T) {
 	t.Parallel()
 	for _, w := range []way{byDebian, byFedora, byImage, byKubernetes, bySources} {
-		if n := len(w.commands(t)); n > fewCommands {
-			t.Errorf("%s, %s: %d commands, at most %d are few", w.page, w.heading, n, fewCommands)
+		if n := len(w.commands(t)); n > maxCommands {
+			t.Errorf("%s, %s: %d commands, want at most %d", w.page, w.heading, n, maxCommands)
 		}
 	}
 }
 
-// TestFirstJob does what the pages say, word for word, on machines that have nothing,
-// until a job has finished, and tells how long each command took.
+// TestFirstJob runs the commands of the pages on empty machines until a job has
+// finished, and logs the time of each command.
 func TestFirstJob(t *testing.T) {
-	dir, version := made(t)
+	dir, version := releaseFolder(t)
 	version = strings.TrimPrefix(version, "v")
 	filled := func(w way) (all []string) {
 		for _, c := range w.commands(t) {
@@ -89,7 +89,7 @@ func TestFirstJob(t *testing.T) {
 	t.Run("demo", func(t *testing.T) { demoFirst(t, bySources.commands(t)[0]) })
 }
 
-// firstOnMachine does commands on a machine to throw away.
+// firstOnMachine runs commands on a disposable machine.
 func firstOnMachine(t *testing.T, commands []string, files map[string]string) {
 	t.Helper()
 	for i, c := range commands {
@@ -111,8 +111,8 @@ func firstOnMachine(t *testing.T, commands []string, files map[string]string) {
 	t.Logf("%d commands: %.1f s on a machine that has nothing, %.1f s once more", len(commands), sums["1"].Seconds(), sums["2"].Seconds())
 }
 
-// chartFirst renders what the page has helm install, of the chart of the release, and
-// holds it against the rules of Kubernetes. The commands that take a cluster are not run.
+// chartFirst renders the release's chart with the page's helm install, and validates it
+// by the rules of Kubernetes. It does not run commands that need a cluster.
 func chartFirst(t *testing.T, dir string, commands []string) {
 	t.Helper()
 	tools := strings.Fields(os.Getenv("ROWMILL_HELM"))
@@ -152,8 +152,8 @@ func chartFirst(t *testing.T, dir string, commands []string) {
 	}
 }
 
-// demoFirst does the command in a clone of the last commit, with an empty build cache
-// and without the modules, and once more.
+// demoFirst runs the command twice in a clone of the last commit, first with an empty
+// build cache and no modules.
 func demoFirst(t *testing.T, demo string) {
 	t.Helper()
 	if os.Getenv("ROWMILL_FIRST") == "" {

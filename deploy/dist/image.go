@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// imageUser owns /data in the image and runs the program: a number that no
-// distribution gives to anybody, as deploy/Dockerfile has it.
+// imageUser owns /data in the image and runs the program. No distribution uses this
+// number, and deploy/Dockerfile has the same.
 const imageUser = 65532
 
 // Types of the OCI image specification.
@@ -73,8 +73,8 @@ type (
 	}
 )
 
-// process is what a container of the image runs, the same as deploy/Dockerfile
-// says. Everything is written below /data: the rest may be read-only.
+// process returns the process settings of the image, the same as in deploy/Dockerfile.
+// The program only writes below /data, so everything else may be read-only.
 func (r *release) process() imageProcess {
 	return imageProcess{
 		User:         fmt.Sprintf("%d:%d", imageUser, imageUser),
@@ -98,12 +98,11 @@ func (r *release) annotations() map[string]string {
 	}
 }
 
-// image writes a tar in OCI's layout: one index of an image for each
-// architecture.
+// image writes a tar in the OCI layout: one index with an image for each architecture.
 func (r *release) image(context.Context) error {
 	certificates, err := os.ReadFile(r.certificates)
 	if err != nil {
-		return fmt.Errorf("%w; Debian's package ca-certificates has it", err)
+		return fmt.Errorf("%w; install Debian's package ca-certificates", err)
 	}
 	l := layout{blobs: map[string][]byte{}}
 	var images []descriptor
@@ -124,10 +123,10 @@ func (r *release) image(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.to, "rowmill-"+tag+"-oci.tar"), b, 0o644) //nolint:gosec // for everybody
+	return os.WriteFile(filepath.Join(r.to, "rowmill-"+tag+"-oci.tar"), b, 0o644) //nolint:gosec // public files
 }
 
-// imageOf adds the image of one architecture to the layout.
+// imageOf adds the image for an architecture to the layout.
 func (r *release) imageOf(l *layout, p *program, certificates []byte) (descriptor, error) {
 	files, err := pack([]entry{
 		{name: "etc/", mode: 0o755},
@@ -157,7 +156,7 @@ func (r *release) imageOf(l *layout, p *program, certificates []byte) (descripto
 	return manifest, err
 }
 
-// A layout is a folder of blobs by their digests.
+// A layout holds blobs by digest.
 type layout struct{ blobs map[string][]byte }
 
 func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }

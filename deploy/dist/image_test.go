@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestImageIsThatOfTheDockerfile holds what a container of the image runs against
-// the last stage of deploy/Dockerfile: there is one image, made in two ways.
-func TestImageIsThatOfTheDockerfile(t *testing.T) {
+// TestImage_LikeDockerfile compares the process settings of the image with the last
+// stage of deploy/Dockerfile.
+func TestImage_LikeDockerfile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../Dockerfile")
 	if err != nil {
@@ -95,7 +95,7 @@ func TestImageLayout(t *testing.T) {
 	}
 	b := make()
 	if !bytes.Equal(b, make()) {
-		t.Error("made twice it differs")
+		t.Error("packed twice, the images differ")
 	}
 	files := untar(t, b)
 	if string(files["oci-layout"].bytes) != `{"imageLayoutVersion":"1.0.0"}` {
@@ -157,7 +157,7 @@ func untar(t *testing.T, b []byte) map[string]entry {
 	files := map[string]entry{}
 	for r := tar.NewReader(bytes.NewReader(b)); ; {
 		h, err := r.Next()
-		if err == io.EOF { //nolint:errorlint // as the package says
+		if err == io.EOF { //nolint:errorlint // by the contract of the package
 			return files
 		}
 		if err != nil {
@@ -182,9 +182,9 @@ func parse[T any](t *testing.T, b []byte) T {
 	return v
 }
 
-// TestUnitsAreClosedAlike wants both units to differ in where settings and data are,
-// and in nothing else.
-func TestUnitsAreClosedAlike(t *testing.T) {
+// Both units have the same sandbox: they differ only in the places of settings and
+// data.
+func TestUnits_SameSandbox(t *testing.T) {
 	t.Parallel()
 	own := regexp.MustCompile(`(?m)^(Description|EnvironmentFile|Environment|ExecStart|StateDirectory)=.*\n`)
 	var units [2]string

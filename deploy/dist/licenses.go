@@ -18,17 +18,17 @@ import (
 	"strings"
 )
 
-// licenseFile is what files are called that a licence wants to go with the binary.
+// licenseFile matches the names of files that a licence requires with the binary.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|unlicense)([-._].*)?$`)
 
-// licensed is a text and all that it is the licence of.
+// licensed is a licence text and the names of its components.
 type licensed struct {
 	text string
 	of   []string
 }
 
-// writeLicenses writes licenses.txt: the licences of Rowmill, of all that the
-// binaries are linked from and of what is bundled into them, each text once.
+// writeLicenses writes licenses.txt: the licences of Rowmill, of all linked modules and
+// of all bundled components, each text once.
 func (r *release) writeLicenses(ctx context.Context) error {
 	texts := map[string][]string{}
 	add := func(of string, b []byte) {
@@ -83,7 +83,7 @@ func rule(of ...string) string {
 	return strings.Repeat("-", 72) + "\n" + strings.Join(of, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
 }
 
-// sortLicenses has the texts in the order of the names of what they are for.
+// sortLicenses sorts the texts by the names of their components.
 func sortLicenses(texts map[string][]string) []licensed {
 	all := make([]licensed, 0, len(texts))
 	for text, of := range texts {
@@ -96,7 +96,7 @@ func sortLicenses(texts map[string][]string) []licensed {
 	return all
 }
 
-// goRoot is where the Go is that builds.
+// goRoot returns the root folder of the Go that builds.
 func goRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -105,8 +105,8 @@ func goRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// moduleLicenses reads the licences in the folders of the packages that a program
-// is linked from, and in those above them up to the module's.
+// moduleLicenses reads the licences of the linked packages: from the folder of each
+// package and the folders above, up to the module's root.
 func moduleLicenses(ctx context.Context, p *program, add func(of string, text []byte)) error {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+setting(p, "-tags"), "-json=Dir,Module", "./cmd/rowmill") //nolint:gosec // the tags are the build's
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+p.arch, "CGO_ENABLED="+cmp.Or(setting(p, "CGO_ENABLED"), "0"))
@@ -116,8 +116,8 @@ func moduleLicenses(ctx context.Context, p *program, add func(of string, text []
 	if err != nil {
 		return fmt.Errorf("go list: %w\n%s", err, failure.Bytes())
 	}
-	folders := map[string]string{} // whose module's path
-	roots := map[string]string{}   // of modules by path
+	folders := map[string]string{} // module path by folder
+	roots := map[string]string{}   // root folder by module path
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var pkg struct {
 			Dir    string
@@ -141,7 +141,7 @@ func moduleLicenses(ctx context.Context, p *program, add func(of string, text []
 	}
 	for _, module := range p.build.Deps {
 		if roots[module.Path] == "" {
-			return fmt.Errorf("the binary for %s holds %s, which the sources do not", p.arch, module.Path)
+			return fmt.Errorf("the binary for %s contains %s, but the sources do not import it; build it again", p.arch, module.Path)
 		}
 	}
 	found := map[string]bool{}
@@ -164,13 +164,13 @@ func moduleLicenses(ctx context.Context, p *program, add func(of string, text []
 	}
 	for _, module := range slices.Sorted(maps.Keys(roots)) {
 		if !found[module] {
-			return fmt.Errorf("%s is linked and has no licence in the folders of its packages", roots[module])
+			return fmt.Errorf("%s is linked, but the folders of its packages contain no licence", roots[module])
 		}
 	}
 	return nil
 }
 
-// consoleLicenses is the page that the console shows.
+// consoleLicenses returns the licence page of the console.
 func consoleLicenses() ([]byte, error) {
 	f, err := os.Open("console/dist/licenses.md.gz")
 	if err != nil {

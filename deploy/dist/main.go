@@ -1,7 +1,7 @@
-// Dist packs a release: of the binaries that `make release` has built, an archive,
-// a .deb and a .rpm for each architecture, one image and one Helm chart for all of
-// them, what each is made of, and the sums of all of it. `make dist` calls it from the
-// root of the repository. Nothing in them depends on when or where they are made.
+// Dist packs a release from the binaries of `make release`: an archive, a .deb and a
+// .rpm for each architecture, one image and one Helm chart for all architectures, bills
+// of materials, and SHA256SUMS. `make dist` calls it in the root of the repository. The
+// packages do not depend on the time and the machine of the build.
 package main
 
 import (
@@ -24,11 +24,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	var r release
 	built := ""
-	flag.StringVar(&r.version, "version", "", "what `git describe` says of the sources")
-	flag.StringVar(&r.commit, "commit", "", "their commit")
-	flag.StringVar(&built, "built", "", "its time, RFC 3339: the time of everything in the packages")
+	flag.StringVar(&r.version, "version", "", "output of `git describe` for the sources")
+	flag.StringVar(&r.commit, "commit", "", "commit of the sources")
+	flag.StringVar(&built, "built", "", "time of the commit, RFC 3339: the time of all files in the packages")
 	flag.StringVar(&r.binaries, "binaries", "dist/bin", "`folder` with a binary for each architecture, ARCH/rowmill")
-	flag.StringVar(&r.native, "native", "bin/rowmill", "the same `program` for this machine, which tells its commands")
+	flag.StringVar(&r.native, "native", "bin/rowmill", "the same `program` for this machine, which writes its manual")
 	flag.StringVar(&r.nfpm, "nfpm", "", "the `program` nfpm")
 	flag.StringVar(&r.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "the authorities that the image trusts")
 	flag.StringVar(&r.lgpl, "lgpl", "/usr/share/common-licenses/LGPL-2.1", "the licence of the C library")
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// A release is what is packed, and with what.
+// A release holds the inputs for packing.
 type release struct {
 	version, commit        string
 	built                  time.Time
@@ -51,12 +51,12 @@ type release struct {
 	certificates, lgpl     string
 	libc, to               string
 
-	stage    string // a folder of files that are made for all packages
+	stage    string // folder for generated files of all packages
 	licenses []byte
 	programs []*program // by architecture
 }
 
-// make packs the binaries of these architectures, as Go calls them, into these forms.
+// make packs the binaries of archs (Go's names) into all forms.
 func (r *release) make(ctx context.Context, built string, archs []string, forms ...func(context.Context) error) error {
 	var err error
 	if r.built, err = time.Parse(time.RFC3339, built); err != nil {
@@ -81,7 +81,7 @@ func (r *release) make(ctx context.Context, built string, archs []string, forms 
 	if err := os.RemoveAll(r.to); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(r.to, 0o755); err != nil { //nolint:gosec // for everybody
+	if err := os.MkdirAll(r.to, 0o755); err != nil { //nolint:gosec // public files
 		return err
 	}
 	for _, step := range append([]func(context.Context) error{r.writeLicenses, r.writeManual}, forms...) {
@@ -92,13 +92,13 @@ func (r *release) make(ctx context.Context, built string, archs []string, forms 
 	return sums(r.to)
 }
 
-// name is a file of the release: rowmill-VERSION-linux-ARCH.ENDING.
+// name returns the path of a release file: rowmill-VERSION-linux-ARCH.ENDING.
 func (r *release) name(arch, ending string) string {
 	return filepath.Join(r.to, "rowmill-"+strings.TrimPrefix(r.version, "v")+"-linux-"+arch+ending)
 }
 
-// writeManual has the program tell its commands: pages for man(1), compressed as
-// packages have them, and completions for shells.
+// writeManual runs the program to write its manual pages for man(1), compressed, and
+// completions for shells.
 func (r *release) writeManual(ctx context.Context) error {
 	man, completions := filepath.Join(r.stage, "man"), filepath.Join(r.stage, "completions")
 	for _, dir := range []string{man, completions} {
@@ -139,7 +139,7 @@ func (r *release) writeManual(ctx context.Context) error {
 
 // packages calls nfpm for each architecture and kind.
 func (r *release) packages(ctx context.Context) error {
-	// Files that are packed with the time of their own: that of the release.
+	// nfpm packs these files with their own time, so set the time of the release.
 	if err := filepath.WalkDir(r.stage, func(path string, _ os.DirEntry, err error) error {
 		return cmp.Or(err, os.Chtimes(path, r.built, r.built))
 	}); err != nil {
@@ -166,8 +166,7 @@ func (r *release) packages(ctx context.Context) error {
 	return nil
 }
 
-// run runs a program with nothing in its environment but these variables, and
-// returns what it prints.
+// run runs a program with only these environment variables, and returns its output.
 func (r *release) run(ctx context.Context, program string, environ []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TZ=UTC"}, environ...)
@@ -180,7 +179,7 @@ func (r *release) run(ctx context.Context, program string, environ []string, arg
 	return out, nil
 }
 
-// sums writes SHA256SUMS, which sha256sum -c reads, of the files in a folder.
+// sums writes SHA256SUMS for the files in a folder, in the format of sha256sum -c.
 func sums(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -194,5 +193,5 @@ func sums(dir string) error {
 		}
 		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(b), e.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(text.String()), 0o644) //nolint:gosec // for everybody
+	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(text.String()), 0o644) //nolint:gosec // public files
 }

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// made is the folder of a release that `make dist/check` looks at, and its version.
-func made(t *testing.T) (dir, version string) {
+// releaseFolder returns the release folder for `make dist/check`, and its version.
+func releaseFolder(t *testing.T) (dir, version string) {
 	t.Helper()
 	dir, version = os.Getenv("ROWMILL_DIST"), os.Getenv("ROWMILL_DIST_VERSION")
 	if dir == "" || version == "" {
@@ -27,7 +27,7 @@ func made(t *testing.T) (dir, version string) {
 	return dir, version
 }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -40,10 +40,10 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestSums wants SHA256SUMS to be true, and of all that is there.
+// SHA256SUMS is correct and complete.
 func TestSums(t *testing.T) {
 	t.Parallel()
-	dir, _ := made(t)
+	dir, _ := releaseFolder(t)
 	cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -64,11 +64,11 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestOneProgramInAll wants the binary of each architecture to be what it should, the
-// same in the archive, the .deb and the .rpm, and its bill to say what it is made of.
-func TestOneProgramInAll(t *testing.T) {
+// The archive, the .deb and the .rpm of an architecture contain the same binary, and
+// its bill of materials is correct.
+func TestPackages_SameProgram(t *testing.T) {
 	t.Parallel()
-	dir, version := made(t)
+	dir, version := releaseFolder(t)
 	archives, err := filepath.Glob(filepath.Join(dir, "*.tar.gz"))
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("%d archives, error %v", len(archives), err)
@@ -125,7 +125,7 @@ func TestOneProgramInAll(t *testing.T) {
 	}
 }
 
-// checkBill holds a bill against what Go has recorded in the program.
+// checkBill compares a bill of materials with Go's build information in the program.
 func checkBill(t *testing.T, path string, binary []byte, sum string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -158,13 +158,13 @@ func checkBill(t *testing.T, path string, binary []byte, sum string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the bill has %v, the program %v", got, want)
 	}
-	if len(said.Components) < len(got)+20 { // of JavaScript
+	if len(said.Components) < len(got)+20 { // at least 20 JavaScript packages
 		t.Errorf("the bill has %d components, %d of them of the program", len(said.Components), len(got))
 	}
 }
 
-// checkLicenses wants every linked module to stand over a licence, and the licences
-// that have to be given on.
+// checkLicenses checks that licenses.txt has every linked module and the required
+// licences.
 func checkLicenses(t *testing.T, text string, binary []byte) {
 	t.Helper()
 	build, err := buildinfo.Read(bytes.NewReader(binary))
@@ -183,12 +183,13 @@ func checkLicenses(t *testing.T, text string, binary []byte) {
 	}
 }
 
-// TestExposure wants systemd to find little to object to in the units.
+// systemd-analyze reports a low exposure of the units.
 func TestExposure(t *testing.T) {
 	t.Parallel()
-	made(t)
+	releaseFolder(t)
 	for _, unit := range []string{"rowmill.service", "rowmill-node@.service"} {
-		// Of 10, in tenths. Without the network, which it is for, it would be 0.5.
+		// The threshold is in tenths; 10 would be full exposure. Without network
+		// access, which the program needs, the value would be 0.5.
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", "../package/"+unit).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", unit, err, out)
@@ -197,8 +198,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// machine runs a script of testdata on a machine to throw away, and returns the folder
-// that it has as /io.
+// machine runs a script of testdata on a disposable machine, and returns the folder
+// that the script sees as /io.
 func machine(t *testing.T, script string, files map[string]string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -230,12 +231,12 @@ func contents(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestInstalled installs each kind of package, runs jobs by its units, upgrades and
+// TestInstalled installs each kind of package, runs jobs with its units, upgrades and
 // removes it.
 func TestInstalled(t *testing.T) {
-	dir, version := made(t)
+	dir, version := releaseFolder(t)
 	if os.Getuid() != 0 {
-		t.Fatal("a machine to throw away takes root")
+		t.Fatal("a disposable machine needs root")
 	}
 	first := filepath.Join(dir, "rowmill-"+strings.TrimPrefix(version, "v")+"-linux-"+runtime.GOARCH)
 	later := t.TempDir()
@@ -267,7 +268,7 @@ func TestInstalled(t *testing.T) {
 // TestImageRuns runs a job in the image.
 func TestImageRuns(t *testing.T) {
 	t.Parallel()
-	dir, version := made(t)
+	dir, version := releaseFolder(t)
 	tag := strings.TrimPrefix(version, "v")
 	machine(t, "image.sh", map[string]string{"version": tag, "image.tar": contents(t, filepath.Join(dir, "rowmill-"+tag+"-oci.tar"))})
 }

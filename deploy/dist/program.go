@@ -10,25 +10,25 @@ import (
 	"runtime/debug"
 )
 
-// machines are the architectures that releases are made for, as ELF calls them.
+// machines maps Go's names of the released architectures to ELF's.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // A program is a binary of the release.
 type program struct {
-	arch  string // as Go calls it
+	arch  string // Go's name
 	bytes []byte
 	build *debug.BuildInfo
 }
 
-// readProgram reads a binary, and refuses one that is not what is shipped: for
-// this architecture, linked statically, and yet at any address.
+// readProgram reads a binary. It refuses a binary for another architecture, with
+// dynamic linking, or not position-independent.
 func readProgram(path, arch string) (*program, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the caller's file
 	if err != nil {
 		return nil, err
 	}
 	if err := checkELF(b, arch); err != nil {
-		return nil, fmt.Errorf("%s: %w; `make release` builds what is shipped", path, err)
+		return nil, fmt.Errorf("%s: %w; build the binary with `make release`", path, err)
 	}
 	build, err := buildinfo.Read(bytes.NewReader(b))
 	if err != nil {
@@ -57,7 +57,7 @@ func checkELF(b []byte, arch string) error {
 		case segment.Type == elf.PT_INTERP:
 			return errors.New("it is not linked statically")
 		case segment.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X:
-			return errors.New("some of it can be written and executed")
+			return errors.New("it has memory that is both writable and executable")
 		}
 	}
 	if needed, err := f.ImportedLibraries(); err != nil || len(needed) > 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestProgramsThatAreNotShipped gives it the test's own binary, with its head changed.
-func TestProgramsThatAreNotShipped(t *testing.T) {
+// readProgram refuses the test's own binary with changed ELF headers.
+func TestCheckELF(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -18,7 +18,7 @@ func TestProgramsThatAreNotShipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the head of ELF: e_type at 16, e_machine at 18.
+	// In the ELF header, e_type is at byte 16 and e_machine at byte 18.
 	head := func(kind, machine byte) []byte {
 		changed := bytes.Clone(b)
 		changed[16], changed[18] = kind, machine

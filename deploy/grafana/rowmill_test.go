@@ -1,5 +1,5 @@
-// Package grafana_test holds the dashboard against the code: what it shows
-// exists, and what there is is shown.
+// Package grafana_test compares the dashboard with the code: every metric on the
+// dashboard exists, and every metric is on the dashboard.
 package grafana_test
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/internal/metricnames"
 )
 
-// A board is what the test reads of a dashboard.
+// A board is the part of a dashboard that the tests read.
 type board struct {
 	Templating struct {
 		List []struct{ Name string }
@@ -42,14 +42,14 @@ func dashboard(t *testing.T) (b board) {
 
 var (
 	series    = regexp.MustCompile(`rowmill_\w+`)
-	component = regexp.MustCompile(`_(bucket|sum|count)$`) // of a histogram
+	component = regexp.MustCompile(`_(bucket|sum|count)$`) // the series of a histogram
 	selected  = regexp.MustCompile(`\b(rowmill|process)_\w+`)
 	counter   = regexp.MustCompile(`.{0,9}\b(rowmill|process)_\w+_(total|bucket|count|sum)\b`)
 	window    = regexp.MustCompile(`\[([^]]+)\]`)
 	chosen    = regexp.MustCompile(`\b(rowmill|process)_\w+\{job=~"\$job",instance=~"\$instance"[,}]`)
 )
 
-// What a panel asks for exists; every metric of a node is on a panel.
+// Every metric of a panel exists; every metric of a node is on a panel.
 func TestDashboardShowsTheMetrics(t *testing.T) {
 	t.Parallel()
 	metrics := metricnames.Of(t, "../..")
@@ -79,7 +79,7 @@ func TestDashboardShowsTheMetrics(t *testing.T) {
 	}
 }
 
-// Every query keeps to the jobs and nodes that are chosen above the panels.
+// Every query uses the selected jobs and nodes.
 func TestDashboardHasNodeVariable(t *testing.T) {
 	t.Parallel()
 	b := dashboard(t)
@@ -101,10 +101,9 @@ func TestDashboardHasNodeVariable(t *testing.T) {
 	}
 }
 
-// What a linter would say: panels are told apart, explained, placed side by side and
-// have a unit and a legend; counters are shown as rates, over a time that has several
-// scrapes.
-func TestDashboardIsWellMade(t *testing.T) {
+// Each panel has its own id and title, a description, a place, a unit and a legend.
+// Counters are shown as rates, over a range with several scrapes.
+func TestDashboardPanels(t *testing.T) {
 	t.Parallel()
 	ids, taken := make(map[int]string), make(map[[2]int]string)
 	titles, row := make(map[string]bool), ""
@@ -127,23 +126,23 @@ func TestDashboardIsWellMade(t *testing.T) {
 			continue
 		}
 		if panel.Title == "" || titles[row+panel.Title] || panel.Description == "" || panel.FieldConfig.Defaults.Unit == "" || panel.Datasource.UID != "${datasource}" || at.W*at.H == 0 {
-			t.Errorf("panel %q of %q lacks a title of its own, a description, a unit, the chosen data source or a place", panel.Title, row)
+			t.Errorf("panel %q of %q lacks a unique title, a description, a unit, the chosen data source or a place", panel.Title, row)
 		}
 		titles[row+panel.Title] = true
 		refs := make(map[string]bool)
 		for _, target := range panel.Targets {
 			if target.RefID == "" || refs[target.RefID] || target.LegendFormat == "" {
-				t.Errorf("a query of panel %q lacks a name of its own or a legend: %s", panel.Title, target.Expr)
+				t.Errorf("a query of panel %q lacks a unique name or a legend: %s", panel.Title, target.Expr)
 			}
 			refs[target.RefID] = true
 			for _, use := range counter.FindAllString(target.Expr, -1) {
 				if !strings.Contains(use, "rate(") && !strings.Contains(use, "increase(") {
-					t.Errorf("panel %q shows a counter as it is: %s", panel.Title, target.Expr)
+					t.Errorf("panel %q shows a counter, not its rate: %s", panel.Title, target.Expr)
 				}
 			}
 			for _, m := range window.FindAllStringSubmatch(target.Expr, -1) {
 				if !slices.Contains([]string{"$__rate_interval", "5m", "1h"}, m[1]) {
-					t.Errorf("panel %q looks over %s: %s", panel.Title, m[1], target.Expr)
+					t.Errorf("panel %q has a range of %s: %s", panel.Title, m[1], target.Expr)
 				}
 			}
 		}

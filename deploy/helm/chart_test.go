@@ -1,6 +1,6 @@
-// Package helm_test renders the chart in every form that is documented, holds the
-// outcome against files that were read, and against what Kubernetes takes. What it
-// says of the program is held against the program in e2e.
+// Package helm_test renders the chart in every documented form, compares the output
+// with reviewed files, and validates it as Kubernetes would. Tests in e2e check the
+// output against the program.
 package helm_test
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/rowmill/rowmill/internal/golden"
 )
 
-// newest is the last version of Kubernetes whose schemas are at hand; the oldest is in
-// Chart.yaml.
+// newest is the newest version of Kubernetes with installed schemas; Chart.yaml has the
+// oldest.
 const newest = "1.37.0"
 
-// tools are what `.ci/tools helm` has made.
+// tools holds the programs that `.ci/tools helm` installs.
 type tools struct {
 	helm, admit     string // programs
-	python, schemas string // a Python that has kubernetes-validate, and a folder of CRDs
+	python, schemas string // a Python with kubernetes-validate, and a folder of CRDs
 }
 
-func made(t *testing.T) tools {
+func helmTools(t *testing.T) tools {
 	t.Helper()
 	paths := strings.Fields(os.Getenv("ROWMILL_HELM"))
 	if len(paths) != 4 {
@@ -39,8 +39,8 @@ func made(t *testing.T) tools {
 	return tools{helm: paths[0], admit: paths[1], python: paths[2], schemas: paths[3]}
 }
 
-// refused is what a check says of manifests, and whether it refuses them.
-func refused(t *testing.T, manifests, check string, args ...string) (complaint string, is bool) {
+// runCheck runs a check on manifests. is reports whether the check refuses them.
+func runCheck(t *testing.T, manifests, check string, args ...string) (complaint string, is bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), check, args...)
 	cmd.Stdin = strings.NewReader(manifests)
@@ -51,7 +51,7 @@ func refused(t *testing.T, manifests, check string, args ...string) (complaint s
 	return string(out), err != nil
 }
 
-// forms are the values files that docs/kubernetes.md tells of, by name.
+// forms returns the values files of docs/kubernetes.md by name.
 func forms(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("examples/*.yaml")
@@ -65,7 +65,7 @@ func forms(t *testing.T) map[string]string {
 	return found
 }
 
-// render returns the manifests, or what helm complains of.
+// render returns the manifests, or helm's error.
 func render(t *testing.T, helm string, args ...string) (manifests, complaint string, ok bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), helm, append([]string{"template", "rowmill", "rowmill"}, args...)...)
@@ -84,17 +84,17 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// indented is a text as YAML has it so many columns deeper.
+// indented returns a text indented by a number of columns, as in YAML.
 func indented(text string, by int) string {
 	space := strings.Repeat(" ", by)
 	return space + strings.ReplaceAll(text, "\n", "\n"+space)
 }
 
-// TestForms renders each form. What comes out is as it was when somebody last read
-// it, and what Kubernetes takes, from the oldest version to the newest.
+// TestForms renders each form. The output equals the reviewed file, and every version
+// of Kubernetes from the oldest to the newest accepts it.
 func TestForms(t *testing.T) {
 	t.Parallel()
-	with := made(t)
+	with := helmTools(t)
 	oldest := regexp.MustCompile(`(?m)^kubeVersion: ">=([0-9.]+)-0"$`).FindStringSubmatch(read(t, "rowmill/Chart.yaml"))
 	if oldest == nil {
 		t.Fatal("Chart.yaml does not say from which version of Kubernetes on it works")
@@ -109,17 +109,17 @@ func TestForms(t *testing.T) {
 			if !ok {
 				t.Fatal(complaint)
 			}
-			if out, wrong := refused(t, manifests, with.python, "testdata/schemas.py", with.schemas, oldest[1], newest); wrong {
+			if out, wrong := runCheck(t, manifests, with.python, "testdata/schemas.py", with.schemas, oldest[1], newest); wrong {
 				t.Errorf("a version of Kubernetes does not know it: %s", out)
 			}
 			rules := []string{"-restricted"}
-			if strings.Contains(manifests, "- name: inference\n") { // whose image is not ours
+			if strings.Contains(manifests, "- name: inference\n") { // its image is not ours, so our rules for images do not apply
 				rules = nil
 			}
-			if out, wrong := refused(t, manifests, with.admit, rules...); wrong {
+			if out, wrong := runCheck(t, manifests, with.admit, rules...); wrong {
 				t.Errorf("Kubernetes would refuse it: %s", out)
 			}
-			// Where they are told of, the rules and the dashboard are the very files.
+			// The manifests contain the rules and the dashboard unchanged.
 			short := manifests
 			for name, by := range map[string]int{"../prometheus/rules.yaml": 2, "../grafana/rowmill.json": 4} {
 				short = strings.Replace(short, indented(read(t, name), by), indented("(all of "+strings.TrimPrefix(name, "../")+")", by), 1)
@@ -129,20 +129,20 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestChecksComplain wants the checks of TestForms to see what is wrong.
-func TestChecksComplain(t *testing.T) {
+// The checks of TestForms find errors.
+func TestChecks_FindErrors(t *testing.T) {
 	t.Parallel()
-	with := made(t)
+	with := helmTools(t)
 	for name, test := range map[string]struct {
 		manifest, says string
-		rule           bool // of Kubernetes' code, not of a schema
+		rule           bool // found by Kubernetes' code, not by a schema
 	}{
-		"a field that is none": {"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 1}], selectors: {}}}", "selectors", false},
+		"an unknown field": {"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 1}], selectors: {}}}", "selectors", false},
 		"a field of the wrong type": {
 			"{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a}, spec: {maxUnavailable: true}}", "maxUnavailable", false,
 		},
-		"a field that is missing":  {"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {template: {}}}", "selector", false},
-		"a kind that there is not": {"{apiVersion: apps/v2, kind: StatefulSet, metadata: {name: a}}", "StatefulSet", false},
+		"a field that is missing": {"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {template: {}}}", "selector", false},
+		"an unknown kind":         {"{apiVersion: apps/v2, kind: StatefulSet, metadata: {name: a}}", "StatefulSet", false},
 		"a trigger without a type": {
 			"{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: a}, spec: {scaleTargetRef: {name: a}, triggers: [{metadata: {}}]}}", "type", false,
 		},
@@ -157,15 +157,15 @@ func TestChecksComplain(t *testing.T) {
 		},
 		"no schema for nothing": {"", "no manifest", false},
 		"no rule for nothing":   {"", "no manifest", true},
-		"a name that is none":   {"{apiVersion: v1, kind: ConfigMap, metadata: {name: A_b}}", "metadata.name", true},
-		"a mount of no volume": {
+		"an invalid name":       {"{apiVersion: v1, kind: ConfigMap, metadata: {name: A_b}}", "metadata.name", true},
+		"a mount without a volume": {
 			"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a, volumeMounts: [{name: b, mountPath: /b}]}]}}", "volumeMounts[0].name", true,
 		},
-		"pods that are not selected": {
+		"a selector that does not match": {
 			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, " +
 				"template: {metadata: {labels: {a: c}}, spec: {containers: [{name: a, image: a}]}}}}", "does not match", true,
 		},
-		"a pod that may too much": {"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}", "runAsNonRoot", true},
+		"a pod with too many rights": {"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}", "runAsNonRoot", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,17 +173,17 @@ func TestChecksComplain(t *testing.T) {
 			if test.rule {
 				check, args = with.admit, []string{"-restricted"}
 			}
-			if out, wrong := refused(t, test.manifest, check, args...); !wrong || !strings.Contains(out, test.says) {
+			if out, wrong := runCheck(t, test.manifest, check, args...); !wrong || !strings.Contains(out, test.says) {
 				t.Errorf("refused: %v, and it says %s", wrong, out)
 			}
 		})
 	}
 }
 
-// TestRefusals wants values that cannot work to be refused, with what to say instead.
+// Values that cannot work are refused with a remedy.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	helm := made(t).helm
+	helm := helmTools(t).helm
 	for _, test := range []struct{ form, set, says string }{
 		{"separate", "replcas=3", "replcas"},
 		{"separate", "mode=both", "mode"},
@@ -217,11 +217,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestCommands wants helm to take the values that docs/kubernetes.md has it given, and
-// the page to tell of every form.
+// helm accepts the commands of docs/kubernetes.md, and the page mentions every form.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	helm := made(t).helm
+	helm := helmTools(t).helm
 	page := read(t, "../../docs/kubernetes.md")
 	commands := regexp.MustCompile(`(?m)^helm install rowmill rowmill-VERSION.tgz (.*)$`).FindAllStringSubmatch(page, -1)
 	if len(commands) == 0 {
@@ -234,16 +233,16 @@ func TestCommands(t *testing.T) {
 	}
 	for form := range forms(t) {
 		if !strings.Contains(page, "["+form+".yaml](../deploy/helm/examples/"+form+".yaml)") {
-			t.Errorf("the page does not tell of %s.yaml", form)
+			t.Errorf("the page does not mention %s.yaml", form)
 		}
 	}
 }
 
-// TestNames wants what releases of other names make to fit together: names of their
-// own, and nodes of one cluster where they are told so.
+// Releases with different names have different resource names, and form one cluster if
+// configured so.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	helm := made(t).helm
+	helm := helmTools(t).helm
 	cmd := exec.CommandContext(t.Context(), helm, "template", "large", "rowmill", "--values", "examples/engines.yaml", "--namespace", "mills")
 	out, err := cmd.Output()
 	if err != nil {

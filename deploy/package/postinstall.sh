@@ -1,6 +1,6 @@
 #!/bin/sh
-# $1 is "configure" or "abort-…" of dpkg; of rpm, 1 at the first installation and
-# more at an upgrade. Nothing is started that did not run.
+# From dpkg, $1 is "configure" or "abort-…"; from rpm, 1 at the first installation and
+# more at an upgrade. A service that did not run is not started.
 set -e
 case "$1" in configure | [0-9]*) ;; *) exit 0 ;; esac
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A removal leaves settings, key and data. What dpkg calls a purge takes them too,
-# but not the user: files elsewhere may belong to it. rpm has no purge.
+# A removal keeps settings, key and data. A purge by dpkg removes them too, but not the
+# user: files elsewhere may belong to the user. rpm has no purge.
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Before the files: the user to whom some of them belong.
+# Create the user before the files that belong to the user.
 set -e
 getent group rowmill >/dev/null || groupadd --system rowmill
 getent passwd rowmill >/dev/null || useradd --system --gid rowmill --home-dir /var/lib/rowmill --no-create-home \

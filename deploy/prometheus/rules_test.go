@@ -1,5 +1,5 @@
-// Package prometheus_test holds the alert rules against the code, against their
-// runbook, and against what Prometheus makes of them.
+// Package prometheus_test checks the alert rules: their metrics exist, the runbook has
+// them, and Prometheus evaluates them as expected.
 package prometheus_test
 
 import (
@@ -38,8 +38,7 @@ func rules(t *testing.T) (all []rule) {
 
 var series = regexp.MustCompile(`rowmill_\w+`)
 
-// Every metric that an alert asks for is one that a node has; every alert says
-// how bad it is, what is wrong, and where the operator reads on.
+// Every metric of an alert exists; every alert has a severity, a summary and a runbook.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	metrics := metricnames.Of(t, "../..")
@@ -60,12 +59,12 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: annotations %v", r.Alert, r.Annotations)
 		}
 		if !strings.Contains(string(runbook), "\n### "+r.Alert+"\n") {
-			t.Errorf("docs/operations.md says nothing about %s", r.Alert)
+			t.Errorf("docs/operations.md does not mention %s", r.Alert)
 		}
 	}
 }
 
-// Each alert fires on what it is about, and none on a cluster that is well.
+// Each alert fires on its problem, and no alert fires on a healthy cluster.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	tool := promtest.Tool(t, "promtool")
@@ -80,7 +79,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 	for _, r := range rules(t) {
 		if !strings.Contains(string(text), "\n- name: "+r.Alert+"\n") || !strings.Contains(string(text), "eval_time: 85m, alertname: "+r.Alert+"}") {
-			t.Errorf("rules_test.yaml does not try %s", r.Alert)
+			t.Errorf("rules_test.yaml does not test %s", r.Alert)
 		}
 	}
 }

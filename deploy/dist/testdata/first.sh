@@ -1,8 +1,8 @@
-# first.sh: the commands of a page, as a new user gives them one after the other, on the
-# machine of machine.sh. /io has each in N.sh, and prepare.sh and undo.sh. It is done
-# twice: on a machine that has nothing, and once more after undo.sh. What a command
-# printed is ROUND.N.out, and times has lines of round, N and seconds.
-sudo() { "$@"; } # who is here is root
+# first.sh runs the commands of a page one by one, as a new user would, on the machine
+# of machine.sh. /io has each command in N.sh, and prepare.sh and undo.sh. It runs all
+# commands twice: on an empty machine, and again after undo.sh. The output of a command
+# goes to ROUND.N.out; the file times has lines of round, N and seconds.
+sudo() { "$@"; } # the script already runs as root
 cd /io
 . /io/prepare.sh
 : >/io/times

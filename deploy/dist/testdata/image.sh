@@ -1,11 +1,11 @@
-# image.sh: the image, by podman, on the machine of machine.sh: nothing of its disk can
-# be written but /data, no capability, and a job runs in it. /io has image.tar and its
+# image.sh runs the image with podman on the machine of machine.sh: with a read-only
+# disk except /data, without capabilities, it runs a job. /io has image.tar and its
 # version.
 image=localhost/rowmill:$(cat /io/version)
-# Bounds of their own: podman would raise those that this machine has.
+# Set limits here: podman would raise the limits of this machine.
 run=(--read-only --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --network none --cgroups disabled
 	--ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --volume rowmill:/data)
-# Nor may it write what all machines share.
+# Containers must not write the kernel settings that all machines share.
 printf '[containers]\ndefault_sysctls = []\n' >/io/containers.conf
 export CONTAINERS_CONF=/io/containers.conf
 podman() { command podman --root /tmp/podman --runroot /run/podman --storage-driver vfs --events-backend none "$@"; }
@@ -25,7 +25,7 @@ for round in 1 2; do
 		printf 'one\ntwo\n' | podman exec --interactive --env ROWMILL_API_KEY="$key" node /rowmill jobs submit - --format json --output - >/io/rows.json
 		[ "$(jq '.outputs | length' /io/rows.json)" = 2 ]
 	else
-		# Another container of the same volume: the job is there.
+		# Another container with the same volume has the job.
 		[ "$(in_node jobs list -o json | jq length)" = 1 ]
 	fi
 	podman exec node /rowmill version

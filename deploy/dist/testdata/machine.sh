@@ -1,8 +1,8 @@
 #!/bin/bash
-# machine.sh FOLDER: a machine to throw away. Its disk is this one's with a layer of
-# memory above, its processes, network and systemd are its own. It runs
-# FOLDER/check.sh, which finds the folder as /io and the layer as /layer, and ends with
-# its exit code. Takes root, and systemd's files.
+# machine.sh FOLDER runs a disposable machine. Its disk is this machine's disk under a
+# layer in memory; its processes, network and systemd are its own. It runs
+# FOLDER/check.sh, which sees the folder as /io and the layer as /layer, and exits with
+# the exit code of check.sh. It needs root and systemd.
 #
 #   unshare --mount --pid --net --ipc --uts --cgroup --fork machine.sh FOLDER
 set -eu
@@ -15,7 +15,8 @@ mkdir "$layer"/{upper,work,root}
 root=$layer/root
 mount -t overlay overlay -o "lowerdir=/,upperdir=$layer/upper,workdir=$layer/work" "$root"
 
-# What a container has: nothing of it lets systemd change the real machine.
+# The devices and mounts of a container: systemd cannot change the real machine through
+# them.
 mount -t proc proc "$root/proc"
 mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
@@ -29,7 +30,7 @@ ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 mount -t tmpfs none "$root/run"
 mount -t tmpfs none "$root/tmp"
-rm -rf "$root/etc/fstab" "$root/etc/systemd/system"/*.wants # nothing that this machine starts
+rm -rf "$root/etc/fstab" "$root/etc/systemd/system"/*.wants # do not start this machine's services
 mkdir "$root/io" "$root/layer" "$root/.old"
 mount --bind "$folder" "$root/io"
 mount -o bind,ro "$layer/upper" "$root/layer"

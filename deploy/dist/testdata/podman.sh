@@ -1,6 +1,6 @@
-# podman.sh: what lets podman run on the machine of machine.sh, which has no network of
-# podman's and whose disk is a layer already: ports are those of the machine, and bounds
-# its own. The commands stay as they are.
+# podman.sh configures podman for the machine of machine.sh, which has no podman
+# network and an overlay as its disk: containers use the machine's ports and their own
+# limits. The tested commands stay unchanged.
 mkdir -p /etc/containers
 cat >/etc/containers/storage.conf <<'CONF'
 [storage]

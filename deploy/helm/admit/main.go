@@ -1,8 +1,8 @@
-// Admit says of manifests on standard input what the API server of Kubernetes would,
-// by its own code: their defaults, its rules for each kind, and with -restricted those
-// of that level of pod security. It prints a line for each thing that is wrong, and
-// ends with code 1 where there is one. Kinds that others add to Kubernetes are passed
-// over: schemas.py has theirs, as it has fields that there are not.
+// Admit validates manifests from standard input with the code of Kubernetes' API
+// server: it sets defaults, checks the rules of each kind, and with -restricted the pod
+// security level of that name. It prints a line per problem, and exits with code 1 if
+// there is one. It skips kinds that are not part of Kubernetes; schemas.py checks
+// those, and unknown fields too.
 package main
 
 import (
@@ -39,10 +39,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// namespace is what Kubernetes adds to a manifest without one.
+// namespace is the namespace of a manifest that names none.
 const namespace = "default"
 
-// largest is above every manifest: Kubernetes keeps none of more than 1.5 MiB.
+// largest is a size above every manifest: Kubernetes stores at most 1.5 MiB.
 const largest = 2 << 20
 
 func main() {
@@ -73,7 +73,7 @@ func admit(manifests io.ReadCloser, out io.Writer, restricted bool) (wrong bool,
 		if err != nil {
 			return true, err
 		}
-		if string(manifest) == "null" { // nothing but comments
+		if string(manifest) == "null" { // only comments
 			continue
 		}
 		object, kind, err := legacyscheme.Codecs.UniversalDecoder().Decode(manifest, nil, nil)
@@ -84,12 +84,12 @@ func admit(manifests io.ReadCloser, out io.Writer, restricted bool) (wrong bool,
 			return true, err
 		}
 		seen++
-		for _, complaint := range valid(object) {
+		for _, complaint := range problems(object) {
 			wrong = true
 			fmt.Fprintln(out, kind.Kind, complaint)
 		}
 		if restricted {
-			for _, complaint := range confined(manifest) {
+			for _, complaint := range restrictedViolations(manifest) {
 				wrong = true
 				fmt.Fprintln(out, kind.Kind, complaint)
 			}
@@ -97,8 +97,8 @@ func admit(manifests io.ReadCloser, out io.Writer, restricted bool) (wrong bool,
 	}
 }
 
-// valid is what Kubernetes finds wrong with an object.
-func valid(object runtime.Object) field.ErrorList {
+// problems returns the problems that Kubernetes finds in an object.
+func problems(object runtime.Object) field.ErrorList {
 	pods := corevalidation.PodValidationOptions{}
 	switch o := object.(type) {
 	case *apps.StatefulSet:
@@ -106,7 +106,7 @@ func valid(object runtime.Object) field.ErrorList {
 		return appsvalidation.ValidateStatefulSet(o, appsvalidation.StatefulSetValidationOptions{}, pods)
 	case *core.Service:
 		o.Namespace = namespace
-		if o.Spec.ClusterIP != "" { // which is done beside the defaults
+		if o.Spec.ClusterIP != "" { // not set by the defaults
 			o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
 		}
 		return corevalidation.ValidateServiceCreate(o)
@@ -135,8 +135,8 @@ func valid(object runtime.Object) field.ErrorList {
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("the rules for %T are not known here", object))}
 }
 
-// confined is what of a manifest is beyond the level restricted.
-func confined(manifest []byte) (complaints []string) {
+// restrictedViolations returns the violations of the level restricted.
+func restrictedViolations(manifest []byte) (complaints []string) {
 	object, _, err := legacyscheme.Codecs.UniversalDeserializer().Decode(manifest, nil, nil)
 	if err != nil {
 		return []string{err.Error()}

@@ -1,7 +1,7 @@
-"""Holds manifests on standard input against the schemas of Kubernetes, and of what
-others add to it: schemas.py FOLDER-OF-CRDS VERSION…
+"""Validates manifests from standard input by the schemas of Kubernetes and of CRDs:
+schemas.py FOLDER-OF-CRDS VERSION…
 
-Prints a line for each thing that is wrong, and ends with code 1 where there is one."""
+Prints a line per problem, and exits with code 1 if there is one."""
 
 import pathlib
 import sys
@@ -12,7 +12,7 @@ import yaml
 
 
 def closed(schema):
-    """The schema of a CRD as JSON Schema that takes no fields it does not name."""
+    """Returns the schema of a CRD as JSON Schema that refuses unknown fields."""
     if isinstance(schema, list):
         return [closed(s) for s in schema]
     if not isinstance(schema, dict):
@@ -27,7 +27,7 @@ def closed(schema):
 
 
 def definitions(folder):
-    """The schemas of CRDs by apiVersion and kind."""
+    """Returns the schemas of CRDs by apiVersion and kind."""
     found = {}
     for path in pathlib.Path(folder).glob("*.yaml"):
         for crd in yaml.safe_load_all(path.read_text()):

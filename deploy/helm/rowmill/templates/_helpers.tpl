@@ -6,13 +6,13 @@
 {{ .Values.clusterName | default (include "rowmill.name" .) }}
 {{- end }}
 
-{{/* Of the pods of this release. */}}
+{{/* Labels of the pods of this release. */}}
 {{- define "rowmill.selector" -}}
 app.kubernetes.io/name: rowmill
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* Of the pods of all releases that are one cluster. */}}
+{{/* Labels of the pods of all releases in the cluster. */}}
 {{- define "rowmill.clusterSelector" -}}
 app.kubernetes.io/name: rowmill
 app.kubernetes.io/part-of: {{ include "rowmill.cluster" . }}
@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ required "image.repository: name where the cluster pulls the image, such as registry.example.org/rowmill" .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion | replace "+" "_" }}
 {{- end }}
 
-{{/* How a container of the image may run. */}}
+{{/* Security context of a container. */}}
 {{- define "rowmill.confined" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -41,7 +41,7 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* The secrets that are given, each as the setting whose file it is. */}}
+{{/* The configured secrets, by the setting that names the file. */}}
 {{- define "rowmill.secrets" -}}
 {{- $s := .Values.secrets }}
 {{- $all := dict "API_KEY" $s.apiKey "HTTP_SIGNING_KEY" $s.signingKey "LOG_AUDIT_WEBHOOK_SECRET" $s.auditWebhookSecret "OBJECTS_ACCESS_KEY" $s.objectsAccessKey "OBJECTS_SECRET_KEY" $s.objectsSecretKey }}
@@ -55,7 +55,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* What cannot work is refused here, not by a pod that does not start. */}}
+{{/* Refuses invalid values here, before a pod fails to start. */}}
 {{- define "rowmill.check" -}}
 {{- range $key, $instead := dict
   "data" "the chart mounts a volume at /data; data.size says how large"
