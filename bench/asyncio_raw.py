@@ -1,6 +1,6 @@
-"""The batch client that a careful person would write in Python: standard
-asyncio streams with keep-alive connections, json, and pyarrow for Parquet.
-Same rows, same request, same log and same result as bench/limit.
+"""A careful batch client in Python: standard asyncio streams with keep-alive
+connections, json, and pyarrow for Parquet. Rows, requests, log and result are the
+same as in bench/limit.
 
     python3 bench/asyncio_raw.py --in rows.parquet --out out.parquet --address HOST:PORT
 """
@@ -20,7 +20,7 @@ GROUP = 1024  # answers that share one flush to disk
 
 
 class Connection:
-    """One keep-alive connection."""
+    """A keep-alive connection."""
 
     def __init__(self, reader, writer, host):
         self.reader, self.writer, self.host = reader, writer, host
@@ -39,7 +39,7 @@ class Connection:
 
 
 class Log:
-    """Answers on disk before they are part of the result."""
+    """Stores answers on disk before they are part of the result."""
 
     def __init__(self, path):
         self.path, self.file, self.parts, self.rows = path, open(path, "wb"), [], 0

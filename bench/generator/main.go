@@ -1,8 +1,8 @@
-// Command generator keeps a fixed number of requests in flight on an inference
-// server until every row is answered, and drops the answers: what a server can
-// be driven to by a client that does nothing else and is told how much to send.
-// It prints the number of rows answered. The service's use of a server is
-// divided by that of the generator at its best number.
+// Command generator keeps a fixed number of requests in flight on an inference server
+// until every row is answered, and drops the answers. It measures the highest rate of
+// the server for a client that does nothing else and knows the best number of requests.
+// It prints the number of answered rows. The service's rate is compared with the
+// generator's best rate.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 		address  = flag.String("address", "", "host:port of the inference server")
 		model    = flag.String("model", "llama-3.1-8b", "model to ask for")
 		inFlight = flag.Int("in-flight", 256, "requests in flight")
-		fields   = flag.String("fields", `{"logprobs":true,"top_logprobs":1}`, "JSON object: further fields of every request")
+		fields   = flag.String("fields", `{"logprobs":true,"top_logprobs":1}`, "JSON object: additional fields of every request")
 	)
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -44,7 +44,7 @@ func main() {
 	fmt.Println(len(requests))
 }
 
-// encode returns the requests of all rows in order, heads and bodies.
+// encode returns the requests of all rows in order, with head and body.
 func encode(in, address, model, fields string) ([][]byte, error) {
 	type row struct {
 		Text string `parquet:"text"`
@@ -71,8 +71,7 @@ func encode(in, address, model, fields string) ([][]byte, error) {
 	return requests, nil
 }
 
-// drive sends the requests in order, each on the first of the connections that
-// is free.
+// drive sends the requests in order, each on the first free connection.
 func drive(requests [][]byte, address string, inFlight int) error {
 	var next atomic.Int64
 	group := new(errgroup.Group)
@@ -91,10 +90,10 @@ func drive(requests [][]byte, address string, inFlight int) error {
 	return group.Wait()
 }
 
-// conn is one connection, opened when it is needed.
+// conn is a connection, opened on first use.
 type conn struct {
 	address string
-	net     net.Conn // nil while there is none
+	net     net.Conn // nil while not connected
 	in      *bufio.Reader
 }
 
@@ -105,8 +104,8 @@ func (c *conn) close() {
 	}
 }
 
-// exchange sends a request and drops the answer. A server may have closed a
-// connection that was used before, which shows only then.
+// exchange sends a request and drops the answer. It retries on a new connection if the
+// server has closed a used one, which only shows at this point.
 func (c *conn) exchange(request []byte) error {
 	if c.net != nil {
 		if err := c.begin(request); err == nil {
@@ -137,7 +136,7 @@ func (c *conn) begin(request []byte) error {
 	return nil
 }
 
-// drop reads an answer, whole or in chunks, to its end.
+// drop reads a whole answer, chunked or not.
 func (c *conn) drop() error {
 	response, err := http.ReadResponse(c.in, nil)
 	if err != nil {

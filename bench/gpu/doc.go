@@ -1,5 +1,5 @@
-// Package gpu is what the benchmark on a real GPU needs besides the others: the
-// files of a model of random weights, a server for it where vLLM cannot be had,
-// and the step times that a real server takes, beside those that the simulator
-// says. It needs no GPU itself, and knows nothing of Rowmill.
+// Package gpu holds parts of the benchmark on a real GPU: the files of a model with
+// random weights, a server for the model if vLLM is not available, and the comparison
+// of a real server's step times with the simulator's. It needs no GPU itself, and does
+// not know Rowmill.
 package gpu

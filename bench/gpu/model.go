@@ -10,30 +10,29 @@ import (
 	"strings"
 )
 
-// A Shape is the size of a Llama.
+// A Shape holds the dimensions of a Llama model.
 type Shape struct {
 	Name    string
-	Width   int // of the hidden state
-	Inner   int // of the feed-forward layer
+	Width   int // size of the hidden state
+	Inner   int // size of the feed-forward layer
 	Layers  int
 	Heads   int
 	KVHeads int
-	Head    int // width of one
-	Words   int // of the vocabulary
+	Head    int // width of a head
+	Words   int // size of the vocabulary
 }
 
-// Llama8B is the shape of Llama-3.1-8B; Tiny is one that a processor computes
-// in milliseconds.
+// Llama8B has the dimensions of Llama-3.1-8B. Tiny is small enough to compute in
+// milliseconds on a processor.
 var (
 	Llama8B = Shape{Name: "llama-3.1-8b", Width: 4096, Inner: 14336, Layers: 32, Heads: 32, KVHeads: 8, Head: 128, Words: 128256}
 	Tiny    = Shape{Name: "tiny", Width: 128, Inner: 256, Layers: 2, Heads: 4, KVHeads: 2, Head: 32, Words: 2048}
 )
 
-// Write writes the files that servers read of a model besides its weights. A
-// word of the vocabulary is a token, so that prompts have just the length that
-// they should. Random weights draw every token with about the same probability:
-// so many of them end an answer that it has answer tokens in the mean, with
-// lengths spread as those of a geometric distribution.
+// Write writes all files of a model except the weights. Each word of the vocabulary is
+// one token, so that prompts have an exact length. Random weights draw all tokens with
+// about equal probability. The number of tokens that end an answer is chosen so that
+// lengths are geometric and answer tokens long on average.
 func (s Shape) Write(dir string, context, answer int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create model directory: %w", err)
@@ -42,7 +41,7 @@ func (s Shape) Write(dir string, context, answer int) error {
 	for i := range ends {
 		ends[i] = s.Words - 1 - i
 	}
-	// Special tokens are looked for inside of words too: none may begin one.
+	// Tokenizers find special tokens inside words too, so no word may start with one.
 	const unknown, begin, end = "<unk>", "<s>", "</s>"
 	vocabulary := map[string]int{unknown: 0, begin: 1, end: ends[0]}
 	for i, word := range common {
@@ -83,18 +82,18 @@ func (s Shape) Write(dir string, context, answer int) error {
 	return nil
 }
 
-// common are the words of prompts. Any vocabulary of English has them as one
-// token each, so that a client which estimates by another one is about right.
+// common are the words of prompts. Each is one token in any English vocabulary, so that
+// a client with an estimate is about right.
 var common = strings.Fields(`the of and to in is you that it he was for on are as with his they at be
 	this have from or one had by word but not what all were we when your can said there use an each which
 	she do how their if will up other about out many then them these so some her would make like him into
 	time has look two more write go see number no way could people my than first water been call who its
 	now find long down day did get come made may part`)
 
-const firstCommon = 2 // behind two special tokens
+const firstCommon = 2 // after two special tokens
 
-// AppendPrompt appends a text of so many random tokens. Two are never alike, so
-// that no server finds one in a cache.
+// AppendPrompt appends a text of a number of random tokens. Texts differ, so that no
+// server finds one in its prefix cache.
 func (s Shape) AppendPrompt(text []byte, random *rand.Rand, tokens int) []byte {
 	for i := range tokens {
 		if i > 0 {

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// A prompt has as many tokens as it should for whoever splits at blanks and looks
-// words up, and also for whoever looks for special tokens first: none of those
-// begins a word.
+// A prompt has the intended number of tokens for a tokenizer that splits at blanks, and
+// for one that first looks for special tokens: no word starts with a special token.
 func TestShapeFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,8 +1,8 @@
 package gpu
 
-import _ "embed" // the server is carried in the binary
+import _ "embed" // embeds the server
 
-// Server is the program of the PyTorch server; its head says what it is.
+// Server is the source of the PyTorch server. Its head describes it.
 //
 //go:embed server.py
 var Server []byte

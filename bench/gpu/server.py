@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""An inference server with continuous batching, for machines where vLLM cannot be
-had: a Llama of random weights, a KV cache, and the OpenAI dialect as far as a
-batch of texts needs it. Needs torch and nothing else.
+"""An inference server with continuous batching, for machines without vLLM: a Llama
+with random weights, a KV cache, and the part of the OpenAI API that a batch of texts
+needs. It only needs torch.
 
     server.py --model DIR --port N [--slots 256] [--context 4096]
-    server.py --check            # the cached and batched model against the plain one
+    server.py --check            # compare the cached, batched model with the plain one
 
-DIR holds config.json, generation_config.json and tokenizer.json as bench/gpu
-writes them: a word of the vocabulary is a token. A step either computes waiting
+DIR holds config.json, generation_config.json and tokenizer.json, written by
+bench/gpu: each word of the vocabulary is a token. A step computes either waiting
 prompts, several at once up to --batched-tokens, or one token of every running
-answer. Prompts are neither cut into chunks nor cached. On a GPU a decoding step
-is one CUDA graph, made when its size is first needed. It calls itself nothing
-else: its gauges have names of their own, unless --gauges vllm asks for vLLM's.
+answer. Prompts are neither chunked nor cached. On a GPU a decode step is a CUDA
+graph, recorded at the first use of its size. The gauges have their own names;
+--gauges vllm uses vLLM's.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 
 class Llama:
-    """The model with its KV cache: one row of the cache for each slot."""
+    """The model with its KV cache: one cache row per slot."""
 
     def __init__(self, config, device, dtype, slots, context):
         self.device, self.dtype, self.slots, self.context = device, dtype, slots, context
@@ -50,7 +50,7 @@ class Llama:
             )
             for _ in range(layers)
         ]
-        if device == "cuda":  # what remains is the cache's, but for what steps need
+        if device == "cuda":  # the cache gets the free memory, except 6 GiB for steps
             free, _ = torch.cuda.mem_get_info()
             self.slots = slots = min(slots, int((free - (6 << 30)) // self.bytes_per_slot(layers)))
             if slots < 1:
@@ -90,14 +90,14 @@ class Llama:
         return x + F.linear(F.silu(gate) * up, down)
 
     def sample(self, x, heat):
-        """The likeliest token after Gumbel noise times temperature: a draw."""
+        """Draws tokens: the argmax after Gumbel noise times temperature."""
         logits = F.linear(self.norm(x), self.output).float()
         noise = torch.empty_like(logits).exponential_().log_()
         return (logits - heat[:, None] * noise).argmax(-1)
 
     @torch.inference_mode()
     def prefill(self, prompts, first, heat):
-        """Computes prompts into the slots from first on and returns their first tokens."""
+        """Computes prompts into the slots from first on, and returns their first tokens."""
         lengths = [len(p) for p in prompts]
         ids = torch.tensor([t for p in prompts for t in p], device=self.device)
         at = torch.cat([self.every[:n] for n in lengths])
@@ -122,7 +122,7 @@ class Llama:
         return self.sample(x[last], torch.tensor(heat, device=self.device, dtype=torch.float32)).tolist()
 
     def step(self, rows, reach):
-        """One token of the first rows slots, none longer than reach."""
+        """Computes one token for the first rows slots, none longer than reach."""
         at = self.positions[:rows]
         cos, sin = self.cos[at][:, None], self.sin[at][:, None]
         hidden = (self.every[None, :reach] > at[:, None])[:, None, None]
@@ -140,11 +140,11 @@ class Llama:
 
     @torch.inference_mode()
     def decode(self, tokens, positions, heat):
-        """The next tokens of the first len(tokens) slots."""
+        """Returns the next tokens of the first len(tokens) slots."""
         n = len(tokens)
         rows = min(next((r for r in (1, 2, 4, 8) if n <= r), -(-n // 16) * 16), self.slots)
         reach = min(-(-(max(positions) + 1) // 128) * 128, self.context)
-        fill = [0] * (rows - n)  # idle slots compute their first place, which the next prompt overwrites
+        fill = [0] * (rows - n)  # idle slots compute position 0, which the next prompt overwrites
         for to, values in ((self.tokens, tokens), (self.positions, positions), (self.heat, heat)):
             to[:rows].copy_(torch.tensor(values + fill, dtype=to.dtype))
         if self.device != "cuda":
@@ -156,7 +156,7 @@ class Llama:
         return result[:n].tolist()
 
     def capture(self, rows, reach):
-        side = torch.cuda.Stream()  # as torch wants it: once outside of the graph first
+        side = torch.cuda.Stream()  # torch requires one run outside of the graph first
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             self.step(rows, reach)
@@ -168,7 +168,7 @@ class Llama:
         self.graphs[rows, reach] = graph, result
 
     def move(self, source, target):
-        """Gives a slot's cache to another slot."""
+        """Copies a slot's cache to another slot."""
         self.keys[:, target].copy_(self.keys[:, source])
         self.values[:, target].copy_(self.values[:, source])
 
@@ -182,7 +182,7 @@ class Answer:
 
 
 class Engine(threading.Thread):
-    """Owns the model: admits answers in the order of arrival and steps them."""
+    """Runs the model: admits answers in order of arrival and steps them."""
 
     def __init__(self, model, ends, batched):
         super().__init__(daemon=True)
@@ -200,7 +200,7 @@ class Engine(threading.Thread):
         try:
             while True:
                 self.turn()
-        except BaseException:  # a server without an engine must not look alive
+        except BaseException:  # without an engine the server must stop
             import traceback
 
             traceback.print_exc()
@@ -226,7 +226,7 @@ class Engine(threading.Thread):
         self.sweep()
 
     def admit(self):
-        """The waiting answers that the next step computes the prompts of."""
+        """Returns the waiting answers whose prompts the next step computes."""
         admitted, room = [], self.batched
         while self.waiting and len(self.running) + len(admitted) < self.model.slots:
             first = self.waiting[0]
@@ -246,7 +246,7 @@ class Engine(threading.Thread):
             answer.tokens.append(token)
 
     def over(self, answer):
-        """Why an answer ends here, None where it goes on. None ends before its second token."""
+        """Returns why an answer ends here, or None. No answer ends before its second token."""
         if answer.gone:
             return "abort"
         if len(answer.tokens) > 1 and answer.tokens[-1] in self.ends and not answer.endless:
@@ -254,7 +254,7 @@ class Engine(threading.Thread):
         return "length" if len(answer.tokens) >= answer.most else None
 
     def sweep(self):
-        """Lets go of what is over; the last slots fill the holes."""
+        """Removes ended answers; the last slots move to the free ones."""
         slot = 0
         while slot < len(self.running):
             answer = self.running[slot]
@@ -271,21 +271,21 @@ class Engine(threading.Thread):
 
 
 class Refusal(Exception):
-    """A request that is answered with an error."""
+    """An error answer to a request."""
 
     def __init__(self, status, message, code=None):
         super().__init__(message)
         self.status, self.body = status, {"error": {"message": message, "type": "invalid_request_error", "code": code}}
 
 
-NEUTRAL = {  # fields that are taken where they ask for nothing
+NEUTRAL = {  # fields that are accepted with their neutral value only
     "stream": (False,), "logprobs": (False,), "top_p": (1,), "n": (1,), "presence_penalty": (0,),
     "frequency_penalty": (0,), "min_tokens": (0, 1), "seed": None, "user": None,
 }
 
 
 class Service:
-    """The OpenAI dialect around an engine."""
+    """The OpenAI API of an engine."""
 
     def __init__(self, engine, name, vocabulary, gauges, loop):
         self.engine, self.name, self.gauges, self.loop = engine, name, gauges, loop
@@ -293,7 +293,7 @@ class Service:
         self.words = {number: word for word, number in vocabulary.items()}
 
     def answer(self, method, path, body, connection):
-        """The answer to a request, or None where the connection gets it later."""
+        """Returns the answer to a request, or None if the connection gets it later."""
         if method == "GET" and path == "/health":
             return 200, {"status": "ok"}
         if method == "GET" and path == "/v1/models":
@@ -331,7 +331,7 @@ class Service:
             raise Refusal(400, f"This model's maximum context length is {context} tokens: the prompt has {len(prompt)}, "
                                f"the answer may have {most}", "context_length_exceeded")
 
-        def done(answer, reason):  # on the engine's thread
+        def done(answer, reason):  # called on the engine's thread
             self.loop.call_soon_threadsafe(connection.reply, 200, self.reply(answer, reason))
 
         connection.pending = Answer(prompt, most, heat, endless, done)
@@ -361,7 +361,7 @@ class Service:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: one request at a time, kept alive."""
+    """A keep-alive connection with one request at a time."""
 
     def __init__(self, service):
         self.service, self.buffer, self.transport, self.pending = service, b"", None, None
@@ -379,7 +379,7 @@ class Connection(asyncio.Protocol):
             self.read()
 
     def read(self):
-        """Answers the requests that have arrived whole."""
+        """Answers the completely received requests."""
         while self.pending is None:
             head, found, rest = self.buffer.partition(b"\r\n\r\n")
             if not found:
@@ -422,19 +422,19 @@ async def serve(args, model, ends, vocabulary):
 
 
 def check(device):
-    """The batched, cached model gives what the plain one gives, token by token."""
+    """Checks that the batched, cached model gives the same tokens as the plain one."""
     torch.manual_seed(1)
     config = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rms_norm_eps": 1e-5,
               "vocab_size": 300, "intermediate_size": 128, "num_hidden_layers": 3, "rope_theta": 10000.0}
     model = Llama(config, device, torch.float32, 12, 256)
     for qkv, *_ in model.layers:
-        qkv.mul_(8)  # else all places of a context weigh about the same
+        qkv.mul_(8)  # otherwise all positions of a context have about the same weight
     prompts = [[(7 * i + 13 * j) % 300 for j in range(n)] for i, n in enumerate((5, 1, 126, 40, 9, 17, 33, 2, 8))]
     got, slots = [[] for _ in prompts], list(range(len(prompts)))
     for i, token in enumerate(model.prefill(prompts[:4], 0, [0.0] * 4) + model.prefill(prompts[4:], 4, [0.0] * 5)):
         got[i].append(token)
     for round in range(12):
-        if round == 6:  # an answer is over: the last one takes its slot
+        if round == 6:  # an answer has ended: the last one takes its slot
             model.move(slots[-1], 1)
             slots = [0, 8, 2, 3, 4, 5, 6, 7]
         tokens = model.decode([got[i][-1] for i in slots], [len(prompts[i]) + len(got[i]) - 1 for i in slots], [0.0] * len(slots))

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// torch is a Python that has torch, from the environment. CI installs none.
+// torch returns a Python with torch, named by the environment. CI installs none.
 func torch(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("ROWMILL_TORCH")
@@ -27,8 +27,7 @@ func torch(t *testing.T) string {
 	return python
 }
 
-// With its cache, its batches and its slots the model gives the tokens that it
-// gives without.
+// With cache, batches and slots the model generates the same tokens as without.
 func TestServerModel(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), torch(t), "server.py", "--check").CombinedOutput()
@@ -37,7 +36,8 @@ func TestServerModel(t *testing.T) {
 	}
 }
 
-// startServer starts the server with a tiny model, two slots and a context of 64.
+// startServer starts the server with a tiny model, two slots and a context of 64
+// tokens.
 func startServer(t *testing.T) (base string) {
 	t.Helper()
 	python, dir := torch(t), t.TempDir()
@@ -130,7 +130,8 @@ func TestServer(t *testing.T) {
 				stopped++
 			}
 		}
-		// Geometric with a mean of 8: 200 of them are within 5 and 14, whatever is drawn.
+		// Lengths are geometric with mean 8: the mean of 200 lengths is between 5 and
+		// 14 for any draw.
 		if mean := float64(tokens) / asked; mean < 5 || mean > 14 || stopped < asked/2 {
 			t.Errorf("answers of %.1f tokens in the mean, %d of %d ended by themselves: want about 8, and most", mean, stopped, asked)
 		}
@@ -176,7 +177,7 @@ func TestServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const gone = 50 // two slots: hardly any of them is answered before its client has gone
+		const gone = 50 // with two slots, few are answered before their client leaves
 		for range gone {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 			if err != nil {

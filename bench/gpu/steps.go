@@ -17,21 +17,20 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// A Step is the time of one kind of step on a real server, beside that of the
-// simulator. Where there is no profile of the model on this machine Simulated is
-// 0.
+// A Step is the measured time of a kind of step on a real server, and the simulator's
+// time. Simulated is 0 if there is no profile of the model on this machine.
 type Step struct {
-	Batch     int     `json:"batch"`  // sequences that get a token; 0 where a prompt is computed
+	Batch     int     `json:"batch"`  // sequences that get a token; 0 for a prefill step
 	Prompt    int     `json:"prompt"` // tokens of each prompt
 	Context   int64   `json:"context"`
-	Measured  float64 `json:"measured_ms"` // the median
+	Measured  float64 `json:"measured_ms"` // median
 	Least     float64 `json:"least_ms"`
 	Greatest  float64 `json:"greatest_ms"`
 	Simulated float64 `json:"simulated_ms"`
 }
 
-// Error is how far the simulator is off, as a share of what was measured;
-// false where there is nothing to compare.
+// Error returns the simulator's error as a share of the measured time; false without a
+// simulated time.
 func (s Step) Error() (float64, bool) {
 	if s.Simulated == 0 || s.Measured <= 0 {
 		return 0, false
@@ -46,26 +45,25 @@ func (s Step) String() string {
 	return fmt.Sprintf("one token of each of %d sequences", s.Batch)
 }
 
-// A Stopwatch measures steps of a server from outside, by whole requests, which
-// any server takes: how long n tokens take is the difference between answers of
-// many tokens and of fewer, all sent at once, so that what a request costs
-// besides its steps is in both and falls out.
+// A Stopwatch measures the step times of any server from outside, by whole requests.
+// The time of n tokens is the difference between long and short answers that start at
+// the same time. Costs per request are in both and cancel out.
 type Stopwatch struct {
 	Client  *http.Client
 	URL     string // such as http://127.0.0.1:8000
 	Model   string // the server's name for it
 	Shape   Shape
-	Profile *batching.Profile // what the simulator says; nil for nothing
-	Rounds  int               // of each measurement; the median counts
+	Profile *batching.Profile // profile of the simulator; may be nil
+	Rounds  int               // rounds per measurement; the median counts
 	Random  *rand.Rand
-	Few     int // tokens of the shorter answers: all have begun before the first ends
-	Many    int // of the longer ones
+	Few     int // tokens of short answers: all start before the first ends
+	Many    int // tokens of long answers
 }
 
-// Decode measures a step of so many sequences after prompts of that length.
+// Decode measures a decode step for a number of sequences with prompts of a length.
 func (w Stopwatch) Decode(ctx context.Context, sequences, prompt int) (Step, error) {
 	var times []float64
-	found := 0 // tokens of a prompt
+	found := 0 // tokens per prompt
 	for range w.Rounds {
 		few, _, err := w.burst(ctx, sequences, prompt, w.Few)
 		if err != nil {
@@ -84,12 +82,12 @@ func (w Stopwatch) Decode(ctx context.Context, sequences, prompt int) (Step, err
 	return s, nil
 }
 
-// Prefill measures a step that computes one prompt. What a request costs besides
-// falls out against one of a single token, whose own step is about alone, the
-// time of a step of one sequence.
+// Prefill measures a step that computes one prompt. It subtracts the time of a request
+// with a one-token prompt, so that the costs per request cancel out, and adds alone:
+// the time of the subtracted request's own step, a step with one sequence.
 func (w Stopwatch) Prefill(ctx context.Context, prompt int, alone time.Duration) (Step, error) {
 	var times []float64
-	found := 0 // tokens of the prompt
+	found := 0 // tokens in the prompt
 	for range w.Rounds {
 		short, _, err := w.burst(ctx, 1, 1, 1)
 		if err != nil {
@@ -116,8 +114,8 @@ func (w Stopwatch) step(times []float64, batch batching.Batch) Step {
 	return s
 }
 
-// burst sends requests at once and returns how long it took until all were
-// answered, and how many tokens the server found in a prompt.
+// burst sends requests at once. It returns the time until all are answered, and the
+// server's token count of a prompt.
 func (w Stopwatch) burst(ctx context.Context, requests, prompt, answer int) (time.Duration, int, error) {
 	bodies := make([][]byte, requests)
 	for i := range bodies {
@@ -144,8 +142,7 @@ func (w Stopwatch) burst(ctx context.Context, requests, prompt, answer int) (tim
 	return took, slices.Max(found), err
 }
 
-// ask sends one request and returns how many tokens the prompt has for the
-// server.
+// ask sends a request and returns the server's token count of the prompt.
 func (w Stopwatch) ask(ctx context.Context, body []byte, answer int) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL+"/v1/chat/completions", bytes.NewReader(body))
 	if err != nil {
@@ -174,10 +171,10 @@ func (w Stopwatch) ask(ctx context.Context, body []byte, answer int) (int, error
 		return 0, fmt.Errorf("read answer: %w", err)
 	}
 	if reply.Usage.Prompt < 1 {
-		return 0, errors.New("the server does not say how many tokens a prompt has")
+		return 0, errors.New("the server does not report the tokens of a prompt")
 	}
 	if reply.Usage.Answer != answer {
-		return 0, fmt.Errorf("the answer has %d tokens instead of the %d that ignore_eos asks for: no step can be measured so", reply.Usage.Answer, answer)
+		return 0, fmt.Errorf("the answer has %d tokens, want %d by ignore_eos: steps cannot be measured", reply.Usage.Answer, answer)
 	}
 	return reply.Usage.Prompt, nil
 }

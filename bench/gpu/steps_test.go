@@ -17,12 +17,12 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// simulated answers chats as the simulator's engine does, a fixed time late,
-// without a network, so that it runs in virtual time.
+// simulated answers chats like the simulator's engine, with a fixed delay and without a
+// network, so that tests run in virtual time.
 type simulated struct {
 	pace sim.Pace
 	late time.Duration
-	more int // tokens that it finds in a word
+	more int // tokens per word
 }
 
 func (s simulated) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -48,8 +48,8 @@ func (s simulated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, nil
 }
 
-// Measured from outside, the simulator's steps take the time that its formula
-// says, whatever else a request costs.
+// Measured from outside, the simulator's steps take the time of its formula, whatever a
+// request costs otherwise.
 func TestStopwatchOnTheSimulator(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,8 +87,7 @@ func TestStopwatchOnTheSimulator(t *testing.T) {
 	})
 }
 
-// What counts is how many tokens the server finds in a prompt, in each round the
-// same.
+// The server's count of prompt tokens is used, and it must be the same in each round.
 func TestStopwatchGoesByTheServersCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,12 +114,12 @@ func TestStopwatchGoesByTheServersCount(t *testing.T) {
 	})
 }
 
-// An answer of another length than was asked for measures nothing.
+// An answer with a wrong length is an error.
 func TestStopwatchNeedsLengths(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ usage, want string }{
-		{`{"prompt_tokens": 3, "completion_tokens": 1}`, "has 1 tokens instead of the 2"},
-		{`{"prompt_tokens": 0, "completion_tokens": 2}`, "how many tokens a prompt has"},
+		{`{"prompt_tokens": 3, "completion_tokens": 1}`, "has 1 tokens, want 2"},
+		{`{"prompt_tokens": 0, "completion_tokens": 2}`, "does not report the tokens of a prompt"},
 	} {
 		w := Stopwatch{
 			Client: &http.Client{Transport: said(`{"usage": ` + test.usage + `}`)}, URL: "http://said", Shape: Tiny,

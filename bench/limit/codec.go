@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/bench/rows"
 )
 
-// codec turns texts into request bodies and response bodies into answers.
+// codec encodes requests and decodes responses.
 type codec interface {
 	encode(buffer, text []byte) ([]byte, error)
 	decode(reply []byte) (rows.Answer, error)
@@ -26,7 +26,7 @@ func newCodec(name, model string, logprobs bool) (codec, error) {
 	case "scan":
 		return newScanCodec(model, logprobs)
 	}
-	return nil, fmt.Errorf("unknown codec %q: std or scan", name)
+	return nil, fmt.Errorf("unknown codec %q: choose std or scan", name)
 }
 
 // stdCodec uses encoding/json.
@@ -51,8 +51,8 @@ func (c stdCodec) decode(reply []byte) (rows.Answer, error) {
 	return answer, nil
 }
 
-// scanCodec knows where things stand in this one server's replies. No real
-// client may do so; that is what makes it a limit.
+// scanCodec relies on the exact form of this server's replies. A real client cannot do
+// that; this makes it a limit.
 type scanCodec struct{ before, after []byte }
 
 func newScanCodec(model string, logprobs bool) (codec, error) {

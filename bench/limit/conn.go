@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/bench/rows"
 )
 
-// conn is one keep-alive connection with its buffers.
+// conn is a keep-alive connection with its buffers.
 type conn struct {
 	net     net.Conn
 	address string
@@ -33,7 +33,7 @@ func dial(ctx context.Context, address string) (*conn, error) {
 
 func (c *conn) close() { c.net.Close() }
 
-// ask returns the exchange of one row on this connection.
+// ask returns the Ask of this connection.
 func (c *conn) ask(codec codec) rows.Ask {
 	return func(_ context.Context, text []byte) (rows.Answer, error) {
 		var err error
@@ -62,7 +62,7 @@ var (
 	errNoBody  = errors.New("reply has no content length")
 )
 
-// readReply reads one response and leaves its body in reply.
+// readReply reads a response and stores its body in reply.
 func (c *conn) readReply() error {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command limit is the least a client can do for a batch of chat requests,
-// Parquet to Parquet, with durable answers: one goroutine per connection, raw
-// HTTP/1.1 framing, and either encoding/json (-json std, what any Go program
-// starts with) or hand-written encoding and scanning (-json scan, the least
-// that is left). Figures of the service are divided by its figures.
+// Command limit measures the lower limit of a client for a batch of chat requests, from
+// Parquet to Parquet, with durable answers: one goroutine per connection, raw HTTP/1.1,
+// and either encoding/json (-json std, the usual start of a Go program) or hand-written
+// encoding and scanning (-json scan, the least possible). Figures of the service are
+// divided by its figures.
 package main
 
 import (

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// words are the tokens of every answer, in turn.
+// words are the tokens of answers, in turn.
 var words = strings.SplitAfter("The quick answer to this row is always the same few words about mills rivers and grain because nothing is being measured here but the way there and back ", " ")
 
-// newServer makes every answer once. The shapes follow the OpenAI reference
-// for chat completions, embeddings and models, with the fields vLLM adds.
+// newServer builds all answers in advance. They have the fields of the OpenAI reference
+// for chat completions, embeddings and models, and the fields that vLLM adds.
 func newServer(models []string, context, tokens, dimension int, delay time.Duration, slots int) *server {
 	s := &server{delay: delay}
 	if slots > 0 {
@@ -79,11 +79,11 @@ func newServer(models []string, context, tokens, dimension int, delay time.Durat
 	return s
 }
 
-// vectors is how many different embeddings there are, in turn: so many that none comes
-// again within what Snappy looks back, 64 KiB.
+// vectors is the number of different embeddings, used in turn. It is so large that none
+// repeats within Snappy's window of 64 KiB.
 const vectors = 32
 
-// marshal encodes what cannot fail to be encoded.
+// marshal encodes a value that always encodes.
 func marshal(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -92,7 +92,7 @@ func marshal(v any) []byte {
 	return data
 }
 
-// response puts the head of a 200 before a body.
+// response returns a body with the head of a 200 response.
 func response(contentType string, body []byte) []byte {
 	head := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", contentType, len(body))
 	return append(head, body...)

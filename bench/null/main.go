@@ -1,10 +1,9 @@
-// Command null is an inference server that costs nothing: every chat request
-// gets the same answer at once, every text to embed the same vector. It is the
-// engine of the benchmarks that measure what lies around the engine. It reads
-// requests off raw connections, looks for the three things that change its
-// answer (log probabilities, the number of texts, the vector's encoding) and
-// writes bytes made at start. It is no model of a server: see sim for
-// that.
+// Command null is an inference server without cost: every chat request gets the same
+// answer at once, every text to embed a fixed vector. Benchmarks of everything around
+// the engine use it. It reads requests from raw connections, looks for the three
+// properties that change its answer (log probabilities, the number of texts, the
+// vector's encoding) and writes prepared bytes. It does not simulate a server: see sim
+// for that.
 package main
 
 import (
@@ -25,10 +24,10 @@ func main() {
 		listen    = flag.String("listen", "127.0.0.1:0", "address to listen on; it is printed on standard output")
 		models    = flag.String("models", "llama-3.1-8b", "comma-separated model names to serve")
 		context   = flag.Int("context", 131072, "context length to report, tokens")
-		tokens    = flag.Int("tokens", 110, "tokens of an answer, about 4.7 bytes each")
+		tokens    = flag.Int("tokens", 110, "tokens per answer, about 4.7 bytes each")
 		dimension = flag.Int("dimension", 1024, "floats of an embedding")
-		delay     = flag.Duration("delay", 0, "how long an answer takes")
-		slots     = flag.Int("slots", 0, "how many requests are answered at once, while further ones wait; 0: all")
+		delay     = flag.Duration("delay", 0, "time per answer")
+		slots     = flag.Int("slots", 0, "concurrent answers; further requests wait; 0: no limit")
 	)
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -64,20 +63,20 @@ func main() {
 	}
 }
 
-// server holds the answers, ready to be written.
+// server holds the prepared answers.
 type server struct {
 	delay    time.Duration
-	slots    chan struct{} // holds one for each request that is being answered; nil: as many as come
+	slots    chan struct{} // one element per running request; nil: no limit
 	requests atomic.Int64
 	waiting  atomic.Int64
 	running  atomic.Int64
-	first    atomic.Int64 // when the first request since GET /null/first came, Unix nanoseconds; 0 for none
-	last     atomic.Int64 // when the last answer was given, Unix nanoseconds; GET /null/last
+	first    atomic.Int64 // time of the first request since GET /null/first, Unix nanoseconds; 0: none
+	last     atomic.Int64 // time of the last answer, Unix nanoseconds; GET /null/last
 
 	models []byte          // body of GET /v1/models
 	plain  []byte          // a chat answer, whole response
 	scored []byte          // the same with log probabilities
 	floats [vectors][]byte // embeddings as JSON arrays
 	base64 [vectors][]byte // the same as JSON strings
-	vector atomic.Uint32   // the one that was given last
+	vector atomic.Uint32   // index of the last used vector
 }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// maxRequest bounds a request's head and body: the largest row is 8 MiB, and
-// a group of rows to embed is far below that.
+// maxRequest limits the head and body of a request: the largest row is 8 MiB, and a
+// group of rows to embed is far smaller.
 const maxRequest = 64 << 20
 
 var errTooLarge = errors.New("request is larger than 64 MiB")
 
-// serve answers the requests of one connection in turn until it ends.
+// serve answers the requests on a connection in turn until the connection ends.
 func (s *server) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 32<<10)
@@ -67,8 +67,7 @@ func readHead(in *bufio.Reader) (target string, length int, err error) {
 	}
 }
 
-// route returns the path of a request line, without allocating for the paths
-// that matter.
+// route returns the path of a request line, without an allocation for frequent paths.
 func route(line []byte) string {
 	_, rest, _ := bytes.Cut(line, []byte(" "))
 	path, _, _ := bytes.Cut(rest, []byte(" "))
@@ -129,12 +128,12 @@ func (s *server) wait() {
 	s.last.Store(time.Now().UnixNano())
 }
 
-// metrics are the gauges a client steers by, under vLLM's names.
+// metrics writes the gauges that clients read, under vLLM's names.
 func (s *server) metrics() []byte {
 	return fmt.Appendf(nil, "vllm:num_requests_running %d\nvllm:num_requests_waiting %d\nvllm:kv_cache_usage_perc 0\nvllm:num_preemptions_total 0\n", s.running.Load(), s.waiting.Load())
 }
 
-// embeddings answers with as many vectors as there are texts.
+// embeddings writes one vector per text.
 func (s *server) embeddings(body []byte) []byte {
 	forms := &s.floats
 	if bytes.Contains(body, []byte(`"base64"`)) {

@@ -1,7 +1,7 @@
-// Package parts measures this program's own Parquet writer and reader beside
-// parquet-go: writing a part, merging the parts of a shard, joining complete
-// parts and cutting columns. Both sides work on the same rows in turns, and
-// what they write is read back and compared. It has no code beside its tests:
+// Package parts compares this program's Parquet writer and reader with parquet-go:
+// writing a part, merging the parts of a shard, joining complete parts and cutting
+// columns. Both sides process the same rows in turns; the output is read back and
+// compared. The package has only tests:
 //
 //	go test -run '^$' -bench . -count 5 ./bench/parts
 package parts

@@ -14,11 +14,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file does with parquet-go what package results does without it, each
-// the quickest way that was found.
+// This file does the work of package results with parquet-go, each time in the fastest
+// known way.
 
-// libraryRow is a part's row. Structs known when the program is compiled are
-// the library's quickest way to write; parquet.Row takes a quarter longer.
+// libraryRow is a row of a part. Structs known at compile time are the library's
+// fastest way to write; parquet.Row takes a quarter longer.
 type libraryRow struct {
 	ID           *int64   `parquet:"row_id,plain"`
 	Inputs       string   `parquet:"inputs,plain"`
@@ -35,7 +35,7 @@ type libraryRow struct {
 	Raw          string   `parquet:"RESERVED_raw_output,optional,plain"`
 }
 
-const rowColumn = 4 // of RESERVED_row
+const rowColumn = 4 // column number of RESERVED_row
 
 func (r *libraryRow) set(e *entry) {
 	*r = libraryRow{
@@ -49,8 +49,8 @@ func (r *libraryRow) set(e *entry) {
 	}
 }
 
-// sameSnappy is Snappy at our level. The library's own is a stronger and
-// slower one, which would make a ratio of codecs.
+// sameSnappy is Snappy at our level. The library's own level is stronger and slower,
+// and would make this a comparison of codecs.
 type sameSnappy struct{ snappy.Codec }
 
 func (*sameSnappy) Encode(dst, src []byte) ([]byte, error) {
@@ -72,7 +72,7 @@ func libraryOptions(more ...parquet.WriterOption) []parquet.WriterOption {
 // libraryPart writes a part.
 func libraryPart(tb testing.TB, w io.Writer, entries []entry) {
 	p := parquet.NewGenericWriter[libraryRow](w, libraryOptions(parquet.SortingWriterConfig(byRow()))...)
-	var batch [64]libraryRow // as many as the library buffers at a time
+	var batch [64]libraryRow // the library buffers as many at a time
 	for len(entries) > 0 {
 		n := min(len(batch), len(entries))
 		for i := range n {
@@ -88,9 +88,8 @@ func libraryPart(tb testing.TB, w io.Writer, entries []entry) {
 	}
 }
 
-// openLibrary opens a file and leaves its page indexes for later: read with
-// the footer they would have to lie without gaps, which in narrowed files they
-// do not.
+// openLibrary opens a file without its page indexes: the library reads them with the
+// footer only if they are contiguous, and in narrowed files they are not.
 func openLibrary(tb testing.TB, src *io.SectionReader) *parquet.File {
 	f, err := parquet.OpenFile(src, src.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
@@ -99,8 +98,8 @@ func openLibrary(tb testing.TB, src *io.SectionReader) *parquet.File {
 	return f
 }
 
-// libraryMerge merges sorted parts. With a comparison of one number this takes
-// half to three quarters of the time of parquet.MergeRowGroups.
+// libraryMerge merges sorted parts. By comparing one number it takes half to three
+// quarters of the time of parquet.MergeRowGroups.
 func libraryMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 	var readers []parquet.RowReader
 	for _, src := range parts {
@@ -122,9 +121,9 @@ func libraryMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 	}
 }
 
-// libraryJoin writes some columns of parts, one part behind the other. The
-// library copies row groups byte for byte, but only all columns of them; so
-// the parts are given footers in which the others are not mentioned.
+// libraryJoin writes some columns of parts, one part after the other. The library
+// copies row groups byte for byte, but only with all columns; so the parts get footers
+// without the other columns.
 func libraryJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []string) {
 	var p *parquet.GenericWriter[any]
 	for _, src := range parts {
@@ -143,8 +142,8 @@ func libraryJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []s
 	}
 }
 
-// libraryPages is libraryJoin with nothing but what the library offers:
-// values are read page by page and written again.
+// libraryPages is libraryJoin with the library's own functions only: it reads and
+// writes values page by page.
 func libraryPages(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []string) {
 	schema := openLibrary(tb, narrowed(tb, parts[0], keep)).Schema()
 	p := parquet.NewGenericWriter[any](w, libraryOptions(schema)...)
@@ -190,7 +189,7 @@ func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages par
 	}
 }
 
-// narrowed is src with a footer that tells of the columns in keep only.
+// narrowed returns src with a footer that lists only the columns in keep.
 func narrowed(tb testing.TB, src *io.SectionReader, keep []string) *io.SectionReader {
 	var tail [8]byte
 	if _, err := src.ReadAt(tail[:], src.Size()-8); err != nil {
@@ -232,7 +231,7 @@ func narrowed(tb testing.TB, src *io.SectionReader, keep []string) *io.SectionRe
 	return io.NewSectionReader(overlay{src, end, footer}, 0, end+int64(len(footer)))
 }
 
-// overlay is a file that ends in tail from end on.
+// overlay is a file whose contents from end on are tail.
 type overlay struct {
 	io.ReaderAt
 	end  int64

@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/results"
 )
 
-// These have no other contender.
+// These benchmarks have no contender.
 
 func BenchmarkEmbeddings(b *testing.B) {
 	s := schema()

@@ -29,7 +29,7 @@ func schema() results.Schema {
 	return results.Schema{JobID: jobID, Model: "m", IDColumn: "row_id", IDType: rowmill.IDType{IDKind: rowmill.IDInt}}
 }
 
-// The columns of the files that are made of parts.
+// Columns of the files that are built from parts.
 func fullColumns() []string   { return []string{"row_id", "inputs", jobID, "cumulative_logprobs"} }
 func subsetColumns() []string { return []string{"row_id", jobID} }
 func rowsColumns() []string {
@@ -44,8 +44,8 @@ type entry struct {
 	out rowmill.Output
 }
 
-// makeEntries are n rows with texts of the given sizes in bytes, in words that
-// repeat about as prose does. One in a hundred has failed.
+// makeEntries returns n rows with texts of the given sizes in bytes, with about the
+// repetition of prose. One row in a hundred has failed.
 func makeEntries(n, in, out int) []entry {
 	rng := rand.New(rand.NewPCG(1, 2))
 	words := make([]string, 4000)
@@ -79,7 +79,7 @@ func makeEntries(n, in, out int) []entry {
 	return entries
 }
 
-// Ours.
+// Our side.
 
 func ownPart(tb testing.TB, w io.Writer, s results.Schema, entries []entry) {
 	p, err := results.NewPartWriter(w, s)
@@ -128,9 +128,9 @@ func ownSubset(tb testing.TB, w io.Writer, full *io.SectionReader) {
 	}
 }
 
-// The files that both sides start from.
+// The input files of both sides.
 
-// inFile is what write writes, in a file.
+// inFile returns the output of write as a file.
 func inFile(tb testing.TB, write func(w io.Writer)) *io.SectionReader {
 	tb.Helper()
 	var content bytes.Buffer
@@ -146,7 +146,7 @@ func inFile(tb testing.TB, write func(w io.Writer)) *io.SectionReader {
 	return io.NewSectionReader(f, 0, int64(content.Len()))
 }
 
-// pair is a list of files of either side, which hold the same rows.
+// pair holds files of both sides with the same rows.
 type pair struct{ own, library []*io.SectionReader }
 
 func (p *pair) add(tb testing.TB, entries []entry) {
@@ -154,7 +154,7 @@ func (p *pair) add(tb testing.TB, entries []entry) {
 	p.library = append(p.library, inFile(tb, func(w io.Writer) { libraryPart(tb, w, entries) }))
 }
 
-// mixedParts deals entries out to n parts at random.
+// mixedParts distributes entries over n parts at random.
 func mixedParts(tb testing.TB, entries []entry, n int) (p pair) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	dealt := make([][]entry, n)
@@ -168,7 +168,7 @@ func mixedParts(tb testing.TB, entries []entry, n int) (p pair) {
 	return p
 }
 
-// completeParts are n parts of as many rows as there are entries.
+// completeParts returns n parts, each with as many rows as entries.
 func completeParts(tb testing.TB, entries []entry, n int) (p pair) {
 	for i := range n {
 		for j := range entries {
@@ -179,7 +179,7 @@ func completeParts(tb testing.TB, entries []entry, n int) (p pair) {
 	return p
 }
 
-// TestSameRows reads what either side writes with the library and compares.
+// TestSameRows reads the output of both sides with the library and compares it.
 func TestSameRows(t *testing.T) {
 	entries := makeEntries(3000, 150, 150)
 	mixed := mixedParts(t, entries, 5)
@@ -208,14 +208,14 @@ func TestSameRows(t *testing.T) {
 		func(w io.Writer) { libraryJoin(t, w, full.library, subsetColumns()) })
 }
 
-// fullFiles are the files of clients' columns of complete parts.
+// fullFiles returns files with the client's columns of complete parts.
 func fullFiles(tb testing.TB, parts pair) (p pair) {
 	p.own = append(p.own, inFile(tb, func(w io.Writer) { ownJoin(tb, w, parts.own, fullColumns()) }))
 	p.library = append(p.library, inFile(tb, func(w io.Writer) { libraryJoin(tb, w, parts.library, fullColumns()) }))
 	return p
 }
 
-// valuesOf are the rows of a file, column names first.
+// valuesOf returns the rows of a file, column names first.
 func valuesOf(t *testing.T, src *io.SectionReader) []string {
 	f := openLibrary(t, src)
 	names := []string{}
@@ -244,7 +244,7 @@ func valuesOf(t *testing.T, src *io.SectionReader) []string {
 	return rows[:len(rows):len(rows)]
 }
 
-// sink is a writer that takes whatever comes, in no special way.
+// sink is a writer that drops all bytes.
 type sink struct{}
 
 func (sink) Write(b []byte) (int, error) { return len(b), nil }
@@ -255,14 +255,13 @@ type side struct {
 	run  func(w io.Writer)
 }
 
-// turn is how often a side works before it is the other's turn: what the
-// library keeps for its next file survives no more than two collections.
+// turn is how many runs a side makes before the other side's turn. The library's pools
+// survive no more than two garbage collections.
 const turn = 5
 
-// inTurns lets the sides work in turns and reports, per row, the processor
-// time (user and system) and the bytes allocated of each; the most that it has
-// on the heap at a time, from a run of its own; and the first side's processor
-// time as a part of the others'.
+// inTurns runs the sides in turns. For each it reports the processor time (user and
+// system) and allocated bytes per row; the peak heap in a separate run; and the first
+// side's processor time as a share of the others'.
 func inTurns(b *testing.B, rows int, sides ...side) {
 	cpu := make([]time.Duration, len(sides))
 	allocated := make([]uint64, len(sides))
@@ -280,7 +279,7 @@ func inTurns(b *testing.B, rows int, sides ...side) {
 			allocated[i] += after.TotalAlloc - before.TotalAlloc
 		}
 	}
-	b.ReportMetric(0, "ns/op") // all sides together, which says nothing
+	b.ReportMetric(0, "ns/op") // the sum of all sides is meaningless
 	n := float64(rows) * float64(b.N) * turn
 	for i, s := range sides {
 		b.ReportMetric(float64(cpu[i].Nanoseconds())/n, s.name+"-cpu-ns/row")
@@ -300,8 +299,7 @@ func cpuTime(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peak is by how many bytes the heap grows at most while s runs, with so many
-// collections that little of it is garbage.
+// peak returns the largest growth of the heap during a run of s.
 func peak(s side) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(5))
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -311,7 +309,7 @@ func peak(s side) float64 {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range turn { // one may be over before anybody looks
+		for range turn { // a single run may end before the first sample
 			s.run(sink{})
 		}
 	}()

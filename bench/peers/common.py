@@ -1,6 +1,6 @@
-"""What the programs here share: the rows they read, the request they send, and
-the result they write. Each is what its library's documentation shows, with no
-more than the number of requests in flight set."""
+"""Common parts of the programs here: reading rows, the request, and writing the
+result. Each program follows its library's documentation and only sets the number of
+requests in flight."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""LiteLLM's helper for many prompts, which has a thread for each in flight."""
+"""LiteLLM's helper for many prompts, with one thread per prompt in flight."""
 
 import litellm
 

@@ -1,6 +1,5 @@
-"""Ray Data's processor for a server behind HTTP. It sends the rows of a batch one
-after another; what runs at once are its workers, processes of which this machine
-gets one for each core."""
+"""Ray Data's processor for an HTTP server. Each worker sends the rows of a batch one
+after another; the workers are processes, one for each core of this machine."""
 
 import os
 

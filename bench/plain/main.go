@@ -1,5 +1,5 @@
-// Command plain is the batch client that most people would write in Go: a
-// worker pool, net/http and encoding/json. It is there to be compared with.
+// Command plain is the batch client that most people would write in Go, for comparison:
+// a worker pool, net/http and encoding/json.
 package main
 
 import (
@@ -29,8 +29,7 @@ func main() {
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 
-	// Without MaxIdleConnsPerHost nearly every request would open a
-	// connection; whoever measures finds that out first.
+	// Without MaxIdleConnsPerHost nearly every request would open a connection.
 	client := &http.Client{Transport: &http.Transport{MaxIdleConns: *workers, MaxIdleConnsPerHost: *workers}}
 	ask := newAsk(client, "http://"+*address+"/v1/chat/completions", *model, *scores)
 	n, err := rows.Run(context.Background(), rows.Job{

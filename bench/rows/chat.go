@@ -2,7 +2,7 @@ package rows
 
 import "math"
 
-// Request is the chat request of every contender.
+// Request is the chat request that all contenders send.
 type Request struct {
 	Model       string    `json:"model"`
 	Messages    []Message `json:"messages"`
@@ -17,8 +17,7 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// NewRequest makes the request for one text; logprobs asks for log
-// probabilities.
+// NewRequest returns the request for a text. logprobs requests log probabilities.
 func NewRequest(model string, text []byte, logprobs bool) Request {
 	return Request{
 		Model:       model,
@@ -29,7 +28,7 @@ func NewRequest(model string, text []byte, logprobs bool) Request {
 	}
 }
 
-// Response is what a contender reads of a chat response.
+// Response holds the fields of a chat response that contenders read.
 type Response struct {
 	Choices []struct {
 		Message  Message `json:"message"`
@@ -46,7 +45,7 @@ type Response struct {
 	} `json:"usage"`
 }
 
-// Score is 100·exp(mean), from a sum of log probabilities.
+// Score returns 100·exp(mean) of a sum of log probabilities.
 func Score(sum float64, tokens int) float64 {
 	if tokens == 0 {
 		return math.NaN()
@@ -54,7 +53,7 @@ func Score(sum float64, tokens int) float64 {
 	return 100 * math.Exp(sum/float64(tokens))
 }
 
-// Answer returns the response's only answer; ok is false when it has none.
+// Answer returns the response's only answer; ok is false if there is none.
 func (r *Response) Answer() (a Answer, ok bool) {
 	if len(r.Choices) != 1 || r.Usage.CompletionTokens == 0 {
 		return Answer{}, false

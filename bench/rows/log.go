@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// groupRows is how many answers share one flush to disk: notes on the floor
-// of durability put 1,024 where the flush no longer shows in CPU per row.
+// groupRows is how many answers share one flush to disk. From 1,024 answers on, the
+// flush no longer shows in CPU per row.
 const groupRows = 1024
 
-// appendLog keeps answers on disk before they are part of the result.
+// appendLog stores answers on disk before they are part of the result.
 type appendLog struct {
 	file *os.File
 
@@ -20,7 +20,7 @@ type appendLog struct {
 	buffer  []byte
 	rows    int
 
-	flushing sync.Mutex // held by the one that writes
+	flushing sync.Mutex // held during a write
 	spare    []byte
 }
 
@@ -32,8 +32,8 @@ func createLog(path string) (*appendLog, error) {
 	return &appendLog{file: file}, nil
 }
 
-// append adds an answer. Whoever completes a group writes and flushes it
-// while the others go on.
+// append adds an answer. The caller that completes a group writes and flushes the
+// group; the others continue.
 func (l *appendLog) append(id int64, a Answer) error {
 	l.filling.Lock()
 	l.buffer = binary.AppendUvarint(l.buffer, uint64(id))
@@ -50,7 +50,7 @@ func (l *appendLog) append(id int64, a Answer) error {
 	return l.writeGroup()
 }
 
-// flush writes what is left.
+// flush writes the remaining answers.
 func (l *appendLog) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
@@ -74,5 +74,5 @@ func (l *appendLog) writeGroup() error {
 
 func (l *appendLog) remove() {
 	l.file.Close()
-	_ = os.Remove(l.file.Name()) // a benchmark's leftover file is no fault of its figures
+	_ = os.Remove(l.file.Name()) // a leftover file does not affect the figures
 }

@@ -46,14 +46,14 @@ func (in *input) next() (*batch, error) {
 	b := &batch{first: in.first, ids: make([]int64, n), texts: make([][]byte, n)}
 	for i, row := range in.buffer[:n] {
 		b.ids[i] = row.ID
-		b.texts[i] = append([]byte(nil), row.Text...) // the reader may use its pages again
+		b.texts[i] = append([]byte(nil), row.Text...) // the reader may reuse its pages
 	}
 	in.first += int64(n)
 	return b, nil
 }
 
 func (in *input) close() {
-	_ = in.reader.Close() // it was only read
+	_ = in.reader.Close() // an error does not matter after a read
 	in.file.Close()
 }
 
@@ -95,7 +95,7 @@ func (out *output) write(b *batch) error {
 	return nil
 }
 
-// commit makes the result complete and durable.
+// commit completes the result and makes it durable.
 func (out *output) commit() error {
 	if err := out.writer.Close(); err != nil {
 		return fmt.Errorf("finish result: %w", err)

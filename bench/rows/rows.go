@@ -1,9 +1,8 @@
-// Package rows is what the Go contenders of the benchmarks have in common: it
-// reads the rows of a Parquet file, hands them to a fixed number of workers,
-// appends every answer to a log that is flushed to disk in groups, and writes
-// the rows with their answers to a Parquet file in input order. How an answer
-// is got is the contender's business. It shares no code with the product it
-// is compared with.
+// Package rows is the common part of the Go contenders in the benchmarks: it reads the
+// rows of a Parquet file, passes them to a fixed number of workers, appends every
+// answer to a log that is flushed to disk in groups, and writes the rows with their
+// answers to a Parquet file in input order. Each contender gets the answers in its own
+// way. The package shares no code with the service.
 package rows
 
 import (
@@ -14,31 +13,31 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// batchRows is how many rows are read, handed out and written together. A few
-// batches are in memory at a time, so that workers do not wait at the border.
+// batchRows is how many rows are read, distributed and written together. A few batches
+// are in memory at a time, so that workers do not wait between batches.
 const batchRows = 8192
 
-// Answer is what a contender makes of one row.
+// Answer is the answer to one row.
 type Answer struct {
 	Text  string
 	Score float64 // 100·exp(mean log probability)
 }
 
-// Ask gets the answer to one text. It is called from one goroutine per
-// worker; text must not be kept.
+// Ask returns the answer to a text. One goroutine per worker calls it; it must not keep
+// text.
 type Ask func(ctx context.Context, text []byte) (Answer, error)
 
-// Job is a run from Parquet to Parquet.
+// Job is a run from a Parquet file to a Parquet file.
 type Job struct {
 	In, Out string // paths
 	Workers int    // requests in flight
-	// NewAsk makes the Ask of one worker; done frees what it holds.
+	// NewAsk returns an Ask for a worker; done frees its resources.
 	NewAsk func() (ask Ask, done func(), err error)
 }
 
-// batch is consecutive rows on their way through the workers.
+// batch is a group of consecutive rows.
 type batch struct {
-	first   int64 // number of its first row
+	first   int64 // number of the first row
 	ids     []int64
 	texts   [][]byte
 	answers []Answer
@@ -46,7 +45,7 @@ type batch struct {
 	done    chan struct{} // closed with the last answer
 }
 
-// place is one row of a batch.
+// place is the place of a row in a batch.
 type place struct {
 	batch *batch
 	row   int
@@ -91,7 +90,7 @@ func Run(ctx context.Context, job Job) (int64, error) {
 	return out.rows, out.commit()
 }
 
-// deal reads batches and hands their rows out in order.
+// deal reads batches and sends their rows to workers in order.
 func deal(ctx context.Context, in *input, read chan<- *batch, work chan<- place) error {
 	for {
 		b, err := in.next()
@@ -116,7 +115,7 @@ func deal(ctx context.Context, in *input, read chan<- *batch, work chan<- place)
 	}
 }
 
-// answer is one worker.
+// answer is the loop of a worker.
 func answer(ctx context.Context, job Job, work <-chan place, log *appendLog) error {
 	ask, done, err := job.NewAsk()
 	if err != nil {
@@ -139,7 +138,7 @@ func answer(ctx context.Context, job Job, work <-chan place, log *appendLog) err
 	return nil
 }
 
-// write writes batches in the order in which they were read.
+// write writes batches in input order.
 func write(ctx context.Context, read <-chan *batch, out *output) error {
 	for b := range read {
 		select {

@@ -13,33 +13,33 @@ import (
 	"time"
 )
 
-// model is the model of every benchmark of the chat path.
+// model is the model of all chat benchmarks.
 const model = "llama-3.1-8b"
 
-// contender is one way to get a file of rows answered.
+// A contender is a way to get answers for a file of rows.
 type contender struct {
 	name string
 	run  func(ctx context.Context, in, out string) (usage, error)
-	// outputColumn of its result; empty when the contender checked it itself.
+	// outputColumn is the column of outputs in the result; empty if the contender has
+	// checked the result itself.
 	outputColumn string
 }
 
-// rowPath says which form of B1 runs.
+// rowPath configures B1.
 type rowPath struct {
 	logprobs bool    // ask for log probabilities
-	limits   bool    // the scanned limit and the service alone
-	beside   string  // a further binary of the service; empty for none
-	traced   float64 // share of the rows that a further contender traces; 0 for none
-	bytes    int     // of a row
-	tokens   int     // of an answer
+	limits   bool    // run only the scanned limit and the service
+	beside   string  // another binary of the service; may be empty
+	traced   float64 // share of rows that an additional contender traces; 0: no such contender
+	bytes    int     // size of a row
+	tokens   int     // length of an answer
 	delay    time.Duration
-	slots    int    // of the server, each of which takes delay for an answer; 0 for no bound
-	profiles string // directory for profiles of the service; empty for none
+	slots    int    // of the server, with delay per answer; 0: no limit
+	profiles string // directory for profiles of the service; may be empty
 }
 
-// rowPath is B1: processor time per row from Parquet to Parquet, of the
-// service, of a limit that cannot be undercut by much, and of what people
-// write themselves.
+// rowPath is B1: processor time per row, from Parquet to Parquet, of the service, of a
+// practical lower limit, and of typical programs.
 func (b *bench) rowPath(ctx context.Context, rows int64, form rowPath) error {
 	in, err := dataset{rows: rows, bytes: form.bytes, seed: 1}.make(b.dir)
 	if err != nil {
@@ -98,14 +98,14 @@ func (b *bench) rowPath(ctx context.Context, rows int64, form rowPath) error {
 	return nil
 }
 
-// Names of the two limits, which others are divided by.
+// Names of the two limits. Other figures are divided by theirs.
 const (
 	limitStd  = "limit, encoding/json"
 	limitScan = "limit, scanned"
 )
 
-// contenders builds what runs in B1. The order within a round is that of the
-// list, the service between the limits it is divided by.
+// contenders builds the contenders of B1. A round runs them in the order of the list,
+// with the service between the two limits.
 func (b *bench) contenders(ctx context.Context, address string, rows int64, form rowPath) ([]contender, error) {
 	limit, err := b.build(ctx, "limit")
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *bench) contenders(ctx context.Context, address string, rows int64, form
 	}), nil
 }
 
-// traced is service with a node that tells a collector of the job.
+// traced is service with a node that sends traces to a collector.
 func (b *bench) traced(address string, rows int64, form rowPath) func(context.Context, string, string) (usage, error) {
 	run := b.service(b.rowmill, address, rows, form,
 		"tracing.endpoint="+b.fileBase, "tracing.sample=1", "tracing.rows="+strconv.FormatFloat(form.traced, 'g', -1, 64))
@@ -157,16 +157,16 @@ func (b *bench) traced(address string, rows int64, form rowPath) func(context.Co
 		used, err := run(ctx, in, out)
 		told := b.spans.Load() - before
 		if err == nil && told == 0 {
-			err = errors.New("nothing was traced")
+			err = errors.New("no span arrived: nothing was traced")
 		}
 		b.log.Info("spans were sent", "bytes", told)
 		return used, err
 	}
 }
 
-// service runs the rows through a fresh node; further are settings, NAME=VALUE. What
-// the node does before the submission and after the job's success is not counted; the
-// download and the check of the result are not either.
+// service runs the rows through a new node with additional settings, NAME=VALUE.
+// Processor time before the submission and after the job's success does not count, nor
+// do the download and the check of the result.
 func (b *bench) service(binary, address string, rows int64, form rowPath, further ...string) func(context.Context, string, string) (usage, error) {
 	return func(ctx context.Context, in, out string) (usage, error) {
 		data := filepath.Join(b.dir, "node")
@@ -216,13 +216,13 @@ func (b *bench) service(binary, address string, rows int64, form rowPath, furthe
 	}
 }
 
-// profileTime is how long a processor profile lasts: the node is idle before and
-// after the job, which costs nothing.
+// profileTime is the length of a processor profile. The node is idle before and after
+// the job, so a longer profile costs nothing.
 const profileTime = 8 * time.Second
 
-// profile begins to take a processor profile of the node, whose admin listener is at
-// an address, into path.pprof, and returns what waits for it and then has all
-// allocations written to path.allocs.
+// profile starts a processor profile of the node with an admin listener at an address,
+// into path.pprof. The returned function waits for the profile and then writes all
+// allocations to path.allocs.
 func (n *node) profile(ctx context.Context, admin, path string) (wait func() error) {
 	at, done := "http://"+admin+"/debug/pprof/", make(chan error, 1)
 	go func() {
@@ -231,8 +231,8 @@ func (n *node) profile(ctx context.Context, admin, path string) (wait func() err
 	return func() error { return errors.Join(<-done, n.save(ctx, at+"allocs", path+".allocs")) }
 }
 
-// sinceLastAnswer returns how long after the inference server's last answer
-// the job had succeeded, its result being readable.
+// sinceLastAnswer returns the time from the inference server's last answer until the
+// job had succeeded with a readable result.
 func (n *node) sinceLastAnswer(ctx context.Context, engine, id string) (time.Duration, error) {
 	last, err := nullTime(ctx, engine, "last")
 	if err != nil {
@@ -248,15 +248,14 @@ func (n *node) sinceLastAnswer(ctx context.Context, engine, id string) (time.Dur
 	return job.Completed.Sub(time.Unix(0, last)), nil
 }
 
-// measured is what one job took.
+// measured holds the figures of a job.
 type measured struct {
 	usage
 	job  string
-	peak int64 // anonymous memory, bytes
+	peak int64 // peak of anonymous memory, bytes
 }
 
-// measure runs one job on the node and returns what the node's process used
-// for it.
+// measure runs one job on the node and returns the usage of the node's process.
 func (n *node) measure(ctx context.Context, s submission) (measured, error) {
 	before, err := n.cpu()
 	if err != nil {
@@ -282,7 +281,7 @@ func (n *node) measure(ctx context.Context, s submission) (measured, error) {
 	return measured{usage: usage{cpu: after - before, wall: wall}, job: job, peak: most}, nil
 }
 
-// nullTime is when something happened at the null server, in Unix nanoseconds.
+// nullTime returns the time of an event at the null server, in Unix nanoseconds.
 func nullTime(ctx context.Context, engine, what string) (int64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+engine+"/null/"+what, nil)
 	if err != nil {

@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// unserved is a catalog model that the inference server does not have: a
-	// job for it is stored and waits, which is all that filling a store needs.
+	// unserved is a catalog model that the inference server does not have. A job for it
+	// is stored and waits, which is enough to fill a store.
 	unserved = "qwen-3-32b-thinking"
-	samples  = 300 // in each round
-	// activeJobs is how many an account runs at once by default: jobs.max_active, and one kept place.
+	samples  = 300 // per round
+	// activeJobs is how many jobs an account runs at once by default: jobs.max_active
+	// and one reserved slot.
 	activeJobs = 64 + 1
-	// settle is how long the node gets to finish what a phase left behind.
+	// settle is the pause for the node to finish the work of a phase.
 	settle = 2 * time.Second
-	// listJobs are the jobs of a list, the most that a page has.
+	// listJobs is the length of a list: the largest page.
 	listJobs = 100
 )
 
-// controlPlane is B11: how long clients wait for answers about jobs when many
-// are stored, beside what one flush to the same disk takes.
+// controlPlane is B11: how long clients wait for answers about jobs with many stored
+// jobs, compared with the time of a flush to the same disk.
 func (b *bench) controlPlane(ctx context.Context, stored int) error {
 	null, address, err := b.startNull(ctx, "-models", model)
 	if err != nil {
@@ -69,16 +70,15 @@ func (b *bench) controlPlane(ctx context.Context, stored int) error {
 	return n.stop()
 }
 
-// controlFigures are the figures of B11, round by round, in the order in which they
-// were first measured.
+// controlFigures holds the figures of B11 per round, in order of the first measurement.
 type controlFigures struct {
 	names []string
-	rates spread // requests for a status that are answered in a second at most
+	rates spread // highest rate of status requests per second
 	of    map[string]*controlFigure
 }
 
-// controlFigure is what one measure came to in each round: times in seconds, and
-// how many times those of a flush they were.
+// controlFigure holds one measure of all rounds: times in seconds, and as multiples of
+// a flush.
 type controlFigure struct{ p50, p99, perFlush50, perFlush99, cpu spread }
 
 func newControlFigures() *controlFigures { return &controlFigures{of: map[string]*controlFigure{}} }
@@ -90,7 +90,7 @@ func (f *controlFigures) figure(name string) *controlFigure {
 	return f.of[name]
 }
 
-// latency notes a round of a measure, beside its flushes unless there are none.
+// latency adds a round of a measure, with its flushes if there are any.
 func (f *controlFigures) latency(name string, took, flush []time.Duration) {
 	m, p50, p99 := f.figure(name), percentile(took, 0.5).Seconds(), percentile(took, 0.99).Seconds()
 	m.p50, m.p99 = append(m.p50, p50), append(m.p99, p99)
@@ -110,7 +110,7 @@ func (f *controlFigures) table() *table {
 	return t
 }
 
-// loadAverage is the load average of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -120,7 +120,7 @@ func loadAverage() string {
 	return first
 }
 
-// lists measures lists of listJobs jobs, one after the other.
+// lists measures requests for lists of listJobs jobs, one after the other.
 func (n *node) lists(ctx context.Context, figures *controlFigures) error {
 	before, err := n.cpu()
 	if err != nil {
@@ -145,7 +145,7 @@ func (n *node) lists(ctx context.Context, figures *controlFigures) error {
 	return nil
 }
 
-// fill stores jobs: each is submitted for a model nobody serves and cancelled.
+// fill stores jobs: it submits each for a model without a server, and cancels it.
 func (n *node) fill(ctx context.Context, count int) ([]string, error) {
 	const clients = 128
 	jobs := make([]string, count)
@@ -168,8 +168,8 @@ func (n *node) fill(ctx context.Context, count int) ([]string, error) {
 	return jobs, group.Wait()
 }
 
-// submissions measures submissions of several sizes, a flush to disk before
-// each, and returns the flushes.
+// submissions measures submissions of several sizes, with a flush to disk before each,
+// and returns the flushes.
 func (b *bench) submissions(ctx context.Context, n *node, figures *controlFigures) ([]time.Duration, error) {
 	file, err := os.Create(filepath.Join(b.dir, "flush"))
 	if err != nil {
@@ -186,9 +186,8 @@ func (b *bench) submissions(ctx context.Context, n *node, figures *controlFigure
 		{"submit, 60 KB inline", strings.Repeat("x", 60<<10)},
 		{"submit, 1 MB inline", strings.Repeat("x", 1<<20)},
 	}
-	// The node's active places are taken by waiting jobs first: what follows is
-	// stored and stays pending, so that a submission is measured and not what
-	// the node does with the one before.
+	// Fill the node's active slots with waiting jobs first. Later submissions then stay
+	// pending, so that only the submission is measured.
 	var waiting []string
 	for range activeJobs {
 		id, err := n.submit(ctx, submission{Inputs: []string{"one row"}, Model: unserved})
@@ -242,8 +241,8 @@ func flushOnce(file *os.File) (time.Duration, error) {
 	return time.Since(begun), nil
 }
 
-// oneRow measures jobs of one row, from the submission to the status that
-// says so, beside the same request sent straight to the inference server.
+// oneRow measures one-row jobs, from the submission until the status shows success,
+// compared with the same request directly to the inference server.
 func (n *node) oneRow(ctx context.Context, engine string, flush []time.Duration, figures *controlFigures) error {
 	var whole, direct []time.Duration
 	for range samples {

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// modestJobs are measured each round, beside far more of another account than the
-// servers answer meanwhile, all of priority 0.
+// modestJobs is the number of jobs measured per round, while another account has far
+// more work than the servers can do, all with priority 0.
 const modestJobs = 20
 
-// byURL is from how many rows on a job of the other account is a file.
+// byURL is the number of rows from which a job of the other account is a file.
 const byURL = 100_000
 
-// fairness is B12: how soon a job of one row of priority 0 begins and ends beside
-// all that another account has submitted, on one node, on three that do
-// everything, and on two that own jobs beside one with a server.
+// fairness is B12: how soon a one-row job of priority 0 starts and ends while another
+// account has submitted much work, on one node, on three nodes that do everything, and
+// on two nodes that own jobs and one with a server.
 func (b *bench) fairness(ctx context.Context, size sizes) error {
 	t := table{head: []string{"nodes", "starts after, p50", "starts after, most", "ends after, p50", "ends after, most"}}
 	var inputs any
@@ -47,7 +47,7 @@ func (b *bench) fairness(ctx context.Context, size sizes) error {
 		b.roles = shape.roles
 		var began, ended []time.Duration
 		for range b.rounds {
-			if err := b.besideGreed(ctx, inputs, size, &began, &ended); err != nil {
+			if err := b.measureFairness(ctx, inputs, size, &began, &ended); err != nil {
 				return fmt.Errorf("%s nodes: %w", shape.name, err)
 			}
 		}
@@ -59,8 +59,8 @@ func (b *bench) fairness(ctx context.Context, size sizes) error {
 	return nil
 }
 
-// besideGreed measures a round on fresh nodes.
-func (b *bench) besideGreed(ctx context.Context, inputs any, size sizes, began, ended *[]time.Duration) error {
+// measureFairness measures a round on new nodes.
+func (b *bench) measureFairness(ctx context.Context, inputs any, size sizes, began, ended *[]time.Duration) error {
 	nodes := len(b.roles)
 	l, err := b.startFair(ctx, nodes, size.answer)
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) besideGreed(ctx context.Context, inputs any, size sizes, began, 
 	if err != nil {
 		return err
 	}
-	if _, err := l.nodes[0].wait(ctx, first, glimpseEvery); err != nil {
+	if _, err := l.nodes[0].wait(ctx, first, progressInterval); err != nil {
 		return fmt.Errorf("first job: %w", err)
 	}
 	var made struct {
@@ -80,7 +80,7 @@ func (b *bench) besideGreed(ctx context.Context, inputs any, size sizes, began, 
 	if err := l.nodes[0].call(ctx, http.MethodPost, "/v1/keys", map[string]string{"account": "modest"}, &made); err != nil {
 		return err
 	}
-	if err := l.flood(ctx, inputs, size.jobs); err != nil {
+	if err := l.submitMany(ctx, inputs, size.jobs); err != nil {
 		return err
 	}
 	for i := range modestJobs {
@@ -101,7 +101,7 @@ func (b *bench) besideGreed(ctx context.Context, inputs any, size sizes, began, 
 	return nil
 }
 
-// startFair starts a cluster, or a node that stands alone with nothing beside it.
+// startFair starts a cluster, or a single node.
 func (b *bench) startFair(ctx context.Context, nodes int, answer time.Duration) (*lab, error) {
 	if nodes > 1 {
 		return b.startLab(ctx, nodes, b.slow(answer))
@@ -121,8 +121,8 @@ func (b *bench) startFair(ctx context.Context, nodes int, answer time.Duration) 
 	return l, nil
 }
 
-// flood submits what the greedy account wants.
-func (l *lab) flood(ctx context.Context, inputs any, jobs int) error {
+// submitMany submits the work of the other account.
+func (l *lab) submitMany(ctx context.Context, inputs any, jobs int) error {
 	column := ""
 	if _, url := inputs.(string); url {
 		column = "text"
@@ -142,7 +142,7 @@ func (l *lab) flood(ctx context.Context, inputs any, jobs int) error {
 	return group.Wait()
 }
 
-// times are how long after its submission a job runs, and is over.
+// times holds the times from a job's submission to its start and to its end.
 func (n *node) times(ctx context.Context, id string, submitted time.Time) (start, end time.Duration, err error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// simulatedGPU is a simulated model on a GPU.
+// simulatedGPU is a model on a simulated GPU.
 type simulatedGPU struct {
 	profile string
-	maxSeqs int     // requests that run at once
-	rate    float64 // rows per second that it gives when full, about: it sets the length of a job
+	maxSeqs int     // concurrent requests
+	rate    float64 // approximate highest rows per second; sets the length of a job
 }
 
-// gpus are the servers of B2. On the last one the KV cache fills before the
-// batch does, so that rows can be preempted.
+// gpus lists the servers of B2. On the last one the KV cache fills before the batch, so
+// that it can preempt rows.
 var gpus = []simulatedGPU{
 	{"llama-3.1-8b/h100", 256, 49},
 	{"gpt-oss-20b/h100", 256, 58},
@@ -34,42 +34,41 @@ func (g simulatedGPU) String() string {
 	return fmt.Sprintf("%s, --max-num-seqs %d", g.profile, g.maxSeqs)
 }
 
-// driver is one way to drive an inference server.
+// A driver is a way to drive an inference server.
 type driver struct {
 	name string
-	// share of the rows that it gets, the first ones: a slow one gets less, so
-	// that all take about as long.
+	// share is the part of the rows for this driver, the first ones: slow drivers get
+	// fewer rows, so that all take about the same time.
 	share float64
-	bare  bool // one of those that the best is looked for among
+	bare  bool // a candidate for the best generator
 	run   func(ctx context.Context, address, in string, rows int64) error
 }
 
 func (d driver) rows(most int64) int64 { return max(int64(d.share*float64(most)), 1) }
 
-// Sizes of B2: about 300 tokens of prompt, lognormal answers.
+// Sizes of B2: prompts of about 300 tokens, lognormal answers.
 const (
 	promptBytes  = 2400
 	answerTokens = 150
 )
 
-// sweep are the numbers of requests in flight that the bare generator is tried
-// with; windows are those that others choose for all servers.
+// sweep lists the numbers of requests in flight for the bare generator; windows lists
+// the usual fixed choices of other clients.
 var (
 	sweep   = []int{64, 128, 192, 256, 288, 384, 512, 1024}
 	windows = []int{8, 10}
 )
 
-// shareAt is the share of a driver that keeps so many requests in flight: at
-// half of its batch a server gives more than half of its rows.
+// shareAt returns the share for a driver with a fixed number of requests in flight:
+// with half of its batch a server gives more than half of its rate.
 func (g simulatedGPU) shareAt(inFlight int) float64 {
 	return min(1, 2*float64(inFlight)/float64(g.maxSeqs))
 }
 
-// saturation is B2: how much of a server's throughput the service gets without
-// being told how much the server takes, beside a generator that is told. A
-// simulated server's pace is the model's and not this machine's, so the drivers
-// run at the same time, each on a server of its own. Only servers whose name
-// contains only are measured.
+// saturation is B2: how much of a server's throughput the service reaches without
+// knowing the server's capacity, compared with a generator that knows it. The pace of a
+// simulated server does not depend on this machine, so all drivers run at the same
+// time, each on its own server. Only servers with only in their name are measured.
 func (b *bench) saturation(ctx context.Context, only string, length time.Duration) error {
 	for _, g := range gpus {
 		if !strings.Contains(g.String(), only) {
@@ -100,7 +99,7 @@ func (b *bench) saturation(ctx context.Context, only string, length time.Duratio
 	return nil
 }
 
-// drivers builds what runs in B2 on a simulated server.
+// drivers builds the drivers of B2 for a simulated server.
 func (b *bench) drivers(ctx context.Context, g simulatedGPU) ([]driver, error) {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
@@ -117,7 +116,7 @@ func (b *bench) drivers(ctx context.Context, g simulatedGPU) ([]driver, error) {
 			run: generatorDriver(generator, n, nil),
 		})
 	}
-	const usual = 64 // in flight
+	const usual = 64 // requests in flight
 	return append(list, driver{
 		name: fmt.Sprintf("Python, asyncio streams, %d in flight", usual), share: g.shareAt(usual),
 		run: func(ctx context.Context, address, in string, rows int64) error {
@@ -133,8 +132,8 @@ func (b *bench) drivers(ctx context.Context, g simulatedGPU) ([]driver, error) {
 	}), nil
 }
 
-// generatorDriver runs the bare generator; fields, a JSON object, replace its
-// own.
+// generatorDriver runs the bare generator; fields, a JSON object, override its request
+// fields.
 func generatorDriver(path string, inFlight int, fields []byte) func(context.Context, string, string, int64) error {
 	return func(ctx context.Context, address, in string, rows int64) error {
 		args := []string{"-in", in, "-address", address, "-model", model, "-in-flight", strconv.Itoa(inFlight)}
@@ -149,8 +148,8 @@ func generatorDriver(path string, inFlight int, fields []byte) func(context.Cont
 	}
 }
 
-// nodeDriver runs one job on a fresh node that knows the server's address and
-// nothing else; s says how the rows are asked. Its result is checked.
+// nodeDriver runs one job on a new node that knows only the server's address; s is the
+// form of the submission. The result is checked.
 func (b *bench) nodeDriver(s submission) func(context.Context, string, string, int64) error {
 	return func(ctx context.Context, address, in string, rows int64) error {
 		data := filepath.Join(b.dir, "node-b2")
@@ -170,7 +169,7 @@ func (b *bench) nodeDriver(s submission) func(context.Context, string, string, i
 		out := filepath.Join(b.dir, "result-node.parquet")
 		defer os.Remove(out)
 		var columns []string
-		if s.Sampling["logprobs"] == false { // none are recorded
+		if s.Sampling["logprobs"] == false { // the result has none
 			columns = []string{"include_inputs"}
 		}
 		if err := n.download(ctx, id, out, columns...); err != nil {
@@ -180,8 +179,8 @@ func (b *bench) nodeDriver(s submission) func(context.Context, string, string, i
 	}
 }
 
-// race lets all drivers run at once, each on a server of its own that start
-// gives it, and returns the figures in order.
+// race runs all drivers at once, each on its own server from start, and returns the
+// figures in order.
 func (b *bench) race(ctx context.Context, drivers []driver, data dataset, g gauges, start func(log string) (*process, string, error)) ([]figures, error) {
 	inputs := make([]dataset, len(drivers))
 	paths := make([]string, len(drivers))
@@ -228,7 +227,7 @@ func (b *bench) race(ctx context.Context, drivers []driver, data dataset, g gaug
 	return got, group.Wait()
 }
 
-// observe meters a server while run drives it.
+// observe measures a server while run drives it.
 func observe(ctx context.Context, address string, g gauges, run func() error) (course, error) {
 	m, err := watch(ctx, address, g)
 	if err != nil {
@@ -260,8 +259,8 @@ func (b *bench) startSim(log string, args ...string) (*process, string, error) {
 	return p, address, nil
 }
 
-// printSaturation prints the figures of all rounds, the rates over that of the
-// generator at its best.
+// printSaturation prints the figures of all rounds, with rates relative to the best
+// generator.
 func printSaturation(drivers []driver, all [][]figures, most int64) {
 	best := bestOf(drivers, all)
 	t := table{head: []string{
@@ -291,7 +290,7 @@ func (d driver) label(best bool) string {
 
 func rateOf(f figures) float64 { return f.rate }
 
-// collect takes one figure of all rounds.
+// collect returns one figure of all rounds.
 func collect[F any](all []F, value func(F) float64) (s spread) {
 	for _, f := range all {
 		s = append(s, value(f))
@@ -299,7 +298,7 @@ func collect[F any](all []F, value func(F) float64) (s spread) {
 	return s
 }
 
-// bestOf returns the bare driver with the highest rate in the median.
+// bestOf returns the generator with the highest median rate.
 func bestOf(drivers []driver, all [][]figures) int {
 	best := -1
 	for i, d := range drivers {

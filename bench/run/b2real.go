@@ -13,29 +13,31 @@ import (
 	"time"
 )
 
-// realTokens is the length of every answer where only tokens are counted.
+// realTokens is the length of each answer if the server only counts tokens.
 const realTokens = 48
 
-// A realKind is a kind of real server, with a tiny random model on this machine's
+// A realKind is a kind of real server with a tiny random model, on this machine's
 // processor.
 type realKind struct {
-	command  []string // the arguments before the port
+	command  []string // command line before the port
 	env      []string
-	gauges   *gauges // nil: it has none, and a relay counts
-	sweep    []int   // the generator's numbers of requests in flight
+	gauges   *gauges // nil: the server has none, so a relay counts
+	sweep    []int   // numbers of requests in flight for the generator
 	sampling map[string]any
-	further  map[string]any // what Rowmill adds to the sampling parameters on this kind
+	further  map[string]any // additional sampling parameters for Rowmill
 }
 
 var realKinds = map[string]realKind{
-	// Each connection holds one of its eight HTTP threads, and the gauges need one.
+	// Each connection uses one of the server's eight HTTP threads, and reading the
+	// gauges needs one.
 	"llama.cpp": {
 		command: []string{"internal/llama/start.sh"}, env: []string{"SLOTS=4"}, gauges: &llamaGauges, sweep: []int{4, 5, 6},
 		sampling: map[string]any{"temperature": 0.75, "top_p": 1, "max_tokens": realTokens, "ignore_eos": true},
 		further:  map[string]any{"top_k": 0, "min_p": 0, "logprobs": true, "top_logprobs": 1},
 	},
-	// Answers end where the model ends them: of one length all would begin and end
-	// together, as no answers do, and their prompts be read in one go.
+	// The model decides where answers end. With one fixed length all answers would
+	// start and end together and their prompts would be computed at once, which is not
+	// realistic.
 	"vllm": {
 		command: []string{"internal/realserver/start.sh", "vllm"}, gauges: &simGauges, sweep: []int{64, 128, 160, 256},
 		sampling: map[string]any{"temperature": 0.75, "top_p": 1, "max_tokens": 4 * realTokens, "min_tokens": 8},
@@ -48,16 +50,15 @@ var realKinds = map[string]realKind{
 	},
 }
 
-// realSaturation is B2 on a real server with a tiny model. It computes on this
-// machine's processor, which it shares with the drivers and with whatever else
-// runs, so the drivers take turns, each with rows that the server has not seen.
-// Beside the rate, a figure that others do not disturb: how many rows the server
-// answers per second of its own processor time, which is what the form of the
-// requests and their number in flight decide.
+// realSaturation is B2 on a real server with a tiny model. The server shares this
+// machine's processor with the drivers and with everything else that runs, so the
+// drivers take turns, each with rows that are new to the server. Beside the rate it
+// reports a figure without this disturbance: rows per second of the server's own
+// processor time, which depends on the form of the requests and their number in flight.
 func (b *bench) realSaturation(ctx context.Context, name string, rows int64) error {
 	kind, known := realKinds[name]
 	if !known {
-		return fmt.Errorf("no such server: %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(realKinds)), ", "))
+		return fmt.Errorf("unknown server %q: choose one of %s", name, strings.Join(slices.Sorted(maps.Keys(realKinds)), ", "))
 	}
 	drivers, err := b.realDrivers(ctx, kind)
 	if err != nil {
@@ -85,12 +86,12 @@ func (b *bench) realSaturation(ctx context.Context, name string, rows int64) err
 		data.seed++
 		return b.measureReal(ctx, server, address, g, d, data)
 	}
-	if _, err := measure(drivers[1], max(rows/10, 50)); err != nil { // what a server makes when it is first asked
+	if _, err := measure(drivers[1], max(rows/10, 50)); err != nil { // warm up the server
 		return err
 	}
 	all := make([][]figures, len(drivers))
 	for round := range b.rounds {
-		for turn := range drivers { // each is the first in turn: a server may slow down with time
+		for turn := range drivers { // rotate the first driver: a server may slow down over time
 			i := (turn + round) % len(drivers)
 			got, err := measure(drivers[i], rows)
 			if err != nil {
@@ -113,8 +114,8 @@ func (b *bench) realSaturation(ctx context.Context, name string, rows int64) err
 	return nil
 }
 
-// realDrivers are a node and the generator with each number in flight, which asks
-// for the same.
+// realDrivers returns the node, and a generator for each number of requests in flight.
+// All send the same requests.
 func (b *bench) realDrivers(ctx context.Context, kind realKind) ([]driver, error) {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
@@ -133,7 +134,7 @@ func (b *bench) realDrivers(ctx context.Context, kind realKind) ([]driver, error
 	return list, nil
 }
 
-// measureReal lets one driver run the rows of data.
+// measureReal runs one driver on the rows of data.
 func (b *bench) measureReal(ctx context.Context, server *process, address string, g gauges, d driver, data dataset) (figures, error) {
 	in, err := data.make(b.dir)
 	if err != nil {
@@ -163,8 +164,7 @@ func (b *bench) measureReal(ctx context.Context, server *process, address string
 	return f, nil
 }
 
-// startReal starts a server of a kind and returns its address, once it lists its
-// model.
+// startReal starts a server of a kind and returns its address when it lists its model.
 func (b *bench) startReal(ctx context.Context, name string, kind realKind) (*process, string, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (b *bench) startReal(ctx context.Context, name string, kind realKind) (*pro
 	if b.serverCPUs != "" {
 		apart = []string{"taskset", "-c", b.serverCPUs}
 	}
-	args := slices.Concat([]string{"-c", `exec "$@" >&2`, "sh"}, apart, kind.command, []string{port, "chat"}) // nobody reads a pipe
+	args := slices.Concat([]string{"-c", `exec "$@" >&2`, "sh"}, apart, kind.command, []string{port, "chat"}) // its standard output is not read
 	server, err := startProcess(filepath.Join(b.dir, "server-"+name+".log"), env, "sh", args...)
 	if err != nil {
 		return nil, "", err

@@ -7,26 +7,26 @@ import (
 	"path/filepath"
 )
 
-// An equalLoad is one job of B5.
+// An equalLoad is a job of B5.
 type equalLoad struct {
 	name      string
 	rows      int64
 	different int64
 	dedup     bool
-	text      func(row, rows, different int64) int64 // which a row has
+	text      func(row, rows, different int64) int64 // returns the text number of a row
 
 	wall, perRow, perRan, peak spread
 }
 
-// shuffled gives each text to as many rows, in no order: most texts are there soon,
-// and the last ones late.
+// shuffled gives each text to the same number of rows in random order: most texts
+// appear early, the last ones late.
 func shuffled(row, rows, different int64) int64 {
-	const step = 7_368_787 // a prime that no number of rows here is a multiple of
+	const step = 7_368_787 // a prime that divides no number of rows here
 	return row * step % rows / (rows / different)
 }
 
-// tenths brings a new text every so many rows to the end; between them are texts that
-// were there, any of them.
+// tenths has new texts at equal distances up to the end; the rows between repeat any
+// earlier text.
 func tenths(row, rows, different int64) int64 {
 	every := rows / different
 	if row%every == 0 {
@@ -35,7 +35,7 @@ func tenths(row, rows, different int64) int64 {
 	return int64(uint64(row) * 0x9E3779B97F4A7C15 >> 20 % uint64(row/every+1))
 }
 
-// makeRepeated writes a Parquet file of the rows of a load, with texts of 100 bytes,
+// makeRepeated writes a Parquet file with the rows of a load, with texts of 100 bytes,
 // and returns its path.
 func (b *bench) makeRepeated(l *equalLoad) (string, error) {
 	rows, different := l.rows, l.different
@@ -57,10 +57,10 @@ func (b *bench) makeRepeated(l *equalLoad) (string, error) {
 	})
 }
 
-// equalRows is B5: what rows cost that are equal to others and are not run, and what
-// it costs to look for them where there are none. A job of rows that are all
-// different, the same with dedup, and two of which nine of ten rows are equal to
-// others; each gets a fresh node.
+// equalRows is B5: the cost of rows with an equal earlier row, which are not run, and
+// the cost of the search if there are no equal rows. It measures a job with different
+// rows, the same job with dedup, and two jobs in which nine of ten rows are repeats;
+// each runs on a new node.
 func (b *bench) equalRows(ctx context.Context, different int64, p rowPath) error {
 	null, address, err := b.startNull(ctx, "-tokens", "20", "-models", model, "-delay", p.delay.String(), "-slots", fmt.Sprint(p.slots))
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) equalRows(ctx context.Context, different int64, p rowPath) error
 	return nil
 }
 
-// runEqual runs one load on a fresh node, and checks what came of it.
+// runEqual runs one load on a new node and checks the outcome.
 func (b *bench) runEqual(ctx context.Context, l *equalLoad, address string) (m measured, err error) {
 	in, err := b.makeRepeated(l)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *bench) runEqual(ctx context.Context, l *equalLoad, address string) (m m
 		return m, err
 	}
 	if saved := l.rows - l.different; job.RowsDone != l.rows || job.Deduplicated != saved {
-		return m, fmt.Errorf("%d of %d rows are done, %d of them were not run, want %d", job.RowsDone, l.rows, job.Deduplicated, saved)
+		return m, fmt.Errorf("%d of %d rows are done, %d without a run, want %d", job.RowsDone, l.rows, job.Deduplicated, saved)
 	}
 	out := filepath.Join(b.dir, "result.parquet")
 	defer os.Remove(out)

@@ -11,37 +11,37 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The server of B6 and B9: a fixed pace, so slow that sixteen of them with their
+// The server of B6 and B9 has a fixed pace, slow enough that sixteen servers with their
 // nodes do not fill the two cores of a small machine.
 const (
 	slowSlots  = 16
 	slowAnswer = 640 * time.Millisecond
 )
 
-// slowRate is how many rows a second such a server answers.
+// slowRate is the rate of such a server in rows per second.
 func slowRate(answer time.Duration) float64 { return slowSlots / answer.Seconds() }
 
-// standing are the numbers of requests in flight that the generator is tried
-// with: what the server runs at once, and more.
-var standing = []int{slowSlots, 3 * slowSlots / 2, 2 * slowSlots}
+// slowSweep lists the numbers of requests in flight for the generator: the server's
+// slots, and more.
+var slowSweep = []int{slowSlots, 3 * slowSlots / 2, 2 * slowSlots}
 
-// slowGauges are read less often because there are many servers.
+// slowGauges are read less often, because there are many servers.
 func slowGauges() gauges {
 	g := simGauges
 	g.every = 250 * time.Millisecond
 	return g
 }
 
-// slow starts servers that answer every row after that time.
+// slow returns a function that starts servers with a fixed time per row.
 func (b *bench) slow(answer time.Duration) func(log string) (*process, string, error) {
 	return func(log string) (*process, string, error) { return b.startPaced(log, slowSlots, answer) }
 }
 
-// pacedCatalog is the catalog of servers of a fixed pace: like most servers they
+// pacedCatalog is the catalog for servers with a fixed pace: like most servers they
 // have one model.
 const pacedCatalog = "models: [{id: " + model + ", kind: generation, context_length: 131072}]\n"
 
-// startPaced starts a server that answers every row after the same time.
+// startPaced starts a server with a fixed time per row.
 func (b *bench) startPaced(log string, slots int, answer time.Duration) (*process, string, error) {
 	catalog := filepath.Join(b.dir, "paced-catalog.yaml")
 	if err := os.WriteFile(catalog, []byte(pacedCatalog), 0o600); err != nil {
@@ -50,14 +50,14 @@ func (b *bench) startPaced(log string, slots int, answer time.Duration) (*proces
 	return b.startSim(log, "--catalog", catalog, "--slots", strconv.Itoa(slots), "--ttft", answer.String(), "--per-token", "0s")
 }
 
-// scaled are the figures of a job on several nodes, and of a generator beside
-// it.
+// scaled holds the figures of a job on several nodes, and of a generator that runs at
+// the same time.
 type scaled struct {
 	rate   float64 // rows per second, from the submission to the commit of the last row
-	steady float64 // rows per second of all servers, between 20 % and 80 % of their rows
-	busy   float64 // share of the slots that were full, from the first request to the last answer
-	cpu    float64 // processor time of all nodes from the submission until the result can be read, seconds per row
-	rest   float64 // processor time of a node without a job, seconds per second
+	steady float64 // rows per second of all servers, from 20 % to 80 % of their rows
+	busy   float64 // share of used slots, from the first request to the last answer
+	cpu    float64 // processor time of all nodes from the submission to the readable result, seconds per row
+	rest   float64 // processor time of an idle node, seconds per second
 
 	first time.Duration // from the submission to the first request
 	last  time.Duration // from the last answer to the commit of the last row
@@ -66,12 +66,12 @@ type scaled struct {
 	bareSteady float64 // the same, between 20 % and 80 % of its rows
 }
 
-// efficiency is the rate of each node over that of the generator.
+// efficiency returns the rate per node relative to the generator's.
 func (s scaled) efficiency(nodes int) float64 { return s.rate / (float64(nodes) * s.bare) }
 
-// scaleOut is B6: what one job gets out of n servers with a node each, beside n
-// times what a generator gets out of one of them, for n = 1, 2, 4, up to most.
-// The job grows with n.
+// scaleOut is B6: the rate of a job on n servers with a node each, compared with n
+// times a generator's rate on one server, for n = 1, 2, 4, up to most. The job grows
+// with n.
 func (b *bench) scaleOut(ctx context.Context, most int, answer, length time.Duration) error {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
@@ -113,13 +113,13 @@ func (b *bench) scaleOut(ctx context.Context, most int, answer, length time.Dura
 	return nil
 }
 
-// scale runs a job on n fresh nodes, and at the same time the generators, each
-// on a server of its own.
+// scale runs a job on n new nodes, and the generators at the same time, each on its own
+// server.
 func (b *bench) scale(ctx context.Context, generator string, n int, each int64, answer time.Duration) (scaled, error) {
 	bare := dataset{rows: each, bytes: slowBytes, seed: 6}
 	whole := bare
 	whole.rows *= int64(n)
-	for _, data := range []dataset{bare, whole} { // not both at once: they may be the same
+	for _, data := range []dataset{bare, whole} { // one after the other: they may be the same file
 		if _, err := data.make(b.dir); err != nil {
 			return scaled{}, err
 		}
@@ -138,8 +138,8 @@ func (b *bench) scale(ctx context.Context, generator string, n int, each int64, 
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		drivers := make([]driver, len(standing))
-		for i, in := range standing {
+		drivers := make([]driver, len(slowSweep))
+		for i, in := range slowSweep {
 			drivers[i] = driver{name: fmt.Sprintf("generator, %d in flight", in), share: 1, run: generatorDriver(generator, in, nil)}
 		}
 		got, err := b.race(ctx, drivers, bare, slowGauges(), b.slow(answer))
@@ -186,7 +186,7 @@ func (l *lab) scaled(ctx context.Context, b *bench, data dataset) (s scaled, err
 	return s, b.checked(ctx, l.nodes[len(l.nodes)-1], j.id, data.rows)
 }
 
-// watch meters all servers.
+// watch starts meters for all servers.
 func (l *lab) watch(ctx context.Context) (meters []*meter, err error) {
 	meters = make([]*meter, len(l.engines))
 	for i, engine := range l.engines {
@@ -197,12 +197,12 @@ func (l *lab) watch(ctx context.Context) (meters []*meter, err error) {
 	return meters, nil
 }
 
-// courseOf is the file that gets the readings of a node's server.
+// courseOf returns the path for the readings of a node's server.
 func (b *bench) courseOf(i int) string {
 	return filepath.Join(b.dir, "course-node-"+strconv.Itoa(i)+".csv")
 }
 
-// meter ends the meters and evaluates what they read.
+// meter stops the meters and evaluates their readings.
 func (l *lab) meter(b *bench, meters []*meter, s *scaled, submitted, committed time.Time) error {
 	var first, last time.Time
 	courses := make([]course, len(meters))

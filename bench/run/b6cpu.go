@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Sizes of b6/cpu. The job takes one node half a minute: long enough that its
-// shards are written in several parts and merged, as with several nodes.
+// Sizes of b6/cpu. One node takes half a minute for the job, so that its shards have
+// several parts and are merged, as with several nodes.
 const (
 	hurriedRows   = 200_000
 	hurriedSlots  = 64
 	hurriedAnswer = time.Millisecond
 )
 
-// hurried are the figures of a job as fast as this machine lets it be.
-type hurried struct {
+// fastFigures holds the figures of a job that runs as fast as this machine allows.
+type fastFigures struct {
 	rate float64 // rows per second, from the submission to the commit of the last row
 	cpu  float64 // processor time of all nodes, seconds per row
 }
 
-// scaleCPU is the second half of B6: the processor time that the same job costs
-// n nodes whose servers are faster than they are, so that what nodes do by the
-// clock has little share in it.
+// scaleCPU is the second half of B6: the processor time of the same job on n nodes. The
+// servers are faster than the nodes, so that the periodic work of nodes has a small
+// share.
 func (b *bench) scaleCPU(ctx context.Context, most int) error {
-	all := make(map[int][]hurried)
+	all := make(map[int][]fastFigures)
 	for round := range b.rounds {
 		for n := 1; n <= most; n *= 2 {
-			h, err := b.hurry(ctx, n)
+			h, err := b.runFast(ctx, n)
 			if err != nil {
 				return fmt.Errorf("%d nodes: %w", n, err)
 			}
@@ -39,17 +39,17 @@ func (b *bench) scaleCPU(ctx context.Context, most int) error {
 	}
 	fmt.Printf("\nB6 scale-out, processor time: %d rows as fast as all nodes can on this one machine, %d rounds, median (min–max)\n\n", hurriedRows, b.rounds)
 	t := table{head: []string{"nodes", "rows/s in all", "CPU µs/row", "÷ one node's"}}
-	cpu := func(h hurried) float64 { return 1e6 * h.cpu }
+	cpu := func(h fastFigures) float64 { return 1e6 * h.cpu }
 	for n := 1; n <= most; n *= 2 {
-		t.add(strconv.Itoa(n), collect(all[n], func(h hurried) float64 { return h.rate }).String(),
+		t.add(strconv.Itoa(n), collect(all[n], func(h fastFigures) float64 { return h.rate }).String(),
 			collect(all[n], cpu).String(), collect(all[n], cpu).over(collect(all[1], cpu)).String())
 	}
 	t.print(os.Stdout)
 	return nil
 }
 
-// hurry runs the job on n fresh nodes.
-func (b *bench) hurry(ctx context.Context, n int) (h hurried, err error) {
+// runFast runs the job on n new nodes.
+func (b *bench) runFast(ctx context.Context, n int) (h fastFigures, err error) {
 	in, err := dataset{rows: hurriedRows, bytes: slowBytes, seed: 6}.make(b.dir)
 	if err != nil {
 		return h, err
@@ -69,6 +69,6 @@ func (b *bench) hurry(ctx context.Context, n int) (h hurried, err error) {
 	if err := b.checked(ctx, l.nodes[0], j.id, hurriedRows); err != nil {
 		return h, err
 	}
-	h = hurried{rate: hurriedRows / committed(j.course).Sub(j.submitted).Seconds(), cpu: j.cpu.Seconds() / hurriedRows}
+	h = fastFigures{rate: hurriedRows / committed(j.course).Sub(j.submitted).Seconds(), cpu: j.cpu.Seconds() / hurriedRows}
 	return h, l.stop()
 }

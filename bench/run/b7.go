@@ -11,18 +11,17 @@ import (
 // embeddingModel is the catalog's embedding model.
 const embeddingModel = "qwen-3-embedding-0.6b"
 
-// load is one job of B7.
+// load is a job of B7.
 type load struct {
 	name  string
 	data  dataset
 	model string
-	null  []string // flags of the inference server
+	null  []string // flags for the inference server
 	asks  map[string]any
 }
 
-// growth is B7: what memory and processor time per row do when jobs grow,
-// when answers are long, and when they are vectors. Each load gets a fresh
-// node, so that no job inherits another's memory.
+// growth is B7: memory and processor time per row for larger jobs, long answers, and
+// vectors. Each load runs on a new node.
 func (b *bench) growth(ctx context.Context, most int64) error {
 	loads := make([]load, 0, 6)
 	for rows := int64(10_000); rows <= most; rows *= 10 {
@@ -56,7 +55,7 @@ func (b *bench) growth(ctx context.Context, most int64) error {
 	return nil
 }
 
-// grow runs one load on a fresh node.
+// grow runs one load on a new node.
 func (b *bench) grow(ctx context.Context, l load) (measured, error) {
 	in, err := l.data.make(b.dir)
 	if err != nil {
@@ -67,14 +66,14 @@ func (b *bench) grow(ctx context.Context, l load) (measured, error) {
 		return measured{}, err
 	}
 	defer null.end()
-	return b.freshly(ctx, address, l.data.rows, submission{
+	return b.onNewNode(ctx, address, l.data.rows, submission{
 		Inputs: b.fileBase + filepath.Base(in), Model: l.model, Column: "text", IDColumn: "id", Priority: 1, Sampling: l.asks,
 	})
 }
 
-// freshly runs one job on a node that was just started, attached to the inference
-// server at address, and checks its result. The download is not measured.
-func (b *bench) freshly(ctx context.Context, address string, rows int64, s submission) (measured, error) {
+// onNewNode runs one job on a new node with the inference server at address, and checks
+// its result. The download is not measured.
+func (b *bench) onNewNode(ctx context.Context, address string, rows int64, s submission) (measured, error) {
 	data := filepath.Join(b.dir, "node-"+strconv.FormatInt(rows, 10))
 	n, err := startNode(ctx, b.rowmill, data, address)
 	if err != nil {

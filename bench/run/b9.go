@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// crashNodes is how many nodes B9 has before it kills one.
+// crashNodes is the number of nodes in B9 before one is killed.
 const crashNodes = 4
 
-// A crash is what became of a job that lost a node.
+// A crash holds the figures of a job that lost a node.
 type crash struct {
-	ratio   float64       // makespan over that of the fluid model
-	again   float64       // rows that were answered twice
-	noticed time.Duration // from the kill until a node acted on it
+	ratio   float64       // makespan relative to the model
+	again   float64       // rows answered twice
+	noticed time.Duration // from the kill until a node reacted
 	makes   time.Duration // from the submission to the commit of the last row
 	killed  time.Duration // from the submission to the kill
 }
 
-// crashes is B9: how long a job takes that loses one of four nodes about half
-// way, beside a fluid that three nodes go on with at the speed the four had.
-// A worker and the job's owner are killed in turn, at a random moment.
+// crashes is B9: the time of a job that loses one of four nodes halfway, compared with
+// a model in which the other three nodes continue at once at their old speed. It kills
+// a worker and the job's owner in turn, at a random moment.
 func (b *bench) crashes(ctx context.Context, length time.Duration) error {
 	rows := int64(crashNodes * slowRate(slowAnswer) * length.Seconds())
 	in, err := dataset{rows: rows, bytes: slowBytes, seed: 9}.make(b.dir)
@@ -59,7 +59,7 @@ func (b *bench) crashes(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// crash runs a job on four fresh nodes and kills one.
+// crash runs a job on four new nodes and kills one.
 func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Duration, owner bool, random *rand.Rand) (c crash, err error) {
 	l, err := b.startLab(ctx, crashNodes, b.slow(slowAnswer))
 	if err != nil {
@@ -73,7 +73,8 @@ func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Du
 	if err != nil {
 		return c, err
 	}
-	// Parts are written every few seconds: the moment must not depend on them.
+	// Parts are written every few seconds. A random moment makes the result independent
+	// of the parts.
 	const jitter = 0.1
 	after := time.Duration((0.5 + jitter*(random.Float64()-0.5)) * float64(length))
 	var victim int
@@ -83,7 +84,7 @@ func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Du
 	if err != nil {
 		return c, err
 	}
-	course, err := l.follow(ctx, id, func(g glimpse) error {
+	course, err := l.follow(ctx, id, func(g progressReading) error {
 		if !killed.IsZero() || g.at.Sub(begun) < after {
 			return nil
 		}
@@ -99,9 +100,9 @@ func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Du
 	}
 	c.makes, c.killed = committed(course).Sub(begun), killed.Sub(begun)
 
-	// The model: what the servers had answered by then stands, but for what the
-	// dead node had not committed, which shows as answered twice. The rest takes
-	// three nodes as long as it takes them at a quarter each of the speed before.
+	// The model: rows answered before the kill count, except the rows that the dead
+	// node had not committed, which are answered twice. Three nodes run the rest, each
+	// at a quarter of the earlier speed.
 	answered, rate := 0.0, 0.0
 	for i, m := range meters {
 		readings, err := m.stop()
@@ -133,7 +134,7 @@ func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Du
 	return c, b.checked(ctx, l.nodes[(victim+1)%crashNodes], id, rows)
 }
 
-// pick chooses the node to be killed: the one that owns the job, or another.
+// pick returns the node to kill: the job's owner, or another.
 func (l *lab) pick(ctx context.Context, owner bool, random *rand.Rand) (int, error) {
 	for _, i := range random.Perm(len(l.nodes)) {
 		values, err := l.nodes[i].metrics(ctx)
@@ -147,9 +148,9 @@ func (l *lab) pick(ctx context.Context, owner bool, random *rand.Rand) (int, err
 	return 0, errors.New("no node owns the job")
 }
 
-// noticed is how long after the kill the job's owner said that a worker is lost,
-// whose rows it deals again at once, or another node that it has claimed the
-// job, whose workers it asks first what they have.
+// noticed returns the time from the kill until the reaction: the job's owner logs a
+// lost worker and reassigns its rows at once, or another node logs that it has claimed
+// the job.
 func (l *lab) noticed(killed time.Time) (time.Duration, error) {
 	var last time.Duration
 	for _, n := range l.nodes {
@@ -162,7 +163,7 @@ func (l *lab) noticed(killed time.Time) (time.Duration, error) {
 				Time time.Time `json:"time"`
 				Msg  string    `json:"msg"`
 			}
-			if json.Unmarshal(lines.Bytes(), &said) != nil { // the greeting
+			if json.Unmarshal(lines.Bytes(), &said) != nil { // the first line is not JSON
 				continue
 			}
 			if said.Time.After(killed) && (said.Msg == "worker lost" || said.Msg == "job claimed") {
@@ -171,7 +172,7 @@ func (l *lab) noticed(killed time.Time) (time.Duration, error) {
 		}
 	}
 	if last == 0 {
-		return 0, fmt.Errorf("no node of %s says that a worker was lost or the job was claimed", filepath.Dir(l.nodes[0].log))
+		return 0, fmt.Errorf("no node of %s logged a lost worker or a claim of the job", filepath.Dir(l.nodes[0].log))
 	}
 	return last, nil
 }

@@ -16,21 +16,20 @@ import (
 	"time"
 )
 
-// bench is what the benchmarks share: where things are, and what runs beside
-// them.
+// bench holds the shared settings and servers of the benchmarks.
 type bench struct {
-	roles   []string // of the nodes of a lab, the first ones; the others do everything
+	roles   []string // roles of the first nodes of a cluster; the other nodes have role both
 	log     *slog.Logger
 	dir     string // data sets, results and logs
 	rowmill string // path of the binary under measurement
-	built   string // directory with the contenders, where there is no Go to build them; else empty
+	built   string // directory with built contenders if there is no Go; else empty
 	rounds  int
 
-	serverCPUs string // processors of a real server; empty for all
+	serverCPUs string // processors for a real server; empty: all
 
-	files    *http.Server // serves dir, and takes spans
+	files    *http.Server // serves dir, and accepts spans
 	fileBase string
-	spans    atomic.Int64 // bytes of them
+	spans    atomic.Int64 // received bytes of spans
 }
 
 func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error) {
@@ -50,7 +49,7 @@ func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error)
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServer(http.Dir(dir)))
 	mux.HandleFunc("POST /v1/traces", func(_ http.ResponseWriter, r *http.Request) {
-		n, _ := io.Copy(io.Discard, r.Body) // who looks for them sees what is missing
+		n, _ := io.Copy(io.Discard, r.Body) // a broken body shows in the count
 		b.spans.Add(n)
 	})
 	b.files = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -62,7 +61,7 @@ func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error)
 	return b, nil
 }
 
-func (b *bench) close() { _ = b.files.Close() } // nobody is served any more
+func (b *bench) close() { _ = b.files.Close() } // nothing uses the server any more
 
 // build compiles one of the contenders and returns its path.
 func (b *bench) build(ctx context.Context, name string) (string, error) {
@@ -77,8 +76,7 @@ func (b *bench) build(ctx context.Context, name string) (string, error) {
 	return path, nil
 }
 
-// startNull starts the inference server that costs nothing and returns its
-// address.
+// startNull starts the null server and returns its address.
 func (b *bench) startNull(ctx context.Context, args ...string) (*process, string, error) {
 	path, err := b.build(ctx, "null")
 	if err != nil {
@@ -96,7 +94,7 @@ func (b *bench) startNull(ctx context.Context, args ...string) (*process, string
 	return p, address, nil
 }
 
-// python returns a Python 3 that has pyarrow: the project's own tools first.
+// python returns a Python 3 with pyarrow; the project's own tools come first.
 func (b *bench) python(ctx context.Context) (string, error) {
 	for _, candidate := range []string{"bin/tools/venv/bin/python3", "python3"} {
 		if exec.CommandContext(ctx, candidate, "-c", "import pyarrow").Run() == nil {
@@ -106,7 +104,7 @@ func (b *bench) python(ctx context.Context) (string, error) {
 	return "", errors.New("no python3 with pyarrow; run .ci/tools python")
 }
 
-// wantRows checks the number of rows that a contender printed.
+// wantRows checks the number of rows that a contender prints.
 func wantRows(printed string, want int64) error {
 	if got, err := strconv.ParseInt(printed, 10, 64); err != nil || got != want {
 		return fmt.Errorf("contender wrote %q rows, want %d", printed, want)

@@ -10,9 +10,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// checkResult reads a result and returns an error unless its ids are 0 to
-// rows-1 in order and no row lacks an output: a contender that loses or mixes
-// up rows has no figure.
+// checkResult reads a result and returns an error unless its ids are 0 to rows-1 in
+// order and every row has an output: a contender that loses or mixes up rows gets no
+// figure.
 func checkResult(path, outputColumn string, rows int64) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -35,8 +35,8 @@ func checkResult(path, outputColumn string, rows int64) error {
 	for _, group := range result.RowGroups() {
 		chunks := group.ColumnChunks()
 		err := eachValue(chunks[id], func(v parquet.Value) error {
-			if v.String() != strconv.FormatInt(ids, 10) { // of a CSV file ids are texts
-				return fmt.Errorf("row %d holds the id %s", ids, v)
+			if v.String() != strconv.FormatInt(ids, 10) { // ids of a CSV file are texts
+				return fmt.Errorf("row %d has the id %s", ids, v)
 			}
 			ids++
 			return nil
@@ -46,9 +46,9 @@ func checkResult(path, outputColumn string, rows int64) error {
 		}
 		err = eachValue(chunks[output], func(v parquet.Value) error {
 			if v.RepetitionLevel() > 0 {
-				return nil // a further element of a list
+				return nil // another element of a list
 			}
-			if v.IsNull() { // an empty one is an answer that ended at once
+			if v.IsNull() { // an empty answer is valid
 				return fmt.Errorf("row %d has no output", outputs)
 			}
 			outputs++

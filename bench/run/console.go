@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// openPages is how many pages are open at most, and openTime how long the node is
-// watched: three times what the slowest of their timers takes. Every smallEvery a job
-// of a few rows comes, for which pages read their lists again.
+// openPages is the largest number of open pages, and openTime how long the node is
+// measured: three periods of the slowest timer. Every smallEvery a job of a few rows
+// arrives, after which pages reload their lists.
 const (
 	openPages  = 50
 	openTime   = 45 * time.Second
 	smallEvery = 5 * time.Second
 )
 
-// A glance is what a node uses while pages look at it.
+// A glance is the usage of a node while pages are open.
 type glance struct {
-	cpu   spread // percent of a core
-	store spread // requests to Redis a second
+	cpu   spread // in percent of a core
+	store spread // requests to Redis per second
 }
 
-// console is B14: what a node uses, and asks of Redis, while nobody, one and openPages
-// look at one page of it in real browsers, each with a stream of events. A job runs on
-// 100 ms answers, and small ones come and go.
+// console is B14: the processor time and Redis requests of a node with no page, one
+// page and openPages pages open in real browsers, each with an event stream. A job with
+// 100 ms answers runs, and small jobs come and go.
 func (b *bench) console(ctx context.Context) error {
 	l, err := b.startLab(ctx, 1, func(string) (*process, string, error) {
 		return b.startNull(ctx, "-models", model, "-delay", "100ms", "-slots", "4")
@@ -60,7 +60,7 @@ func (b *bench) console(ctx context.Context) error {
 		seen := make(map[int]*glance)
 		for range b.rounds {
 			for _, pages := range counts {
-				used, asked, err := b.watched(ctx, l, view.path, pages)
+				used, asked, err := b.pageUsage(ctx, l, view.path, pages)
 				if err != nil {
 					return err
 				}
@@ -81,9 +81,9 @@ func (b *bench) console(ctx context.Context) error {
 	return nil
 }
 
-// watched is how many percent of a core a node uses while a page is open so often, and
-// what it asks of Redis a second.
-func (b *bench) watched(ctx context.Context, l *lab, path string, pages int) (cpu, asked float64, err error) {
+// pageUsage returns a node's processor time in percent of a core, and its Redis requests
+// per second, while a number of pages are open.
+func (b *bench) pageUsage(ctx context.Context, l *lab, path string, pages int) (cpu, asked float64, err error) {
 	n := l.nodes[0]
 	if pages > 0 {
 		command := exec.CommandContext(ctx, "node", "console/web/test/open.mjs", n.base, apiKey, b.dir, strconv.Itoa(pages), path)
@@ -99,7 +99,7 @@ func (b *bench) watched(ctx context.Context, l *lab, path string, pages int) (cp
 		if err := command.Start(); err != nil {
 			return 0, 0, fmt.Errorf("open pages: %w", err)
 		}
-		defer func() { _ = command.Wait() }() // what has failed was said
+		defer func() { _ = command.Wait() }() // errors were reported before
 		defer in.Close()
 		said, err := bufio.NewReader(out).ReadString('\n')
 		if err != nil || strings.TrimSpace(said) != "open" {

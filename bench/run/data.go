@@ -12,20 +12,20 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// dataset is a Parquet file of made-up rows: real words in a random order, so
-// that texts are distinct and compress like text.
+// dataset is a Parquet file of generated rows: real words in random order, so that
+// texts are distinct and compress like text.
 type dataset struct {
 	rows  int64
-	bytes int // of each text, within a word
+	bytes int // size of each text, up to a word
 	seed  uint64
 
-	// answers is the mean length of the answers that the texts ask of a
-	// simulated server, tokens; 0 leaves it to the server.
+	// answers is the mean length in tokens of the answers that the texts request from a
+	// simulated server; 0 leaves the length to the server.
 	answers float64
 }
 
-// answerSpread is the standard deviation of the logarithm of the lengths of
-// answers, the simulator's own.
+// answerSpread is the standard deviation of the logarithm of answer lengths, as in the
+// simulator.
 const answerSpread = 0.6
 
 type dataRow struct {
@@ -33,10 +33,10 @@ type dataRow struct {
 	Text []byte `parquet:"text,string,plain"`
 }
 
-// vocabulary is where the words come from, relative to the repository's root.
+// vocabulary is the file of the words, relative to the repository's root.
 const vocabulary = "examples/dictionary.csv"
 
-// make writes the data set into dir, unless it is there, and returns its path.
+// make writes the data set into dir, unless it exists, and returns its path.
 func (d dataset) make(dir string) (string, error) {
 	name := fmt.Sprintf("rows-%d-%db-%d", d.rows, d.bytes, d.seed)
 	if d.answers > 0 {
@@ -55,7 +55,8 @@ func (d dataset) make(dir string) (string, error) {
 	return path, writeRows(path, d.rows, d.texts(words))
 }
 
-// texts appends the text of a row to a slice. Rows are asked for in order.
+// texts returns a function that appends the text of a row to a slice. Call it for rows
+// in order.
 func (d dataset) texts(words []string) func(text []byte, row int64) []byte {
 	random, lengths := rand.New(rand.NewPCG(d.seed, 0)), rand.New(rand.NewPCG(d.seed, 1))
 	return func(text []byte, i int64) []byte {
@@ -71,8 +72,7 @@ func (d dataset) texts(words []string) func(text []byte, row int64) []byte {
 	}
 }
 
-// writeRows writes a Parquet file of texts, each appended to an empty slice by
-// its number.
+// writeRows writes a Parquet file; text appends the text of a row to an empty slice.
 func writeRows(path string, rows int64, appendText func(text []byte, row int64) []byte) error {
 	file, err := os.Create(path + ".part")
 	if err != nil {

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// A family is a program and all that it starts, workers that leave it included:
-// they are told by a variable of their environment, which processes inherit.
+// A family is a program and all processes that it starts, also ones that detach.
+// Processes are recognized by an environment variable, which they inherit.
 type family struct {
-	mark []byte
-	used map[int]time.Duration // processor time of each process, as last seen
-	kin  map[int]bool          // what is known of a process that runs
-	peak int64                 // of the sum of their anonymous memory, bytes
+	mark   []byte
+	used   map[int]time.Duration // last known processor time per process
+	member map[int]bool          // whether a process belongs to the family
+	peak   int64                 // peak of their total anonymous memory, bytes
 }
 
-// runFamily runs a program to its end and returns what it and all that it started
-// used, as far as looking every sampleEvery shows, and the last line it printed.
+// runFamily runs a program to its end. It returns the usage of the program and all its
+// processes, sampled every sampleEvery, and the last printed line.
 func runFamily(ctx context.Context, env []string, name string, args ...string) (used usage, peak int64, printed string, err error) {
 	mark := "ROWMILL_BENCH=" + rand.Text()
 	command := exec.CommandContext(ctx, name, args...)
 	command.Env = append(append(os.Environ(), env...), mark)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
-	f := family{mark: []byte(mark), used: make(map[int]time.Duration), kin: make(map[int]bool)}
+	f := family{mark: []byte(mark), used: make(map[int]time.Duration), member: make(map[int]bool)}
 	begun := time.Now()
 	if err := command.Start(); err != nil {
 		return used, 0, "", fmt.Errorf("%s: %w", name, err)
@@ -48,7 +48,7 @@ func runFamily(ctx context.Context, env []string, name string, args ...string) (
 	return used, f.peak, lastLine(stdout.String()), nil
 }
 
-// watch looks until stop is called.
+// watch samples until stop is called.
 func (f *family) watch() (stop func()) {
 	done := make(chan struct{})
 	var ended sync.WaitGroup
@@ -56,7 +56,7 @@ func (f *family) watch() (stop func()) {
 		ticker := time.NewTicker(sampleEvery)
 		defer ticker.Stop()
 		for {
-			f.look()
+			f.inspect()
 			select {
 			case <-ticker.C:
 			case <-done:
@@ -70,25 +70,25 @@ func (f *family) watch() (stop func()) {
 	}
 }
 
-// look adds up what runs now.
-func (f *family) look() {
+// inspect samples all running processes.
+func (f *family) inspect() {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
-		return // the next look may tell
+		return // the next sample may succeed
 	}
-	memory, run := int64(0), make(map[int]bool, len(f.kin))
+	memory, run := int64(0), make(map[int]bool, len(f.member))
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(dir.Name())
 		if err != nil {
 			continue
 		}
-		kin, known := f.kin[pid]
-		if !known || !kin { // a process has its parent's environment until it runs a program
+		member, known := f.member[pid]
+		if !known || !member { // before exec a process still shows its parent's environment
 			environment, err := os.ReadFile(filepath.Join("/proc", dir.Name(), "environ"))
-			kin = err == nil && bytes.Contains(environment, f.mark)
+			member = err == nil && bytes.Contains(environment, f.mark)
 		}
-		run[pid] = kin
-		if !kin {
+		run[pid] = member
+		if !member {
 			continue
 		}
 		if _, spent, err := stat(pid); err == nil {
@@ -98,6 +98,6 @@ func (f *family) look() {
 			memory += now
 		}
 	}
-	f.kin = run
+	f.member = run
 	f.peak = max(f.peak, memory)
 }

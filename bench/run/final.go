@@ -17,11 +17,10 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// final measures on an S3 server how long a result takes after the last row, and how
-// many bytes pass through the node that owns the job once its input is counted:
-// another node runs the rows. Shards of texts come in the default size and in one
-// whose parts an S3 server can copy, and their parts gather for long enough to need
-// no merging.
+// final measures on an S3 server the time from the last row to the result, and the
+// bytes through the node that owns the job after the input is counted; another node
+// runs the rows. It uses shards of texts in the default size, and in a size whose parts
+// an S3 server can copy. Parts gather long enough to need no merge.
 func (b *bench) final(ctx context.Context, rows int64) error {
 	gathered := []string{"jobs.part_interval=1m", "jobs.part_bytes=2GiB", "jobs.memory_budget=1GiB"}
 	texts := dataset{rows: rows, bytes: 8000, seed: 7}
@@ -30,9 +29,9 @@ func (b *bench) final(ctx context.Context, rows int64) error {
 		finalLoad{name: "of 32 MiB", data: texts, model: model, settings: append(gathered, "jobs.shard_bytes=32MiB")})
 }
 
-// finalEmbeddings measures the same where a result is large and its input small, with
-// nothing configured. The server may be as slow as form says, since what is answered
-// faster than nodes merge has to be merged after its last row.
+// finalEmbeddings measures the same for a large result of a small input, with default
+// settings. form may slow down the server: rows that are answered faster than nodes
+// merge are merged after the last row.
 func (b *bench) finalEmbeddings(ctx context.Context, rows int64, form rowPath) error {
 	return b.finals(ctx, fmt.Sprintf("%d embeddings of 4,096 floats", rows), finalLoad{
 		name: "of 8 MiB", data: dataset{rows: rows, bytes: 100, seed: 7}, model: "qwen-3-embedding-8b",
@@ -40,12 +39,12 @@ func (b *bench) finalEmbeddings(ctx context.Context, rows int64, form rowPath) e
 	})
 }
 
-// A finalLoad is a job of which final measures the end.
+// A finalLoad is a job of final.
 type finalLoad struct {
-	name     string // of its shards
+	name     string // describes its shards
 	data     dataset
 	model    string
-	null     []string // further arguments of its server
+	null     []string // additional arguments for the server
 	settings []string
 }
 
@@ -67,19 +66,19 @@ func (b *bench) finals(ctx context.Context, what string, loads ...finalLoad) err
 	return nil
 }
 
-// finished is how a job came to its result.
+// finished holds the figures of a job's end.
 type finished struct {
 	result int64 // bytes
 	final  time.Duration
-	copied time.Duration // the server's time for one more object of the same bytes
-	moved  float64       // bytes
-	merges float64       // by the owner
-	copies float64       // requests to copy
+	copied time.Duration // time for the server to copy an object of the same size
+	moved  float64       // bytes through the owner
+	merges float64       // merges by the owner
+	copies float64       // copy requests
 
 	elsewhere float64 // merges by the other node
-	seconds   float64 // of these
+	seconds   float64 // time of these merges
 
-	wall  time.Duration // of the job after its input was counted
+	wall  time.Duration // time of the job after the input was counted
 	peaks [2]float64    // anonymous memory of the owner and of the other node, MiB
 }
 
@@ -160,9 +159,9 @@ func (b *bench) finalOf(ctx context.Context, load finalLoad) (m finished, err er
 	return m, err
 }
 
-// copyObject has the S3 server copy an object of so many bytes in parts, as nodes do,
-// and returns how long that took: it is what a result takes at least whose parts are
-// not made one before the last row.
+// copyObject makes the S3 server copy an object of a size in parts, as nodes do, and
+// returns the time. A result takes at least this time if its parts are not copied
+// before the last row.
 func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error) {
 	bucket, err := s3.Open(ctx, s3.Config{
 		Endpoint: l.s3.Endpoint, Region: s3test.Region, Bucket: l.s3.Bucket, AccessKey: l.s3.AccessKey, SecretKey: l.s3.SecretKey,
@@ -170,7 +169,7 @@ func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error)
 	if err != nil {
 		return 0, fmt.Errorf("open bucket: %w", err)
 	}
-	defer func() { _ = bucket.Close() }() // nothing of it is open
+	defer func() { _ = bucket.Close() }() // nothing is open
 	objects, err := bucket.List(ctx, "")
 	if err != nil {
 		return 0, fmt.Errorf("list bucket: %w", err)
@@ -192,7 +191,7 @@ func (l *lab) copyObject(ctx context.Context, size int64) (time.Duration, error)
 	defer w.Abort()
 	to, ok := w.(blob.Appender)
 	if !ok {
-		return 0, errors.New("the bucket copies nothing")
+		return 0, errors.New("the bucket cannot copy objects")
 	}
 	to.Expect(size)
 	if err := to.Append(from, 0, size); err != nil {

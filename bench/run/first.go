@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// first measures how soon the first row of a CSV file by URL reaches a server: from
-// the submission until the server has the first request, on a node that has run a
-// job before, for a million rows and for most. The job is cancelled then.
+// first measures the time from the submission of a CSV file by URL to the server's
+// first request, on a node that has run a job before, for a million rows and for the
+// largest number. It then cancels the job.
 func (b *bench) first(ctx context.Context, most int64) error {
 	null, address, err := b.startNull(ctx, "-models", model, "-delay", "100ms")
 	if err != nil {
@@ -25,13 +25,13 @@ func (b *bench) first(ctx context.Context, most int64) error {
 	defer n.end()
 	sizes := []int64{1, 1_000_000, most}
 	took := make(map[int64]spread)
-	for round := range b.rounds + 1 { // the first one warms
+	for round := range b.rounds + 1 { // the first round is a warm-up
 		for _, rows := range sizes {
 			path, err := b.makeCSV(rows)
 			if err != nil {
 				return err
 			}
-			for { // what still comes of the job before
+			for { // skip late requests of the earlier job
 				if late, err := firstRequest(ctx, address); err != nil {
 					return err
 				} else if late == 0 {
@@ -73,8 +73,8 @@ func (b *bench) first(ctx context.Context, most int64) error {
 	return n.stop()
 }
 
-// firstRequest is when the null server had its first request since it was asked
-// this before, in Unix nanoseconds; 0 where it had none.
+// firstRequest returns the time of the null server's first request since the last call,
+// in Unix nanoseconds; 0 if there was none.
 func firstRequest(ctx context.Context, engine string) (int64, error) {
 	return nullTime(ctx, engine, "first")
 }

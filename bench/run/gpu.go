@@ -14,21 +14,21 @@ import (
 	"github.com/rowmill/rowmill/bench/gpu"
 )
 
-// workload is one shape of rows on a real server, and what is measured on it.
+// A workload is one kind of rows for a real server, with the measurements on it.
 type workload struct {
 	name    string
 	shape   gpu.Shape
 	prompt  int // tokens
-	answer  int // tokens, in the mean; at most four times as many
-	slots   int // answers that the server may have at once
+	answer  int // mean tokens; at most four times as many
+	slots   int // concurrent answers of the server
 	sweep   []int
-	decode  []int // sequences whose step is measured, 1 first
-	prefill []int // tokens of prompts whose step is measured
-	few     int   // tokens of answers by which steps are measured
+	decode  []int // batch sizes for measured decode steps, 1 first
+	prefill []int // prompt lengths for measured prefill steps, tokens
+	few     int   // length of short answers for step measurements, tokens
 	many    int
 }
 
-// workloads are those of a GPU; that of a processor has one of its own.
+// workloads lists the workloads for a GPU. A processor has a workload of its own.
 var (
 	workloads = []workload{
 		{
@@ -46,35 +46,35 @@ var (
 	}
 )
 
-// most is the longest answer: fewer than one in fifty would be longer.
+// most returns the limit for answers: fewer than one in fifty would be longer.
 func (w workload) most() int { return 4 * w.answer }
 
-// context is what the server is asked to have room for. Of a server that does not
-// count prompts Rowmill estimates them, and takes a template around them for
-// granted: there is room for that too, so that no row is refused or cut.
+// context returns the context length for the server. If a server does not count
+// prompts, Rowmill estimates them and assumes a template around them; the context has
+// room for that, so that no row is refused or cut.
 func (w workload) context() int { return w.prompt + w.prompt/16 + 64 + max(w.most(), w.many) }
 
-// gpuOptions are the flags of this benchmark.
+// gpuOptions holds the flags of this benchmark.
 type gpuOptions struct {
 	stages  []string
-	out     string // results
+	out     string // folder for results
 	python  string
 	server  string // auto, or one of gpuServers
-	profile string // of the simulator
+	profile string // profile of the simulator
 	cpu     bool
 	gauges  bool
 	length  time.Duration
-	further string // arguments of the server
+	further string // additional arguments for the server
 }
 
-// The stages, each of which leaves a file of results.
+// The stages. Each writes a file of results.
 const (
 	lookStage  = "look"
 	tableStage = "table"
 )
 
-// realGPU measures a node, a bare generator and the simulator's step times
-// against a real server with random weights.
+// realGPU measures a node, a bare generator and the simulator's step times on a real
+// server with random weights.
 func (b *bench) realGPU(ctx context.Context, args []string) error {
 	o, err := b.gpuFlags(args)
 	if err != nil {
@@ -97,13 +97,13 @@ func (b *bench) realGPU(ctx context.Context, args []string) error {
 	}
 	for _, stage := range o.stages {
 		if !slices.Contains(known, stage) {
-			return fmt.Errorf("unknown stage %q: there are %s", stage, strings.Join(known, ", "))
+			return fmt.Errorf("unknown stage %q: choose one of %s", stage, strings.Join(known, ", "))
 		}
 	}
 	if slices.Equal(o.stages, []string{tableStage}) {
 		return printGPU(os.Stdout, o.out)
 	}
-	m, err := b.look(ctx, o)
+	m, err := b.inspect(ctx, o)
 	if err != nil {
 		return err
 	}

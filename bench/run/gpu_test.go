@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// ran makes a course that answers one token a reading, with so many sequences
-// running at each.
+// ran returns a course in which the server generates one token per reading in all, with
+// the given numbers of running sequences.
 func ran(running ...float64) (c course) {
 	for i, n := range running {
 		c = append(c, reading{at: time.Unix(int64(i), 0), done: float64(i), running: n})
@@ -21,8 +21,8 @@ func ran(running ...float64) (c course) {
 	return c
 }
 
-// steady makes a course of 101 readings with one level of running sequences but
-// for the readings that are named.
+// steady returns a course of 101 readings with one number of running sequences, except
+// for the given readings.
 func steady(level float64, others map[int]float64) course {
 	running := make([]float64, 101)
 	for i := range running {
@@ -34,9 +34,9 @@ func steady(level float64, others map[int]float64) course {
 	return ran(running...)
 }
 
-// What the generator kept is what ran in all but one reading of twenty of its
-// steady part; a run is short where it had less. What happens before and after
-// the steady part does not matter.
+// The generator kept the number of sequences that ran in at least 19 of 20 readings of
+// its steady part. A run is short while it has fewer. Readings outside the steady part
+// do not matter.
 func TestSequencesThatAreMissing(t *testing.T) {
 	t.Parallel()
 	idle := map[int]float64{0: 0, 5: 1, 95: 1, 100: 0}
@@ -69,7 +69,7 @@ func TestGPUServerChosen(t *testing.T) {
 		wanted  string
 		server  string
 		profile string
-		wrong   string // in the error
+		wrong   string // part of the error
 	}{
 		{name: "vLLM first", machine: machine{GPU: "NVIDIA H100 80GB HBM3", Torch: "2.11", VLLM: "0.32"}, wanted: "auto", server: vllmServer, profile: "llama-3.1-8b/h100"},
 		{name: "else torch", machine: machine{GPU: "NVIDIA H200", Torch: "2.11"}, wanted: "auto", server: torchServer, profile: "llama-3.1-8b/h200"},
@@ -77,7 +77,7 @@ func TestGPUServerChosen(t *testing.T) {
 		{name: "as wanted", machine: machine{GPU: "NVIDIA H100", Torch: "2.11", VLLM: "0.32"}, wanted: torchServer, server: torchServer, profile: "llama-3.1-8b/h100"},
 		{name: "no GPU", machine: machine{Torch: "2.11", VLLM: "0.32"}, wanted: "auto", wrong: "no NVIDIA GPU"},
 		{name: "not there", machine: machine{GPU: "NVIDIA H100", Torch: "2.11"}, wanted: vllmServer, wrong: "does not have it"},
-		{name: "no real server", machine: machine{GPU: "NVIDIA H100", Torch: "2.11"}, wanted: simServer, wrong: "no real server"},
+		{name: "no real server", machine: machine{GPU: "NVIDIA H100", Torch: "2.11"}, wanted: simServer, wrong: "not a real server"},
 		{name: "processor, nothing there", machine: machine{CPU: true}, wanted: "auto", server: simServer, profile: "llama-3.1-8b/h100"},
 		{name: "processor, torch", machine: machine{CPU: true, Torch: "2.11"}, wanted: "auto", server: torchServer},
 		{name: "processor beside a GPU", machine: machine{CPU: true, GPU: "NVIDIA H100", Torch: "2.11"}, wanted: "auto", server: torchServer},
@@ -96,7 +96,7 @@ func TestGPUServerChosen(t *testing.T) {
 	}
 }
 
-// nvidia-smi prints a time and a number a line, or that it does not know.
+// nvidia-smi prints a time and a number per line, or a text for an unknown value.
 func TestUtilisation(t *testing.T) {
 	t.Parallel()
 	loads := readLoads(strings.NewReader("2026/11/23 16:00:01.000, 0\n2026/11/23 16:00:02.500, 100\n" +
@@ -110,8 +110,8 @@ func TestUtilisation(t *testing.T) {
 	}
 }
 
-// nvidia-smi runs until it is stopped, and what it printed by then is read.
-func TestWatchGPU(t *testing.T) { // not parallel: it changes PATH
+// nvidia-smi runs until it is stopped; its output so far is used.
+func TestWatchGPU(t *testing.T) { // not parallel, because it changes PATH
 	dir := t.TempDir()
 	printed := filepath.Join(dir, "printed")
 	script := "#!/bin/sh\necho \"$*\" >" + printed + ".args\nprintf '2026/11/23 16:00:01.000, 25\\n2026/11/23 16:00:02.000, 75\\n'\n" +
@@ -137,7 +137,7 @@ func TestWatchGPU(t *testing.T) { // not parallel: it changes PATH
 	if err != nil || !strings.Contains(string(args), "timestamp,utilization.gpu") {
 		t.Errorf("nvidia-smi was asked for %q (%v)", args, err)
 	}
-	// A processor has none, and a machine without the program does without.
+	// Without a GPU or without nvidia-smi there are no readings.
 	t.Setenv("PATH", t.TempDir())
 	for _, o := range []gpuOptions{{cpu: true}, {}} {
 		stop, err := b.watchGPU(o)
@@ -147,8 +147,8 @@ func TestWatchGPU(t *testing.T) { // not parallel: it changes PATH
 	}
 }
 
-// What was measured is said for each contender once, with all its rounds, and
-// idle is what comes on top of the generator's own.
+// The table has one line per contender with all its rounds. Added idle time is relative
+// to the generator's.
 func TestGPUTable(t *testing.T) {
 	t.Parallel()
 	r := gpuResult{
@@ -177,7 +177,7 @@ func TestGPUTable(t *testing.T) {
 	if got := strings.Count(out.String(), "| rowmill |"); got != 1 {
 		t.Errorf("rowmill stands in the table %d times", got)
 	}
-	// A contender whose prompts were cut had less to do.
+	// A contender with cut prompts had less work, so it has no figure.
 	for i := range r.Runs {
 		if r.Runs[i].InFlight == 0 {
 			r.Runs[i].Prompt = 290

@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// utilisation is what nvidia-smi said of the GPU at one time: the share
-// of its last period, a sixth of a second to a second, in which anything ran.
+// utilisation is one reading of nvidia-smi: the share of its last sample period, a
+// sixth of a second to a second, in which anything ran on the GPU.
 type utilisation struct {
 	at    time.Time
 	share float64
 }
 
-// watchGPU reads the first GPU's utilisation until the returned function is
-// called, which gives what was read: nothing with -cpu, or where nvidia-smi is
-// not there.
+// watchGPU reads the first GPU's utilisation until the returned function is called,
+// which returns the readings. There are none with -cpu or without nvidia-smi.
 func (b *bench) watchGPU(o gpuOptions) (stop func() []utilisation, err error) {
 	if o.cpu {
 		return func() []utilisation { return nil }, nil
 	}
 	program, err := exec.LookPath("nvidia-smi")
 	if errors.Is(err, exec.ErrNotFound) {
-		b.log.Warn("nvidia-smi is not there: the GPU's utilisation is not known")
+		b.log.Warn("no nvidia-smi: the GPU's utilisation is unknown")
 		return func() []utilisation { return nil }, nil
 	} else if err != nil {
 		return nil, err
@@ -41,19 +40,19 @@ func (b *bench) watchGPU(o gpuOptions) (stop func() []utilisation, err error) {
 	read := make(chan []utilisation, 1)
 	go func() { read <- readLoads(p.stdout) }()
 	return func() []utilisation {
-		_ = p.command.Process.Kill() // it would go on for ever
+		_ = p.command.Process.Kill() // nvidia-smi does not end by itself
 		loads := <-read
 		p.kill()
 		return loads
 	}, nil
 }
 
-// smiTime is how nvidia-smi writes the time of a reading, by the clock of the
-// place: it may print many at once.
+// smiTime is the format of a reading's time, in local time. One output may have many
+// readings.
 const smiTime = "2006/01/02 15:04:05.000"
 
-// readLoads reads a time and a utilisation in percent per line, until the end.
-// What the driver does not tell, as with MIG, is left out.
+// readLoads reads one time and utilisation in percent per line, until the end. Values
+// that the driver does not report, as with MIG, are skipped.
 func readLoads(lines io.Reader) (loads []utilisation) {
 	scanner := bufio.NewScanner(lines)
 	for scanner.Scan() {
@@ -69,7 +68,7 @@ func readLoads(lines io.Reader) (loads []utilisation) {
 	return loads
 }
 
-// meanLoad is the mean between two times, -1 where nothing was read.
+// meanLoad returns the mean between two times, -1 without readings.
 func meanLoad(loads []utilisation, from, to time.Time) float64 {
 	sum, n := 0.0, 0
 	for _, l := range loads {

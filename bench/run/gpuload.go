@@ -17,41 +17,41 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// gpuResult is what a stage leaves in its file.
+// gpuResult is the content of a stage's result file.
 type gpuResult struct {
 	Workload string     `json:"workload"`
-	Prompt   int        `json:"prompt"` // tokens, as Rowmill's benchmark wrote them
-	Answer   int        `json:"answer"` // tokens in the mean, as the model's ends have it
+	Prompt   int        `json:"prompt"` // tokens, as generated
+	Answer   int        `json:"answer"` // mean tokens, from the number of end tokens
 	Machine  machine    `json:"machine"`
 	Begun    time.Time  `json:"begun"`
 	Steps    []gpu.Step `json:"steps"`
-	Runs     []gpuRun   `json:"runs"` // in order of time
-	Best     string     `json:"best"` // of the generators
-	Kept     float64    `json:"kept"` // sequences that it kept running: fewer in one reading of twenty
+	Runs     []gpuRun   `json:"runs"` // in order of their start
+	Best     string     `json:"best"` // name of the best generator
+	Kept     float64    `json:"kept"` // sequences that the best generator kept running in 19 of 20 readings
 }
 
-// gpuRun is one contender in one round.
+// gpuRun holds the figures of a contender in one round.
 type gpuRun struct {
 	Contender string  `json:"contender"`
-	InFlight  int     `json:"in_flight"` // of a generator; 0: the contender decides
+	InFlight  int     `json:"in_flight"` // for a generator; 0: the contender decides
 	Rows      int64   `json:"rows"`
-	Prompt    float64 `json:"prompt"`       // tokens in the mean, as the server counted them
-	Tokens    float64 `json:"tokens_per_s"` // of answers, in the steady part
-	RowRate   float64 `json:"rows_per_s"`   // the same in rows of this run's mean length
-	Running   float64 `json:"running"`      // sequences in the mean of the steady part
-	Peak      float64 `json:"peak"`         // most that ran and waited
+	Prompt    float64 `json:"prompt"`       // mean tokens, counted by the server
+	Tokens    float64 `json:"tokens_per_s"` // answer tokens per second in the steady part
+	RowRate   float64 `json:"rows_per_s"`   // the same in rows with this run's mean length
+	Running   float64 `json:"running"`      // mean sequences in the steady part
+	Peak      float64 `json:"peak"`         // largest number of running and waiting sequences
 	Preempted float64 `json:"preempted"`
-	Reached   float64 `json:"reached_s"` // from the first request until the rate was nearly the steady one
+	Reached   float64 `json:"reached_s"` // time from the first request until the rate was nearly steady
 	Length    float64 `json:"length_s"`
-	Short     float64 `json:"short"`   // share of the steady time in which fewer ran than the best generator kept
-	Missing   float64 `json:"missing"` // share of those sequences that were missing, over all the steady time
-	Busy      float64 `json:"busy"`    // mean of nvidia-smi's utilisation in the steady part, 0 to 1; -1 where it does not tell
+	Short     float64 `json:"short"`   // share of the steady time with fewer sequences than the best generator kept
+	Missing   float64 `json:"missing"` // share of those sequences that were missing, mean of the steady time
+	Busy      float64 `json:"busy"`    // mean utilisation by nvidia-smi in the steady part, 0 to 1; -1: unknown
 
 	course course
 }
 
-// measureGPU is one stage: a server, its step times, and the contenders in
-// turns on it.
+// measureGPU runs one stage: it starts a server, measures its step times, and runs the
+// contenders in turns.
 func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workload) error {
 	result := gpuResult{Workload: w.name, Prompt: w.prompt, Answer: w.answer, Machine: m, Begun: time.Now().UTC()}
 	server, address, g, err := b.startGPUServer(ctx, o, m, w)
@@ -62,7 +62,7 @@ func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workl
 	if result.Steps, err = b.measureSteps(ctx, m, w, address, g); err != nil {
 		return err
 	}
-	// What was measured stays if the time ends later.
+	// Keep the measurements so far if the time runs out later.
 	path := filepath.Join(o.out, w.name+".json")
 	if err := writeJSON(path, result); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workl
 	}
 	rows := max(int64(warm.RowRate*o.length.Seconds()), int64(w.slots))
 	for round := range b.rounds {
-		for i := range contenders { // each is the first in turn: a server may slow down with time
+		for i := range contenders { // rotate the first contender: a server may slow down over time
 			c := contenders[(i+round)%len(contenders)]
 			r, err := b.runOnGPU(ctx, o, w, c, address, g, rows)
 			if err != nil {
@@ -95,8 +95,8 @@ func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workl
 	return nil
 }
 
-// measureSteps times the server's steps. Those of more sequences than it runs at
-// once, as its memory may have it, cannot be: they are left out with a warning.
+// measureSteps measures the server's steps. A server with little memory may run fewer
+// sequences at once; larger steps are skipped with a warning.
 func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address string, g gauges) ([]gpu.Step, error) {
 	const rounds = 3
 	transport := &http.Transport{MaxIdleConnsPerHost: slices.Max(w.decode)}
@@ -114,7 +114,7 @@ func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address
 	}
 	var steps []gpu.Step
 	for _, n := range w.decode {
-		warm := watch // a server makes some things when they are first needed
+		warm := watch // the first run warms up the server
 		warm.Rounds = 1
 		course, err := observe(ctx, address, g, func() error {
 			_, err := warm.Decode(ctx, n, w.prompt)
@@ -123,9 +123,9 @@ func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address
 		if err != nil {
 			return nil, err
 		}
-		// A tiny model's answers are over between two readings.
+		// Answers of a tiny model may end between two readings.
 		if ran := course.mostRunning(); !m.CPU && ran < float64(n) {
-			b.log.Warn("the server does not run so many at once: their step is not measured", "sequences", n, "ran", ran)
+			b.log.Warn("the server cannot run this many sequences at once, skipping their step", "sequences", n, "ran", ran)
 			continue
 		}
 		s, err := watch.Decode(ctx, n, w.prompt)
@@ -136,7 +136,7 @@ func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address
 		steps = append(steps, s)
 	}
 	if len(steps) == 0 || steps[0].Batch != 1 {
-		return nil, errors.New("the step of one sequence was not measured, and prompts are measured against it")
+		return nil, errors.New("the step of one sequence was not measured; measurements of prompts need it")
 	}
 	alone := time.Duration(steps[0].Measured * float64(time.Millisecond))
 	for _, n := range w.prefill {
@@ -150,16 +150,16 @@ func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address
 	return steps, nil
 }
 
-// gpuContender is one way to drive the server; all ask for the same.
+// A gpuContender is a way to drive the server. All send the same requests.
 type gpuContender struct {
 	name     string
-	inFlight int // 0: it decides
+	inFlight int // 0: the contender decides
 	run      func(ctx context.Context, address, in string, rows int64) error
 }
 
-// gpuContenders are the node and then the generator with each number in flight.
-// Answers are wanted without log probabilities, which would measure how the
-// server writes JSON.
+// gpuContenders returns the node, and a generator for each number of requests in
+// flight. They request no log probabilities, which would measure the server's JSON
+// encoding.
 func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpuContender, error) {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
@@ -167,7 +167,7 @@ func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpu
 	}
 	sampling := map[string]any{"temperature": 1, "max_tokens": w.most()}
 	if m.Server == vllmServer {
-		sampling["min_tokens"] = 1 // an answer may not be empty; the PyTorch server's never are
+		sampling["min_tokens"] = 1 // no empty answers; the PyTorch server never gives any
 	}
 	fields, err := json.Marshal(sampling)
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpu
 	}
 	asked := maps.Clone(sampling)
 	asked["logprobs"] = false
-	// A row that was cut would be less to do: rather no figure at all.
+	// A cut row would be less work, so accept no cut rows.
 	list := []gpuContender{{name: "rowmill", run: b.nodeDriver(submission{Sampling: asked, Truncate: new(false)})}}
 	for _, n := range w.sweep {
 		list = append(list, gpuContender{
@@ -185,7 +185,7 @@ func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpu
 	return list, nil
 }
 
-// runOnGPU lets a contender answer rows that no server has seen before.
+// runOnGPU runs a contender on rows that are new to the server.
 func (b *bench) runOnGPU(ctx context.Context, o gpuOptions, w workload, c gpuContender, address string, g gauges, rows int64) (gpuRun, error) {
 	in := filepath.Join(b.dir, "gpu-"+w.name+".parquet")
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 2))
@@ -206,7 +206,7 @@ func (b *bench) runOnGPU(ctx context.Context, o gpuOptions, w workload, c gpuCon
 	if err := course.write(filepath.Join(b.dir, "course-gpu.csv")); err != nil {
 		return gpuRun{}, err
 	}
-	f, err := course.figures() // of tokens, which the gauges count, not of rows
+	f, err := course.figures() // in tokens, which the gauges count, not in rows
 	if err != nil {
 		return gpuRun{}, fmt.Errorf("%s: %w", c.name, err)
 	}
@@ -218,8 +218,8 @@ func (b *bench) runOnGPU(ctx context.Context, o gpuOptions, w workload, c gpuCon
 	}, nil
 }
 
-// compare says of every run how many sequences it was short of, by what the
-// best generator kept running.
+// compare computes for each run the missing sequences, compared with the number that
+// the best generator kept running.
 func (r *gpuResult) compare() {
 	r.Best = r.bestGenerator()
 	var ran []float64
@@ -228,17 +228,17 @@ func (r *gpuResult) compare() {
 			ran = append(ran, run.course.steadyRunning()...)
 		}
 	}
-	if len(ran) > 0 { // else the steady part lies between two readings
+	if len(ran) > 0 { // otherwise the steady part is between two readings
 		slices.Sort(ran)
 		r.Kept = ran[len(ran)/20]
 	}
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		run.Short, run.Missing = lacks(run.course.steadyRunning(), r.Kept)
+		run.Short, run.Missing = missing(run.course.steadyRunning(), r.Kept)
 	}
 }
 
-// bestGenerator is the generator that got the most tokens in the median.
+// bestGenerator returns the generator with the highest median of tokens.
 func (r *gpuResult) bestGenerator() string {
 	best, most := "", 0.0
 	for _, run := range r.Runs {
@@ -254,7 +254,7 @@ func (r *gpuResult) bestGenerator() string {
 
 func tokensOf(r gpuRun) float64 { return r.Tokens }
 
-// spread is a figure of all rounds of a contender.
+// spread returns a figure of all rounds of a contender.
 func (r *gpuResult) spread(contender string, value func(gpuRun) float64) (s spread) {
 	for _, run := range r.Runs {
 		if run.Contender == contender {
@@ -264,8 +264,7 @@ func (r *gpuResult) spread(contender string, value func(gpuRun) float64) (s spre
 	return s
 }
 
-// steadyRunning are the sequences that ran, reading by reading, in the steady
-// part.
+// steadyRunning returns the running sequences of each reading in the steady part.
 func (c course) steadyRunning() (ran []float64) {
 	from, to := c.steady()
 	for _, r := range c {
@@ -276,7 +275,7 @@ func (c course) steadyRunning() (ran []float64) {
 	return ran
 }
 
-// mostRunning is the most that ran at any reading.
+// mostRunning returns the largest number of running sequences.
 func (c course) mostRunning() (most float64) {
 	for _, r := range c {
 		most = max(most, r.running)
@@ -284,9 +283,9 @@ func (c course) mostRunning() (most float64) {
 	return most
 }
 
-// lacks returns in which share of the readings fewer ran than kept, and which
-// share of kept was missing over all of them.
-func lacks(ran []float64, kept float64) (short, missing float64) {
+// missing returns the share of readings with fewer running sequences than kept, and the
+// mean missing share of kept.
+func missing(ran []float64, kept float64) (short, missing float64) {
 	if len(ran) == 0 || kept == 0 {
 		return 0, 0
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// The servers that can be measured, in the order in which they are preferred.
+// The supported servers, in order of preference.
 const (
 	vllmServer  = "vllm"
 	torchServer = "torch"
@@ -23,24 +23,24 @@ const (
 
 var gpuServers = []string{vllmServer, torchServer, simServer}
 
-// machine is what this machine has, as far as the benchmark needs it.
+// machine describes this machine for the benchmark.
 type machine struct {
-	Python     string `json:"python"`      // version; empty where it does not run
-	Torch      string `json:"torch"`       // version; empty where there is none
-	TorchError string `json:"torch_error"` // why it cannot be used
-	CUDA       string `json:"cuda"`        // that torch was built for
-	GPU        string `json:"gpu"`         // name; empty where torch sees none
-	Memory     int64  `json:"memory"`      // of the GPU, bytes
-	VLLM       string `json:"vllm"`        // version; empty where there is none
-	SMI        string `json:"nvidia_smi"`  // what nvidia-smi says of GPUs and driver, else why not
+	Python     string `json:"python"`      // version; empty if there is none
+	Torch      string `json:"torch"`       // version; empty if there is none
+	TorchError string `json:"torch_error"` // why torch cannot be used
+	CUDA       string `json:"cuda"`        // CUDA version of torch
+	GPU        string `json:"gpu"`         // name; empty if torch finds none
+	Memory     int64  `json:"memory"`      // memory of the GPU, bytes
+	VLLM       string `json:"vllm"`        // version; empty if there is none
+	SMI        string `json:"nvidia_smi"`  // nvidia-smi's GPUs and driver, or its error
 
-	Server  string `json:"server"` // that is measured
+	Server  string `json:"server"` // the chosen server
 	CPU     bool   `json:"cpu"`
-	Profile string `json:"profile"` // of the simulator; empty for none
+	Profile string `json:"profile"` // profile of the simulator; may be empty
 	Commit  string `json:"commit"`
 }
 
-// lookScript prints what a Python has.
+// lookScript prints the properties of a Python.
 const lookScript = `
 import importlib.metadata as metadata, importlib.util as util, json, sys
 facts = {"python": sys.version.split()[0]}
@@ -60,10 +60,10 @@ if util.find_spec("vllm"):
 print(json.dumps(facts))
 `
 
-// look finds out what there is, chooses the server, tries the PyTorch model if
-// it is the one, and says all this. What is missing is an error that names it.
-func (b *bench) look(ctx context.Context, o gpuOptions) (machine, error) {
-	m := machine{CPU: o.cpu, Profile: o.profile, SMI: smi(ctx), Commit: commit(ctx)}
+// inspect examines the machine, chooses the server, checks the PyTorch model if it is the
+// choice, and prints all results. If something is missing, the error names it.
+func (b *bench) inspect(ctx context.Context, o gpuOptions) (machine, error) {
+	m := machine{CPU: o.cpu, Profile: o.profile, SMI: nvidiaSMI(ctx), Commit: commit(ctx)}
 	out, err := exec.CommandContext(ctx, o.python, "-c", lookScript).Output()
 	if err == nil {
 		err = json.Unmarshal([]byte(lastLine(string(out))), &m)
@@ -95,11 +95,11 @@ func (b *bench) look(ctx context.Context, o gpuOptions) (machine, error) {
 func (m machine) choose(wanted string) (string, error) {
 	switch {
 	case !m.CPU && wanted == simServer:
-		return "", errors.New("-server sim is no real server: it is for -cpu alone")
+		return "", errors.New("-server sim is not a real server: use it with -cpu only")
 	case !m.CPU && m.GPU == "":
-		return "", fmt.Errorf("no NVIDIA GPU can be used here.\n%s\nWith -cpu the program runs on a processor, which shows only that it works", m)
+		return "", fmt.Errorf("no NVIDIA GPU can be used here.\n%s\nWith -cpu the program runs on a processor, which only shows that it works", m)
 	case wanted == vllmServer && m.VLLM == "", wanted == torchServer && m.Torch == "":
-		return "", fmt.Errorf("-server %s: this Python does not have it; -python names another.\n%s", wanted, m)
+		return "", fmt.Errorf("-server %s: this Python does not have it; name another with -python.\n%s", wanted, m)
 	case wanted != "auto":
 		return wanted, nil
 	case m.VLLM != "":
@@ -107,11 +107,11 @@ func (m machine) choose(wanted string) (string, error) {
 	case m.Torch != "":
 		return torchServer, nil
 	}
-	return simServer, nil // with -cpu: without torch no GPU is seen
+	return simServer, nil // with -cpu: without torch no GPU is found
 }
 
-// profile is the simulator's for this machine, empty where there is none. The
-// simulated server is an H100.
+// profile returns the simulator's profile for this machine, or "". The simulated server
+// is an H100.
 func (m machine) profile() string {
 	name := strings.ToLower(m.GPU)
 	switch {
@@ -135,7 +135,8 @@ func (m machine) String() string {
 		said(m.Server, "none chosen"), said(m.Profile, "none for this machine"))
 }
 
-// checkTorch lets the PyTorch server's model check itself where it will run.
+// checkTorch runs the self-check of the PyTorch server's model on the device of the
+// benchmark.
 func (b *bench) checkTorch(ctx context.Context, o gpuOptions, m machine) error {
 	script, err := b.torchScript()
 	if err != nil {
@@ -145,7 +146,7 @@ func (b *bench) checkTorch(ctx context.Context, o gpuOptions, m machine) error {
 	if err != nil {
 		return fmt.Errorf("the PyTorch server's model is wrong on this machine: %w", err)
 	}
-	b.log.Info("the PyTorch server's model was checked", "said", printed)
+	b.log.Info("checked the PyTorch server's model", "said", printed)
 	return nil
 }
 
@@ -156,7 +157,7 @@ func (m machine) device() string {
 	return "cuda"
 }
 
-// torchScript writes the PyTorch server to where Python finds it.
+// torchScript writes the PyTorch server to a file.
 func (b *bench) torchScript() (string, error) {
 	path := filepath.Join(b.dir, "server.py")
 	if err := os.WriteFile(path, gpu.Server, 0o644); err != nil {
@@ -165,8 +166,8 @@ func (b *bench) torchScript() (string, error) {
 	return path, nil
 }
 
-// smi is what nvidia-smi says of the GPUs.
-func smi(ctx context.Context) string {
+// nvidiaSMI returns nvidia-smi's description of the GPUs.
+func nvidiaSMI(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader").CombinedOutput()
 	said := strings.Join(strings.Fields(string(out)), " ")
 	if err != nil {
@@ -175,11 +176,11 @@ func smi(ctx context.Context) string {
 	return said
 }
 
-// version is set by the linker where the program is built to be carried to a
-// machine without the repository.
+// The linker sets version when the program is built for a machine without the
+// repository.
 var version string
 
-// commit is what is measured.
+// commit returns the measured commit.
 func commit(ctx context.Context) string {
 	if version != "" {
 		return version

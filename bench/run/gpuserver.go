@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// upWithin bounds the start of a real server: vLLM compiles its model first.
+// upWithin limits the start of a real server: vLLM compiles its model first.
 const upWithin = 8 * time.Minute
 
-// startGPUServer starts the server of a workload and returns its address and the
-// names of its gauges. Its log lies beside the results.
+// startGPUServer starts the server for a workload, and returns its address and the
+// names of its gauges. Its log is in the folder of results.
 func (b *bench) startGPUServer(ctx context.Context, o gpuOptions, m machine, w workload) (*process, string, gauges, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *bench) startGPUServer(ctx context.Context, o gpuOptions, m machine, w w
 	}
 	command = append(command, strings.Fields(o.further)...)
 	b.log.Info("starting the server", "command", strings.Join(command, " "))
-	// All that it prints goes to the log: nobody reads a pipe.
+	// All output goes to the log, because nothing reads a pipe.
 	args := append([]string{"-c", `exec "$@" >&2`, "sh"}, command...)
 	server, err := startProcess(filepath.Join(o.out, "server-"+w.name+".log"), append(os.Environ(), env...), "sh", args...)
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *bench) startGPUServer(ctx context.Context, o gpuOptions, m machine, w w
 	}, nil
 }
 
-// realCommand is how to start the server, and what its gauges' names begin with.
+// realCommand returns the command for the server and the prefix of its gauges' names.
 func (b *bench) realCommand(o gpuOptions, m machine, w workload, port string) (command, env []string, prefix string, err error) {
 	slots, context := strconv.Itoa(w.slots), strconv.Itoa(w.context())
 	if m.Server == simServer {
@@ -90,10 +90,10 @@ func (b *bench) realCommand(o gpuOptions, m machine, w workload, port string) (c
 	return command, env, "vllm", nil
 }
 
-// errUnlisted says that a server answers and does not list the model yet.
-var errUnlisted = errors.New("it lists others, or none")
+// errUnlisted means that a server answers but does not list the model yet.
+var errUnlisted = errors.New("it does not list the model")
 
-// answering waits until a server lists its model, or has ended.
+// answering waits until a server lists its model, or fails if the server has ended.
 func answering(ctx context.Context, server *process, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
@@ -128,7 +128,7 @@ func (p *process) ended() bool {
 	return err != nil || strings.HasPrefix(rest, "Z")
 }
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

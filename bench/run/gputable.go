@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// printGPU prints the tables of all results that lie in a directory, and says
-// which stages have left none.
+// printGPU prints the tables of all result files in a directory, and lists stages
+// without a file.
 func printGPU(w io.Writer, dir string) error {
 	printed := false
 	for _, stage := range append([]workload{processorWorkload}, workloads...) {
@@ -29,7 +29,7 @@ func printGPU(w io.Writer, dir string) error {
 		printed = true
 	}
 	if !printed {
-		return fmt.Errorf("%s holds no results: run a stage first", dir)
+		return fmt.Errorf("%s contains no results: run a stage first", dir)
 	}
 	return nil
 }
@@ -119,8 +119,8 @@ func shortOf(r gpuRun) float64   { return r.Short }
 func missingOf(r gpuRun) float64 { return r.Missing }
 func busyOf(r gpuRun) float64    { return r.Busy }
 
-// addedIdle is how much more of the time the GPU did nothing under Rowmill than
-// under the best generator; false where nvidia-smi did not tell.
+// addedIdle returns the additional share of time in which the GPU was idle, compared
+// with the best generator; false without readings of nvidia-smi.
 func (r *gpuResult) addedIdle() (float64, bool) {
 	own, best := r.spread("rowmill", busyOf), r.spread(r.Best, busyOf)
 	for _, x := range append(append(spread{}, own...), best...) {

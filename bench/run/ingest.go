@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// ingest measures how fast a node reads a CSV file: from the submission of its
-// URL until the rows are counted, which is when they lie in shards. Nobody
-// serves the job's model, so that nothing else is done meanwhile.
+// ingest measures how fast a node reads a CSV file: from the submission of the URL
+// until the rows are counted and in shards. No server has the job's model, so that the
+// node does nothing else.
 func (b *bench) ingest(ctx context.Context, rows int64) error {
 	path, err := b.makeCSV(rows)
 	if err != nil {
@@ -86,8 +86,8 @@ func (n *node) counted(ctx context.Context, id string, rows int64) error {
 	}
 }
 
-// makeCSV writes a CSV file with the columns id and text, texts of 60 to 540
-// bytes, every fourth with quotes and a line break, and returns its path.
+// makeCSV writes a CSV file with the columns id and text, with texts of 60 to 540
+// bytes, every fourth with quotes and a line break. It returns the path.
 func (b *bench) makeCSV(rows int64) (string, error) {
 	random := rand.New(rand.NewPCG(3, 0))
 	return b.csvFile(fmt.Sprintf("rows-%d.csv", rows), rows, func(words []string, text []byte, row int64) []byte {
@@ -104,8 +104,8 @@ func (b *bench) makeCSV(rows int64) (string, error) {
 	})
 }
 
-// makeShortCSV writes a CSV file with the columns id and text, whose rows are
-// those of a dataset of 100 bytes, and returns its path.
+// makeShortCSV writes a CSV file with the columns id and text, with the rows of a
+// dataset of 100 bytes. It returns the path.
 func (b *bench) makeShortCSV(rows int64) (string, error) {
 	var texts func([]byte, int64) []byte
 	return b.csvFile(fmt.Sprintf("rows-%d-100b.csv", rows), rows, func(words []string, text []byte, row int64) []byte {
@@ -116,8 +116,8 @@ func (b *bench) makeShortCSV(rows int64) (string, error) {
 	})
 }
 
-// csvFile has a CSV file of a name with the columns id and text, of which text appends
-// each to nothing, and returns its path.
+// csvFile writes a CSV file with the columns id and text; text appends the text of a
+// row to an empty slice. It returns the path.
 func (b *bench) csvFile(name string, rows int64, text func(words []string, to []byte, row int64) []byte) (string, error) {
 	path := filepath.Join(b.dir, name)
 	if _, err := os.Stat(path); err == nil {

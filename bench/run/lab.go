@@ -18,22 +18,21 @@ import (
 	"github.com/rowmill/rowmill/store/redis"
 )
 
-// A lab is a cluster on this machine: a Redis that flushes every write to disk,
-// an S3 server, and nodes with an inference server each. All are fresh
-// processes on empty directories.
+// A lab is a cluster on this machine: a Redis that flushes every write to disk, an S3
+// server, and nodes with an inference server each. All are new processes with empty
+// directories.
 type lab struct {
 	redis   *redistest.Server
 	s3      *s3test.Server
-	records store.Store // the nodes' records, read behind their backs
+	records store.Store // the nodes' records, read directly
 	nodes   []*node
-	roles   []string // of nodes; those beyond do everything
+	roles   []string // roles of the first nodes; further nodes have role both
 	servers []*process
-	engines []string // HOST:PORT of the servers
+	engines []string // HOST:PORT of each server
 }
 
-// startLab starts a cluster of n nodes and waits until all know all. start
-// starts the inference server of a node; settings are those of all nodes,
-// NAME=VALUE.
+// startLab starts a cluster of n nodes and waits until all know each other. start
+// starts the inference server of a node; settings apply to all nodes, NAME=VALUE.
 func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*process, string, error), settings ...string) (_ *lab, err error) {
 	l := &lab{roles: b.roles}
 	defer func() {
@@ -59,7 +58,7 @@ func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*pr
 	if l.records, err = redis.Open(ctx, redis.Config{URL: l.redis.URL()}); err != nil {
 		return nil, fmt.Errorf("open records: %w", err)
 	}
-	first := "" // the address by which the others join
+	first := "" // gossip address of the first node, which the others join
 	for i := range n {
 		if err := l.addNode(ctx, b, filepath.Join(dir, "node-"+strconv.Itoa(i)), &first, start, settings); err != nil {
 			return nil, fmt.Errorf("node %d: %w", i, err)
@@ -68,7 +67,7 @@ func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*pr
 	return l, l.assembled(ctx)
 }
 
-// addNode starts a server and the node that uses it.
+// addNode starts a server and a node for it.
 func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, start func(string) (*process, string, error), settings []string) error {
 	server, engine, err := start(filepath.Join("lab", filepath.Base(data)+"-server.log"))
 	if err != nil {
@@ -86,7 +85,7 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 	if i := len(l.nodes); i < len(l.roles) {
 		settings = append(slices.Clip(settings), "cluster.role="+l.roles[i])
 		if l.roles[i] == "api" {
-			engine = "" // it runs no rows
+			engine = "" // this node runs no rows
 		}
 	}
 	settings = append([]string{
@@ -112,7 +111,7 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 	return nil
 }
 
-// assembled waits until every node knows what every other one serves.
+// assembled waits until every node knows the models of all other nodes.
 func (l *lab) assembled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -138,7 +137,7 @@ func (l *lab) assembled(ctx context.Context) error {
 	return nil
 }
 
-// owners is how many of the nodes, the first ones, take requests and own jobs.
+// owners returns how many of the first nodes take requests and own jobs.
 func (l *lab) owners() int {
 	if i := slices.Index(l.roles, "engines"); i >= 0 {
 		return i
@@ -146,7 +145,7 @@ func (l *lab) owners() int {
 	return len(l.nodes)
 }
 
-// serving is how many nodes this one knows that serve a model.
+// serving returns the number of nodes with a model that this node knows.
 func (n *node) serving(ctx context.Context) (count int, err error) {
 	var answer struct {
 		Nodes []struct {
@@ -162,7 +161,7 @@ func (n *node) serving(ctx context.Context) (count int, err error) {
 	return count, err
 }
 
-// cpu is the processor time that all nodes have used so far.
+// cpu returns the processor time of all nodes so far.
 func (l *lab) cpu() (sum time.Duration, err error) {
 	for _, n := range l.nodes {
 		used, err := n.cpu()
@@ -174,7 +173,7 @@ func (l *lab) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// stop lets the nodes finish, and ends the rest.
+// stop lets the nodes finish, and ends the other processes.
 func (l *lab) stop() error {
 	errs := make([]error, 0, len(l.nodes))
 	for _, n := range l.nodes {
@@ -184,7 +183,7 @@ func (l *lab) stop() error {
 	return errors.Join(errs...)
 }
 
-// end ends everything, after a stop or an error that says more.
+// end ends all processes, after a stop or an error.
 func (l *lab) end() {
 	for _, n := range l.nodes {
 		n.kill()
@@ -193,17 +192,17 @@ func (l *lab) end() {
 		s.end()
 	}
 	if l.records != nil {
-		_ = l.records.Close() // it was only read
+		_ = l.records.Close() // an error does not matter after reads
 	}
 	if l.s3 != nil {
 		l.s3.Stop()
 	}
 	if l.redis != nil {
-		_ = l.redis.Kill() // nobody needs its data
+		_ = l.redis.Kill() // its data is not needed any more
 	}
 }
 
-// warm runs a small job on all nodes, which load their vocabularies then.
+// warm runs a small job on all nodes, so that they load their vocabularies.
 func (l *lab) warm(ctx context.Context, b *bench) error {
 	in, err := dataset{rows: int64(128 * len(l.nodes)), bytes: 100, seed: 1}.make(b.dir)
 	if err != nil {
@@ -216,7 +215,7 @@ func (l *lab) warm(ctx context.Context, b *bench) error {
 // idleTime is how long the processor time of idle nodes is measured.
 const idleTime = 10 * time.Second
 
-// idle is the processor time that a node uses without a job, seconds per second.
+// idle returns the processor time of an idle node, in seconds per second.
 func (l *lab) idle() (float64, error) {
 	before, err := l.cpu()
 	if err != nil {
@@ -228,15 +227,15 @@ func (l *lab) idle() (float64, error) {
 	return (after - before).Seconds() / time.Since(begun).Seconds() / float64(len(l.nodes)), err
 }
 
-// A labJob is a job that has succeeded.
+// A labJob holds the figures of a succeeded job.
 type labJob struct {
 	id        string
 	submitted time.Time
-	course    []glimpse
-	cpu       time.Duration // of all nodes
+	course    []progressReading
+	cpu       time.Duration // processor time of all nodes
 }
 
-// job runs a job over a file of the work directory, given to the first node.
+// job runs a job with a file of the work directory, submitted to the first node.
 func (l *lab) job(ctx context.Context, b *bench, in string) (j labJob, err error) {
 	before, err := l.cpu()
 	if err != nil {
@@ -246,7 +245,7 @@ func (l *lab) job(ctx context.Context, b *bench, in string) (j labJob, err error
 	if j.id, err = l.submit(ctx, b, in); err != nil {
 		return j, err
 	}
-	if j.course, err = l.follow(ctx, j.id, func(glimpse) error { return nil }); err != nil {
+	if j.course, err = l.follow(ctx, j.id, func(progressReading) error { return nil }); err != nil {
 		return j, err
 	}
 	after, err := l.cpu()
@@ -260,27 +259,27 @@ func (l *lab) submit(ctx context.Context, b *bench, in string) (string, error) {
 	})
 }
 
-// A glimpse is how far a job was at a time.
-type glimpse struct {
+// A progressReading is a job's progress at one time.
+type progressReading struct {
 	at   time.Time
-	done int64 // rows committed
+	done int64 // committed rows
 }
 
-// glimpseEvery is how often a job's record is looked at.
-const glimpseEvery = 50 * time.Millisecond
+// progressInterval is the time between two reads of a job's record.
+const progressInterval = 50 * time.Millisecond
 
-// follow looks at a job until it is over and returns its course. A job that
-// does not succeed whole is an error. each is called with every look.
-func (l *lab) follow(ctx context.Context, id string, each func(glimpse) error) ([]glimpse, error) {
-	var course []glimpse
-	tick := time.NewTicker(glimpseEvery)
+// follow reads a job's record until the job is over, and returns its course. A job that
+// does not succeed completely is an error. each is called after every read.
+func (l *lab) follow(ctx context.Context, id string, each func(progressReading) error) ([]progressReading, error) {
+	var course []progressReading
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
 		r, err := l.records.Get(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("look at job %s: %w", id, err)
 		}
-		g := glimpse{time.Now(), r.Job.RowsDone}
+		g := progressReading{time.Now(), r.Job.RowsDone}
 		course = append(course, g)
 		if r.Job.Status.Terminal() {
 			if r.Job.Status != "succeeded" || r.Job.FailedRows > 0 {
@@ -299,8 +298,8 @@ func (l *lab) follow(ctx context.Context, id string, each func(glimpse) error) (
 	}
 }
 
-// committed is when the last row was.
-func committed(course []glimpse) time.Time {
+// committed returns when the last row was committed.
+func committed(course []progressReading) time.Time {
 	last := course[len(course)-1]
 	for i := len(course) - 1; i > 0; i-- {
 		if course[i-1].done < last.done {
@@ -320,8 +319,8 @@ func (b *bench) checked(ctx context.Context, n *node, id string, rows int64) err
 	return checkResult(out, id, rows)
 }
 
-// metrics are all samples of a node's page of metrics, by their names with the
-// labels, such as rowmill_s3_requests_total{op="put"}.
+// metrics returns all samples of a node's metrics page, by name with labels, such as
+// rowmill_s3_requests_total{op="put"}.
 func (n *node) metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+"/metrics", nil)
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// The last row counts as committed when it was first seen to be, not when the
-// job was seen to be over.
+// The last row counts as committed at the first reading that shows it, not at the
+// reading that shows the job's end.
 func TestCommitted(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
 	for _, test := range []struct {
 		name   string
-		course []glimpse
+		course []progressReading
 		want   time.Time
 	}{
-		{"job goes on after the last row", []glimpse{{at(1), 0}, {at(2), 50}, {at(3), 100}, {at(4), 100}, {at(5), 100}}, at(3)},
-		{"last row at the end", []glimpse{{at(1), 0}, {at(2), 100}}, at(2)},
-		{"one look", []glimpse{{at(1), 100}}, at(1)},
+		{"job goes on after the last row", []progressReading{{at(1), 0}, {at(2), 50}, {at(3), 100}, {at(4), 100}, {at(5), 100}}, at(3)},
+		{"last row at the end", []progressReading{{at(1), 0}, {at(2), 100}}, at(2)},
+		{"one look", []progressReading{{at(1), 100}}, at(1)},
 	} {
 		if got := committed(test.course); !got.Equal(test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)

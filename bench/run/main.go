@@ -1,8 +1,7 @@
-// Command run measures Rowmill against its limits and against what people
-// would write instead. Contenders take turns within a round, so that a ratio
-// compares neighbours in time, or run at once where the pace is not that of this
-// machine; processor time is that of the contender's own process. See
-// bench/README.md.
+// Command run compares Rowmill with its limits and with typical programs. Contenders
+// take turns within a round, so that a ratio compares neighbours in time. Where the
+// pace does not depend on this machine, they run at once. Processor time is the time of
+// the contender's own process. See bench/README.md.
 package main
 
 import (
@@ -21,29 +20,29 @@ import (
 func main() {
 	var (
 		dir     = flag.String("dir", "bin/bench", "directory for data sets, results and logs")
-		rowmill = flag.String("rowmill", "bin/rowmill", "binary under measurement")
-		built   = flag.String("built", "", "directory with the contenders, for a machine without Go; empty: they are built here")
+		rowmill = flag.String("rowmill", "bin/rowmill", "binary to measure")
+		built   = flag.String("built", "", "directory with built contenders, for a machine without Go; empty: build them")
 		rounds  = flag.Int("rounds", 5, "rounds of each measurement")
-		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on a real server, different ones of B5, of ingest, of writes and of final")
+		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on a real server, of ingest, of writes and of final; different rows of B5")
 		only    = flag.String("gpu", "", "measure only those servers of B2 whose name contains this")
-		length  = flag.Duration("length", 3*time.Minute, "about how long one job of B2, B6 or B9 takes on simulated servers")
-		nodes   = flag.Int("nodes", 16, "nodes of B6 at most")
-		answer  = flag.Duration("answer", slowAnswer, "how long the servers of B6 take for a row; they run 16 at once")
+		length  = flag.Duration("length", 3*time.Minute, "approximate time of a job of B2, B6 or B9 on simulated servers")
+		nodes   = flag.Int("nodes", 16, "largest number of nodes of B6")
+		answer  = flag.Duration("answer", slowAnswer, "time per row of the servers of B6, which run 16 rows at once")
 		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7 and of first")
 	)
 	logprobs := flag.Bool("logprobs", true, "whether B1 asks for log probabilities")
-	limits := flag.Bool("limits", false, "B1 with the scanned limit and the service alone")
-	beside := flag.String("beside", "", "a further binary to be measured in B1, such as an earlier one")
-	traced := flag.Float64("traced", 0, "share of the rows whose requests are traced in a further contender of B1; 0 for none")
-	profiles := flag.String("profiles", "", "directory for profiles of the processor time and allocations of the services in B1; empty: none are made")
-	bytes := flag.Int("bytes", 1024, "of each row of B1")
-	tokens := flag.Int("tokens", 110, "of each answer in B1, about 4.7 bytes each")
-	delay := flag.Duration("delay", 0, "how long the server of B1, B5 and final/embeddings takes for an answer")
-	slots := flag.Int("slots", 0, "answers that it makes at once; 0 for no bound")
+	limits := flag.Bool("limits", false, "run B1 with the scanned limit and the service only")
+	beside := flag.String("beside", "", "another binary to measure in B1, such as an earlier one")
+	traced := flag.Float64("traced", 0, "share of rows with traced requests in an additional contender of B1; 0: no such contender")
+	profiles := flag.String("profiles", "", "directory for profiles of processor time and allocations of the services in B1; empty: no profiles")
+	bytes := flag.Int("bytes", 1024, "size of each row of B1")
+	tokens := flag.Int("tokens", 110, "tokens per answer in B1, about 4.7 bytes each")
+	delay := flag.Duration("delay", 0, "time per answer of the server in B1, B5 and final/embeddings")
+	slots := flag.Int("slots", 0, "concurrent answers of that server; 0: no limit")
 	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
-	greedy := flag.Int64("greedy", 100, "rows of each of them; from 100,000 on it is a Parquet file by URL")
-	stored := flag.Int("stored", 100_000, "jobs that are stored before B11 begins")
-	cpus := flag.String("server-cpus", "", "processors of the server of b2/real, as taskset -c takes them; run the whole on others with taskset. Empty: all share all")
+	greedy := flag.Int64("greedy", 100, "rows of each of these jobs; from 100,000 on the input is a Parquet file by URL")
+	stored := flag.Int("stored", 100_000, "stored jobs before B11 starts")
+	cpus := flag.String("server-cpus", "", "processors for the server of b2/real, in the form of taskset -c; run everything else on other processors with taskset. Empty: all processors for all")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/real|b5|ingest|first|b6|b6/cpu|b7|b9|b11|b12|console|gpu|ops|peers|writes|final|final/embeddings, from the repository's root")
 		flag.PrintDefaults()
@@ -72,7 +71,7 @@ func main() {
 	}
 }
 
-// sizes say how much of a benchmark to run; the flags tell which is whose.
+// sizes holds the sizes of benchmarks. Each flag names its benchmark.
 type sizes struct {
 	rows, most int64
 	gpu        string
@@ -85,7 +84,7 @@ type sizes struct {
 	rowPath    rowPath
 }
 
-// run runs the benchmark that the first argument names; gpu and b2/real have further ones.
+// run runs the benchmark in the first argument; gpu and b2/real take more arguments.
 func run(b *bench, args []string, size sizes) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// gauges are the names under which a kind of server tells its load.
+// gauges holds the metric names for the load of a kind of server.
 type gauges struct {
-	done      string  // rows answered since the start, once divided by per
-	per       float64 // 1, or the tokens of a row where only they are counted
+	done      string  // answered rows since the start, times per
+	per       float64 // 1, or the tokens per row if the server only counts tokens
 	running   string
 	waiting   string
-	preempted string // empty where there are no preemptions
-	prompts   string // tokens of all prompts since the start; empty where nobody asks
+	preempted string // empty if there are no preemptions
+	prompts   string // tokens of all prompts since the start; empty if not needed
 
 	every time.Duration // time between readings
 }
@@ -40,17 +40,17 @@ var (
 	}
 )
 
-// readEvery is how often the gauges of a few servers are read.
+// readEvery is the time between two readings of the gauges of a few servers.
 const readEvery = 100 * time.Millisecond
 
-// reading is what a server said at one time.
+// reading holds a server's gauges at one time.
 type reading struct {
 	at                                         time.Time
 	done, running, waiting, preempted, prompts float64
 }
 
-// meter reads a server's gauges beside whoever drives it, so that every
-// contender is measured by the same clock.
+// A meter reads a server's gauges independently of the driver, so that all contenders
+// are measured with the same clock.
 type meter struct {
 	client  *http.Client
 	url     string
@@ -91,7 +91,7 @@ func (m *meter) loop(ctx context.Context) error {
 	}
 }
 
-// stop ends the meter and returns what it has read.
+// stop ends the meter and returns the readings.
 func (m *meter) stop() (course, error) {
 	close(m.stopped)
 	err := <-m.ended
@@ -120,7 +120,7 @@ func (m *meter) read(ctx context.Context) error {
 		switch name {
 		case "":
 		case m.gauges.done:
-			r.done += value / m.gauges.per // one sample for each way to end
+			r.done += value / m.gauges.per // one sample per finish reason
 			found = true
 		case m.gauges.running:
 			r.running = value
@@ -139,7 +139,8 @@ func (m *meter) read(ctx context.Context) error {
 	return nil
 }
 
-// sample splits a line of a page of metrics; the name of any other is empty.
+// sample splits a line of a metrics page into name and value; the name is empty for
+// other lines.
 func sample(line string) (name string, value float64) {
 	line = strings.TrimSpace(line)
 	blank := strings.LastIndexByte(line, ' ')
@@ -154,30 +155,30 @@ func sample(line string) (name string, value float64) {
 	return name, value
 }
 
-// course is a server's readings over one run, in order of time.
+// course holds a server's readings during a run, in order of time.
 type course []reading
 
-// The steady part of a run lies between the times at which these shares of its
-// rows were answered.
+// The steady part of a run is between the times at which these shares of the rows were
+// answered.
 const (
 	steadyFrom = 0.2
 	steadyTo   = 0.8
 )
 
-// figures are what a course comes to.
+// figures holds the results of a course.
 type figures struct {
-	done      float64       // rows
+	done      float64       // answered rows
 	rate      float64       // rows per second in the steady part
-	batch     float64       // mean of what ran in it
-	peak      float64       // most that ran and waited
-	preempted float64       // preemptions
+	batch     float64       // mean number of running requests in the steady part
+	peak      float64       // largest number of running and waiting requests
+	preempted float64       // number of preemptions
 	length    time.Duration // from the first request to the last answer
-	reached   time.Duration // from the first request until the rate came to nearly the steady one
-	filled    time.Duration // the same of what ran
+	reached   time.Duration // from the first request until the rate was nearly the steady rate
+	filled    time.Duration // from the first request until nearly the steady number of requests ran
 	cpu       float64       // processor time of the server, seconds per row
 }
 
-// LogValue is what is logged of a round.
+// LogValue returns the attributes to log for a round.
 func (f figures) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("rows_per_s", short(f.rate)), slog.String("batch", short(f.batch)), slog.Float64("peak", f.peak),
 		slog.Float64("preempted", f.preempted), slog.Duration("reached", f.reached), slog.Duration("filled", f.filled),
@@ -185,10 +186,9 @@ func (f figures) LogValue() slog.Value {
 }
 
 const (
-	// nearly is the share of a steady value that counts as having reached it.
+	// nearly is the share of a steady value that counts as reached.
 	nearly = 0.95
-	// rateSpan is what the rate is taken over when it is looked for; the time
-	// reported is the span's end.
+	// rateSpan is the length of the interval for a rate; the reported time is its end.
 	rateSpan = 2 * time.Second
 )
 
@@ -223,20 +223,20 @@ func (c course) figures() (figures, error) {
 	f.batch /= max(readings, 1)
 	run := c[begun : over+1]
 	start := run[0].at
-	f.reached = run.comesTo(nearly * f.rate).Sub(start)
+	f.reached = run.reachesRate(nearly * f.rate).Sub(start)
 	full := slices.IndexFunc(run, func(r reading) bool { return r.running >= nearly*f.batch })
 	f.filled = run[max(full, 0)].at.Sub(start)
 	return f, nil
 }
 
-// steady returns when the steady part begins and ends.
+// steady returns the start and end of the steady part.
 func (c course) steady() (from, to time.Time) {
 	first, total := c[0].done, c[len(c)-1].done-c[0].done
-	return c.reaches(first + steadyFrom*total), c.reaches(first + steadyTo*total)
+	return c.timeOfRows(first + steadyFrom*total), c.timeOfRows(first + steadyTo*total)
 }
 
-// busy returns the readings of the first request, -1 where there was none, and
-// of the last answer.
+// busy returns the readings of the first request (-1 if there was none) and of the last
+// answer.
 func (c course) busy() (begun, over int) {
 	first, last := c[0], c[len(c)-1]
 	begun = slices.IndexFunc(c, func(r reading) bool { return r.done > first.done || r.running+r.waiting > 0 })
@@ -244,7 +244,7 @@ func (c course) busy() (begun, over int) {
 	return begun, over
 }
 
-// before returns the readings until a time.
+// before returns the readings up to a time.
 func (c course) before(at time.Time) course {
 	after := slices.IndexFunc(c, func(r reading) bool { return r.at.After(at) })
 	if after < 0 {
@@ -253,9 +253,9 @@ func (c course) before(at time.Time) course {
 	return c[:after]
 }
 
-// comesTo returns the end of the first rateSpan in which the rate was so high,
-// or the end of the course.
-func (c course) comesTo(rate float64) time.Time {
+// reachesRate returns the end of the first rateSpan with at least this rate, or the end of
+// the course.
+func (c course) reachesRate(rate float64) time.Time {
 	from := 0
 	for _, r := range c {
 		span := r.at.Sub(c[from].at)
@@ -270,9 +270,9 @@ func (c course) comesTo(rate float64) time.Time {
 	return c[len(c)-1].at
 }
 
-// reaches returns the time at which so many rows were answered, between readings by
-// interpolation.
-func (c course) reaches(done float64) time.Time {
+// timeOfRows returns the time when a number of rows was answered, interpolated between
+// readings.
+func (c course) timeOfRows(done float64) time.Time {
 	i := slices.IndexFunc(c, func(r reading) bool { return r.done >= done })
 	if i == 0 {
 		return c[0].at
@@ -282,7 +282,7 @@ func (c course) reaches(done float64) time.Time {
 	return before.at.Add(time.Duration(share * float64(after.at.Sub(before.at))))
 }
 
-// write writes the readings as CSV, for whoever asks why a figure is what it is.
+// write writes the readings as CSV, for later analysis.
 func (c course) write(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -290,7 +290,7 @@ func (c course) write(path string) error {
 	}
 	defer file.Close()
 	w := csv.NewWriter(file)
-	_ = w.Write([]string{"seconds", "done", "running", "waiting", "preempted"}) // Error tells
+	_ = w.Write([]string{"seconds", "done", "running", "waiting", "preempted"}) // Error returns the error
 	for _, r := range c {
 		cells := []string{strconv.FormatFloat(r.at.Sub(c[0].at).Seconds(), 'f', 3, 64)}
 		for _, x := range []float64{r.done, r.running, r.waiting, r.preempted} {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A server that is asked from second 1 on, answers 50 rows/s until second 6 and
-// 100 rows/s from there to second 41, and then idles.
+// A server with requests from second 1 on answers 50 rows/s until second 6, then 100
+// rows/s until second 41, and then is idle.
 func TestFiguresOfACourse(t *testing.T) {
 	t.Parallel()
 	var c course
@@ -38,7 +38,7 @@ func TestFiguresOfACourse(t *testing.T) {
 		{"peak", f.peak, 286, 0},
 		{"preempted", f.preempted, 3, 0},
 		{"length", f.length.Seconds(), 40, 0.2},
-		// 95 rows/s over 2 s are reached 1.8 s after the rate has changed.
+		// The mean over 2 s reaches 95 rows/s 1.8 s after the rate has changed.
 		{"reached", f.reached.Seconds(), 6.8, 0.2},
 		{"filled", f.filled.Seconds(), 5, 0.2},
 	} {
@@ -48,7 +48,7 @@ func TestFiguresOfACourse(t *testing.T) {
 	}
 }
 
-// Without an answer there is nothing to measure.
+// Without an answer there are no figures.
 func TestFiguresOfNothing(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)

@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// apiKey is the administrator key of every node under measurement; nothing
-// outside this machine can reach them.
+// apiKey is the administrator's key of every measured node. Nodes listen on this
+// machine only.
 const apiKey = "bench-key-0123456789abcdef0123456789abcdef"
 
-// node is a Rowmill node under measurement.
+// node is a measured Rowmill node.
 type node struct {
 	*process
 	base   string // http://host:port
-	key    string // that requests carry
-	data   string // its data directory
+	key    string // API key of requests
+	data   string // data directory
 	client *http.Client
 }
 
-// startNode starts a node on the data directory data, which is made anew, attached to
-// the inference server at engine, if one is given, and waits until it is ready. Quotas
-// are raised beyond any benchmark; further settings are NAME=VALUE.
+// startNode starts a node with the data directory data, which is emptied first, and the
+// inference server at engine, if not empty, and waits until the node is ready. Quotas
+// are above any benchmark. Additional settings are NAME=VALUE.
 func startNode(ctx context.Context, binary, data, engine string, further ...string) (*node, error) {
 	if err := os.RemoveAll(data); err != nil {
 		return nil, fmt.Errorf("remove old data: %w", err)
@@ -75,11 +75,11 @@ func startNode(ctx context.Context, binary, data, engine string, further ...stri
 	return n, nil
 }
 
-// Ports of servers, below those that the system gives to whoever asks for any:
-// no connection takes one before its server does.
+// Ports for servers, below the system's range for outgoing connections, so that no
+// connection takes a port before its server starts.
 const firstPort, lastPort = 10_000, 32_000
 
-// freeAddress returns an address on which nothing listens, by TCP or by UDP.
+// freeAddress returns an address that is unused for TCP and UDP.
 func freeAddress(ctx context.Context) (string, error) {
 	var config net.ListenConfig
 	for range 100 {
@@ -97,7 +97,7 @@ func freeAddress(ctx context.Context) (string, error) {
 	return "", errors.New("find a free port: none of 100 was free for TCP and UDP")
 }
 
-// ready waits until the node takes jobs.
+// ready waits until the node accepts jobs.
 func (n *node) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -114,7 +114,7 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
-// call sends a request and decodes the answer into out, unless it is nil.
+// call sends a request and decodes the answer into out, unless out is nil.
 func (n *node) call(ctx context.Context, method, path string, body, out any) error {
 	var reader io.Reader
 	if body != nil {
@@ -151,7 +151,7 @@ func (n *node) call(ctx context.Context, method, path string, body, out any) err
 	return nil
 }
 
-// submission is what the benchmarks submit.
+// submission holds the fields that benchmarks submit.
 type submission struct {
 	Inputs   any    `json:"inputs"`
 	Model    string `json:"model"`
@@ -175,7 +175,7 @@ func (n *node) submit(ctx context.Context, s submission) (string, error) {
 	return created.Results, nil
 }
 
-// jobRecord is what the benchmarks read of a job.
+// jobRecord holds the fields of a job that benchmarks read.
 type jobRecord struct {
 	Status        string          `json:"status"`
 	NumRows       *int64          `json:"num_rows"`
@@ -195,8 +195,8 @@ func (n *node) job(ctx context.Context, id string) (jobRecord, error) {
 	return answer.Job, err
 }
 
-// wait asks every interval until the job is over and returns its record. A
-// job that does not succeed whole is an error.
+// wait reads the job every interval until it is over, and returns its record. A job
+// that does not succeed completely is an error.
 func (n *node) wait(ctx context.Context, id string, interval time.Duration) (jobRecord, error) {
 	for {
 		job, err := n.job(ctx, id)
@@ -220,8 +220,8 @@ func (n *node) wait(ctx context.Context, id string, interval time.Duration) (job
 	}
 }
 
-// download fetches the full result through a signed URL into path, by default
-// with inputs and log probabilities.
+// download downloads the full result through a signed URL to path, by default with
+// inputs and log probabilities.
 func (n *node) download(ctx context.Context, id, path string, columns ...string) error {
 	url, err := n.resultsURL(ctx, id, columns...)
 	if err != nil {
@@ -230,7 +230,7 @@ func (n *node) download(ctx context.Context, id, path string, columns ...string)
 	return n.save(ctx, url, path)
 }
 
-// resultsURL asks for a signed URL of a result, by default with inputs and log
+// resultsURL requests a signed URL for a result, by default with inputs and log
 // probabilities.
 func (n *node) resultsURL(ctx context.Context, id string, columns ...string) (string, error) {
 	if len(columns) == 0 {
@@ -245,7 +245,7 @@ func (n *node) resultsURL(ctx context.Context, id string, columns ...string) (st
 	return artifact.URLs.Get, err
 }
 
-// save writes what is answered under a URL, which needs no key, into path.
+// save downloads a URL, without a key, to path.
 func (n *node) save(ctx context.Context, url, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

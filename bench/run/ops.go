@@ -17,24 +17,22 @@ import (
 const (
 	opsNodes = 3
 	opsRows  = 100_000
-	opsBytes = 300 // of a row's text
+	opsBytes = 300 // size of a row's text
 
-	// cleanUp is more than a job takes after its end to remove what it does not
-	// need any more.
+	// cleanUp is longer than a job needs after its end to remove temporary data.
 	cleanUp = 15 * time.Second
 )
 
-// startSwift starts a server that answers 256 rows/s: a job of a hundred
-// thousand rows on three of them takes two minutes, so that what nodes do by the
-// clock has its share.
-func (b *bench) startSwift(log string) (*process, string, error) {
+// startFast starts a server with 256 rows/s. A job of a hundred thousand rows on three
+// such servers takes two minutes, long enough to include the periodic work of nodes.
+func (b *bench) startFast(log string) (*process, string, error) {
 	return b.startPaced(log, 256, time.Second)
 }
 
-// A tally counts what nodes have asked of others so far, by what it was.
+// A tally counts the requests of nodes to others so far, by kind.
 type tally map[string]float64
 
-// minus is what was added since an earlier tally.
+// minus returns the difference to an earlier tally.
 func (t tally) minus(earlier tally) tally {
 	difference := make(tally)
 	for name, value := range t {
@@ -45,7 +43,7 @@ func (t tally) minus(earlier tally) tally {
 	return difference
 }
 
-// sum adds up what has a name that begins like this.
+// sum adds the counts whose names have a prefix.
 func (t tally) sum(prefix string) (sum float64) {
 	for name, value := range t {
 		if strings.HasPrefix(name, prefix) {
@@ -55,15 +53,14 @@ func (t tally) sum(prefix string) (sum float64) {
 	return sum
 }
 
-// operations measures what a job of a hundred thousand rows on three nodes asks
-// of Redis, of the S3 server and of the other nodes, beside what the nodes ask
-// in the same time without a job.
+// operations measures the requests of a job of a hundred thousand rows on three nodes
+// to Redis, the S3 server and other nodes, compared with the same time without a job.
 func (b *bench) operations(ctx context.Context) error {
 	in, err := dataset{rows: opsRows, bytes: opsBytes, seed: 8}.make(b.dir)
 	if err != nil {
 		return err
 	}
-	l, err := b.startLab(ctx, opsNodes, b.startSwift)
+	l, err := b.startLab(ctx, opsNodes, b.startFast)
 	if err != nil {
 		return err
 	}
@@ -86,7 +83,7 @@ func (b *bench) operations(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Not from the records: Redis would count that.
+	// Do not read the records for this: Redis would count the read.
 	if err := l.over(ctx, rested); err != nil {
 		return err
 	}
@@ -118,8 +115,8 @@ func (b *bench) operations(ctx context.Context) error {
 	return l.stop()
 }
 
-// over waits until the nodes have ended a job more than before. It does not ask
-// Redis, which would count that.
+// over waits until the nodes have ended one more job. It reads metrics, because Redis
+// would count a read of the records.
 func (l *lab) over(ctx context.Context, before tally) error {
 	for {
 		now, err := l.tallyNodes(ctx)
@@ -140,10 +137,10 @@ func (l *lab) over(ctx context.Context, before tally) error {
 	}
 }
 
-// succeeded is where a tally counts jobs that did.
+// succeeded is the name of the count of succeeded jobs in a tally.
 const succeeded = "jobs: succeeded"
 
-// tally counts everything so far.
+// tally returns all counts so far.
 func (l *lab) tally(ctx context.Context) (tally, error) {
 	t, err := l.tallyNodes(ctx)
 	if err != nil {
@@ -152,7 +149,7 @@ func (l *lab) tally(ctx context.Context) (tally, error) {
 	return t, l.tallyRedis(t)
 }
 
-// tallyNodes counts what the nodes say that they asked of others.
+// tallyNodes adds the nodes' own metrics of their requests.
 func (l *lab) tallyNodes(ctx context.Context) (tally, error) {
 	t := make(tally)
 	for _, n := range l.nodes {
@@ -185,7 +182,7 @@ func (l *lab) tallyNodes(ctx context.Context) (tally, error) {
 	return t, nil
 }
 
-// tallyRedis adds what Redis says of itself.
+// tallyRedis adds Redis' own statistics.
 func (l *lab) tallyRedis(t tally) error {
 	for _, section := range []string{"commandstats", "stats"} {
 		text, err := l.redis.Command("INFO", section)
@@ -206,21 +203,21 @@ func (l *lab) tallyRedis(t tally) error {
 				t["Redis: commands, those within scripts too"] += n
 			}
 			if err != nil {
-				return fmt.Errorf("read what Redis says of its %s: %q", section, line)
+				return fmt.Errorf("read Redis' section %s: unexpected line %q", section, line)
 			}
 		}
 	}
 	return nil
 }
 
-// label is the value of one of a series' labels.
+// label returns the value of a label of a series.
 func label(labels, name string) string {
 	_, rest, _ := strings.Cut(labels, name+`="`)
 	value, _, _ := strings.Cut(rest, `"`)
 	return value
 }
 
-// objects is how many objects of a job lie in the S3 server.
+// objects returns the number of a job's objects in the S3 server.
 func (l *lab) objects(id string) (count int, err error) {
 	err = filepath.WalkDir(filepath.Join(l.s3.Dir, "objects"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() && strings.Contains(path, id) {

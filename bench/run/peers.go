@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// What B13 has in flight where the server takes time, and how many slots that
-// server has: what vLLM runs at once by default on a large GPU.
+// Requests in flight of B13 with a slow server, and the number of slots of this server:
+// the default of vLLM on a large GPU.
 const peerSlots = 256
 
-// A peer is what people use today in the place of a service: a program of
-// bench/peers in a library's own words.
+// A peer is a program that people use in place of a service: a program in bench/peers
+// in the usual style of its library.
 type peer struct {
 	name    string
-	python  string // of the environment that has its library, in bin/tools
-	library string // whose version is told
+	python  string // environment with its library, in bin/tools
+	library string // library whose version is printed
 	program string
-	best    int // in flight where answers come at once: the best of 16, 64, 128 and 256
+	best    int // requests in flight with an immediate server: the best of 16, 64, 128 and 256
 
-	// Shares of the rows that it is given, since it takes so many times as long: where
-	// answers come at once, and where they take time.
+	// Shares of the rows for this peer, smaller for slower peers: with the immediate
+	// server, and with the slow server.
 	fast, slow int64
 }
 
@@ -36,17 +36,16 @@ func peers() []peer {
 	}
 }
 
-// peerFigures are what one contender came to on one load.
+// peerFigures holds the figures of a contender on one load.
 type peerFigures struct {
 	rows              int64
 	rate, cpu, memory spread // rows per second, µs per row, MiB
 }
 
-// alternatives is B13: the service beside what people use today, on a server that
-// answers at once and on one that takes 100 ms and has peerSlots slots. The wall
-// time of a program is all of it, its start included, as one waits for it; that of
-// the service is from the submission to a result that can be read, on a node that
-// was just started.
+// alternatives is B13: the service compared with common alternatives, on a server that
+// answers at once and on a server with 100 ms per answer and peerSlots slots. The wall
+// time of a program includes its start, as for a user. The time of the service is from
+// the submission to a readable result, on a node that has just started.
 func (b *bench) alternatives(ctx context.Context, rows int64) error {
 	for _, delay := range []string{"0s", "100ms"} {
 		args := []string{"-models", model, "-delay", delay}
@@ -82,7 +81,7 @@ func (b *bench) alternativesOn(ctx context.Context, address string, rows int64, 
 	found := make([]peerFigures, len(list))
 	versions := make([]string, len(list))
 	for round := range b.rounds {
-		m, err := b.freshly(ctx, address, rows, submission{
+		m, err := b.onNewNode(ctx, address, rows, submission{
 			Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
 			Sampling: map[string]any{"max_tokens": 256, "logprobs": false},
 		})
@@ -136,7 +135,7 @@ func (f *peerFigures) print(t *table, name string, service peerFigures) {
 		f.cpu.String(), f.cpu.over(service.cpu).String(), f.memory.String())
 }
 
-// libraryVersion is that of a Python library in an environment.
+// libraryVersion returns the version of a Python library in an environment.
 func libraryVersion(ctx context.Context, python, library string) (string, error) {
 	_, printed, err := runOnce(ctx, python, "-c", "import importlib.metadata as m; print(m.version('"+library+"'))")
 	return strings.TrimSpace(printed), err

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// usage is what a contender's process used, itself alone.
+// usage is the usage of a contender's process alone.
 type usage struct {
-	cpu  time.Duration // user and system
+	cpu  time.Duration // user and system time
 	wall time.Duration
 }
 
-// runOnce runs a program to its end and returns what its process used and the
-// last line it printed.
+// runOnce runs a program to its end, and returns the usage of its process and the last
+// printed line.
 func runOnce(ctx context.Context, name string, args ...string) (usage, string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
@@ -41,11 +41,11 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// process is a program that runs beside the measurement.
+// process is a program that runs during a measurement.
 type process struct {
 	command *exec.Cmd
 	stdout  *bufio.Reader
-	log     string // path of its standard error
+	log     string // path of the standard error log
 	waited  sync.Once
 	waitErr error
 }
@@ -57,7 +57,7 @@ func startProcess(log string, env []string, name string, args ...string) (*proce
 		return nil, fmt.Errorf("create log: %w", err)
 	}
 	defer file.Close()
-	command := exec.Command(name, args...) //nolint:noctx // it is stopped by a signal, so that it can say goodbye
+	command := exec.Command(name, args...) //nolint:noctx // it is stopped by a signal, for a graceful end
 	command.Stderr = file
 	command.Env = env
 	stdout, err := command.StdoutPipe()
@@ -70,7 +70,7 @@ func startProcess(log string, env []string, name string, args ...string) (*proce
 	return &process{command: command, stdout: bufio.NewReader(stdout), log: log}, nil
 }
 
-// firstLine returns the first line the program prints.
+// firstLine returns the first printed line.
 func (p *process) firstLine() (string, error) {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
@@ -79,10 +79,10 @@ func (p *process) firstLine() (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// stop asks the program to end and waits until it has.
+// stop sends SIGTERM and waits for the end of the program.
 func (p *process) stop() error {
 	p.waited.Do(func() {
-		_ = p.command.Process.Signal(syscall.SIGTERM) // it may be gone already
+		_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended already
 		p.waitErr = p.command.Wait()
 	})
 	if p.waitErr != nil {
@@ -91,30 +91,28 @@ func (p *process) stop() error {
 	return nil
 }
 
-// kill ends the program as a power cut would, and returns once it is gone.
+// kill kills the program, as a power cut would, and returns when it has ended.
 func (p *process) kill() {
 	p.waited.Do(func() {
-		_ = p.command.Process.Kill() // it may be gone already
-		_ = p.command.Wait()         // killed is what it says
+		_ = p.command.Process.Kill() // it may have ended already
+		_ = p.command.Wait()         // the error only says that it was killed
 	})
 }
 
-// end stops the program where an error has nobody left to hear of it: after a
-// stop, or after an error that says more.
+// end stops the program and ignores errors, after a stop or after another error.
 func (p *process) end() { _ = p.stop() }
 
-// clockTick is the unit of /proc/PID/stat: USER_HZ, 100 on every Linux that
-// Go runs on.
+// clockTick is the unit of /proc/PID/stat: USER_HZ, which is 100 on every Linux with
+// Go.
 const clockTick = 10 * time.Millisecond
 
-// cpu returns the processor time the process has used so far.
+// cpu returns the processor time of the process so far.
 func (p *process) cpu() (time.Duration, error) {
 	_, used, err := stat(p.command.Process.Pid)
 	return used, err
 }
 
-// familyCPU is the processor time of the process and all that it has started,
-// directly or not, and that still runs.
+// familyCPU returns the processor time of the process and all its running descendants.
 func (p *process) familyCPU() (time.Duration, error) {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -126,7 +124,7 @@ func (p *process) familyCPU() (time.Duration, error) {
 		if err != nil {
 			continue
 		}
-		if parent, spent, err := stat(pid); err == nil { // else it has ended meanwhile
+		if parent, spent, err := stat(pid); err == nil { // otherwise it has ended meanwhile
 			children[parent] = append(children[parent], pid)
 			used[pid] = spent
 		}
@@ -140,14 +138,14 @@ func (p *process) familyCPU() (time.Duration, error) {
 	return sum, nil
 }
 
-// stat returns who started a process and the processor time it has used so far.
+// stat returns the parent of a process and its processor time so far.
 func stat(pid int) (parent int, used time.Duration, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read processor time: %w", err)
 	}
-	// The command's name, in parentheses, may hold anything; fields follow it
-	// from number 3 on. ppid is number 4, utime 14, stime 15.
+	// The command's name is in parentheses and may contain any character. Fields from
+	// number 3 on follow: ppid is number 4, utime 14, stime 15.
 	_, rest, _ := bytes.Cut(data, []byte(") "))
 	var user, system int64
 	fields := bytes.Fields(rest)
@@ -162,8 +160,8 @@ func stat(pid int) (parent int, used time.Duration, err error) {
 	return parent, time.Duration(user+system) * clockTick, nil
 }
 
-// anonymous returns the process's anonymous resident memory in bytes: what it
-// allocated, not the files it maps.
+// anonymous returns the process's anonymous resident memory in bytes: allocated memory
+// without mapped files.
 func (p *process) anonymous() (int64, error) { return anonymousOf(p.command.Process.Pid) }
 
 func anonymousOf(pid int) (int64, error) {
@@ -183,12 +181,12 @@ func anonymousOf(pid int) (int64, error) {
 	return 0, errors.New("read memory: no RssAnon in /proc/PID/status")
 }
 
-// sampleEvery is how often memory is looked at: a peak that lasts shorter is
-// missed, and a look costs a few microseconds.
+// sampleEvery is the time between two samples of memory. Shorter peaks are missed; a
+// sample costs a few microseconds.
 const sampleEvery = 50 * time.Millisecond
 
-// watchMemory looks at the process's memory until stop is called, which
-// returns the peak in bytes.
+// watchMemory samples the process's memory until stop is called, which returns the peak
+// in bytes.
 func (p *process) watchMemory() (stop func() int64) {
 	var peak atomic.Int64
 	done, ended := make(chan struct{}), make(chan struct{})

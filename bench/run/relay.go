@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// relayGauges are what a relay tells.
+// relayGauges are the metric names of a relay.
 var relayGauges = gauges{done: "relay_done_total", per: 1, running: "relay_running", waiting: "relay_waiting", every: readEvery}
 
-// A relay passes requests on to a server that has no gauges, and counts the rows
-// on their way. All contenders pay for it alike.
+// A relay forwards requests to a server without gauges, and counts the rows. It costs
+// all contenders the same.
 type relay struct {
 	address       string
 	server        *http.Server

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// spread is what several rounds of one figure come to.
+// spread holds one figure of several rounds.
 type spread []float64
 
 func (s spread) median() float64 {
@@ -23,7 +23,7 @@ func (s spread) median() float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// String is the median with the least and the greatest.
+// String returns the median with the smallest and the largest value.
 func (s spread) String() string { return s.print(short) }
 
 // precise is String with three decimals, for ratios near 1.
@@ -38,7 +38,7 @@ func (s spread) print(figure func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", figure(s.median()), figure(slices.Min(s)), figure(slices.Max(s)))
 }
 
-// short prints a figure with three significant digits.
+// short formats a figure with three significant digits.
 func short(x float64) string {
 	switch {
 	case x >= 100:
@@ -49,8 +49,8 @@ func short(x float64) string {
 	return fmt.Sprintf("%.2f", x)
 }
 
-// over divides two figures round by round: rounds are neighbours in time, so
-// what the machine did meanwhile cancels out.
+// over divides two figures round by round: rounds are neighbours in time, so other load
+// on the machine cancels out.
 func (s spread) over(base spread) spread {
 	ratios := make(spread, 0, len(s))
 	for i := range min(len(s), len(base)) {
@@ -59,7 +59,7 @@ func (s spread) over(base spread) spread {
 	return ratios
 }
 
-// percentile returns the value that a share p of the durations do not exceed.
+// percentile returns the value that a share p of the durations does not exceed.
 func percentile(durations []time.Duration, p float64) time.Duration {
 	if len(durations) == 0 {
 		return 0

@@ -15,13 +15,13 @@ import (
 
 const (
 	statusClients = 16
-	statusTime    = 5 * time.Second // of each phase
+	statusTime    = 5 * time.Second // length of each phase
 )
 
-// statuses measures the status endpoint: first how many requests a second it
-// answers at most, then the latency at half of that rate, beside that of an answer
-// that reads nothing. Requests go out by the clock and are timed from when they
-// were due, so that a slow answer does not hide the wait of those behind it.
+// statuses measures the status endpoint: first the highest rate of requests, then the
+// latency at half of this rate, compared with the latency of an answer that reads
+// nothing. Requests start at fixed times and are measured from these times, so that a
+// slow answer does not hide the delay of later ones.
 func (n *node) statuses(ctx context.Context, jobs []string, figures *controlFigures) error {
 	status := func() string { return "/v1/job-status/" + jobs[rand.IntN(len(jobs))] }
 	most, err := n.fullSpeed(ctx, status)
@@ -55,7 +55,7 @@ func (n *node) statuses(ctx context.Context, jobs []string, figures *controlFigu
 	return nil
 }
 
-// fullSpeed returns the requests per second of clients that never wait.
+// fullSpeed returns the requests per second of clients without pauses.
 func (n *node) fullSpeed(ctx context.Context, path func() string) (float64, error) {
 	limited, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
@@ -77,8 +77,8 @@ func (n *node) fullSpeed(ctx context.Context, path func() string) (float64, erro
 	return float64(count.Load()) / time.Since(begun).Seconds(), err
 }
 
-// atRate sends requests at a fixed rate and returns how long after their due
-// time they were answered.
+// atRate sends requests at a fixed rate and returns the time from each request's due
+// time to its answer.
 func (n *node) atRate(ctx context.Context, path func() string, rate float64) ([]time.Duration, error) {
 	var (
 		next  atomic.Int64
@@ -113,7 +113,7 @@ func (n *node) atRate(ctx context.Context, path func() string, rate float64) ([]
 	return all, err
 }
 
-// get asks for a path and reads the answer to its end.
+// get requests a path and reads the whole answer.
 func (n *node) get(ctx context.Context, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+path, nil)
 	if err != nil {
@@ -123,7 +123,7 @@ func (n *node) get(ctx context.Context, path string) error {
 	return exchange(n.client, request)
 }
 
-// exchange sends a request and reads the answer to its end.
+// exchange sends a request and reads the whole answer.
 func exchange(client *http.Client, request *http.Request) error {
 	_, err := read(client, request)
 	return err

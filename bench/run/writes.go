@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writes measures what is written to the disk of a node for a job of rows of 100
-// bytes, a CSV file by URL, up to the first results-url of the whole result, and how
-// long the result takes after the last row. Every round has a fresh node. The bytes
-// are those of the device, so that nothing else may write to it: what the kernel
-// counts for a process (write_bytes of /proc/PID/io) is whole folios, up to a
-// mebibyte for a commit of one page.
+// writes measures the bytes written to a node's disk for a job of rows of 100 bytes,
+// from a CSV file by URL to the first results-url of the whole result, and the time
+// from the last row to the result. Every round has a new node. It reads the counter of
+// the device, so nothing else may write to the device. The kernel's counter per process
+// (write_bytes of /proc/PID/io) counts whole folios, up to a mebibyte for a commit of
+// one page.
 func (b *bench) writes(ctx context.Context, rows int64) error {
 	in, err := b.makeShortCSV(rows)
 	if err != nil {
@@ -50,11 +50,11 @@ func (b *bench) writes(ctx context.Context, rows int64) error {
 	return nil
 }
 
-// written is what one job took.
+// written holds the figures of a job.
 type written struct {
 	measured
-	written, result int64         // bytes
-	final, url      time.Duration // from the last row to the result, and for its URL
+	written, result int64         // in bytes
+	final, url      time.Duration // time from the last row to the result, and to its URL
 }
 
 func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w written, err error) {
@@ -105,9 +105,8 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 	return w, errors.Join(n.stop(), os.RemoveAll(data))
 }
 
-// deviceWrites returns the bytes that were written to the device which a directory
-// lies on, since the machine was started.
-// https://docs.kernel.org/block/stat.html
+// deviceWrites returns the bytes written to the device of a directory since the start
+// of the machine. https://docs.kernel.org/block/stat.html
 func deviceWrites(dir string) (int64, error) {
 	unix.Sync()
 	var at unix.Stat_t

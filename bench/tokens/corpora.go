@@ -19,15 +19,15 @@ const (
 	corpusSize = 1 << 20 // bytes, at most
 )
 
-// corpus is text of one kind, in rows.
+// corpus is a kind of text, in rows.
 type corpus struct {
 	name string
 	rows []string
 	size int // bytes of all rows
 }
 
-// readCorpora reads text that every machine with Go has: code and the comments
-// in it from Go's own sources, Markdown from modules; Chinese is made up.
+// readCorpora reads text from every Go installation: code and comments from Go's
+// sources, Markdown from modules. Chinese text is generated.
 func readCorpora(ctx context.Context, root string) ([]corpus, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT", "GOMODCACHE").Output()
 	if err != nil {
@@ -65,7 +65,7 @@ func readCorpora(ctx context.Context, root string) ([]corpus, error) {
 	return append(all, mixed), nil
 }
 
-// gather joins files of a folder, in the order of their names.
+// gather joins the files of a folder, in order of their names.
 func gather(dir, suffix string, take func([]byte) []byte) ([]byte, error) {
 	var all []byte
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -88,7 +88,7 @@ func gather(dir, suffix string, take func([]byte) []byte) ([]byte, error) {
 	return all, err
 }
 
-// comments returns the text of a file's line comments, licences left out.
+// comments returns the text of a file's line comments, without licences.
 func comments(source []byte) []byte {
 	var text bytes.Buffer
 	for lines := bufio.NewScanner(bytes.NewReader(source)); lines.Scan(); {
@@ -101,7 +101,7 @@ func comments(source []byte) []byte {
 	return text.Bytes()
 }
 
-// cut makes rows of a text.
+// cut splits a text into rows.
 func cut(name string, text []byte) corpus {
 	c := corpus{name: name}
 	for text := string(text); len(text) >= rowSize && c.size < corpusSize; {
@@ -116,8 +116,8 @@ func cut(name string, text []byte) corpus {
 	return c
 }
 
-// chinese makes sentences of common words, with English and digits among them
-// in the given share.
+// chinese generates sentences of common words, with the given share of English words
+// and digits.
 func chinese(share float64) []byte {
 	words := strings.Fields(`我们 今天 在 北京 的 公司 开会 讨论 下 一个 季度 计划 他 说 这个 系统 可以 处理 大量 数据 如果 用户 需要
 		帮助 请 联系 客服 中心 产品 质量 非常 好 价格 也 合理 学校 里 有 很多 学生 正在 学习 科学 技术 发展 迅速 改变 了 人们 生活 方式 天气

@@ -1,13 +1,12 @@
-// Command tokens compares how fast tokenizers count the tokens of rows of
-// about 400 bytes in o200k_base, in one thread: ours, tiktoken-go,
-// tiktoken-go/tokenizer and, where a Python has it, the original tiktoken. It
-// stands in a module of its own, so that the contenders stay out of ours.
+// Command tokens compares how fast tokenizers count tokens in rows of about 400 bytes
+// with o200k_base in one thread: ours, tiktoken-go, tiktoken-go/tokenizer and, if a
+// Python has it, the original tiktoken. It has its own module, so that the other
+// tokenizers do not become dependencies of Rowmill.
 //
 //	go run . -rounds 5
 //
-// Contenders take turns within each round; a figure is the median of the
-// rounds, in megabytes per second of processor time, garbage collection
-// included.
+// Contenders take turns within each round. A figure is the median of the rounds, in
+// megabytes per second of processor time, garbage collection included.
 package main
 
 import (
@@ -43,7 +42,7 @@ type contender struct {
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds of each contender")
-	root := flag.String("root", "../..", "the repository, whose documents and code are the corpora")
+	root := flag.String("root", "../..", "folder of the repository")
 	flag.Parse()
 	if err := run(context.Background(), *rounds, *root); err != nil {
 		fmt.Fprintln(os.Stderr, "tokens:", err)
@@ -92,7 +91,7 @@ func run(ctx context.Context, rounds int, root string) error {
 			switch i {
 			case 0:
 				ours = median
-			case 1: // ours as well
+			case 1: // our tokenizer too
 			default:
 				best = max(best, median)
 			}
@@ -156,7 +155,7 @@ func local(name string, corpora []corpus, count func(text string) int) contender
 func processorTime() float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		panic(err) // of a constant argument
+		panic(err) // cannot happen: the argument is constant
 	}
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
@@ -165,7 +164,7 @@ func processorTime() float64 {
 func allocations(c corpus) float64 {
 	ours, err := tokenize.Load("o200k_base")
 	if err != nil {
-		panic(err) // it was loaded before
+		panic(err) // cannot happen: it was loaded before
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -176,8 +175,8 @@ func allocations(c corpus) float64 {
 	return float64(after.Mallocs-before.Mallocs) / float64(len(c.rows))
 }
 
-// python starts the original tiktoken in a Python that has it: the project's
-// own tools first.
+// python starts the original tiktoken in a Python that has it; the project's own tools
+// come first.
 func python(ctx context.Context, corpora []corpus) (contender, func(), error) {
 	var none contender
 	program := ""
@@ -213,7 +212,7 @@ func python(ctx context.Context, corpora []corpus) (contender, func(), error) {
 	}
 	command := exec.CommandContext(ctx, program, "tiktoken_rows.py", filepath.Join(dir, "rows.json"), filepath.Join(dir, "ranks"))
 	command.Stderr = os.Stderr
-	// Without a cache directory tiktoken reads the file that it is given.
+	// Without a cache directory tiktoken reads the given file.
 	command.Env = append(os.Environ(), "TIKTOKEN_CACHE_DIR=")
 	in, err := command.StdinPipe()
 	if err != nil {

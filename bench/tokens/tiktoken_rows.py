@@ -1,8 +1,8 @@
 """tiktoken_rows.py ROWS RANKS: the original tiktoken as a contender.
 
 ROWS is a JSON object of lists of texts by corpus, RANKS the rank file of
-o200k_base. For each line on standard input, the name of a corpus, it encodes
-all rows of it, one after another in one thread, and prints the processor time
+o200k_base. For each line on standard input, the name of a corpus, it encodes the
+rows of that corpus one after another in one thread, and prints the processor time
 in seconds and the number of tokens.
 """
 

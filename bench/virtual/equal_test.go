@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// differentRows are those of the tail, each with a beginning of its own.
+// differentRows returns the rows of the tail test, each with a different beginning.
 func differentRows(n int, seed uint64) []row {
 	rows := tailRows(n, seed, true)
 	for i := range rows {
@@ -17,8 +17,8 @@ func differentRows(n int, seed uint64) []row {
 	return rows
 }
 
-// everyTenth brings each row once, in their order, and after each nine that were
-// there.
+// everyTenth lists each row once in order, and after each row nine repeats of earlier
+// rows.
 func everyTenth(rows []row) (repeated []row) {
 	for i := range rows {
 		repeated = append(repeated, rows[i])
@@ -29,7 +29,7 @@ func everyTenth(rows []row) (repeated []row) {
 	return repeated
 }
 
-// inNoOrder has each row ten times.
+// inNoOrder lists each row ten times in random order.
 func inNoOrder(rows []row) (repeated []row) {
 	for i := range 10 * len(rows) {
 		repeated = append(repeated, rows[i*7_368_787%(10*len(rows))/10])
@@ -37,10 +37,10 @@ func inNoOrder(rows []row) (repeated []row) {
 	return repeated
 }
 
-// repeats are the ways in which nine of ten rows of a job equal others.
+// repeats are orders of jobs in which nine of ten rows are repeats.
 var repeats = map[string]func([]row) []row{"every tenth is new": everyTenth, "each ten times, in no order": inNoOrder}
 
-// equalRows is how a job of these rows goes.
+// equalRows runs a job with these rows.
 func equalRows(t *testing.T, rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
 	t.Helper()
 	profile, err := batching.Lookup("llama-3.1-8b/h100")
@@ -62,14 +62,14 @@ func TestEqualRowsAreSentOnce(t *testing.T) {
 	}
 }
 
-// TestEqualRows is B5: how long a job takes nine of ten rows of which are equal to
-// others, beside one of the different rows alone.
+// TestEqualRows is B5: the time of a job in which nine of ten rows are repeats,
+// compared with a job of only the different rows.
 func TestEqualRows(t *testing.T) {
 	full := measures(t)
 	const (
 		bound = 1.20
-		// Both jobs of a seed vary by a tenth, as those of the tail do: as there, the
-		// median of so many counts where that of a few is above the bound.
+		// Both times vary by a tenth per seed, as in the tail test. As there, use the
+		// median of more seeds if the median of a few is above the bound.
 		most = 11
 	)
 	size, seeds := 500, []uint64{11, 12, 13}

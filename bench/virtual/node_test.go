@@ -25,8 +25,8 @@ import (
 
 var size = flag.String("size", "", "measure ratios, at a size: small or full")
 
-// measures skips a test of ratios where none are to be measured, and reports whether the
-// size is full.
+// measures skips a test of ratios unless -size is set, and reports whether the size is
+// full.
 func measures(t *testing.T) (full bool) {
 	t.Helper()
 	if *size == "" {
@@ -35,21 +35,21 @@ func measures(t *testing.T) (full bool) {
 	return *size == "full"
 }
 
-// slots is max_num_seqs of every simulated GPU.
+// slots is max_num_seqs of each simulated GPU.
 const slots = 256
 
 var model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 131072}
 
-// A row is what a simulated GPU has to do for one row of a job.
+// A row is the work of a simulated GPU for one row of a job.
 type row struct {
-	prefix         int // number of the prefix it begins with, which other rows share
+	prefix         int // number of the prefix, which other rows share
 	prefixTokens   int
 	prompt, output int // tokens; prompt includes the prefix
 }
 
-// text is a prompt of so many words, each one token, that says how long its
-// answer is. The number has a fixed width: nothing can be learned from the text
-// but its size.
+// text returns a prompt of a number of words, each one token, that contains the length
+// of its answer. The number has a fixed width, so that the size of the text is all that
+// it reveals.
 func (r row) text() string {
 	var b strings.Builder
 	for i := range r.prefixTokens {
@@ -60,7 +60,7 @@ func (r row) text() string {
 	return b.String()
 }
 
-// request is the same row for the simulated engine alone.
+// request returns the row as a request to the simulated engine alone.
 func (r row) request() *batching.Request {
 	q := &batching.Request{PromptTokens: r.prompt, OutputTokens: r.output}
 	hash := uint64(r.prefix + 1)
@@ -76,7 +76,7 @@ type gpu struct {
 	name     string
 	pace     *sim.Batching
 	answered atomic.Int64
-	last     atomic.Int64 // when the last row was answered, ns
+	last     atomic.Int64 // time of the last answer, ns
 }
 
 func (g *gpu) Name() string { return g.name }
@@ -124,14 +124,14 @@ func (g *gpu) Generate(ctx context.Context, r engine.Row) (engine.Reply, error) 
 	return engine.Reply{Content: "x", Finish: rowmill.FinishStop, InputTokens: int64(words), OutputTokens: int64(output)}, nil
 }
 
-// A node is a pipeline on simulated GPUs. It must be used inside a bubble.
+// A node is a pipeline on simulated GPUs. Use it in a synctest bubble.
 type node struct {
 	t      testing.TB
 	store  *bolt.Store
 	bucket *dir.Bucket
 	system *actors.System
 	gpus   []*gpu
-	dedup  bool // jobs run equal rows once
+	dedup  bool // run equal rows once
 }
 
 func newNode(t testing.TB, c batching.Config, gpus int) *node {
@@ -184,7 +184,7 @@ func (n *node) close() {
 	if err := n.store.Close(); err != nil {
 		n.t.Error(err)
 	}
-	time.Sleep(time.Second) // the actor library's throttle of dead letters ends by itself
+	time.Sleep(time.Second) // wait for the end of the actor library's dead-letter throttle
 }
 
 // submit creates a job and returns its id.
@@ -220,7 +220,7 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	return job.ID
 }
 
-// await waits until the job has ended, and returns when its last row was done.
+// await waits until the job has ended, and returns when its last row finished.
 func (n *node) await(id string) time.Time {
 	n.t.Helper()
 	for {
@@ -238,7 +238,7 @@ func (n *node) await(id string) time.Time {
 	}
 }
 
-// stats adds up what the GPUs did.
+// stats sums the statistics of the GPUs.
 func (n *node) stats() (s batching.Stats) {
 	for _, g := range n.gpus {
 		o := g.pace.Stats()

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// prefixRows are rows that begin with one of several prefixes of 1,536 tokens,
-// in no order.
+// prefixRows returns rows that start with one of several prefixes of 1,536 tokens, in
+// random order.
 func prefixRows(n, prefixes int, seed uint64) []row {
 	random := rand.New(rand.NewPCG(seed, 2))
 	rows := make([]row, n)
@@ -23,9 +23,9 @@ func prefixRows(n, prefixes int, seed uint64) []row {
 	return rows
 }
 
-// byPrefix is the best order there is: all rows of a prefix on one GPU, which
-// takes eight prefixes in turn, so that none is computed twice because its rows
-// came together.
+// byPrefix returns the best order: all rows of a prefix on one GPU. Each GPU alternates
+// between eight prefixes, so that no prefix is computed twice because its rows arrive
+// at the same time.
 func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Result {
 	t.Helper()
 	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b row) int { return cmp.Compare(a.prefix, b.prefix) })
@@ -43,7 +43,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 			own[gpu], groups = append(own[gpu], groups[0]), groups[1:]
 		}
 		from := gpu
-		if len(own[gpu]) == 0 { // help whoever has the most prefixes left
+		if len(own[gpu]) == 0 { // help the GPU with the most prefixes left
 			for i := range own {
 				if len(own[i]) > len(own[from]) {
 					from = i
@@ -67,9 +67,8 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 	return result
 }
 
-// TestPrefix is B4: what is computed of prompts that share prefixes, more of
-// which there are than a GPU remembers, beside the best order and that of
-// arrival.
+// TestPrefix is B4: how many prompt tokens are computed for shared prefixes that exceed
+// a GPU's cache, compared with the best order and the order of arrival.
 func TestPrefix(t *testing.T) {
 	full := measures(t)
 	const gpus = 2
@@ -80,12 +79,11 @@ func TestPrefix(t *testing.T) {
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	type size struct {
 		n, prefixes int
-		most        float64 // tokens computed, of the best order
+		most        float64 // computed tokens, relative to the best order
 	}
-	// A worker has 1,700 rows at a time; of more they are dealt by prefixes. So few
-	// rows make six shares: what 800 prefixes take depends on how their hashes fall
-	// and on the schedule, about 1.06 of the best order, and 2.5 where they are not
-	// dealt.
+	// A worker has 1,700 rows at a time; more rows are partitioned by prefix. This few
+	// rows make six partitions: for 800 prefixes the result depends on their hashes and
+	// the schedule, about 1.06 of the best order, and 2.5 without partitions.
 	sizes, seeds := []size{{2000, 400, 1.4}, {3600, 800, 1.15}}, []uint64{21}
 	if full {
 		sizes, seeds = []size{{10_000, 5, 1.05}, {10_000, 50, 1.05}, {10_000, 500, 1.05}, {10_000, 5000, 1.05}}, []uint64{21, 22, 23}

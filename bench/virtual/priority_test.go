@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// answerRows are rows of 300 tokens whose answers take mean tokens on average
-// and at most most.
+// answerRows returns rows of 300 tokens with answers of mean tokens on average and at
+// most most tokens.
 func answerRows(n int, mean float64, most int, seed uint64) []row {
 	const spread = 0.8
 	random := rand.New(rand.NewPCG(seed, 3))
@@ -24,8 +24,8 @@ func answerRows(n int, mean float64, most int, seed uint64) []row {
 	return rows
 }
 
-// TestPriority is B10: an urgent job on GPUs that another job has saturated,
-// beside the same job on idle ones, and what it costs the other.
+// TestPriority is B10: an urgent job on GPUs that another job has saturated, compared
+// with the same job on idle GPUs, and the loss of the other job.
 func TestPriority(t *testing.T) {
 	full := measures(t)
 	const gpus = 4
@@ -50,8 +50,8 @@ func TestPriority(t *testing.T) {
 	for _, s := range shapes {
 		urgent := answerRows(1000, s.mean, s.most, 31)
 		bulk := answerRows(int(24_000*150/s.mean), s.mean, s.most, 32)
-		// What one job loses differs from run to run by as much as it is, with
-		// the order in which goroutines happen to run: medians of three.
+		// The loss varies from run to run by as much as itself, with the order in which
+		// goroutines run: use medians of three.
 		const (
 			runs     = 3
 			mostTime = 2.25

@@ -12,9 +12,9 @@ import (
 	"github.com/rowmill/rowmill/sim/batching"
 )
 
-// tailRows are rows whose answers have a lognormal length (median 134 tokens,
-// spread 1.1, at most 4,096). With hints the length of the prompt tells that of
-// the answer, with an error of spread 0.8; without, nothing does.
+// tailRows returns rows with answers of lognormal length (median 134 tokens, spread
+// 1.1, at most 4,096). With hints, the length of the prompt predicts the length of the
+// answer, with an error of spread 0.8; without hints nothing does.
 func tailRows(n int, seed uint64, hints bool) []row {
 	random := rand.New(rand.NewPCG(seed, 1))
 	rows := make([]row, n)
@@ -33,8 +33,8 @@ func tailRows(n int, seed uint64, hints bool) []row {
 	return rows
 }
 
-// alone is the makespan of rows on GPUs without Rowmill, dealt one by one in
-// the order given to whichever GPU has room.
+// alone returns the makespan of rows on GPUs without Rowmill. Each GPU with a free slot
+// takes the next row in the given order.
 func alone(t testing.TB, c batching.Config, gpus int, rows []row) batching.Result {
 	t.Helper()
 	next := 0
@@ -55,14 +55,14 @@ func longestFirst(rows []row) []row {
 	return slices.SortedFunc(slices.Values(rows), func(a, b row) int { return cmp.Compare(b.output, a.output) })
 }
 
-// rowmillAlone is the time one job takes on an idle node.
+// rowmillAlone returns the time of a job on an idle node.
 func rowmillAlone(t *testing.T, c batching.Config, gpus int, rows []row, dedup bool) (took time.Duration, stats batching.Stats) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, c, gpus)
 		n.dedup = dedup
 		defer n.close()
-		time.Sleep(2 * time.Second) // the engines are found
+		time.Sleep(2 * time.Second) // until the node has found the engines
 		begun := time.Now()
 		took = n.await(n.submit(rows, 1)).Sub(begun)
 		stats = n.stats()
@@ -70,14 +70,14 @@ func rowmillAlone(t *testing.T, c batching.Config, gpus int, rows []row, dedup b
 	return took, stats
 }
 
-// middle is the median.
+// middle returns the median.
 func middle(of []float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[len(sorted)/2]
 }
 
-// settled reports whether the median of at least so many values is within the bound,
-// whatever those are that are still to come. At full size all are wanted, for a table.
+// settled reports whether the median of the wanted number of values is within the bound
+// for all possible remaining values. At full size all values are measured, for a table.
 func settled(values []float64, least int, bound float64, full bool) bool {
 	within := 0
 	for _, v := range values {
@@ -88,16 +88,16 @@ func settled(values []float64, least int, bound float64, full bool) bool {
 	return within > max(len(values), least)/2 && (len(values) >= least || !full)
 }
 
-// TestTail is B3: a job's length beside that of an oracle that knows every
-// answer's length and sends the longest first.
+// TestTail is B3: a job's time compared with an oracle that knows the length of each
+// answer and sends the longest first.
 func TestTail(t *testing.T) {
 	full := measures(t)
 	const (
 		gpus  = 4
 		bound = 1.10
-		// A single seed varies by a tenth, and one in ten by a quarter, with the order in
-		// which goroutines happen to run: where the median of a few is above the bound,
-		// that of so many counts.
+		// A single seed varies by a tenth, and one in ten by a quarter, with the order
+		// in which goroutines run. If the median of a few seeds is above the bound, the
+		// median of more seeds counts.
 		most = 11
 	)
 	profile, err := batching.Lookup("llama-3.1-8b/h100")
