@@ -61,7 +61,7 @@ func (w *Worker) Report(h *Heartbeat) {
 		w.batch++
 	}
 	h.Back, h.Batch = w.back.list(), w.batch
-	h.Suspects = w.suspects.in(w.back.Has)
+	h.Suspects = w.suspects.in(w.back.has)
 	for _, key := range slices.Sorted(maps.Keys(w.parts)) {
 		h.Parts = append(h.Parts, w.parts[key])
 	}
@@ -105,7 +105,7 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 		spans = append(spans, b.Spans...)
 	}
 	if m.Taken >= w.batch {
-		w.suspects.remove(w.back.Has)
+		w.suspects.remove(w.back.has)
 		w.back = Rows{}
 	}
 	if m.Revoke.Number > w.revoked {
