@@ -46,11 +46,6 @@ type Config struct {
 	// rarely happen. It costs no memory.
 	MapBytes int
 
-	// LogBytes bounds each of the two files of the log. Default 16 MiB: some 400
-	// submissions, so that the pages they share are flushed once, and a start after a
-	// crash has 32 MiB to write at most.
-	LogBytes int
-
 	// PingFresh is how young the last successful commit must be for Ping to
 	// take it as the answer instead of writing. Default 1 s: probes then add
 	// no load to a busy store.
@@ -80,9 +75,6 @@ func (c Config) WithDefaults() Config {
 	if c.MapBytes == 0 {
 		c.MapBytes = 1 << 30
 	}
-	if c.LogBytes == 0 {
-		c.LogBytes = 16 << 20
-	}
 	if c.PingFresh == 0 {
 		c.PingFresh = time.Second
 	}
@@ -108,8 +100,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("bolt: MaxBytes is %d: it must not be negative", c.MaxBytes)
 	case c.MapBytes < 0:
 		return fmt.Errorf("bolt: MapBytes is %d: it must not be negative", c.MapBytes)
-	case c.LogBytes < 0:
-		return fmt.Errorf("bolt: LogBytes is %d: it must not be negative", c.LogBytes)
 	case c.PingFresh < 0:
 		return fmt.Errorf("bolt: PingFresh is %v: it must not be negative", c.PingFresh)
 	}
@@ -163,16 +153,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
 	}
 	s := &Store{config: config, db: db, seen: seen{Most: seenJobs}}
-	log, err := startLog(db, config)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
-	}
 	if config.Volatile != nil {
 		s.sessions = config.Volatile.share(config.Clock)
 	} else {
 		s.sessions = newSessions(config.Clock)
 	}
-	s.commits = startCommitter(db, log, config)
+	s.commits = startCommitter(db, config)
 	return s, nil
 }
 
@@ -228,7 +214,8 @@ func prepare(db *bbolt.DB, path string) error {
 // file.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
-		if err := errors.Join(s.commits.stop(), s.db.Close()); err != nil {
+		s.commits.stop()
+		if err := s.db.Close(); err != nil {
 			s.closed = fmt.Errorf("close record file %s: %w", s.config.Path, err)
 		}
 	})

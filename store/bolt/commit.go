@@ -18,7 +18,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/store/bolt/redo"
 )
 
 // The states of a write.
@@ -40,7 +39,6 @@ type write struct {
 // share the next one, and an idle store commits at once.
 type committer struct {
 	db       *bbolt.DB
-	redo     *redo.Log // nil for a volatile store
 	clock    func() time.Time
 	maxBatch int
 	log      *slog.Logger
@@ -56,11 +54,10 @@ type committer struct {
 	stopped chan struct{}
 }
 
-func startCommitter(db *bbolt.DB, log *redo.Log, config Config) *committer {
+func startCommitter(db *bbolt.DB, config Config) *committer {
 	metrics := promauto.With(config.Metrics)
 	c := &committer{
 		db:       db,
-		redo:     log,
 		clock:    config.Clock,
 		maxBatch: config.MaxBatch,
 		log:      config.Logger,
@@ -162,18 +159,13 @@ func (c *committer) next() ([]*write, error) {
 	}
 }
 
-// stop fails what waits and returns once the commit in flight has ended and the file
-// needs no log.
-func (c *committer) stop() error {
+// stop fails what waits and returns once the commit in flight has ended.
+func (c *committer) stop() {
 	c.mu.Lock()
 	c.closed = true
 	c.filled.Broadcast()
 	c.mu.Unlock()
 	<-c.stopped
-	if c.redo == nil {
-		return nil
-	}
-	return c.redo.Close(!c.ok())
 }
 
 // succeededWithin reports whether a commit succeeded at most d ago and nothing
@@ -272,26 +264,13 @@ func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
 			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damaged(p)))
 		}
 	}()
-	if c.redo != nil {
-		c.db.NoSync = c.redo.Ready()
-	}
-	var written *bbolt.Tx
 	err = c.db.Update(func(btx *bbolt.Tx) error {
-		written = btx
 		own = run(btx)
 		return own
 	})
 	switch {
-	case own != nil:
+	case err == nil || own != nil:
 		return err
-	case err == nil && c.redo == nil:
-		return nil
-	case err == nil:
-		stats := written.Stats()
-		if err := c.redo.Commit(stats.GetPageCount()); err != nil {
-			return c.breakDown(fmt.Errorf("record file %s could not be made durable; writes are refused until the process is restarted: %w", c.db.Path(), err))
-		}
-		return nil
 	case syncFailed(err):
 		return c.breakDown(fmt.Errorf("record file %s could not be synced to disk; writes are refused until the process is restarted: %w", c.db.Path(), err))
 	}

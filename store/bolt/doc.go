@@ -46,19 +46,16 @@
 //
 // # Durability
 //
-// A commit is one bbolt transaction, whose pages bbolt writes and does not flush. The log
-// in package redo takes a copy of them, and is flushed: once, and in one place. The file
-// itself is flushed when half of the log is full, at a stop, and for a transaction that
-// the log has no room for. A start after a crash puts what the log has into the file.
-// When a write fails (disk full) nothing of its transaction is visible and the store
-// goes on. When a flush fails nobody knows what is on disk, and a second one may lie
-// about the first: the store then refuses every write until the process is started
-// again, which writes what the log has once more.
+// A commit is one bbolt transaction, which bbolt flushes twice: its pages, then the page that
+// names them. When a write fails (disk full) nothing of its transaction is visible and the
+// store goes on. When a flush fails nobody knows what is on disk, and a second flush may lie
+// about the first: the store then refuses every write until the process is started again.
 //
 // # Free pages
 //
 // Which pages of the file are free is found by a walk over it at the start, and is
 // not written. Inputs that went with the data of their jobs leave free pages behind,
 // 15 for 60 KB, and a commit that wrote the list of them all would grow by 8 bytes
-// for each.
+// for each. A file that an earlier version has written has the list, and one without
+// it is read by earlier versions too.
 package bolt

@@ -29,7 +29,6 @@ func TestConfigRefuses(t *testing.T) {
 		"MaxBatch":    {Path: "x", MaxBatch: -1},
 		"MaxBytes":    {Path: "x", MaxBytes: -1},
 		"MapBytes":    {Path: "x", MapBytes: -1},
-		"LogBytes":    {Path: "x", LogBytes: -1},
 		"PingFresh":   {Path: "x", PingFresh: -1},
 	} {
 		if _, err := bolt.Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), field) {

@@ -3,7 +3,6 @@ package bolt
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -11,40 +10,22 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
-	"github.com/rowmill/rowmill/store/bolt/redo"
+	"github.com/rowmill/rowmill/store/bolt/pages"
 )
 
-// openFile opens the record file for bbolt, which comes to it only once it is locked and
-// holds what its log has.
+// openFile opens the record file for bbolt, once it is locked and its pages are whole.
 func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flag, mode)
 	if err != nil || c.Volatile != nil {
 		return file, err
 	}
-	if err := c.recover(file); err != nil {
+	if err := c.lock(file); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+	if err := pages.Check(file); err != nil {
+		return nil, errors.Join(damaged(err), file.Close())
+	}
 	return file, nil
-}
-
-func (c Config) recover(file *os.File) error {
-	if err := c.lock(file); err != nil {
-		return err
-	}
-	begun := time.Now()
-	done, err := redo.Recover(file, c.Path)
-	switch {
-	case err != nil:
-		return fmt.Errorf("recover what was written before a crash: %w", err)
-	case done.Dropped:
-		c.Logger.Warn("dropped the log of the record store, as a version without one has gone on with its file")
-	case done.Transactions > 0:
-		c.Logger.Info("recovered the record store after a crash", slog.Int("commits", done.Transactions), slog.Duration("took", time.Since(begun)))
-	}
-	if err := redo.Check(file); err != nil {
-		return damaged(err)
-	}
-	return nil
 }
 
 func damaged(reason any) error {
@@ -86,20 +67,4 @@ func (c Config) lock(file *os.File) error {
 			return berrors.ErrTimeout
 		}
 	}
-}
-
-// startLog flushes the file and begins its log; nil for a volatile store.
-func startLog(db *bbolt.DB, config Config) (*redo.Log, error) {
-	if config.Volatile != nil {
-		return nil, nil
-	}
-	if err := db.Sync(); err != nil {
-		return nil, err
-	}
-	return redo.Start(redo.Config{
-		Path: config.Path, SegmentBytes: int64(config.LogBytes), Sync: db.Sync,
-		Doubt: func(err error) {
-			config.Logger.Warn("the log of the record store could not take a commit, whose file was flushed instead", slog.Any("err", err))
-		},
-	})
 }

@@ -1,4 +1,4 @@
-package redo
+package pages
 
 import (
 	"encoding/binary"
@@ -17,13 +17,11 @@ const (
 
 	kindBranch = 0x01
 	kindLeaf   = 0x02
-	kindMeta   = 0x04
 
 	flagBucket = 0x01 // of a leaf's element
 
 	magicBolt   = 0xED0CDAED
 	versionBolt = 2
-	noFreelist  = ^uint64(0) // where the page of the list of free pages stands
 
 	// maxPage bounds pages in a row: what a damaged header asks for is not read.
 	maxPage = 1 << 30
@@ -38,7 +36,6 @@ const metaBytes = 64
 
 func (m *meta) pageSize() int    { return int(order.Uint32(m[8:])) }
 func (m *meta) root() uint64     { return order.Uint64(m[16:]) }
-func (m *meta) freelist() uint64 { return order.Uint64(m[32:]) }
 func (m *meta) pages() uint64    { return order.Uint64(m[40:]) }
 func (m *meta) tx() uint64       { return order.Uint64(m[48:]) }
 
@@ -46,15 +43,6 @@ func (m *meta) valid() bool {
 	hash := fnv.New64a()
 	_, _ = hash.Write(m[:56])
 	return order.Uint32(m[0:]) == magicBolt && order.Uint32(m[4:]) == versionBolt && order.Uint64(m[56:]) == hash.Sum64()
-}
-
-// onPage is the page that holds m.
-func (m *meta) onPage() []byte {
-	page := make([]byte, m.pageSize())
-	order.PutUint64(page, m.tx()%2)
-	order.PutUint16(page[8:], kindMeta)
-	copy(page[pageHeader:], m[:])
-	return page
 }
 
 // readMeta reads a meta page. One that is not whole is not valid.
@@ -66,32 +54,30 @@ func readMeta(file io.ReaderAt, pageSize int, page uint64) (m meta, err error) {
 	return m, err
 }
 
-// readMetas reads both, the newer first; without any that is valid the size of pages is
-// not known, and the first is not valid.
-func readMetas(file io.ReaderAt) (newest, other meta, err error) {
+// readNewestMeta reads both meta pages and returns the newer valid one. Without a valid one
+// the result is not valid.
+func readNewestMeta(file io.ReaderAt) (meta, error) {
 	first, err := readMeta(file, 0, 0)
 	if err != nil {
-		return meta{}, meta{}, err
+		return meta{}, err
 	}
 	sizes := []int{first.pageSize()}
-	if !first.valid() {
+	if !first.valid() { // the size of pages is not known
 		sizes = sizes[:0]
 		for size := 1 << 10; size <= 1<<16; size <<= 1 {
 			sizes = append(sizes, size)
 		}
 	}
 	for _, size := range sizes {
-		if other, err = readMeta(file, size, 1); err != nil {
-			return meta{}, meta{}, err
+		second, err := readMeta(file, size, 1)
+		if err != nil {
+			return meta{}, err
 		}
-		if other.valid() && other.pageSize() == size {
-			break
+		if second.valid() && second.pageSize() == size && (!first.valid() || second.tx() > first.tx()) {
+			return second, nil
 		}
 	}
-	if !first.valid() || other.valid() && other.tx() > first.tx() {
-		first, other = other, first
-	}
-	return first, other, nil
+	return first, nil
 }
 
 // A page is what pages of a file hold in a row, its header included.

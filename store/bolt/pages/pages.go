@@ -1,18 +1,22 @@
-package redo
+// Package pages looks over a bbolt file before bbolt opens it: bbolt takes what it reads for
+// whole, and ends the process over a page that is damaged. The package knows how bbolt lays
+// out its pages, and nothing of what is in them.
+package pages
 
 import (
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 )
 
-// Check says which page of a bbolt file is none, or nil. bbolt takes what it reads for
-// whole, and ends the process over a page that is not. It does not compare what pages
-// hold with anything: they have no checksums.
+// Check returns an error that names the first damaged page of a bbolt file. Pages have no
+// checksums: Check sees that the pages form a tree with ordered keys, no more.
 func Check(file *os.File) error {
-	last, _, err := readMetas(file)
+	last, err := readNewestMeta(file)
 	if err != nil || !last.valid() {
 		return err // without a meta page bbolt refuses the file itself
 	}
@@ -23,7 +27,7 @@ func Check(file *os.File) error {
 	if least := int64(last.pages()) * int64(last.pageSize()); last.pages() > maxPages || info.Size() < least {
 		return fmt.Errorf("it has %d bytes where %d pages of %d were written", info.Size(), last.pages(), last.pageSize())
 	}
-	w := walk{copier: copier{file: file, pageSize: last.pageSize()}, seen: make([]bool, last.pages())}
+	w := walk{file: file, pageSize: last.pageSize(), seen: make([]bool, last.pages())}
 	w.next = []place{{id: last.root()}}
 	for len(w.next) > 0 {
 		at := w.next[len(w.next)-1]
@@ -40,9 +44,11 @@ const maxPages = 1 << 36
 
 // A walk goes over the pages of a file, each of which has one place in it.
 type walk struct {
-	copier
-	seen []bool
-	next []place
+	file     io.ReaderAt
+	pageSize int
+	seen     []bool
+	next     []place
+	scratch  []byte
 }
 
 // A place is where a page is named, and what keys belong there: from the first on, and
@@ -78,6 +84,24 @@ func (w *walk) visit(at place) error {
 		return nil
 	})
 	return cmp.Or(err, keys.wrong)
+}
+
+// read reads a page. The result is good until the next read.
+func (w *walk) read(id uint64) (page, error) {
+	offset := int64(id) * int64(w.pageSize)
+	w.scratch = slices.Grow(w.scratch[:0], w.pageSize)[:w.pageSize]
+	if _, err := w.file.ReadAt(w.scratch, offset); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	n, err := length(w.scratch, id, w.pageSize)
+	if err != nil || n == w.pageSize {
+		return w.scratch, err
+	}
+	w.scratch = slices.Grow(w.scratch, n-w.pageSize)[:n]
+	if _, err := w.file.ReadAt(w.scratch[w.pageSize:], offset+int64(w.pageSize)); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return w.scratch, nil
 }
 
 // branch puts what is below a branch on the way.
