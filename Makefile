@@ -112,7 +112,7 @@ test test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache
 # Tested without the race detector: what measures, what looks at documents, what runs the
 # real binary, and what has neither a goroutine nor a lock in it. engine/openai is tested
 # both ways: what it is sent by the hundred megabytes takes the race detector too long.
-PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/bolt/pages$$' -e '/schema/ecma$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
+PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/kv/bolt/pages$$' -e '/schema/ecma$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
 
 # Each test runs once. The tests of real processes are never taken from the cache, which
 # does not know the binary. make lint runs go vet.

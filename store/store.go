@@ -63,6 +63,10 @@ var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not ha
 // acknowledged to who writes now: it has lost its last ones in a crash.
 var ErrForgotten = errors.New("the store has lost what it had acknowledged")
 
+// ErrDamaged says that a stored record is not what was written, and that nobody knows what it
+// was. It costs that record alone.
+var ErrDamaged = errors.New("the stored record is damaged: restore the records from a backup")
+
 // Store is everything the service keeps outside objects.
 type Store interface {
 	Sessions

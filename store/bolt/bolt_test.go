@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/storetest"
 )
@@ -59,24 +58,6 @@ func open(t testing.TB, config bolt.Config) *bolt.Store {
 		}
 	})
 	return s
-}
-
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		path, c := filepath.Join(t.TempDir(), "data", "records.db"), newClock()
-		return storetest.Harness{
-			Open:    func(t testing.TB) store.Store { return open(t, bolt.Config{Path: path, Clock: c.Now}) },
-			Advance: c.Advance,
-			Now:     c.Now,
-			Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
-				t.Helper()
-				if err := s.(*bolt.Store).EditDocuments(t.Context(), edit); err != nil {
-					t.Fatal(err)
-				}
-			},
-		}
-	})
 }
 
 // TestListAllocates bounds what a list allocates for a job: a document that

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.etcd.io/bbolt"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -44,28 +43,18 @@ func TestOpenRefusesWhatIsNoRecordFile(t *testing.T) {
 	if err := os.WriteFile(garbage, bytes.Repeat([]byte("no record file\n"), 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	future := filepath.Join(dir, "future")
-	if s, err := bolt.Open(t.Context(), bolt.Config{Path: future}); err != nil {
-		t.Fatal(err)
-	} else if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bbolt.Open(future, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("schema"), binary.BigEndian.AppendUint64(nil, 99))
+	number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+	form := file(t, dir, "form", func(tx *bbolt.Tx) error { return tx.Bucket([]byte("engine")).Put([]byte("form"), number(99)) })
+	before := file(t, dir, "before", func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("engine")) })
+	layout := file(t, dir, "layout", func(tx *bbolt.Tx) error {
+		key := []byte("layout")
+		return tx.Bucket([]byte("meta")).Put(key, kv.Seal("meta", key, 1, number(99)))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
 	for path, want := range map[string]string{
 		garbage:                        "not a record file",
-		future:                         "schema version 99",
+		form:                           "it has the form 99",
+		before:                         "move the file away to start without records",
+		layout:                         "have layout 99",
 		dir:                            "is a directory",
 		filepath.Join(garbage, "file"): "is not a folder",
 	} {
@@ -76,12 +65,12 @@ func TestOpenRefusesWhatIsNoRecordFile(t *testing.T) {
 	}
 }
 
-// TestOpenMakesWhatAnOlderFileLacks opens a file from before the ledger.
-func TestOpenMakesWhatAnOlderFileLacks(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "records.db")
-	s := open(t, bolt.Config{Path: path})
-	if _, _, err := s.Create(t.Context(), storetest.Record("job-old", "a", "row"), nil); err != nil {
+// file makes a record file and changes it.
+func file(t *testing.T, dir, name string, change func(*bbolt.Tx) error) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	s, err := bolt.Open(t.Context(), bolt.Config{Path: path})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -91,33 +80,10 @@ func TestOpenMakesWhatAnOlderFileLacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.DeleteBucket([]byte("usage")), tx.DeleteBucket([]byte("reserved")))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
+	if err := errors.Join(db.Update(change), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, bolt.Config{Path: path})
-	session, err := s.OpenSession(t.Context(), "n", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claimed, err := s.Claim(t.Context(), "job-old", session, store.Adopter{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := store.Fence{JobID: "job-old", Session: session, Epoch: claimed.Epoch}
-	if _, err := s.Reserve(t.Context(), f, 1, nil); err != nil {
-		t.Errorf("reserve: %v", err)
-	}
-	totals := store.Totals{Rows: 1, InputTokens: 20}
-	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}, totals); err != nil {
-		t.Errorf("commit parts: %v", err)
-	}
-	usage, err := s.Usage(t.Context(), "a", time.Now().AddDate(0, 0, -1), time.Now())
-	if err != nil || len(usage) != 1 || usage[0].Cost != rowmill.MoneyOf(1e-6) {
-		t.Errorf("usage %+v, %v", usage, err)
-	}
+	return path
 }
 
 // TestUsageOfAnOlderFile opens a file in which a version has counted that knew no
@@ -164,41 +130,43 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(2), storetest.KeyID: of(3)})
 }
 
-// TestProgressLeavesSpecAlone measures what a progress commit writes.
-func TestProgressLeavesSpecAlone(t *testing.T) {
+// TestAFlippedBitIsNoPrompt changes one bit of a stored prompt: nobody gets the wrong text.
+func TestAFlippedBitIsNoPrompt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
 	s := open(t, bolt.Config{Path: path})
-	system := strings.Repeat("s", 1<<20)
-	rec := storetest.Record("job-big", "a", strings.Repeat("x", 64<<10))
-	rec.Job.System, rec.Spec.System = &system, system
-	if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
+	for _, id := range []string{"job-1", "job-2"} {
+		if _, _, err := s.Create(t.Context(), storetest.Record(id, "a", "Pay 1000 dollars for "+id), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := bytes.ReplaceAll(text, []byte("Pay 1000 dollars for job-1"), []byte("Pay 9000 dollars for job-1"))
+	if bytes.Equal(text, wrong) {
+		t.Fatal("the prompt is not in the file")
+	}
+	if err := os.WriteFile(path, wrong, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, bolt.Config{Path: path})
 	session, err := s.OpenSession(t.Context(), "n", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := s.Claim(t.Context(), "job-big", session, store.Adopter{})
-	if err != nil {
-		t.Fatal(err)
+	if _, err := s.Claim(t.Context(), "job-1", session, store.Adopter{}); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("claim: %v, want ErrDamaged", err)
 	}
-	f := store.Fence{JobID: "job-big", Session: session, Epoch: claimed.Epoch}
-	before := s.PagesWritten()
-	const commits = 20
-	for i := range commits {
-		n, one := int64(i+1), store.Totals{Rows: 1, InputTokens: 100}
-		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: one}}, store.Totals{Rows: n}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Update(t.Context(), f, func(r *store.Record) error { r.Job.Message = fmt.Sprint(i); return nil }); err != nil {
-			t.Fatal(err)
-		}
+	if rec, err := s.Get(t.Context(), "job-1"); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("get: %v, %v, want ErrDamaged", rec.Spec.Inline, err)
 	}
-	// Meta, freelist, root and a leaf for each of the seven buckets: some eleven
-	// pages of 4 KiB. The prompt alone would be 256.
-	if each := float64(s.PagesWritten()-before) / (2 * commits); each > 20 {
-		t.Errorf("a write of progress puts %.1f pages", each)
+	if rec, err := s.Claim(t.Context(), "job-2", session, store.Adopter{}); err != nil || rec.Spec.Inline[0] != "Pay 1000 dollars for job-2" {
+		t.Errorf("the other job: %v, %v", rec.Spec.Inline, err)
 	}
 }
 

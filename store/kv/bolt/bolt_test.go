@@ -1,0 +1,66 @@
+package bolt_test
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/store/kv"
+	"github.com/rowmill/rowmill/store/kv/bolt"
+	"github.com/rowmill/rowmill/store/kv/kvtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, config bolt.Config) *bolt.Engine {
+	t.Helper()
+	e, err := bolt.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	kvtest.Run(t, func(t *testing.T) kvtest.Harness {
+		var passed atomic.Int64
+		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		config := bolt.Config{
+			Path:  filepath.Join(t.TempDir(), "records.db"),
+			Clock: func() time.Time { return begin.Add(time.Duration(passed.Load())) },
+		}
+		return kvtest.Harness{
+			Open:    func(t testing.TB) kv.Engine { return open(t, config) },
+			Advance: func(d time.Duration) { passed.Add(int64(d)) },
+			Damage: func(t testing.TB, table kv.Table, key []byte, at int) {
+				t.Helper()
+				edit(t, config.Path, func(btx *bbolt.Tx) error {
+					bucket := btx.Bucket([]byte(table))
+					stored := append([]byte(nil), bucket.Get(key)...)
+					stored[at] ^= 1
+					return bucket.Put(key, stored)
+				})
+			},
+		}
+	})
+}
+
+// edit changes a file that no engine has open.
+func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(change); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

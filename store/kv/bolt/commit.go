@@ -1,0 +1,296 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.etcd.io/bbolt"
+
+	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// The states of a write.
+const (
+	writeWaits     = iota // in the queue; its caller may still leave
+	writeTaken            // in a commit; its caller waits for the outcome
+	writeAbandoned        // its caller's context ended first
+)
+
+// A write is one caller's share of a commit.
+type write struct {
+	run   func(kv.Tx) error
+	state atomic.Int32
+	err   error
+	done  chan struct{}
+}
+
+// A committer gathers writes: those that arrive while a commit is in flight
+// share the next one, and an idle store commits at once.
+type committer struct {
+	db       *bbolt.DB
+	sessions *kv.Sessions
+	clock    func() time.Time
+	maxBatch int
+	log      *slog.Logger
+	latency  prometheus.Histogram
+	size     prometheus.Histogram
+
+	mu      sync.Mutex
+	filled  sync.Cond // queue has grown, or closed was set
+	queue   []*write
+	closed  bool
+	broken  error     // set for good once a sync has failed
+	lastGot time.Time // when the last commit succeeded
+	stopped chan struct{}
+}
+
+func startCommitter(db *bbolt.DB, sessions *kv.Sessions, config Config) *committer {
+	metrics := promauto.With(config.Metrics)
+	c := &committer{
+		db:       db,
+		sessions: sessions,
+		clock:    config.Clock,
+		maxBatch: config.MaxBatch,
+		log:      config.Logger,
+		latency: metrics.NewHistogram(prometheus.HistogramOpts{
+			Name:    "rowmill_store_commit_seconds",
+			Help:    "Time of one commit of the embedded store.",
+			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14), // 0.2 ms to 1.6 s
+		}),
+		size: metrics.NewHistogram(prometheus.HistogramOpts{
+			Name:    "rowmill_store_commit_writes",
+			Help:    "Writes that shared one commit of the embedded store.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
+		stopped: make(chan struct{}),
+	}
+	c.filled.L = &c.mu
+	go c.loop()
+	return c
+}
+
+// do queues a write and waits for it. When ctx ends before the write was
+// taken, it never runs; afterwards its outcome is waited for, so that run does
+// not outlive the call.
+func (c *committer) do(ctx context.Context, run func(kv.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := &write{run: run, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.closed || c.broken != nil {
+		defer c.mu.Unlock()
+		if c.closed {
+			return errClosed
+		}
+		return c.broken
+	}
+	c.queue = append(c.queue, w)
+	c.filled.Signal()
+	c.mu.Unlock()
+
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		if w.state.CompareAndSwap(writeWaits, writeAbandoned) {
+			return ctx.Err()
+		}
+		<-w.done
+		return w.err
+	}
+}
+
+// loop commits until stop.
+func (c *committer) loop() {
+	defer close(c.stopped)
+	for {
+		batch, err := c.next()
+		if len(batch) == 0 {
+			return
+		}
+		if err != nil {
+			settle(batch, err)
+			continue
+		}
+		c.commit(batch)
+		// Those just answered often have their next write ready: let them
+		// queue it, or they always miss the commit that starts now.
+		runtime.Gosched()
+	}
+}
+
+// next waits for writes and takes a batch of them, with the error they must be
+// answered when they cannot be committed any more.
+func (c *committer) next() ([]*write, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.queue) == 0 && !c.closed {
+			c.filled.Wait()
+		}
+		if len(c.queue) == 0 {
+			return nil, nil
+		}
+		n := min(len(c.queue), c.maxBatch)
+		batch := make([]*write, 0, n)
+		for _, w := range c.queue[:n] {
+			if w.state.CompareAndSwap(writeWaits, writeTaken) {
+				batch = append(batch, w)
+			}
+		}
+		c.queue = append(c.queue[:0:0], c.queue[n:]...)
+		if len(batch) == 0 {
+			continue
+		}
+		if c.closed {
+			return batch, errClosed
+		}
+		return batch, c.broken
+	}
+}
+
+// stop fails what waits and returns once the commit in flight has ended.
+func (c *committer) stop() {
+	c.mu.Lock()
+	c.closed = true
+	c.filled.Broadcast()
+	c.mu.Unlock()
+	<-c.stopped
+}
+
+// succeededWithin reports whether a commit succeeded at most d ago and nothing
+// broke since.
+func (c *committer) succeededWithin(d time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && c.broken == nil && !c.lastGot.IsZero() && c.clock().Sub(c.lastGot) < d
+}
+
+// errNothing rolls back a transaction in which nobody wrote: it needs no flush.
+var errNothing = errors.New("nothing to commit")
+
+// commit runs a batch in one transaction of bbolt and answers every write in it. A write that
+// fails leaves nothing behind. Where the commit itself fails the writes run one by one, so that
+// no write suffers for another's size.
+func (c *committer) commit(batch []*write) {
+	err := c.try(batch)
+	if err != nil && len(batch) > 1 && c.ok() {
+		for _, w := range batch {
+			c.commit([]*write{w})
+		}
+		return
+	}
+	settle(batch, err)
+}
+
+func (c *committer) ok() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken == nil
+}
+
+// settle answers every write: with its own error, or else with err.
+func settle(batch []*write, err error) {
+	for _, w := range batch {
+		if w.err == nil {
+			w.err = err
+		}
+		close(w.done)
+	}
+}
+
+// try runs a batch in one transaction.
+func (c *committer) try(batch []*write) error {
+	start := time.Now()
+	err := c.update(func(btx *bbolt.Tx) error {
+		wrote := false
+		for _, w := range batch {
+			t := &tx{btx: btx, sessions: c.sessions, now: c.clock()}
+			if w.err = contain.Run(func() error { return w.run(t) }); w.err != nil {
+				continue
+			}
+			if _, w.err = t.writes.All(); w.err != nil {
+				continue
+			}
+			more, err := t.apply()
+			if err != nil {
+				return err
+			}
+			wrote = wrote || more
+		}
+		if !wrote {
+			return errNothing
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errNothing):
+		return nil
+	case err != nil:
+		return err
+	}
+	c.latency.Observe(time.Since(start).Seconds())
+	c.size.Observe(float64(len(batch)))
+	c.mu.Lock()
+	c.lastGot = c.clock()
+	c.mu.Unlock()
+	return nil
+}
+
+// update is db.Update with its errors sorted: after one that leaves the file
+// in doubt the committer is broken.
+func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
+	var own error // what run returned; not the file's fault
+	defer func() {
+		if p := recover(); p != nil {
+			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damaged(p)))
+		}
+	}()
+	err = c.db.Update(func(btx *bbolt.Tx) error {
+		own = run(btx)
+		return own
+	})
+	switch {
+	case err == nil || own != nil:
+		return err
+	case syncFailed(err):
+		return c.breakDown(fmt.Errorf("record file %s could not be synced to disk; writes are refused until the process is restarted: %w", c.db.Path(), err))
+	}
+	return fmt.Errorf("write record file %s: %w", c.db.Path(), err)
+}
+
+// breakDown makes err the answer to every further write.
+func (c *committer) breakDown(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken == nil {
+		c.broken = err
+		c.log.Error("record store refuses writes from now on", slog.Any("err", err))
+	}
+	return c.broken
+}
+
+// syncFailed tells a failed sync from a failed write. bbolt returns the bare
+// errno of fdatasync and "file sync error" from growing the file; failed
+// writes come as *fs.PathError.
+func syncFailed(err error) bool {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return false
+	}
+	var errno syscall.Errno
+	return errors.As(err, &errno) || strings.HasPrefix(err.Error(), "file sync error")
+}

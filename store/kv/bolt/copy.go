@@ -1,0 +1,49 @@
+package bolt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// Copy writes the records as they stand at one moment within the call to a new
+// file, which Open opens. Writers go on meanwhile; the pages that they give up
+// are free again only when it is done, so the file grows by what is written
+// until then. The copy is not synced. A path that is taken is an error.
+func (e *Engine) Copy(ctx context.Context, path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("copy record file %s: %w", e.config.Path, err)
+	}
+	w := &copyWriter{ctx: ctx, file: file}
+	err = e.db.View(func(btx *bbolt.Tx) error {
+		_, err := btx.WriteTo(w)
+		return cmp.Or(w.err, err) // bbolt keeps no more than the text of it
+	})
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		err = errClosed
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(fmt.Errorf("copy record file %s: %w", e.config.Path, err), os.Remove(path))
+	}
+	return nil
+}
+
+// A copyWriter writes until its context ends.
+type copyWriter struct {
+	ctx  context.Context
+	file *os.File
+	err  error
+}
+
+func (w *copyWriter) Write(p []byte) (n int, err error) {
+	if w.err = w.ctx.Err(); w.err == nil {
+		n, w.err = w.file.Write(p)
+	}
+	return n, w.err
+}

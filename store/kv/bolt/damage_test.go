@@ -1,0 +1,93 @@
+package bolt
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// TestADamagedFileIsRefused damages a file at random. It is opened, or refused with an
+// error that names it; nothing ends the process.
+func TestADamagedFileIsRefused(t *testing.T) {
+	t.Parallel()
+	whole := filepath.Join(t.TempDir(), "records.db")
+	s, err := Open(t.Context(), Config{Path: whole})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 { // branches with leaves, a bucket with pages in a row, and inline ones
+		if i%50 == 0 {
+			putLarge(t, s, i)
+			continue
+		}
+		err := s.Update(t.Context(), func(t kv.Tx) error {
+			t.Put(kv.Table(fmt.Sprint("table-", i%7)), fmt.Append(nil, i), bytes.Repeat([]byte("x"), 200))
+			if i%100 == 1 {
+				t.Put(kv.Table(fmt.Sprint("inline-", i)), []byte("k"), nil)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const damages = 200
+	random, refused := rand.New(rand.NewPCG(1, 2)), 0
+	used := bytes.LastIndexFunc(text, func(r rune) bool { return r != 0 })
+	for i := range damages {
+		broken := bytes.Clone(text)
+		page := random.IntN(used / 4096)
+		at := page * 4096
+		var what string
+		switch random.IntN(5) {
+		case 0:
+			what = fmt.Sprintf("page %d is zeros", page)
+			clear(broken[at : at+4096])
+		case 1:
+			other := random.IntN(used / 4096)
+			what = fmt.Sprintf("page %d is a copy of %d", page, other)
+			copy(broken[at:at+4096], text[other*4096:])
+		case 2:
+			what = fmt.Sprintf("page %d was written half", page)
+			copy(broken[at+512:at+4096], text[random.IntN(used/4096)*4096+512:])
+		case 3:
+			what = fmt.Sprintf("cut off at page %d", page)
+			broken = broken[:at]
+		default:
+			at += random.IntN(64)
+			what = fmt.Sprintf("byte %d is changed", at)
+			broken[at] ^= byte(1 + random.IntN(255))
+		}
+		path := filepath.Join(t.TempDir(), fmt.Sprint("records-", i))
+		if err := os.WriteFile(path, broken, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), Config{Path: path, MapBytes: 1 << 20})
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Errorf("%s: close: %v", what, err)
+			}
+			continue
+		}
+		refused++
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want it to name the file", what, err)
+		}
+	}
+	if refused < damages/10 {
+		t.Errorf("%d of %d were refused", refused, damages)
+	}
+}

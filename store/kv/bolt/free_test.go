@@ -1,0 +1,63 @@
+package bolt
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// TestFreePagesAreNotWritten checks that a commit does not grow with what was
+// removed from the file.
+func TestFreePagesAreNotWritten(t *testing.T) {
+	t.Parallel()
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db"), Volatile: new(Volatile)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const inputs = 400
+	for i := range inputs {
+		putLarge(t, e, i)
+	}
+	before := commitBytes(t, e)
+	err = e.Update(t.Context(), func(t kv.Tx) error {
+		for i := range inputs {
+			t.Delete(tableValues, fmt.Append(nil, i))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := commitBytes(t, e)
+	const perPage = 8 // bytes of the list
+	if list := int64(e.db.Stats().FreePageN * perPage); list < 20_000 || after-before > list/2 {
+		t.Errorf("a commit takes %d bytes, before the removals %d; the list of free pages has %d", after, before, list)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commitBytes are the bytes of pages that a small write takes.
+func commitBytes(t *testing.T, e *Engine) int64 {
+	t.Helper()
+	before := e.db.Stats()
+	if err := e.Update(t.Context(), func(t kv.Tx) error { t.Put("small", []byte("k"), []byte("1")); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	stats := e.db.Stats()
+	took := stats.Sub(&before)
+	return took.TxStats.GetPageAlloc()
+}
+
+// putLarge stores a value of 60 KB.
+func putLarge(t *testing.T, e *Engine, i int) {
+	t.Helper()
+	value := bytes.Repeat([]byte("x"), 60<<10)
+	if err := e.Update(t.Context(), func(t kv.Tx) error { t.Put(tableValues, fmt.Append(nil, i), value); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}

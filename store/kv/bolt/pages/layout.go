@@ -1,0 +1,156 @@
+package pages
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+)
+
+// How bbolt lays out a page, version 2 of its file.
+const (
+	pageHeader    = 16 // number 8, kind 2, count 2, further pages in a row 4
+	branchElement = 16 // position 4, length of the key 4, page 8
+	leafElement   = 16 // flags 4, position 4, length of the key 4, of the value 4
+	bucketHeader  = 16 // root page 8, sequence 8
+
+	kindBranch = 0x01
+	kindLeaf   = 0x02
+
+	flagBucket = 0x01 // of a leaf's element
+
+	magicBolt   = 0xED0CDAED
+	versionBolt = 2
+
+	// maxPage bounds pages in a row: what a damaged header asks for is not read.
+	maxPage = 1 << 30
+)
+
+var order = binary.NativeEndian
+
+// A meta names a state of the file. The page of a transaction is its number modulo two.
+type meta [metaBytes]byte
+
+const metaBytes = 64
+
+func (m *meta) pageSize() int { return int(order.Uint32(m[8:])) }
+func (m *meta) root() uint64  { return order.Uint64(m[16:]) }
+func (m *meta) pages() uint64 { return order.Uint64(m[40:]) }
+func (m *meta) tx() uint64    { return order.Uint64(m[48:]) }
+
+func (m *meta) valid() bool {
+	hash := fnv.New64a()
+	_, _ = hash.Write(m[:56])
+	return order.Uint32(m[0:]) == magicBolt && order.Uint32(m[4:]) == versionBolt && order.Uint64(m[56:]) == hash.Sum64()
+}
+
+// readMeta reads a meta page. One that is not whole is not valid.
+func readMeta(file io.ReaderAt, pageSize int, page uint64) (m meta, err error) {
+	_, err = file.ReadAt(m[:], int64(page)*int64(pageSize)+pageHeader)
+	if errors.Is(err, io.EOF) {
+		return meta{}, nil
+	}
+	return m, err
+}
+
+// readNewestMeta reads both meta pages and returns the newer valid one. Without a valid one
+// the result is not valid.
+func readNewestMeta(file io.ReaderAt) (meta, error) {
+	first, err := readMeta(file, 0, 0)
+	if err != nil {
+		return meta{}, err
+	}
+	sizes := []int{first.pageSize()}
+	if !first.valid() { // the size of pages is not known
+		sizes = sizes[:0]
+		for size := 1 << 10; size <= 1<<16; size <<= 1 {
+			sizes = append(sizes, size)
+		}
+	}
+	for _, size := range sizes {
+		second, err := readMeta(file, size, 1)
+		if err != nil {
+			return meta{}, err
+		}
+		if second.valid() && second.pageSize() == size && (!first.valid() || second.tx() > first.tx()) {
+			return second, nil
+		}
+	}
+	return first, nil
+}
+
+// A page is what pages of a file hold in a row, its header included.
+type page []byte
+
+func (p page) kind() uint16 { return order.Uint16(p[8:]) }
+func (p page) count() int   { return int(order.Uint16(p[10:])) }
+
+// length is how many bytes the page of a header takes, or an error where it is none of
+// number id.
+func length(header []byte, id uint64, pageSize int) (int, error) {
+	kind := order.Uint16(header[8:])
+	if found := order.Uint64(header); found != id || kind != kindBranch && kind != kindLeaf {
+		return 0, fmt.Errorf("page %d is none: it has the number %d and is of kind %d", id, found, kind)
+	}
+	further := int64(order.Uint32(header[12:]))
+	if length := (further + 1) * int64(pageSize); length <= maxPage {
+		return int(length), nil
+	}
+	return 0, fmt.Errorf("page %d is none: it goes on for %d pages", id, further)
+}
+
+// branch calls visit for the pages below a branch, and the first key in each.
+func (p page) branch(visit func(key []byte, id uint64)) error {
+	for i := range p.count() {
+		start := pageHeader + i*branchElement
+		if start+branchElement > len(p) {
+			return errCut
+		}
+		e := p[start:]
+		key := int64(start) + int64(order.Uint32(e))
+		end := key + int64(order.Uint32(e[4:]))
+		if end > int64(len(p)) {
+			return errCut
+		}
+		visit(p[key:end], order.Uint64(e[8:]))
+	}
+	return nil
+}
+
+// leaf calls visit for the elements of a leaf.
+func (p page) leaf(visit func(flags uint32, key, value []byte) error) error {
+	for i := range p.count() {
+		start := pageHeader + i*leafElement
+		if start+leafElement > len(p) {
+			return errCut
+		}
+		e := p[start:]
+		key := int64(start) + int64(order.Uint32(e[4:]))
+		value := key + int64(order.Uint32(e[8:]))
+		end := value + int64(order.Uint32(e[12:]))
+		if end > int64(len(p)) {
+			return errCut
+		}
+		if err := visit(order.Uint32(e), p[key:value], p[value:end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buckets calls found for the buckets of a leaf: root is 0 for one that has no pages of
+// its own, but the page inline.
+func (p page) buckets(found func(name []byte, root uint64, inline page) error) error {
+	return p.leaf(func(flags uint32, key, value []byte) error {
+		switch {
+		case flags&flagBucket == 0:
+			return nil
+		case len(value) < bucketHeader:
+			return errCut
+		}
+		return found(key, order.Uint64(value), value[bucketHeader:])
+	})
+}
+
+var errCut = errors.New("an element lies beyond its page")

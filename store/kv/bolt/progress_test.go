@@ -1,0 +1,61 @@
+package bolt_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv/bolt"
+	"github.com/rowmill/rowmill/store/records"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// TestProgressLeavesSpecAlone measures what a progress commit writes.
+func TestProgressLeavesSpecAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "records.db")
+	engine := open(t, bolt.Config{Path: path})
+	s, err := records.Open(t.Context(), engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	system := strings.Repeat("s", 1<<20)
+	rec := storetest.Record("job-big", "a", strings.Repeat("x", 64<<10))
+	rec.Job.System, rec.Spec.System = &system, system
+	if _, _, err := s.Create(t.Context(), rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	session, err := s.OpenSession(t.Context(), "n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := s.Claim(t.Context(), "job-big", session, store.Adopter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := store.Fence{JobID: "job-big", Session: session, Epoch: claimed.Epoch}
+	before := engine.PagesWritten()
+	const commits = 20
+	for i := range commits {
+		n, one := int64(i+1), store.Totals{Rows: 1, InputTokens: 100}
+		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: fmt.Sprint(i), Rows: 1, Totals: one}}, store.Totals{Rows: n}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Update(t.Context(), f, func(r *store.Record) error { r.Job.Message = fmt.Sprint(i); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Meta, freelist, root and a leaf for each of the seven buckets: some eleven
+	// pages of 4 KiB. The prompt alone would be 256.
+	if each := float64(engine.PagesWritten()-before) / (2 * commits); each > 20 {
+		t.Errorf("a write of progress puts %.1f pages", each)
+	}
+}

@@ -1,0 +1,168 @@
+package bolt
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// A tx is a transaction of the records, one of several in a transaction of bbolt. Its writes
+// wait until it has ended well.
+type tx struct {
+	btx      *bbolt.Tx
+	sessions *kv.Sessions
+	now      time.Time
+	writes   kv.Writes
+	cursors  []cursor // of a view
+}
+
+// A cursor is where a view has found a key of a table before: to go on from there takes no
+// allocation.
+type cursor struct {
+	table kv.Table
+	at    *bbolt.Cursor
+}
+
+// stored returns a value as the file has it, nil for none.
+func (t *tx) stored(table kv.Table, key []byte) []byte {
+	i := slices.IndexFunc(t.cursors, func(c cursor) bool { return c.table == table })
+	if i < 0 {
+		bucket := t.btx.Bucket([]byte(table))
+		switch {
+		case bucket == nil:
+			return nil
+		case t.btx.Writable():
+			return bucket.Get(key)
+		}
+		i = len(t.cursors)
+		t.cursors = append(t.cursors, cursor{table, bucket.Cursor()})
+	}
+	if found, value := t.cursors[i].at.Seek(key); bytes.Equal(found, key) {
+		return value
+	}
+	return nil
+}
+
+// Get returns the value of a key.
+func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
+	if value, written := t.writes.Get(table, key); written {
+		return value, nil
+	}
+	stored := t.stored(table, key)
+	if stored == nil {
+		return nil, nil
+	}
+	_, value, err := kv.Unseal(table, key, stored)
+	return value, err
+}
+
+// Scan goes over the entries of ranges.
+func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		for _, r := range ranges {
+			if !t.scan(r, yield) {
+				return
+			}
+		}
+	}
+}
+
+// scan goes over one range, and reports whether yield wants more.
+func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
+	bucket := t.btx.Bucket([]byte(r.Table))
+	if bucket == nil {
+		return true
+	}
+	c := bucket.Cursor()
+	first, next := start(c, r)
+	key, stored := first()
+	for inside(r, key) {
+		id, value, err := kv.Unseal(r.Table, key, stored)
+		if !yield(kv.Entry{Table: r.Table, Key: key, Value: value, Tx: id}, err) {
+			return false
+		}
+		key, stored = next()
+	}
+	return true
+}
+
+// start says how a cursor gets to the first key of a range, and on from there.
+func start(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte)) {
+	if !r.Reverse {
+		return func() ([]byte, []byte) { return c.Seek(r.From) }, c.Next
+	}
+	return func() ([]byte, []byte) {
+		if r.To == nil {
+			return c.Last()
+		}
+		if beyond, _ := c.Seek(r.To); beyond == nil {
+			return c.Last()
+		}
+		return c.Prev()
+	}, c.Prev
+}
+
+// inside reports whether a key that a cursor has reached still is in the range.
+func inside(r kv.Range, key []byte) bool {
+	switch {
+	case key == nil:
+		return false
+	case r.Reverse:
+		return bytes.Compare(key, r.From) >= 0
+	}
+	return r.To == nil || bytes.Compare(key, r.To) < 0
+}
+
+// Put writes a value once the transaction has ended.
+func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, value) }
+
+// Delete removes a key once the transaction has ended.
+func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
+
+// Add adds to counters: transactions run one after the other, so it may read them.
+func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
+	value, err := t.Get(table, key)
+	if err == nil {
+		value, err = kv.Sum(value, more...)
+	}
+	if err != nil {
+		t.writes.Fail(err)
+		return
+	}
+	t.writes.Put(table, key, value)
+}
+
+// Alive reports whether a session lives.
+func (t *tx) Alive(session string) (bool, error) { return t.sessions.Alive(session), nil }
+
+// Now is the clock as the transaction began.
+func (t *tx) Now() time.Time { return t.now }
+
+// apply puts the writes of a transaction into that of bbolt, and reports whether there are any.
+func (t *tx) apply() (wrote bool, err error) {
+	list, err := t.writes.All()
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	id, err := t.btx.Bucket(bucketEngine).NextSequence()
+	if err != nil {
+		return false, err
+	}
+	for _, w := range list {
+		bucket, err := t.btx.CreateBucketIfNotExists([]byte(w.Table))
+		if err == nil && w.Value == nil {
+			err = bucket.Delete(w.Key)
+		} else if err == nil {
+			err = bucket.Put(w.Key, kv.Seal(w.Table, w.Key, id, w.Value))
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

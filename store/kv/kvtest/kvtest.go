@@ -1,0 +1,153 @@
+// Package kvtest is the conformance suite of kv.Engine: every rule of package kv as a test. It
+// knows no engine.
+package kvtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// Harness is a fresh, empty place for tables.
+type Harness struct {
+	// Open opens an engine on the place. The suite closes it, and may open it again to see
+	// what was kept.
+	Open func(t testing.TB) kv.Engine
+	// Advance lets time pass on the clock that judges sessions.
+	Advance func(d time.Duration)
+	// Damage changes a byte of the stored form of a value, as kv.Seal returns it. No engine is
+	// open on the place meanwhile.
+	Damage func(t testing.TB, table kv.Table, key []byte, at int)
+}
+
+// Run runs the suite. fresh is called once for each test.
+func Run(t *testing.T, fresh func(t *testing.T) Harness) {
+	for _, tt := range []struct {
+		name string
+		run  func(*suite)
+	}{
+		{"OwnWrites", testOwnWrites},
+		{"EmptyIsNotNone", testEmptyIsNotNone},
+		{"Scan", testScan},
+		{"ScanRanges", testScanRanges},
+		{"IDsGrow", testIDsGrow},
+		{"KeptOverReopen", testKeptOverReopen},
+		{"FailureLeavesNothing", testFailureLeavesNothing},
+		{"ViewWritesNothing", testViewWritesNothing},
+		{"ViewIsOneMoment", testViewIsOneMoment},
+		{"KeysAreBounded", testKeysAreBounded},
+		{"NoUpdateIsLost", testNoUpdateIsLost},
+		{"AbsenceIsRead", testAbsenceIsRead},
+		{"GuardKey", testGuardKey},
+		{"ErrorsCountAtOneMoment", testErrorsCountAtOneMoment},
+		{"Add", testAdd},
+		{"AddsDoNotConflict", testAddsDoNotConflict},
+		{"Sessions", testSessions},
+		{"FenceHoldsAtCommit", testFenceHoldsAtCommit},
+		{"Damage", testDamage},
+		{"ContextAndClose", testContextAndClose},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := &suite{T: t, Harness: fresh(t)}
+			s.Engine = s.Open(t)
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+			tt.run(s)
+		})
+	}
+}
+
+// A suite is one test with its engine.
+type suite struct {
+	*testing.T
+	Harness
+	kv.Engine
+}
+
+const (
+	table kv.Table = "table"
+	other kv.Table = "other"
+)
+
+// reopen closes the engine, runs between, and opens it again.
+func (s *suite) reopen(between func()) {
+	s.Helper()
+	if err := s.Close(); err != nil {
+		s.Fatalf("close: %v", err)
+	}
+	between()
+	s.Engine = s.Open(s)
+}
+
+// update must succeed.
+func (s *suite) update(run func(t kv.Tx) error) {
+	s.Helper()
+	if err := s.Update(s.Context(), run); err != nil {
+		s.Fatalf("update: %v", err)
+	}
+}
+
+// put writes values, each behind its key.
+func (s *suite) put(pairs ...string) {
+	s.Helper()
+	s.update(func(t kv.Tx) error {
+		for i := 0; i < len(pairs); i += 2 {
+			t.Put(table, []byte(pairs[i]), []byte(pairs[i+1]))
+		}
+		return nil
+	})
+}
+
+// get returns the value of a key, and whether it has one.
+func (s *suite) get(key string) (value string, found bool) {
+	s.Helper()
+	err := s.View(s.Context(), func(t kv.Tx) error {
+		raw, err := t.Get(table, []byte(key))
+		value, found = string(raw), raw != nil
+		return err
+	})
+	if err != nil {
+		s.Fatalf("get %s: %v", key, err)
+	}
+	return value, found
+}
+
+// want compares the value of a key with what it must be.
+func (s *suite) want(key, value string) {
+	s.Helper()
+	if got, found := s.get(key); !found || got != value {
+		s.Errorf("%s is %q, found %v; want %q", key, got, found, value)
+	}
+}
+
+// keys are the keys of ranges, as one transaction scans them.
+func (s *suite) keys(ranges ...kv.Range) (keys []string) {
+	s.Helper()
+	err := s.View(s.Context(), func(t kv.Tx) error {
+		keys = []string{}
+		for e, err := range t.Scan(ranges...) {
+			if err != nil {
+				return err
+			}
+			keys = append(keys, string(e.Key))
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatalf("scan: %v", err)
+	}
+	return keys
+}
+
+// ended returns a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

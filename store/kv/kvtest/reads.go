@@ -1,0 +1,264 @@
+package kvtest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// testOwnWrites holds that a transaction sees its own writes in Get and not in Scan.
+func testOwnWrites(s *suite) {
+	s.put("a", "1", "b", "2")
+	s.update(func(t kv.Tx) error {
+		t.Put(table, []byte("a"), []byte("3"))
+		t.Put(table, []byte("c"), []byte("4"))
+		t.Delete(table, []byte("b"))
+		for key, want := range map[string]string{"a": "3", "b": "", "c": "4"} {
+			if got, err := t.Get(table, []byte(key)); err != nil || string(got) != want || (got == nil) != (want == "") {
+				s.Errorf("%s is %q, %v; want %q", key, got, err, want)
+			}
+		}
+		var scanned []string
+		for e, err := range t.Scan(kv.Range{Table: table}) {
+			if err != nil {
+				return err
+			}
+			scanned = append(scanned, string(e.Key)+string(e.Value))
+		}
+		if want := []string{"a1", "b2"}; !slices.Equal(scanned, want) {
+			s.Errorf("the scan has %v, want %v", scanned, want)
+		}
+		t.Put(table, []byte("c"), []byte("5"))
+		return nil
+	})
+	s.want("a", "3")
+	s.want("c", "5")
+	if got := s.keys(kv.Range{Table: table}); !slices.Equal(got, []string{"a", "c"}) {
+		s.Errorf("the keys are %v", got)
+	}
+}
+
+func testEmptyIsNotNone(s *suite) {
+	s.update(func(t kv.Tx) error {
+		t.Put(table, []byte("nil"), nil)
+		t.Put(table, []byte("empty"), []byte{})
+		return nil
+	})
+	s.want("nil", "")
+	s.want("empty", "")
+	if _, found := s.get("none"); found {
+		s.Error("a key without a value is found")
+	}
+	s.update(func(t kv.Tx) error {
+		t.Delete(table, []byte("nil"))
+		t.Delete(table, []byte("none"))
+		t.Delete(other, []byte("none"))
+		return nil
+	})
+	if _, found := s.get("nil"); found {
+		s.Error("a key that was removed is found")
+	}
+}
+
+// testScan scans one table among others: keys in byte order, from the first on and below the
+// last, in both directions.
+func testScan(s *suite) {
+	keys := []string{"\x00", "a", "a\x00", "a\x00b", "a\xff", "b", "\xff", "\xff\xff"}
+	s.update(func(t kv.Tx) error {
+		for _, key := range keys {
+			t.Put(table, []byte(key), []byte(key))
+		}
+		t.Put(other, []byte("a\x00a"), nil)
+		t.Put("tabl", []byte("e"), nil)
+		t.Put("tablea", []byte("a"), nil)
+		return nil
+	})
+	bounds := append([]string{"", "0", "a\x00a", "zz", "\xff\xff\xff"}, keys...)
+	for _, from := range bounds {
+		for _, to := range append(bounds, "END") {
+			r := kv.Range{Table: table, From: []byte(from), To: []byte(to)}
+			if to == "END" {
+				r.To = nil
+			}
+			want := []string{}
+			for _, key := range keys {
+				if key >= from && (r.To == nil || key < to) {
+					want = append(want, key)
+				}
+			}
+			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+				s.Errorf("from %q to %q (-want +got):\n%s", from, to, diff)
+			}
+			slices.Reverse(want)
+			r.Reverse = true
+			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+				s.Errorf("from %q to %q, reverse (-want +got):\n%s", from, to, diff)
+			}
+		}
+	}
+	for _, prefix := range bounds {
+		want := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !strings.HasPrefix(key, prefix) })
+		if diff := cmp.Diff(want, s.keys(kv.Prefix(table, []byte(prefix)))); diff != "" {
+			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
+		}
+	}
+}
+
+// testScanRanges scans ranges of two tables and of one that was never written, and breaks off.
+func testScanRanges(s *suite) {
+	s.update(func(t kv.Tx) error {
+		for _, key := range []string{"a", "b", "c"} {
+			t.Put(table, []byte(key), nil)
+			t.Put(other, []byte(key), nil)
+		}
+		return nil
+	})
+	err := s.View(s.Context(), func(t kv.Tx) error {
+		var got []string
+		ranges := []kv.Range{{Table: other, From: []byte("b")}, {Table: "never"}, {Table: table, Reverse: true}, {Table: other}}
+		for e, err := range t.Scan(ranges...) {
+			if err != nil {
+				return err
+			}
+			if got = append(got, string(e.Table)+" "+string(e.Key)); len(got) == 6 {
+				break
+			}
+		}
+		if want := []string{"other b", "other c", "table c", "table b", "table a", "other a"}; !slices.Equal(got, want) {
+			s.Errorf("the scan has %v, want %v", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// testIDsGrow holds that each value tells its transaction, and these their order.
+func testIDsGrow(s *suite) {
+	s.put("first", "", "with first", "")
+	s.put("second", "")
+	s.reopen(func() {})
+	s.put("third", "")
+	s.put("first", "again")
+	ids := map[string]uint64{}
+	err := s.View(s.Context(), func(t kv.Tx) error {
+		for e, err := range t.Scan(kv.Range{Table: table}) {
+			if err != nil {
+				return err
+			}
+			ids[string(e.Key)] = e.Tx
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if order := []uint64{0, ids["with first"], ids["second"], ids["third"], ids["first"]}; !slices.IsSorted(order) || len(slices.Compact(order)) != 5 {
+		s.Errorf("the ids of transactions are %v", ids)
+	}
+}
+
+func testKeptOverReopen(s *suite) {
+	s.put("a", "1")
+	s.reopen(func() {})
+	s.want("a", "1")
+}
+
+func testViewWritesNothing(s *suite) {
+	for what, write := range map[string]func(t kv.Tx){
+		"put":    func(t kv.Tx) { t.Put(table, []byte("a"), nil) },
+		"delete": func(t kv.Tx) { t.Delete(table, []byte("a")) },
+		"add":    func(t kv.Tx) { t.Add(table, []byte("a"), 1) },
+	} {
+		if err := s.View(s.Context(), func(t kv.Tx) error { write(t); return nil }); !errors.Is(err, kv.ErrViewWrites) {
+			s.Errorf("%s in a view: %v", what, err)
+		}
+	}
+	if _, found := s.get("a"); found {
+		s.Error("a view has written")
+	}
+}
+
+// testViewIsOneMoment writes between the reads of a view.
+func testViewIsOneMoment(s *suite) {
+	s.put("a", "1", "b", "1")
+	runs := 0
+	err := s.View(s.Context(), func(t kv.Tx) error {
+		runs++
+		a, err := t.Get(table, []byte("a"))
+		if err != nil {
+			return err
+		}
+		first := string(a)
+		if runs == 1 {
+			s.put("a", "2", "b", "2")
+		}
+		b, err := t.Get(table, []byte("b"))
+		if err != nil {
+			return err
+		}
+		if first != string(b) && runs > 1 {
+			s.Errorf("a is %s and b is %s", first, b)
+		}
+		if first != string(b) {
+			return errors.New("a view has seen two moments, and that must not count")
+		}
+		return nil
+	})
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+// testDamage changes each byte of a value, and expects the loss of that value alone.
+func testDamage(s *suite) {
+	s.put("a", "1", "b", "value", "c", "3")
+	s.update(func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
+	const header = 8 // the id of the transaction is not in the checksum
+	for at := header; at < header+4+len("value"); at++ {
+		s.put("b", "value")
+		s.reopen(func() { s.Damage(s, table, []byte("b"), at) })
+		var damaged *kv.DamagedError
+		err := s.View(s.Context(), func(t kv.Tx) error { _, err := t.Get(table, []byte("b")); return err })
+		if !errors.Is(err, store.ErrDamaged) || !errors.As(err, &damaged) || damaged.Table != table || string(damaged.Key) != "b" {
+			s.Errorf("byte %d: get: %v", at, err)
+		}
+		s.want("a", "1")
+		var got []string
+		err = s.View(s.Context(), func(t kv.Tx) error {
+			got = nil
+			for e, err := range t.Scan(kv.Range{Table: table}) {
+				if errors.Is(err, store.ErrDamaged) {
+					got = append(got, string(e.Key)+" damaged")
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				got = append(got, string(e.Key))
+			}
+			return nil
+		})
+		if want := []string{"a", "b damaged", "c"}; err != nil || !slices.Equal(got, want) {
+			s.Errorf("byte %d: scan %v, %v; want %v", at, got, err, want)
+		}
+	}
+	s.put("b", "again")
+	s.want("b", "again")
+	s.reopen(func() { s.Damage(s, table, []byte("b"), header) })
+	s.update(func(t kv.Tx) error { t.Delete(table, []byte("b")); return nil })
+	if _, found := s.get("b"); found {
+		s.Error("a damaged value cannot be removed")
+	}
+	s.reopen(func() { s.Damage(s, other, []byte("n"), header+4) })
+	err := s.Update(s.Context(), func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
+	if !errors.Is(err, store.ErrDamaged) {
+		s.Errorf("add to counters that are damaged: %v", err)
+	}
+}

@@ -1,0 +1,327 @@
+package kvtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+func testFailureLeavesNothing(s *suite) {
+	boom := errors.New("boom")
+	for what, fail := range map[string]func() error{
+		"error": func() error { return boom },
+		"panic": func() error { panic(boom) },
+	} {
+		err := s.Update(s.Context(), func(t kv.Tx) error {
+			t.Put(table, []byte("a"), nil)
+			t.Add(other, []byte("n"), 1)
+			return fail()
+		})
+		if what == "error" && !errors.Is(err, boom) || err == nil {
+			s.Errorf("%s: %v", what, err)
+		}
+		if _, found := s.get("a"); found || len(s.keys(kv.Range{Table: other})) > 0 {
+			s.Errorf("%s: the transaction has written", what)
+		}
+	}
+}
+
+func testKeysAreBounded(s *suite) {
+	longest := strings.Repeat("k", kv.MaxKey)
+	s.put(longest, "v")
+	s.want(longest, "v")
+	for _, key := range []string{"", longest + "k"} {
+		err := s.Update(s.Context(), func(t kv.Tx) error {
+			t.Put(table, []byte("a"), nil)
+			t.Put(table, []byte(key), nil)
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), strconv.Itoa(len(key))+" bytes") {
+			s.Errorf("a key of %d bytes: %v", len(key), err)
+		}
+	}
+	if _, found := s.get("a"); found {
+		s.Error("a transaction with a bad key has written")
+	}
+}
+
+// crowd runs do from several goroutines at once, rounds times each.
+func (s *suite) crowd(rounds int, do func(worker, round int) error) {
+	s.Helper()
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for round := range rounds {
+				if err := do(worker, round); err != nil {
+					s.Errorf("worker %d: %v", worker, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// testNoUpdateIsLost counts by reading and writing, from several goroutines.
+func testNoUpdateIsLost(s *suite) {
+	s.crowd(20, func(int, int) error {
+		return s.Update(s.Context(), func(t kv.Tx) error {
+			raw, err := t.Get(table, []byte("n"))
+			if err != nil {
+				return err
+			}
+			n, _ := strconv.Atoi(string(raw))
+			t.Put(table, []byte("n"), []byte(strconv.Itoa(n+1)))
+			return nil
+		})
+	})
+	s.want("n", "160")
+}
+
+// testAbsenceIsRead lets several make the same key, of whom one must find it absent.
+func testAbsenceIsRead(s *suite) {
+	var made atomic.Int32
+	s.crowd(20, func(_, round int) error {
+		first := false
+		err := s.Update(s.Context(), func(t kv.Tx) error {
+			key := fmt.Appendf(nil, "k%d", round)
+			raw, err := t.Get(table, key)
+			if first = err == nil && raw == nil; first {
+				t.Put(table, key, nil)
+			}
+			return err
+		})
+		if first && err == nil {
+			made.Add(1)
+		}
+		return err
+	})
+	if n := made.Load(); n != 20 {
+		s.Errorf("20 keys were made %d times", n)
+	}
+}
+
+// testGuardKey adds entries up to a bound that a scan finds: a key that all writers write makes
+// the scan exact.
+func testGuardKey(s *suite) {
+	const most = 10
+	guard := []byte("guard")
+	s.crowd(5, func(worker, round int) error {
+		return s.Update(s.Context(), func(t kv.Tx) error {
+			if _, err := t.Get(other, guard); err != nil {
+				return err
+			}
+			n := 0
+			for _, err := range t.Scan(kv.Range{Table: table}) {
+				if err != nil {
+					return err
+				}
+				n++
+			}
+			if n < most {
+				t.Put(other, guard, nil)
+				t.Put(table, fmt.Appendf(nil, "%d-%d", worker, round), nil)
+			}
+			return nil
+		})
+	})
+	if n := len(s.keys(kv.Range{Table: table})); n != most {
+		s.Errorf("%d entries, want %d", n, most)
+	}
+}
+
+// testErrorsCountAtOneMoment moves an amount to and fro between two keys, and has transactions
+// fail that do not see the sum.
+func testErrorsCountAtOneMoment(s *suite) {
+	s.put("a", "5", "b", "5")
+	both := func(t kv.Tx) (a, b int, err error) {
+		for key, n := range map[string]*int{"a": &a, "b": &b} {
+			raw, err := t.Get(table, []byte(key))
+			if err != nil {
+				return 0, 0, err
+			}
+			*n, _ = strconv.Atoi(string(raw))
+		}
+		return a, b, nil
+	}
+	s.crowd(20, func(worker, round int) error {
+		return s.Update(s.Context(), func(t kv.Tx) error {
+			a, b, err := both(t)
+			switch {
+			case err != nil:
+				return err
+			case a+b != 10:
+				return fmt.Errorf("a is %d and b is %d", a, b)
+			case worker%2 == 0:
+				return nil // looks only
+			}
+			by := 1 - 2*(round%2)
+			t.Put(table, []byte("a"), []byte(strconv.Itoa(a+by)))
+			t.Put(table, []byte("b"), []byte(strconv.Itoa(b-by)))
+			return nil
+		})
+	})
+}
+
+func testAdd(s *suite) {
+	add := func(more ...int64) {
+		s.Helper()
+		s.update(func(t kv.Tx) error { t.Add(table, []byte("n"), more...); return nil })
+	}
+	want := func(want ...int64) {
+		s.Helper()
+		value, _ := s.get("n")
+		if got, err := kv.Counters([]byte(value)); err != nil || !slices.Equal(got, want) {
+			s.Errorf("the counters are %v, %v; want %v", got, err, want)
+		}
+	}
+	add(1, 2)
+	add(10, 1<<53+1)
+	want(11, 1<<53+3)
+	add(1, 1, 7) // a later version of the program counts more
+	add(1)       // an earlier one less
+	want(13, 1<<53+4, 7)
+	add(math.MaxInt64, math.MaxInt64-1<<53-3)
+	want(math.MaxInt64, math.MaxInt64, 7)
+	add(-1, 0, -9)
+	want(math.MaxInt64-1, math.MaxInt64, -2)
+}
+
+func testAddsDoNotConflict(s *suite) {
+	var runs atomic.Int32
+	s.crowd(20, func(int, int) error {
+		return s.Update(s.Context(), func(t kv.Tx) error {
+			runs.Add(1)
+			t.Add(table, []byte("n"), 1, 2)
+			return nil
+		})
+	})
+	value, _ := s.get("n")
+	if got, err := kv.Counters([]byte(value)); err != nil || !slices.Equal(got, []int64{160, 320}) {
+		s.Errorf("the counters are %v, %v", got, err)
+	}
+	if n := runs.Load(); n != 160 {
+		s.Errorf("160 transactions ran %d times", n)
+	}
+}
+
+// alive is what a transaction finds of a session.
+func (s *suite) alive(session string) (alive bool) {
+	s.Helper()
+	err := s.View(s.Context(), func(t kv.Tx) (err error) {
+		alive, err = t.Alive(session)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return alive
+}
+
+func testSessions(s *suite) {
+	ctx, ttl := s.Context(), time.Minute
+	open := func() string {
+		s.Helper()
+		session, err := s.OpenSession(ctx, "node", ttl)
+		if err != nil || !s.alive(session) {
+			s.Fatalf("open a session: %v, or it is dead", err)
+		}
+		return session
+	}
+	first, second := open(), open()
+	if err := s.CloseSession(ctx, second); err != nil || s.alive(second) {
+		s.Errorf("close: %v, or it lives", err)
+	}
+	s.Advance(ttl * 2 / 3)
+	if err := s.RenewSession(ctx, first); err != nil {
+		s.Errorf("renew: %v", err)
+	}
+	s.Advance(ttl * 2 / 3)
+	if !s.alive(first) {
+		s.Error("a session that was renewed is dead")
+	}
+	s.Advance(ttl)
+	if s.alive(first) || s.alive("") || s.alive("never") {
+		s.Error("a session lives that has expired, or never was")
+	}
+	if err := s.RenewSession(ctx, first); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("renew one that has expired: %v", err)
+	}
+	if n, err := s.LiveSessions(ctx); err != nil || n != 0 {
+		s.Errorf("%d sessions live, %v", n, err)
+	}
+}
+
+// testFenceHoldsAtCommit closes a session while transactions write that want it alive: what they
+// say they have written was written before.
+func testFenceHoldsAtCommit(s *suite) {
+	session, err := s.OpenSession(s.Context(), "node", time.Hour)
+	if err != nil {
+		s.Fatal(err)
+	}
+	errDead := errors.New("dead")
+	var closed atomic.Bool
+	s.crowd(20, func(worker, round int) error {
+		if worker == 0 && round == 10 {
+			if err := s.CloseSession(s.Context(), session); err != nil {
+				return err
+			}
+			closed.Store(true)
+		}
+		dead := closed.Load()
+		err := s.Update(s.Context(), func(t kv.Tx) error {
+			alive, err := t.Alive(session)
+			if err == nil && !alive {
+				err = errDead
+			}
+			t.Put(table, fmt.Appendf(nil, "%d-%d", worker, round), nil)
+			return err
+		})
+		switch {
+		case err == nil && dead:
+			return errors.New("a transaction was committed after its session had been closed")
+		case errors.Is(err, errDead) && worker == 0 && round < 10:
+			return errors.New("a transaction was refused before its session was closed")
+		case errors.Is(err, errDead):
+			return nil
+		}
+		return err
+	})
+}
+
+func testContextAndClose(s *suite) {
+	nothing := func(kv.Tx) error { return nil }
+	for what, call := range map[string]func(ctx context.Context) error{
+		"view":   func(ctx context.Context) error { return s.View(ctx, nothing) },
+		"update": func(ctx context.Context) error { return s.Update(ctx, nothing) },
+		"ping":   s.Ping,
+	} {
+		if err := call(s.Context()); err != nil {
+			s.Errorf("%s: %v", what, err)
+		}
+		if err := call(ended()); !errors.Is(err, context.Canceled) {
+			s.Errorf("%s with a context that has ended: %v", what, err)
+		}
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			s.Errorf("close: %v", err)
+		}
+	}
+	if err := s.View(s.Context(), nothing); err == nil {
+		s.Error("a view of a closed engine succeeds")
+	}
+	if err := s.Update(s.Context(), nothing); err == nil {
+		s.Error("an update of a closed engine succeeds")
+	}
+}

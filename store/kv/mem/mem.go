@@ -1,0 +1,161 @@
+// Package mem is an engine in memory, for tests: it keeps nothing beyond its process. Its
+// transactions run beside each other and conflict, as those of several nodes at one server do.
+package mem
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+var (
+	_ kv.Engine = (*Engine)(nil)
+
+	errClosed = errors.New("record store is closed")
+)
+
+// Engine keeps tables in memory. All methods are safe for concurrent use.
+type Engine struct {
+	*kv.Sessions
+	clock func() time.Time
+
+	mu     sync.Mutex
+	now    state
+	closed bool
+}
+
+// A state is all tables at one moment. It never changes.
+type state struct {
+	tables map[kv.Table][]kv.Entry // in the order of the keys; values as kv.Seal returns them
+	last   uint64                  // id of the last transaction
+}
+
+// New returns an engine without tables, whose sessions a clock judges.
+func New(clock func() time.Time) *Engine {
+	return &Engine{Sessions: kv.NewSessions(clock), clock: clock}
+}
+
+// Reopen returns an engine that has the tables of one that was closed, and none of its sessions.
+func (e *Engine) Reopen() *Engine {
+	again := New(e.clock)
+	again.now, _ = e.state()
+	return again
+}
+
+// Damage changes a byte of what is stored under a key.
+func (e *Engine) Damage(t kv.Table, key []byte, at int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i, _ := find(e.now.tables[t], key)
+	found := e.now.tables[t][i]
+	found.Value = bytes.Clone(found.Value)
+	found.Value[at] ^= 1
+	e.now.tables[t] = slices.Clone(e.now.tables[t])
+	e.now.tables[t][i] = found
+}
+
+func (e *Engine) state() (state, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return e.now, errClosed
+	}
+	return e.now, nil
+}
+
+// Time is the time by the clock.
+func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.clock(), ctx.Err() }
+
+// Ping reports whether the engine is open.
+func (e *Engine) Ping(ctx context.Context) error {
+	_, err := e.state()
+	return errors.Join(err, ctx.Err())
+}
+
+// Close makes later calls fail.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	return nil
+}
+
+// View runs a read transaction.
+func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
+	t, err := e.begin(ctx)
+	if err == nil {
+		err = read(t)
+	}
+	if err == nil && t.wrote() {
+		err = kv.ErrViewWrites
+	}
+	return err
+}
+
+// Update runs a transaction until it does not conflict.
+func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
+	for {
+		t, err := e.begin(ctx)
+		if err != nil {
+			return err
+		}
+		err = contain.Run(func() error { return run(t) })
+		if committed, failed := e.commit(t, err); committed {
+			return failed
+		}
+	}
+}
+
+func (e *Engine) begin(ctx context.Context) (*tx, error) {
+	now, err := e.state()
+	if err := cmp.Or(ctx.Err(), err); err != nil {
+		return nil, err
+	}
+	return &tx{engine: e, state: now, now: e.clock(), read: map[place]uint64{}}, nil
+}
+
+// commit writes what a transaction has written, unless it has failed. It reports whether that
+// counts: else the transaction runs again.
+func (e *Engine) commit(t *tx, failed error) (counts bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for at, id := range t.read {
+		if e.now.id(at) != id {
+			return false, nil
+		}
+	}
+	if slices.ContainsFunc(t.alive, func(session string) bool { return !e.Alive(session) }) {
+		return false, nil
+	}
+	list, err := t.writes.All()
+	if err = cmp.Or(failed, err); err != nil || !t.wrote() {
+		return true, err
+	}
+	next := state{maps.Clone(e.now.tables), e.now.last + 1}
+	if next.tables == nil {
+		next.tables = map[kv.Table][]kv.Entry{}
+	}
+	for _, w := range list {
+		next.write(w)
+	}
+	for _, a := range t.adds {
+		value, err := next.get(a.table, []byte(a.key))
+		if err == nil {
+			value, err = kv.Sum(value, a.more...)
+		}
+		if err != nil {
+			return true, err
+		}
+		next.write(kv.Write{Table: a.table, Key: []byte(a.key), Value: value})
+	}
+	e.now = next
+	return true, nil
+}

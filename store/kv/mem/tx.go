@@ -1,0 +1,134 @@
+package mem
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// find is where a key stands among entries, or would.
+func find(entries []kv.Entry, key []byte) (int, bool) {
+	return slices.BinarySearchFunc(entries, key, func(e kv.Entry, key []byte) int { return bytes.Compare(e.Key, key) })
+}
+
+// get returns the value of a key, nil for none.
+func (s state) get(t kv.Table, key []byte) ([]byte, error) {
+	i, found := find(s.tables[t], key)
+	if !found {
+		return nil, nil
+	}
+	_, value, err := kv.Unseal(t, key, s.tables[t][i].Value)
+	return value, err
+}
+
+// id is that of the transaction that wrote a key, 0 for none.
+func (s state) id(at place) uint64 {
+	if i, found := find(s.tables[at.table], []byte(at.key)); found {
+		return s.tables[at.table][i].Tx
+	}
+	return 0
+}
+
+// write applies a write to a state that nobody sees yet.
+func (s state) write(w kv.Write) {
+	entries := s.tables[w.Table]
+	i, found := find(entries, w.Key)
+	if found {
+		entries = slices.Concat(entries[:i], entries[i+1:])
+	}
+	if w.Value != nil {
+		e := kv.Entry{Table: w.Table, Key: w.Key, Value: kv.Seal(w.Table, w.Key, s.last, w.Value), Tx: s.last}
+		entries = slices.Concat(entries[:i], []kv.Entry{e}, entries[i:])
+	}
+	s.tables[w.Table] = entries
+}
+
+// A place is a key of a table.
+type place struct {
+	table kv.Table
+	key   string
+}
+
+// An add is what is to be added to counters.
+type add struct {
+	place
+	more []int64
+}
+
+// A tx is one run of a transaction, over the state in which it began.
+type tx struct {
+	engine *Engine
+	state  state
+	now    time.Time
+	read   map[place]uint64
+	alive  []string
+	writes kv.Writes
+	adds   []add
+}
+
+func (t *tx) wrote() bool {
+	list, err := t.writes.All()
+	return err != nil || len(list)+len(t.adds) > 0
+}
+
+// Get returns the value of a key.
+func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
+	if value, written := t.writes.Get(table, key); written {
+		return value, nil
+	}
+	at := place{table, string(key)}
+	t.read[at] = t.state.id(at)
+	return t.state.get(table, key)
+}
+
+// Scan goes over the entries of ranges.
+func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		for _, r := range ranges {
+			entries := t.state.tables[r.Table]
+			from, _ := find(entries, r.From)
+			entries = entries[from:]
+			if r.To != nil {
+				to, _ := find(entries, r.To)
+				entries = entries[:to]
+			}
+			if r.Reverse {
+				entries = slices.Clone(entries)
+				slices.Reverse(entries)
+			}
+			for _, e := range entries {
+				_, value, err := kv.Unseal(e.Table, e.Key, e.Value)
+				e.Value = value
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Put writes a value.
+func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, bytes.Clone(value)) }
+
+// Delete removes a key.
+func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
+
+// Add adds to counters.
+func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
+	t.adds = append(t.adds, add{place{table, string(key)}, slices.Clone(more)})
+}
+
+// Alive reports whether a session lives.
+func (t *tx) Alive(session string) (bool, error) {
+	alive := t.engine.Alive(session)
+	if alive {
+		t.alive = append(t.alive, session)
+	}
+	return alive, nil
+}
+
+// Now is the clock as the run began.
+func (t *tx) Now() time.Time { return t.now }

@@ -1,0 +1,104 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rowmill/rowmill"
+)
+
+// Sessions are the sessions of an engine that one process has: they are in memory, since they
+// cannot outlive it. What a process before it owned is an orphan at the start.
+type Sessions struct {
+	clock func() time.Time
+	mu    sync.Mutex
+	live  map[string]*session
+}
+
+// A session is one node's claim to be alive.
+type session struct {
+	ttl   time.Duration
+	until time.Time
+}
+
+// NewSessions returns sessions that a clock judges.
+func NewSessions(clock func() time.Time) *Sessions {
+	return &Sessions{clock: clock, live: map[string]*session{}}
+}
+
+// Alive reports whether a session exists and has not expired. One that has expired never comes
+// back.
+func (s *Sessions) Alive(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(id) != nil
+}
+
+func (s *Sessions) find(id string) *session {
+	found := s.live[id]
+	if found != nil && !s.clock().Before(found.until) {
+		delete(s.live, id)
+		return nil
+	}
+	return found
+}
+
+// OpenSession starts a session.
+func (s *Sessions) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	if ttl <= 0 {
+		return "", fmt.Errorf("open a session for node %s: its ttl is %v and must be positive", node, ttl)
+	}
+	id := "session-" + uuid.NewString()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.live {
+		s.find(other)
+	}
+	s.live[id] = &session{ttl: ttl, until: s.clock().Add(ttl)}
+	return id, nil
+}
+
+// RenewSession extends a session by its ttl from now.
+func (s *Sessions) RenewSession(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.find(id)
+	if found == nil {
+		return fmt.Errorf("renew session %s: %w", id, rowmill.ErrLeaseLost)
+	}
+	found.until = s.clock().Add(found.ttl)
+	return nil
+}
+
+// CloseSession ends a session at once.
+func (s *Sessions) CloseSession(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, id)
+	return nil
+}
+
+// LiveSessions returns how many sessions have not expired.
+func (s *Sessions) LiveSessions(ctx context.Context) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.live {
+		if s.find(id) != nil {
+			n++
+		}
+	}
+	return n, ctx.Err()
+}

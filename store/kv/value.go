@@ -1,0 +1,94 @@
+package kv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+)
+
+// A stored value is the id of its transaction (8 bytes), a checksum (4) and the bytes. The
+// checksum leaves the id out: an engine may give ids at the very end of a commit.
+const (
+	idBytes  = 8
+	sumBytes = 4
+	overhead = idBytes + sumBytes
+)
+
+// castagnoli is the polynomial that processors have an instruction for.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum is the checksum of a value. The table and the key are in it, so that a value under the
+// wrong key is damaged too.
+func sum(t Table, key, value []byte) uint32 {
+	var place [64]byte // on the stack, for most keys
+	head := append(append(append(place[:0], t...), 0), key...)
+	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, value)
+}
+
+// Seal returns a value as an engine stores it.
+func Seal(t Table, key []byte, id uint64, value []byte) []byte {
+	stored := make([]byte, 0, overhead+len(value))
+	stored = binary.BigEndian.AppendUint64(stored, id)
+	stored = binary.BigEndian.AppendUint32(stored, sum(t, key, value))
+	return append(stored, value...)
+}
+
+// Unseal returns what Seal was given, or a *DamagedError. The value is part of stored.
+func Unseal(t Table, key, stored []byte) (id uint64, value []byte, err error) {
+	if len(stored) < overhead || binary.BigEndian.Uint32(stored[idBytes:]) != sum(t, key, stored[overhead:]) {
+		return 0, nil, &DamagedError{t, append([]byte(nil), key...)}
+	}
+	return binary.BigEndian.Uint64(stored), stored[overhead:len(stored):len(stored)], nil
+}
+
+// Counters reads a value that Add has written. nil has none.
+func Counters(value []byte) ([]int64, error) {
+	if len(value)%8 != 0 {
+		return nil, errors.New("counters are cut off")
+	}
+	counters := make([]int64, len(value)/8)
+	for i := range counters {
+		counters[i] = int64(binary.BigEndian.Uint64(value[8*i:]))
+	}
+	return counters, nil
+}
+
+// Sum returns the value of counters after an Add.
+func Sum(value []byte, more ...int64) ([]byte, error) {
+	counters, err := Counters(value)
+	if err != nil {
+		return nil, err
+	}
+	for len(counters) < len(more) {
+		counters = append(counters, 0)
+	}
+	for i, n := range more {
+		counters[i] = plus(counters[i], n)
+	}
+	raw := make([]byte, 0, 8*len(counters))
+	for _, n := range counters {
+		raw = binary.BigEndian.AppendUint64(raw, uint64(n))
+	}
+	return raw, nil
+}
+
+// plus adds, and stays at the end of an int64.
+func plus(a, b int64) int64 {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// checkKey refuses a key that no table takes.
+func checkKey(t Table, key []byte) error {
+	if len(key) < 1 || len(key) > MaxKey {
+		return fmt.Errorf("a key of table %s has %d bytes, 1 to %d are allowed", t, len(key), MaxKey)
+	}
+	return nil
+}

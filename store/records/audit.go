@@ -1,0 +1,101 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// everyone is the account under which table audit holds all entries once more.
+const everyone = ""
+
+// AppendAudit adds an entry to the audit record.
+func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
+	if err := e.Check(); err != nil {
+		return fmt.Errorf("append to the audit record: %w", err)
+	}
+	return s.write(ctx, func(t *tx) error { return t.appendAudit(e) })
+}
+
+func (t *tx) appendAudit(e store.AuditEntry) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
+	}
+	for _, account := range []string{e.Account, everyone} {
+		key := orderKey(account, e.At, e.ID)
+		known, err := t.Get(tableAudit, key)
+		if err != nil {
+			return err
+		}
+		if known == nil {
+			t.Put(tableAudit, key, raw)
+		}
+	}
+	return nil
+}
+
+// ListAudit returns entries of the audit record, newest first.
+func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
+	start, err := pageStart(account, limit, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	var entries []store.AuditEntry
+	var next string
+	err = s.view(ctx, func(t *tx) (err error) {
+		next = ""
+		entries, err = t.entries(kv.Range{Table: tableAudit, From: []byte(account + "\x00"), To: start, Reverse: true}, limit+1)
+		if err == nil && len(entries) > limit {
+			entries = entries[:limit]
+			last := entries[limit-1]
+			next = store.EncodeCursor(append(position(last.At), last.ID...))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list the audit record: %w", err)
+	}
+	return entries, next, nil
+}
+
+// entries reads up to limit entries of the audit record.
+func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
+	for found, err := range t.intact(r) {
+		if err != nil {
+			return nil, err
+		}
+		var e store.AuditEntry
+		if err := json.Unmarshal(found.Value, &e); err != nil {
+			return nil, fmt.Errorf("decode an entry: %w", err)
+		}
+		if entries = append(entries, e); len(entries) == limit {
+			break
+		}
+	}
+	return entries, nil
+}
+
+// AuditAfter returns entries of all accounts behind a place, oldest first.
+func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
+	if _, err := store.CheckPage(limit, "", positionBytes); err != nil {
+		return nil, err
+	}
+	var entries []store.AuditEntry
+	from := orderKey(everyone, at, id)
+	if id != "" {
+		from = append(from, 0) // behind it
+	}
+	err := s.view(ctx, func(t *tx) (err error) {
+		entries, err = t.entries(kv.Range{Table: tableAudit, From: from, To: []byte(everyone + "\x01")}, limit)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the audit record: %w", err)
+	}
+	return entries, nil
+}

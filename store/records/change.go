@@ -1,0 +1,172 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Update changes a record under a fence.
+func (s *Store) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	return s.change(ctx, f, change, false)
+}
+
+// Finish ends a job under a fence.
+func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	return s.change(ctx, f, change, true)
+}
+
+// change is Update, and with end Finish. A success is recounted whichever of
+// the two it comes through.
+func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
+	var changed store.Record
+	err := s.write(ctx, func(t *tx) error {
+		before, err := t.fenced(f)
+		if err != nil {
+			return fmt.Errorf("change: %w", err)
+		}
+		rec, err := t.record(before)
+		if err != nil {
+			return err
+		}
+		if err := rec.Change(change, end); err != nil {
+			return err
+		}
+		rec.End(before.Job.Status, t.Now())
+		if err := t.sameSpec(rec); err != nil {
+			return fmt.Errorf("change job %s: %w", f.JobID, err)
+		}
+		if rec.Job.Status == rowmill.StatusSucceeded && rec.Job.RunType != rowmill.RunEstimate {
+			if err := t.recount(&rec); err != nil {
+				return fmt.Errorf("finish job %s: %w", f.JobID, err)
+			}
+		}
+		rec.Version++
+		if err := t.save(&before, rec, before.Account); err != nil {
+			return err
+		}
+		changed, err = t.whole(f.JobID)
+		return err
+	})
+	if err != nil {
+		return store.Record{}, err
+	}
+	return changed, nil
+}
+
+// Cancel ends a job on its client's behalf. change sees the record as it was
+// before the cancel and may be nil.
+func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
+	var cancelled store.Record
+	err := s.write(ctx, func(t *tx) error {
+		before, err := t.writable(jobID)
+		if err != nil {
+			return err
+		}
+		rec, err := t.record(before)
+		if err != nil {
+			return err
+		}
+		if err := rec.Cancel(now, change); err != nil {
+			cancelled = rec
+			return err
+		}
+		rec.End(before.Job.Status, t.Now())
+		if err := t.sameSpec(rec); err != nil {
+			return fmt.Errorf("cancel job %s: %w", jobID, err)
+		}
+		rec.Version++
+		if err := t.save(&before, rec, before.Account); err != nil {
+			return err
+		}
+		cancelled, err = t.whole(jobID)
+		return err
+	})
+	if err != nil && !errors.Is(err, rowmill.ErrTerminal) {
+		return store.Record{}, err
+	}
+	return cancelled, err
+}
+
+// AddArtifact records a further artifact of a job that is over.
+func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
+	if err := store.CheckName("the variant", variant); err != nil {
+		return store.Record{}, fmt.Errorf("add an artifact to job %s: %w", jobID, err)
+	}
+	var rec store.Record
+	err := s.write(ctx, func(t *tx) error {
+		before, err := t.writable(jobID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !before.Job.Status.Terminal():
+			return fmt.Errorf("add an artifact to job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrConflict)
+		case before.DataRemoved != nil:
+			return fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)
+		}
+		after := before
+		if _, taken := before.Artifacts[variant]; !taken {
+			after.Artifacts = maps.Clone(before.Artifacts)
+			if after.Artifacts == nil {
+				after.Artifacts = map[string]store.Artifact{}
+			}
+			after.Artifacts[variant] = a
+			after.Version++
+			if err := t.saveHeader(before, after); err != nil {
+				return err
+			}
+		}
+		rec, err = t.record(after)
+		return err
+	})
+	if err != nil {
+		return store.Record{}, err
+	}
+	return rec, nil
+}
+
+// sameSpec refuses a changed specification.
+func (t *tx) sameSpec(rec store.Record) error {
+	stored, err := t.Get(tableSpecs, []byte(rec.Job.ID))
+	if err != nil {
+		return err
+	}
+	spec, err := writeSpec(stored, rec.Spec)
+	if err != nil || bytes.Equal(spec, stored) {
+		return err
+	}
+	// What another version wrote may say the same in another order.
+	before, err := readSpec(stored)
+	if err == nil {
+		stored, err = writeSpec(spec, before)
+	}
+	if err == nil && !bytes.Equal(spec, stored) {
+		err = errors.New("its account and specification cannot change")
+	}
+	return err
+}
+
+// recount compares the rows that the parts hold with the job's.
+func (t *tx) recount(rec *store.Record) error {
+	if rec.Job.NumRows == nil {
+		return fmt.Errorf("its rows were never counted: %w", rowmill.ErrConflict)
+	}
+	var rows int64
+	for p, err := range t.parts(partsOf(rec.Job.ID)) {
+		if err != nil {
+			return err
+		}
+		rows += p.Rows
+	}
+	if rows != *rec.Job.NumRows {
+		return fmt.Errorf("its parts hold %d rows of %d: %w", rows, *rec.Job.NumRows, rowmill.ErrConflict)
+	}
+	return nil
+}

@@ -1,0 +1,387 @@
+package records
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// The tables, see doc.go.
+const (
+	tableMeta     kv.Table = "meta"
+	tableJobs     kv.Table = "jobs"
+	tableTexts    kv.Table = "texts"
+	tableSpecs    kv.Table = "specs"
+	tableAccounts kv.Table = "accounts"
+	tableWaiting  kv.Table = "waiting"
+	tableOwned    kv.Table = "owned"
+	tableTurns    kv.Table = "turns"
+	tableIdem     kv.Table = "idem"
+	tableIdemAge  kv.Table = "idemage"
+	tableParts    kv.Table = "parts"
+	tablePartKeys kv.Table = "partkeys"
+	tableUsage    kv.Table = "usage"
+	tableKeyUsage kv.Table = "keyusage"
+	tableReserved kv.Table = "reserved"
+	tableGranted  kv.Table = "granted"
+	tableKeys     kv.Table = "keys"
+	tableValues   kv.Table = "values"
+	tableAudit    kv.Table = "audit"
+	tableHeld     kv.Table = "held"
+	tableDue      kv.Table = "due"
+
+	tableBatches   kv.Table = "batches"
+	tableFiles     kv.Table = "files"
+	tableFileLists kv.Table = "filelists"
+	tableFilesDue  kv.Table = "filesdue"
+
+	tableDeliveries      kv.Table = "deliveries"
+	tableDeliveryLists   kv.Table = "deliverylists"
+	tableDeliveriesDue   kv.Table = "deliveriesdue"
+	tableEndpoints       kv.Table = "endpoints"
+	tableEndpointsDue    kv.Table = "endpointsdue"
+	tableDeliveryExpires kv.Table = "deliveryexpires"
+)
+
+// tables are all tables but meta.
+var tables = []kv.Table{
+	tableJobs, tableTexts, tableSpecs, tableAccounts,
+	tableWaiting, tableOwned, tableTurns, tableIdem, tableIdemAge,
+	tableParts, tablePartKeys, tableUsage, tableKeyUsage, tableReserved, tableGranted, tableKeys, tableValues,
+	tableAudit, tableHeld, tableDue,
+	tableBatches, tableFiles, tableFileLists, tableFilesDue,
+	tableDeliveries, tableDeliveryLists, tableDeliveriesDue, tableEndpoints, tableEndpointsDue, tableDeliveryExpires,
+}
+
+var keyLayout = []byte("layout")
+
+// A header is a record as table jobs holds it.
+type header struct {
+	store.Record
+	Spec    *struct{} `json:"spec,omitempty"` // hides the record's: it is in table specs
+	Account string    `json:"account"`
+	// Writers says how many writes it has from whom (store.Writer).
+	Writers map[string]int64 `json:"writers,omitempty"`
+}
+
+// header reads the small part of a record, or returns rowmill.ErrNotFound.
+func (t *tx) header(id string) (header, error) {
+	var h header
+	raw, err := t.Get(tableJobs, []byte(id))
+	if err != nil {
+		return h, err
+	}
+	if raw == nil {
+		return h, fmt.Errorf("job %s: %w", id, rowmill.ErrNotFound)
+	}
+	if err := document.Decode(raw, &h); err != nil {
+		return h, fmt.Errorf("decode the record of job %s: %w: %w", id, err, store.ErrDamaged)
+	}
+	return h, nil
+}
+
+// ours reads the header of a job that this program may write.
+func (t *tx) ours(id string) (header, error) {
+	h, err := t.header(id)
+	if err == nil {
+		err = h.CheckVersion()
+	}
+	t.holds = h.Writers[t.writer.Name()]
+	return h, err
+}
+
+// writable is ours for a write on top of all that was acknowledged to its writer.
+func (t *tx) writable(id string) (header, error) {
+	h, err := t.ours(id)
+	if err == nil {
+		err = t.writer.Check(id, t.holds)
+	}
+	return h, err
+}
+
+// putHeader writes a header and keeps what it does not know of the one before.
+func (t *tx) putHeader(h header) error {
+	id := []byte(h.Job.ID)
+	if t.writer != nil {
+		t.holds = h.Writers[t.writer.Name()] + 1
+		h.Writers = maps.Clone(h.Writers)
+		if h.Writers == nil {
+			h.Writers = map[string]int64{}
+		}
+		h.Writers[t.writer.Name()] = t.holds
+	}
+	stored, err := t.Get(tableJobs, id)
+	if err != nil {
+		return err
+	}
+	raw, err := document.Rewrite(stored, h)
+	if err != nil {
+		return fmt.Errorf("encode the record of job %s: %w", id, err)
+	}
+	t.Put(tableJobs, id, raw)
+	return nil
+}
+
+// record completes a header to the whole record.
+func (t *tx) record(h header) (store.Record, error) {
+	rec, id := h.Record, []byte(h.Job.ID)
+	texts, err := t.Get(tableTexts, id)
+	if err == nil {
+		err = readTexts(texts, &rec.Job)
+	}
+	if err != nil {
+		return store.Record{}, fmt.Errorf("read the texts of job %s: %w", id, err)
+	}
+	spec, err := t.Get(tableSpecs, id)
+	if err == nil {
+		rec.Spec, err = readSpec(spec)
+	}
+	if err != nil {
+		return store.Record{}, fmt.Errorf("read the specification of job %s: %w", id, err)
+	}
+	return rec, nil
+}
+
+// save writes what differs of a record, the specification excepted, and moves
+// the job between the indexes of open jobs. A job that is over gives back what
+// it had reserved. before is nil for a new job.
+func (t *tx) save(before *header, rec store.Record, account string) error {
+	if rec.Job.Status.Terminal() {
+		rec.Reserved = 0
+	}
+	after := header{Record: rec, Account: account}
+	if before != nil {
+		after.Writers = before.Writers
+	}
+	texts := writeTexts(rec.Job)
+	after.Job.System, after.Job.Schema = nil, nil
+	id := []byte(rec.Job.ID)
+	if err := t.putHeader(after); err != nil {
+		return err
+	}
+	switch old, err := t.Get(tableTexts, id); {
+	case err != nil:
+		return err
+	case bytes.Equal(old, texts):
+	case len(texts) == 0:
+		t.Delete(tableTexts, id)
+	default:
+		t.Put(tableTexts, id, texts)
+	}
+	t.reindex(before, after)
+	return nil
+}
+
+// saveHeader writes a header whose long texts are untouched.
+func (t *tx) saveHeader(before, after header) error {
+	if err := t.putHeader(after); err != nil {
+		return err
+	}
+	t.reindex(&before, after)
+	return nil
+}
+
+// reindex keeps waiting, owned, reserved, held and due in step with a header.
+func (t *tx) reindex(before *header, after header) {
+	t.reindexMoney(before, after)
+	t.reindexHeld(before, after)
+	t.reindexDue(before, after)
+	key := orderKey(after.Account, after.Job.Created, after.Job.ID)
+	table, value := after.index()
+	if before != nil {
+		oldTable, oldValue := before.index()
+		if oldTable == table && bytes.Equal(oldValue, value) {
+			return
+		}
+		if oldTable != "" && oldTable != table {
+			t.Delete(oldTable, key)
+		}
+	}
+	if table != "" {
+		t.Put(table, key, value)
+	}
+}
+
+// reindexMoney keeps reserved in step with a header.
+func (t *tx) reindexMoney(before *header, after header) {
+	had, has := before != nil && before.Reserved != 0, after.Reserved != 0
+	key := []byte(after.Account + "\x00" + after.Job.ID)
+	switch {
+	case had && !has:
+		t.Delete(tableReserved, key)
+	case has && !had:
+		t.Put(tableReserved, key, nil)
+	}
+}
+
+// index says where an open job is listed and with which value; the table is empty for a
+// job that is over.
+func (h *header) index() (table kv.Table, value []byte) {
+	switch {
+	case h.Job.Status.Terminal():
+		return "", nil
+	case h.Session == "":
+		return tableWaiting, []byte(h.Job.Status)
+	}
+	return tableOwned, []byte(string(h.Job.Status) + "\x00" + h.Session)
+}
+
+// orderKey sorts an account's jobs by creation.
+func orderKey(account string, created time.Time, id string) []byte {
+	key := make([]byte, 0, len(account)+1+8+len(id))
+	key = append(append(key, account...), 0)
+	return append(append(key, position(created)...), id...)
+}
+
+// position is a time as eight bytes in its order.
+func position(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())^(1<<63))
+}
+
+// positionBytes is the length of a position.
+const positionBytes = 8
+
+// splitOrderKey undoes orderKey but for the time, which it returns as bytes.
+func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
+	end := bytes.IndexByte(key, 0)
+	if end < 0 || len(key) < end+1+8 {
+		return "", nil, "", false
+	}
+	return string(key[:end]), key[end+1 : end+9], string(key[end+9:]), true
+}
+
+// number reads a value of eight bytes.
+func number(raw []byte) (int64, error) {
+	if len(raw) != 8 {
+		return 0, fmt.Errorf("%d bytes where a number has 8", len(raw))
+	}
+	return int64(binary.BigEndian.Uint64(raw)), nil
+}
+
+// Sections are strings one after the other, each behind its length as a
+// uvarint. Reading them back is one copy, however many there are.
+func appendSection[T string | []byte | json.RawMessage](to []byte, section T) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(section))), section...)
+}
+
+var errSections = errors.New("sections are cut off")
+
+func readSections(raw []byte) ([]string, error) {
+	var sections []string
+	for rest := string(raw); rest != ""; {
+		head := min(len(rest), binary.MaxVarintLen64)
+		length, n := binary.Uvarint([]byte(rest[:head]))
+		if n <= 0 || length > uint64(len(rest)-n) {
+			return nil, errSections
+		}
+		end := n + int(length)
+		sections = append(sections, rest[n:end])
+		rest = rest[end:]
+	}
+	return sections, nil
+}
+
+// firstSection returns the first section in place.
+func firstSection(raw []byte) ([]byte, error) {
+	length, n := binary.Uvarint(raw)
+	if n <= 0 || length > uint64(len(raw)-n) {
+		return nil, errSections
+	}
+	return raw[n : n+int(length)], nil
+}
+
+// writeTexts returns the long texts of a job: "=" and the system prompt (empty
+// when null), the schema; or nothing when there are none.
+func writeTexts(j rowmill.Job) []byte {
+	if j.System == nil && j.Schema == nil {
+		return nil
+	}
+	var system string
+	if j.System != nil {
+		system = "=" + *j.System
+	}
+	return appendSection(appendSection(nil, system), j.Schema)
+}
+
+func readTexts(raw []byte, j *rowmill.Job) error {
+	j.System, j.Schema = nil, nil
+	if raw == nil {
+		return nil
+	}
+	sections, err := readSections(raw)
+	if err != nil {
+		return err
+	}
+	if len(sections) != 2 {
+		return errSections
+	}
+	if sections[0] != "" {
+		system := sections[0][1:]
+		j.System = &system
+	}
+	if sections[1] != "" {
+		j.Schema = json.RawMessage(sections[1])
+	}
+	return nil
+}
+
+// writeSpec returns a specification: the small fields as JSON, the system
+// prompt, the schema, and each inline row. What it does not know of the small
+// fields of stored, the specification before, stays; nil is none.
+func writeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
+	var before []byte
+	if stored != nil {
+		var err error
+		if before, err = firstSection(stored); err != nil {
+			return nil, err
+		}
+	}
+	small := s
+	small.System, small.Schema, small.Inline = "", nil, nil
+	raw, err := document.Rewrite(before, small)
+	if err != nil {
+		return nil, fmt.Errorf("encode the specification: %w", err)
+	}
+	size := len(raw) + len(s.System) + len(s.Schema) + 3*binary.MaxVarintLen64
+	for _, row := range s.Inline {
+		size += len(row) + binary.MaxVarintLen32
+	}
+	out := appendSection(make([]byte, 0, size), raw)
+	out = appendSection(out, s.System)
+	out = appendSection(out, s.Schema)
+	for _, row := range s.Inline {
+		out = appendSection(out, row)
+	}
+	return out, nil
+}
+
+func readSpec(raw []byte) (rowmill.Spec, error) {
+	var s rowmill.Spec
+	sections, err := readSections(raw)
+	if err != nil {
+		return s, err
+	}
+	if len(sections) < 3 {
+		return s, errSections
+	}
+	if err := document.Decode(sections[0], &s); err != nil {
+		return s, err
+	}
+	s.System = sections[1]
+	if sections[2] != "" {
+		s.Schema = json.RawMessage(sections[2])
+	}
+	if len(sections) > 3 {
+		s.Inline = sections[3:]
+	}
+	return s, nil
+}

@@ -1,0 +1,124 @@
+package records_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+// last is a byte of a stored value's checksum.
+const last = 11
+
+// TestDamageCostsOneRecord damages one record after another: what is asked for by its name says
+// so, and lists have all the others.
+func TestDamageCostsOneRecord(t *testing.T) {
+	t.Parallel()
+	ctx, engine, log := t.Context(), mem.New(time.Now), new(bytes.Buffer)
+	s, err := records.Open(ctx, engine, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, _, err := s.Create(ctx, storetest.Record(storetest.JobID(i), "a", "row"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	session, err := s.OpenSession(ctx, "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("%s: %v, want ErrDamaged", what, err)
+		}
+	}
+
+	// A specification: nobody runs it, and the job is listed.
+	first := storetest.JobID(0)
+	engine.Damage("specs", []byte(first), last)
+	_, err = s.Get(ctx, first)
+	damaged("get", err)
+	_, err = s.Claim(ctx, first, session, store.Adopter{})
+	damaged("claim", err)
+	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 3 {
+		t.Errorf("list: %d jobs, %v", len(jobs), err)
+	}
+
+	// A header: lists have the others.
+	second, third := storetest.JobID(1), storetest.JobID(2)
+	engine.Damage("jobs", []byte(second), last)
+	_, err = s.Head(ctx, second)
+	damaged("head", err)
+	jobs, next, err := s.List(ctx, "a", 1, "")
+	if err != nil || len(jobs) != 1 || jobs[0].ID != third {
+		t.Fatalf("first page: %v, %v", jobs, err)
+	}
+	if jobs, next, err = s.List(ctx, "a", 1, next); err != nil || len(jobs) != 1 || jobs[0].ID != first || next != "" {
+		t.Errorf("second page: %v, %q, %v", jobs, next, err)
+	}
+	orphans, err := s.Orphans(ctx, 9)
+	if got := idsOf(orphans); err != nil || !slices.Equal(got, []string{first, third}) {
+		t.Errorf("orphans %v, %v", got, err)
+	}
+	if marks, err := s.Marks(ctx, []string{second, third}, ""); err != nil || marks[0] != (store.Mark{}) || marks[1].Version != 1 {
+		t.Errorf("marks %+v, %v", marks, err)
+	}
+
+	// A part: its job cannot be taken for done.
+	claimed, err := s.Claim(ctx, third, session, store.Adopter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, totals := store.Fence{JobID: third, Session: session, Epoch: claimed.Epoch}, store.Totals{Rows: 1, InputTokens: 1}
+	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}, totals); err != nil {
+		t.Fatal(err)
+	}
+	engine.Damage("parts", records.FirstKey(t, s, "parts"), last)
+	_, err = s.ListParts(ctx, third)
+	damaged("list parts", err)
+	_, err = s.Finish(ctx, f, func(r *store.Record) error {
+		r.Job.NumRows = &totals.Rows
+		return errors.Join(r.Job.Become(rowmill.StatusStarting, time.Now()), r.Job.Become(rowmill.StatusRunning, time.Now()), r.Job.Become(rowmill.StatusSucceeded, time.Now()))
+	})
+	damaged("finish", err)
+
+	// The ledger: no sum without it.
+	engine.Damage("usage", records.FirstKey(t, s, "usage"), last)
+	_, err = s.Usage(ctx, "a", time.Now().AddDate(0, 0, -1), time.Now())
+	damaged("usage", err)
+
+	// A key, a file, an entry of the audit: the others are listed.
+	for _, id := range []string{"k1", "k2"} {
+		if err := s.PutKey(ctx, store.Key{ID: id, Account: "a"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	engine.Damage("keys", []byte("k1"), last)
+	if keys, err := s.ListKeys(ctx); err != nil || len(keys) != 1 || keys[0].ID != "k2" {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if err := s.DeleteKey(ctx, "k1"); err != nil {
+		t.Errorf("delete a damaged key: %v", err)
+	}
+	if !strings.Contains(log.String(), "left a damaged record out of a list") {
+		t.Error("nothing was logged")
+	}
+}
+
+func idsOf(orphans []store.Orphan) (ids []string) {
+	for _, o := range orphans {
+		ids = append(ids, o.JobID)
+	}
+	return ids
+}

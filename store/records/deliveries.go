@@ -1,0 +1,294 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// deliveryList leads the keys of an endpoint's deliveries.
+func deliveryList(endpoint string) []byte { return []byte(endpoint + "\x00") }
+
+// An indexKey is a key of an index.
+type indexKey struct {
+	table kv.Table
+	key   []byte
+}
+
+// indexed are the keys by which a delivery is found, none of nil, each behind its
+// table.
+func indexed(d *store.Delivery) (keys []indexKey) {
+	if d == nil {
+		return nil
+	}
+	keys = append(keys, indexKey{tableDeliveryLists, append(deliveryList(d.Endpoint), d.ID...)})
+	if d.Due != nil {
+		keys = append(keys, indexKey{tableDeliveriesDue, append(append(deliveryList(d.Endpoint), position(*d.Due)...), d.ID...)})
+	}
+	if d.Expires != nil {
+		keys = append(keys, indexKey{tableDeliveryExpires, append(position(*d.Expires), d.ID...)})
+	}
+	return keys
+}
+
+// decodeDelivery reads a delivery and its document from what is stored; raw is not empty.
+func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err error) {
+	if len(raw) < 8 {
+		return d, nil, fmt.Errorf("delivery %s is cut off", id)
+	}
+	doc = bytes.Clone(raw[8:])
+	if err := json.Unmarshal(doc, &d); err != nil {
+		return d, nil, fmt.Errorf("decode delivery %s: %w", id, err)
+	}
+	d.Version, err = number(raw[:8])
+	return d, doc, err
+}
+
+// delivery reads a delivery and its document.
+func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
+	raw, err := t.Get(tableDeliveries, []byte(id))
+	switch {
+	case err != nil:
+		return d, nil, err
+	case raw == nil:
+		return d, nil, fmt.Errorf("delivery %s: %w", id, rowmill.ErrNotFound)
+	}
+	return decodeDelivery(id, raw)
+}
+
+// index changes how a delivery of an endpoint is found: before is nil for a new
+// one, after for one that goes.
+func (t *tx) index(endpoint string, before, after *store.Delivery) error {
+	for _, key := range indexed(before) {
+		t.Delete(key.table, key.key)
+	}
+	for _, key := range indexed(after) {
+		t.Put(key.table, key.key, nil)
+	}
+	if before != nil && before.Due != nil || after != nil && after.Due != nil {
+		return t.indexEndpoint(endpoint, before, after)
+	}
+	return nil
+}
+
+// indexEndpoint keeps the endpoint's place among those that have deliveries to be sent in step:
+// it is that of the delivery that is due first. Table endpoints holds it, and is written with
+// each change of a delivery, so that of two changes at once one runs again.
+func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error {
+	was, err := t.Get(tableEndpoints, []byte(endpoint))
+	if err != nil {
+		return err
+	}
+	is := was
+	if before != nil && before.Due != nil && bytes.Equal(position(*before.Due), was) {
+		if is, err = t.firstBut(endpoint, before.ID); err != nil {
+			return err
+		}
+	}
+	if after != nil && after.Due != nil {
+		if at := position(*after.Due); is == nil || bytes.Compare(at, is) < 0 {
+			is = at
+		}
+	}
+	if was != nil && !bytes.Equal(was, is) {
+		t.Delete(tableEndpointsDue, append(bytes.Clone(was), endpoint...))
+	}
+	if is == nil {
+		t.Delete(tableEndpoints, []byte(endpoint))
+		return nil
+	}
+	t.Put(tableEndpoints, []byte(endpoint), is)
+	t.Put(tableEndpointsDue, append(bytes.Clone(is), endpoint...), nil)
+	return nil
+}
+
+// firstBut is the position of the delivery of an endpoint that is due first, but for one; empty
+// where none is.
+func (t *tx) firstBut(endpoint, id string) ([]byte, error) {
+	list := deliveryList(endpoint)
+	for e, err := range t.intact(kv.Prefix(tableDeliveriesDue, list)) {
+		if err != nil {
+			return nil, err
+		}
+		if string(e.Key[len(list)+positionBytes:]) != id {
+			return bytes.Clone(e.Key[len(list) : len(list)+positionBytes]), nil
+		}
+	}
+	return nil, nil
+}
+
+// saveDelivery writes a delivery over what is stored of it.
+func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Delivery) error {
+	doc, err := document.Rewrite(stored, d)
+	if err != nil {
+		return fmt.Errorf("encode delivery %s: %w", d.ID, err)
+	}
+	raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(doc)), uint64(d.Version))
+	t.Put(tableDeliveries, []byte(d.ID), append(raw, doc...))
+	return t.index(d.Endpoint, before, &d)
+}
+
+// CreateDelivery stores a delivery.
+func (s *Store) CreateDelivery(ctx context.Context, d store.Delivery) error {
+	if err := d.Check(); err != nil {
+		return fmt.Errorf("create delivery %s: %w", d.ID, err)
+	}
+	d.Version = 1
+	return s.write(ctx, func(t *tx) error {
+		if known, err := t.Get(tableDeliveries, []byte(d.ID)); err != nil || known != nil {
+			return err
+		}
+		return t.saveDelivery(nil, nil, d)
+	})
+}
+
+// GetDelivery returns a delivery.
+func (s *Store) GetDelivery(ctx context.Context, id string) (d store.Delivery, err error) {
+	err = s.view(ctx, func(t *tx) (err error) {
+		d, _, err = t.delivery(id)
+		return err
+	})
+	return d, err
+}
+
+// PutDelivery replaces a delivery whose version still is d.Version.
+func (s *Store) PutDelivery(ctx context.Context, d store.Delivery) (store.Delivery, error) {
+	if err := d.Check(); err != nil {
+		return d, fmt.Errorf("put delivery %s: %w", d.ID, err)
+	}
+	next := d
+	next.Version++
+	err := s.write(ctx, func(t *tx) error {
+		before, doc, err := t.delivery(d.ID)
+		switch {
+		case err != nil:
+			return fmt.Errorf("put: %w", err)
+		case before.Version != d.Version:
+			return fmt.Errorf("put delivery %s: its version is %d, not %d: %w", d.ID, before.Version, d.Version, rowmill.ErrConflict)
+		case before.Account != d.Account || before.Endpoint != d.Endpoint:
+			return fmt.Errorf("put delivery %s: its account and endpoint cannot change", d.ID)
+		}
+		return t.saveDelivery(&before, doc, next)
+	})
+	if err != nil {
+		return d, err
+	}
+	return next, nil
+}
+
+// ListDeliveries returns a page of an endpoint's deliveries.
+func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.Page) (found []store.Delivery, more bool, err error) {
+	if err := page.Check(); err != nil {
+		return nil, false, err
+	}
+	err = s.view(ctx, func(t *tx) (err error) {
+		found = nil
+		more, err = t.page(tableDeliveryLists, deliveryList(endpoint), page, func(id string) error {
+			d, _, err := t.delivery(id)
+			if err == nil {
+				found = append(found, d)
+			}
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("list deliveries: %w", err)
+	}
+	return found, more, nil
+}
+
+// DueDeliveries returns deliveries that are due, one of each endpoint.
+func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.Delivery, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		found = nil
+		endpoints, err := t.ids(kv.Range{Table: tableEndpointsDue, To: until(nil, now)}, positionBytes, math.MaxInt)
+		if err != nil {
+			return err
+		}
+		for _, endpoint := range endpoints {
+			d, err := t.due(endpoint, now)
+			if err != nil {
+				return err
+			}
+			if d != nil {
+				found = append(found, *d)
+			}
+			if len(found) == limit {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list deliveries that are due: %w", err)
+	}
+	return found, nil
+}
+
+// due is the delivery of an endpoint that has been due for longest at now, nil for none.
+func (t *tx) due(endpoint string, now time.Time) (*store.Delivery, error) {
+	list := deliveryList(endpoint)
+	for e, err := range t.intact(kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now)}) {
+		if err != nil {
+			return nil, err
+		}
+		d, _, err := t.delivery(string(e.Key[len(list)+positionBytes:]))
+		switch {
+		case t.damaged(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		return &d, nil
+	}
+	return nil, nil
+}
+
+// DropDeliveries removes deliveries that have expired.
+func (s *Store) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
+	var expired []string
+	find := func(t *tx) (err error) {
+		expired, err = t.ids(kv.Range{Table: tableDeliveryExpires, To: until(nil, now)}, positionBytes, limit)
+		return err
+	}
+	if err := s.view(ctx, find); err != nil || len(expired) == 0 {
+		return 0, err
+	}
+	dropped := 0
+	err := s.write(ctx, func(t *tx) error {
+		dropped = 0
+		if err := find(t); err != nil {
+			return err
+		}
+		for _, id := range expired {
+			d, _, err := t.delivery(id)
+			if t.damaged(err) {
+				t.Delete(tableDeliveries, []byte(id))
+				continue
+			}
+			if err == nil {
+				err = t.index(d.Endpoint, &d, nil)
+			}
+			if err != nil {
+				return err
+			}
+			t.Delete(tableDeliveries, []byte(id))
+			dropped++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("remove deliveries that have expired: %w", err)
+	}
+	return dropped, nil
+}

@@ -1,0 +1,207 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// A list of ids is keys of a table that begin with what the list is of and end with an id.
+
+// batchList leads the keys of an account's batches of a dialect.
+func batchList(account, dialect string) []byte { return []byte(account + "\x00" + dialect + "\x00") }
+
+// fileList leads the keys of an account's files of a purpose; all of them for the
+// empty one.
+func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
+
+// page visits a page of a list, and reports whether there are more behind it. An id whose record
+// is damaged, or has gone meanwhile, is left out.
+func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error) (more bool, err error) {
+	r := kv.Prefix(table, list)
+	switch after := append(bytes.Clone(list), page.After...); {
+	case page.Ascending && page.After != "":
+		r.From = append(after, 0) // just behind it
+	case !page.Ascending:
+		r.Reverse = true
+		if page.After != "" {
+			r.To = after
+		}
+	}
+	n := 0
+	for e, err := range t.intact(r) {
+		if err != nil {
+			return false, err
+		}
+		if n == page.Limit {
+			return true, nil
+		}
+		err := visit(string(e.Key[len(list):]))
+		switch {
+		case err == nil:
+			n++
+		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+		default:
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// Batches returns a page of an account's batches.
+func (s *Store) Batches(ctx context.Context, account, dialect string, page store.Page) (batches []store.Record, more bool, err error) {
+	if err := page.Check(); err != nil {
+		return nil, false, err
+	}
+	err = s.view(ctx, func(t *tx) (err error) {
+		batches = nil
+		more, err = t.page(tableBatches, batchList(account, dialect), page, func(id string) error {
+			rec, err := t.whole(id)
+			if err == nil {
+				batches = append(batches, rec)
+			}
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("list batches: %w", err)
+	}
+	return batches, more, nil
+}
+
+// fileDue is the key of a file that expires in the order in which they do.
+func fileDue(f store.File) []byte { return append(position(*f.Expires), f.ID...) }
+
+// CreateFile stores a file.
+func (s *Store) CreateFile(ctx context.Context, f store.File) error {
+	if err := f.Check(); err != nil {
+		return fmt.Errorf("create file %s: %w", f.ID, err)
+	}
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encode file %s: %w", f.ID, err)
+	}
+	id := []byte(f.ID)
+	return s.write(ctx, func(t *tx) error {
+		switch old, err := t.Get(tableFiles, id); {
+		case err != nil:
+			return err
+		case bytes.Equal(old, raw):
+			return nil
+		case old != nil:
+			return fmt.Errorf("create file %s: its id is taken: %w", f.ID, rowmill.ErrConflict)
+		}
+		t.putFile(f, raw)
+		return nil
+	})
+}
+
+// putFile writes a file and where it is found.
+func (t *tx) putFile(f store.File, raw []byte) {
+	t.Put(tableFiles, []byte(f.ID), raw)
+	for _, purpose := range []string{"", f.Purpose} {
+		t.Put(tableFileLists, append(fileList(f.Account, purpose), f.ID...), nil)
+	}
+	if f.Expires != nil {
+		t.Put(tableFilesDue, fileDue(f), nil)
+	}
+}
+
+// file reads a file.
+func (t *tx) file(id string) (f store.File, err error) {
+	raw, err := t.Get(tableFiles, []byte(id))
+	switch {
+	case err != nil:
+		return f, err
+	case raw == nil:
+		return f, fmt.Errorf("file %s: %w", id, rowmill.ErrNotFound)
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return f, fmt.Errorf("decode file %s: %w", id, err)
+	}
+	return f, nil
+}
+
+// GetFile returns a file.
+func (s *Store) GetFile(ctx context.Context, id string) (f store.File, err error) {
+	err = s.view(ctx, func(t *tx) (err error) {
+		f, err = t.file(id)
+		return err
+	})
+	return f, err
+}
+
+// ListFiles returns a page of an account's files.
+func (s *Store) ListFiles(ctx context.Context, account, purpose string, page store.Page) (files []store.File, more bool, err error) {
+	if err := page.Check(); err != nil {
+		return nil, false, err
+	}
+	err = s.view(ctx, func(t *tx) (err error) {
+		files = nil
+		more, err = t.page(tableFileLists, fileList(account, purpose), page, func(id string) error {
+			f, err := t.file(id)
+			if err == nil {
+				files = append(files, f)
+			}
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("list files: %w", err)
+	}
+	return files, more, nil
+}
+
+// DeleteFile removes the record of a file.
+func (s *Store) DeleteFile(ctx context.Context, id string) error {
+	return s.write(ctx, func(t *tx) error {
+		f, err := t.file(id)
+		if err != nil {
+			return fmt.Errorf("delete: %w", err)
+		}
+		for _, purpose := range []string{"", f.Purpose} {
+			t.Delete(tableFileLists, append(fileList(f.Account, purpose), id...))
+		}
+		if f.Expires != nil {
+			t.Delete(tableFilesDue, fileDue(f))
+		}
+		t.Delete(tableFiles, []byte(id))
+		return nil
+	})
+}
+
+// ExpiredFiles returns files that have expired.
+func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (files []store.File, err error) {
+	err = s.view(ctx, func(t *tx) error {
+		files = nil
+		for e, err := range t.intact(kv.Range{Table: tableFilesDue, To: until(nil, now)}) {
+			if err != nil {
+				return err
+			}
+			f, err := t.file(string(e.Key[positionBytes:]))
+			switch {
+			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+				continue
+			case err != nil:
+				return err
+			}
+			if files = append(files, f); len(files) == limit {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list files that have expired: %w", err)
+	}
+	return files, nil
+}

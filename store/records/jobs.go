@@ -1,0 +1,350 @@
+package records
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// An idemRecord is what an idempotency key led to.
+type idemRecord struct {
+	JobID    string    `json:"job_id"`
+	BodyHash string    `json:"body_hash"`
+	Expires  time.Time `json:"expires"`
+}
+
+// idemSweep is how many expired idempotency keys a submission removes. More
+// than one, so that the backlog shrinks; few, so that no submission waits.
+const idemSweep = 4
+
+// Create stores a pending job.
+func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
+	if err := store.CheckNew(rec, idem); err != nil {
+		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
+	}
+	rec.SchemaVersion, rec.Version, rec.Epoch, rec.Session = store.SchemaVersion, 1, 0, ""
+	spec, err := writeSpec(nil, rec.Spec)
+	if err != nil {
+		return store.Record{}, false, fmt.Errorf("create job %s: %w", rec.Job.ID, err)
+	}
+	var stored store.Record
+	var existed bool
+	err = s.write(ctx, func(t *tx) error {
+		first, found, err := t.lookup(rec.Spec.Account, idem)
+		if err != nil {
+			return err
+		}
+		if found {
+			stored, existed = first, true
+			return nil
+		}
+		id := []byte(rec.Job.ID)
+		switch taken, err := t.Get(tableJobs, id); {
+		case err != nil:
+			return err
+		case taken != nil:
+			return fmt.Errorf("create job %s: its id is taken: %w", rec.Job.ID, rowmill.ErrConflict)
+		}
+		t.Put(tableSpecs, id, spec)
+		t.list(rec)
+		if err := t.save(nil, rec, rec.Spec.Account); err != nil {
+			return err
+		}
+		if idem != nil {
+			if err := t.remember(rec.Spec.Account, rec.Job.ID, *idem); err != nil {
+				return err
+			}
+		}
+		// Read back, so that the caller sees what every later reader sees.
+		if stored, err = t.whole(rec.Job.ID); err != nil {
+			return err
+		}
+		existed = false
+		return nil
+	})
+	if err != nil {
+		return store.Record{}, false, err
+	}
+	return stored, existed, nil
+}
+
+// list enters a job where its account's are listed.
+func (t *tx) list(rec store.Record) {
+	if raw := rec.Spec.Raw; raw != nil {
+		t.Put(tableBatches, append(batchList(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
+	}
+	t.Put(tableAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), nil)
+}
+
+// whole reads a record with all its parts.
+func (t *tx) whole(id string) (store.Record, error) {
+	h, err := t.header(id)
+	if err != nil {
+		return store.Record{}, err
+	}
+	return t.record(h)
+}
+
+func idemKey(account, key string) []byte { return []byte(account + "\x00" + key) }
+
+// idem reads what an idempotency key led to, expired or not.
+func (t *tx) idem(key []byte) (known idemRecord, found bool, err error) {
+	raw, err := t.Get(tableIdem, key)
+	if err == nil && raw != nil {
+		found, err = true, json.Unmarshal(raw, &known)
+	}
+	if err != nil {
+		return known, false, fmt.Errorf("read an idempotency key: %w", err)
+	}
+	return known, found, nil
+}
+
+// lookup finds the record an idempotency key led to. Nothing is found for nil.
+func (t *tx) lookup(account string, idem *store.Idempotency) (store.Record, bool, error) {
+	if idem == nil {
+		return store.Record{}, false, nil
+	}
+	known, found, err := t.idem(idemKey(account, idem.Key))
+	if err != nil || !found || !t.Now().Before(known.Expires) {
+		return store.Record{}, false, err
+	}
+	if known.BodyHash != idem.BodyHash {
+		return store.Record{}, false, fmt.Errorf("the idempotency key was used with another body, for job %s: %w", known.JobID, rowmill.ErrConflict)
+	}
+	rec, err := t.whole(known.JobID)
+	return rec, err == nil, err
+}
+
+// remember ties an idempotency key to a job and removes a few expired ones.
+func (t *tx) remember(account, jobID string, idem store.Idempotency) error {
+	if err := t.forget(); err != nil {
+		return err
+	}
+	key := idemKey(account, idem.Key)
+	old, found, err := t.idem(key)
+	if err != nil {
+		return err
+	}
+	if found { // and expired, or lookup had found it
+		t.Delete(tableIdemAge, append(position(old.Expires), key...))
+	}
+	known := idemRecord{JobID: jobID, BodyHash: idem.BodyHash, Expires: t.Now().Add(idem.TTL).UTC()}
+	return t.putIdem(key, known)
+}
+
+// putIdem writes what an idempotency key led to.
+func (t *tx) putIdem(key []byte, known idemRecord) error {
+	raw, err := json.Marshal(known)
+	if err != nil {
+		return fmt.Errorf("encode an idempotency key: %w", err)
+	}
+	t.Put(tableIdem, key, raw)
+	t.Put(tableIdemAge, append(position(known.Expires), key...), nil)
+	return nil
+}
+
+// forget removes up to idemSweep idempotency keys that have expired.
+func (t *tx) forget() error {
+	swept := 0
+	for e, err := range t.intact(kv.Range{Table: tableIdemAge, To: until(nil, t.Now())}) {
+		if err != nil {
+			return err
+		}
+		key := bytes.Clone(e.Key[positionBytes:])
+		known, found, err := t.idem(key)
+		if err != nil {
+			return err
+		}
+		if found && !t.Now().Before(known.Expires) {
+			t.Delete(tableIdem, key)
+		}
+		t.Delete(tableIdemAge, e.Key)
+		if swept++; swept == idemSweep {
+			break
+		}
+	}
+	return nil
+}
+
+// Lookup returns the record that an idempotency key led to.
+func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
+	var rec store.Record
+	err := s.view(ctx, func(t *tx) error {
+		found := false
+		var err error
+		rec, found, err = t.lookup(account, &idem)
+		if err == nil && !found {
+			err = fmt.Errorf("idempotency key: %w", rowmill.ErrNotFound)
+		}
+		return err
+	})
+	return rec, err
+}
+
+// Get returns a record.
+func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
+	var rec store.Record
+	err := s.view(ctx, func(t *tx) (err error) {
+		rec, err = t.whole(jobID)
+		return err
+	})
+	return rec, err
+}
+
+// Head returns what clients see of a record.
+func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
+	var head *store.Head
+	err := s.view(ctx, func(t *tx) (err error) {
+		head, err = s.head(t, jobID)
+		return err
+	})
+	return head, err
+}
+
+// A stand is what Marks needs of a header. The rest is not decoded: marks of many
+// jobs are asked for each second.
+type stand struct {
+	Job struct {
+		Status rowmill.Status `json:"status"`
+	} `json:"job"`
+	Version int64            `json:"version"`
+	Session string           `json:"session"`
+	Epoch   int64            `json:"epoch"`
+	Writers map[string]int64 `json:"writers"`
+}
+
+// Marks returns where records stand.
+func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
+	marks := make([]store.Mark, len(jobIDs))
+	err := s.view(ctx, func(t *tx) error {
+		for i, id := range jobIDs {
+			raw, err := t.Get(tableJobs, []byte(id))
+			switch {
+			case t.damaged(err):
+				continue
+			case err != nil:
+				return err
+			case raw == nil:
+				continue
+			}
+			var h stand
+			if err := document.Decode(raw, &h); err != nil {
+				return fmt.Errorf("decode the record of job %s: %w", id, err)
+			}
+			marks[i] = store.Mark{Version: h.Version, Session: h.Session, Epoch: h.Epoch, Status: h.Job.Status, Writes: h.Writers[writer]}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look where jobs stand: %w", err)
+	}
+	return marks, nil
+}
+
+// Active returns the ids of jobs that are not over or new.
+func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
+	found := make([][]string, len(accounts))
+	err := s.view(ctx, func(t *tx) error {
+		for i, account := range accounts {
+			first := []byte(account + "\x00")
+			owned, err := t.newest(tableOwned, account, first, math.MaxInt)
+			if err != nil {
+				return err
+			}
+			waiting, err := t.newest(tableWaiting, account, first, limit)
+			if err != nil {
+				return err
+			}
+			created, err := t.newest(tableAccounts, account, append(first, position(since)...), limit)
+			if err != nil {
+				return err
+			}
+			found[i] = slices.Concat(owned, waiting, created)
+			slices.Sort(found[i])
+			found[i] = slices.Compact(found[i])
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find jobs that are not over: %w", err)
+	}
+	return found, nil
+}
+
+// newest are the ids of up to limit jobs in an order of an account, the newest
+// first, down to a key.
+func (t *tx) newest(table kv.Table, account string, down []byte, limit int) ([]string, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	r := kv.Range{Table: table, From: down, To: []byte(account + "\x01"), Reverse: true}
+	return t.ids(r, len(account)+1+positionBytes, limit)
+}
+
+// pageStart is the key in an account's order that a page is to stay below.
+func pageStart(account string, limit int, cursor string) ([]byte, error) {
+	place, err := store.CheckPage(limit, cursor, positionBytes)
+	switch {
+	case err != nil:
+		return nil, err
+	case place == nil:
+		return []byte(account + "\x01"), nil // just beyond the newest
+	}
+	return append([]byte(account+"\x00"), place...), nil
+}
+
+// listAtOnce is for how many jobs List makes room in advance: a page of clients.
+const listAtOnce = 100
+
+// List returns an account's jobs, newest first. Jobs created in the same
+// nanosecond come by id, the larger first.
+func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
+	start, err := pageStart(account, limit, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	jobs := make([]*rowmill.Job, 0, min(limit, listAtOnce))
+	var next string
+	err = s.view(ctx, func(t *tx) error {
+		jobs, next = jobs[:0], ""
+		var created []byte // of the last job listed
+		for e, err := range t.intact(kv.Range{Table: tableAccounts, From: []byte(account + "\x00"), To: start, Reverse: true}) {
+			if err != nil {
+				return err
+			}
+			_, at, id, ok := splitOrderKey(e.Key)
+			if !ok {
+				return fmt.Errorf("a key of table %s is cut off", tableAccounts)
+			}
+			if len(jobs) == limit {
+				next = store.EncodeCursor(slices.Concat(created, []byte(jobs[limit-1].ID))) // created is the engine's
+				return nil
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			head, err := s.head(t, id)
+			switch {
+			case t.damaged(err):
+				continue
+			case err != nil:
+				return err
+			}
+			jobs, created = append(jobs, &head.Job), at
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	return jobs, next, nil
+}

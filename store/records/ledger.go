@@ -1,0 +1,274 @@
+package records
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// A used is what one account used of one model on one day: counters, in this order.
+type used struct {
+	store.Totals
+	Cost rowmill.Money // trillionths of a US dollar
+}
+
+func (u used) counters() []int64 {
+	t := u.Totals
+	return []int64{t.Rows, t.Failed, t.TruncatedRows, t.TruncatedOutputs, t.InputTokens, t.OutputTokens, t.Deduplicated, int64(u.Cost)}
+}
+
+func readUsed(value []byte) (used, error) {
+	n, err := kv.Counters(value)
+	if err == nil && len(n) < 8 {
+		err = errors.New("counters are missing")
+	}
+	if err != nil {
+		return used{}, fmt.Errorf("decode the usage of an account: %w", err)
+	}
+	return used{store.Totals{
+		Rows: n[0], Failed: n[1], TruncatedRows: n[2], TruncatedOutputs: n[3], InputTokens: n[4], OutputTokens: n[5], Deduplicated: n[6],
+	}, rowmill.Money(n[7])}, nil
+}
+
+// day counts the UTC days from 1970 to at.
+func day(at time.Time) uint32 {
+	const seconds = 24 * 60 * 60
+	return uint32(min(max(at.Unix()/seconds, 0), math.MaxUint32))
+}
+
+// usageOf is the prefix of an account's usage on a day. The model follows, and
+// where it is by key, a zero and the key.
+func usageOf(account string, day uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte(account+"\x00"), day)
+}
+
+// charge adds what was newly committed of a job to the ledger. An estimate is
+// not the account's usage.
+func (t *tx) charge(h header, added store.Totals) error {
+	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
+		return nil
+	}
+	model, err := t.model(h.Job.ID)
+	if err != nil {
+		return err
+	}
+	more := used{added, model.Charge(added.InputTokens, added.OutputTokens)}.counters()
+	place := append(usageOf(h.Account, day(t.Now())), model.ID...)
+	t.Add(tableUsage, place, more...)
+	if key := store.KeyOf(h.Job); key != "" {
+		t.Add(tableKeyUsage, append(append(place, 0), key...), more...)
+	}
+	return nil
+}
+
+// model reads the model of a job, without the rest of its specification.
+func (t *tx) model(jobID string) (rowmill.Model, error) {
+	var small struct {
+		Model rowmill.Model `json:"model"`
+	}
+	spec, err := t.Get(tableSpecs, []byte(jobID))
+	var section []byte
+	if err == nil {
+		section, err = firstSection(spec)
+	}
+	if err == nil {
+		err = json.Unmarshal(section, &small)
+	}
+	if err != nil {
+		err = fmt.Errorf("read the model of job %s: %w", jobID, err)
+	}
+	return small.Model, err
+}
+
+// A line of the ledger is what was used on a day of what its key names.
+type line struct {
+	table kv.Table
+	day   uint32
+	of    string // the model, in tableKeyUsage with a zero and the key behind it
+	used
+}
+
+// usage goes over an account's usage on some days, both ends included: tableUsage has that of
+// each model, tableKeyUsage that of each model and key. The lines are of one moment.
+func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[line, error] {
+	prefix := []byte(account + "\x00")
+	var ranges []kv.Range
+	for _, table := range tables {
+		ranges = append(ranges, kv.Range{Table: table, From: usageOf(account, day(from)), To: kv.After(usageOf(account, day(to)))})
+	}
+	return func(yield func(line, error) bool) {
+		for e, err := range t.Scan(ranges...) {
+			l := line{table: e.Table}
+			if err == nil && len(e.Key) < len(prefix)+4 {
+				err = fmt.Errorf("a key of table %s is cut off", e.Table)
+			}
+			if err == nil {
+				rest := e.Key[len(prefix):]
+				l.day, l.of = binary.BigEndian.Uint32(rest), string(rest[4:])
+				l.used, err = readUsed(e.Value)
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
+}
+
+// Usage returns what an account's jobs used, by day and model.
+func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
+	var found []store.Usage
+	err := s.view(ctx, func(t *tx) error {
+		found = nil
+		for l, err := range t.usage(account, from, to, tableUsage) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
+			found = append(found, l.on(l.day, l.of))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of an account: %w", err)
+	}
+	return found, nil
+}
+
+// UsageByKey returns what an account's jobs used, by day, model and key.
+func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
+	var all []store.Usage
+	var keyed []store.KeyUsage
+	err := s.view(ctx, func(t *tx) error {
+		all, keyed = nil, nil
+		for l, err := range t.usage(account, from, to, tableUsage, tableKeyUsage) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
+			if l.table == tableUsage {
+				all = append(all, l.on(l.day, l.of))
+				continue
+			}
+			end := strings.LastIndexByte(l.of, 0)
+			if end < 0 {
+				return fmt.Errorf("a key of table %s names no API key: %q", l.table, l.of)
+			}
+			keyed = append(keyed, store.KeyUsage{Usage: l.on(l.day, l.of[:end]), Key: l.of[end+1:]})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of an account by key: %w", err)
+	}
+	return store.ByKey(all, keyed), nil
+}
+
+// on is what was used of a model on a day.
+func (u used) on(day uint32, model string) store.Usage {
+	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.Totals, Cost: u.Cost}
+}
+
+// Reserve sets money aside for a job.
+func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	if usd < 0 || math.IsNaN(usd) {
+		return store.Record{}, fmt.Errorf("reserve for job %s: %v USD are no cost", f.JobID, usd)
+	}
+	var reserved store.Record
+	err := s.write(ctx, func(t *tx) error {
+		before, err := t.fenced(f)
+		if err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
+		after := before
+		after.Reserved = rowmill.MoneyOf(usd)
+		if limit != nil && after.Reserved > before.Reserved {
+			if err := t.afford(after, rowmill.MoneyOf(*limit)); err != nil {
+				return err
+			}
+		}
+		if after.Reserved != before.Reserved {
+			after.Version++
+			if err := t.saveHeader(before, after); err != nil {
+				return err
+			}
+		}
+		reserved, err = t.record(after)
+		return err
+	})
+	if err != nil {
+		return store.Record{}, err
+	}
+	return reserved, nil
+}
+
+// afford returns a *store.LimitError where the reservation of h takes its
+// account beyond the limit of the month. Of two that ask at once for an account one runs again,
+// since both write the account's key in tableGranted; and so does one beside which a job of the
+// account commits parts, whose header was read before what the account has spent.
+func (t *tx) afford(h header, limit rowmill.Money) (err error) {
+	account := []byte(h.Account)
+	if _, err := t.Get(tableGranted, account); err != nil {
+		return err
+	}
+	t.Put(tableGranted, account, nil)
+	e := &store.LimitError{Limit: limit}
+	if e.Asked, err = t.unused(h); err != nil {
+		return err
+	}
+	prefix := []byte(h.Account + "\x00")
+	for found, err := range t.intact(kv.Prefix(tableReserved, prefix)) {
+		if err != nil {
+			return err
+		}
+		id := string(found.Key[len(prefix):])
+		if id == h.Job.ID {
+			continue
+		}
+		other, err := t.header(id)
+		var money rowmill.Money
+		if err == nil {
+			money, err = t.unused(other)
+		}
+		switch {
+		case t.damaged(err): // nobody can commit rows of the job any more
+			continue
+		case err != nil:
+			return err
+		}
+		e.Reserved = e.Reserved.Plus(money)
+	}
+	year, month, _ := t.Now().UTC().Date()
+	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+	for l, err := range t.usage(h.Account, begin, begin.AddDate(0, 1, -1), tableUsage) {
+		if err != nil {
+			return err
+		}
+		e.Spent = e.Spent.Plus(l.Cost)
+	}
+	if e.Spent.Plus(e.Reserved).Plus(e.Asked) > limit {
+		return e
+	}
+	return nil
+}
+
+// unused is what a job has set aside beyond the cost of its committed rows.
+func (t *tx) unused(h header) (rowmill.Money, error) {
+	model, err := t.model(h.Job.ID)
+	if err != nil {
+		return 0, err
+	}
+	cost := model.Cost(&h.Job)
+	if cost == nil {
+		return h.Reserved, nil
+	}
+	return max(h.Reserved-rowmill.MoneyOf(*cost), 0), nil
+}

@@ -1,0 +1,292 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+var _ store.Movable = (*Store)(nil)
+
+// moved says of each table whose keys Export goes over. Of the others it finds what
+// they hold by these, or they are indexes, which Import makes anew.
+var moved = []struct {
+	table kv.Table
+	entry func(t *tx, key, raw []byte) (store.Entry, error)
+}{
+	{tableJobs, (*tx).movedJob},
+	{tableIdem, (*tx).movedIdempotency},
+	{tableUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return movedUsage(key, raw, false) }},
+	{tableKeyUsage, func(_ *tx, key, raw []byte) (store.Entry, error) { return movedUsage(key, raw, true) }},
+	{tableKeys, func(_ *tx, _, raw []byte) (e store.Entry, err error) { return e, json.Unmarshal(raw, &e.Key) }},
+	{tableValues, (*tx).movedValue},
+	{tableFiles, func(_ *tx, _, raw []byte) (e store.Entry, err error) { return e, json.Unmarshal(raw, &e.File) }},
+	{tableDeliveries, (*tx).movedDelivery},
+	{tableAudit, movedAudit},
+}
+
+// Export calls visit with all that is kept.
+func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error {
+	live, err := s.LiveSessions(ctx)
+	if err == nil && live > 0 {
+		err = fmt.Errorf("%d nodes run: %w", live, rowmill.ErrConflict)
+	}
+	if err == nil {
+		err = s.view(ctx, func(t *tx) error { return t.export(ctx, visit) })
+	}
+	if err != nil {
+		return fmt.Errorf("export records: %w", err)
+	}
+	return nil
+}
+
+func (t *tx) export(ctx context.Context, visit func(store.Entry) error) error {
+	for _, m := range moved {
+		for found, err := range t.Scan(kv.Range{Table: m.table}) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
+			e, err := m.entry(t, found.Key, found.Value)
+			if err != nil {
+				return fmt.Errorf("table %s, key %q: %w", m.table, found.Key, err)
+			}
+			if e == (store.Entry{}) || e.Idempotency != nil && !t.Now().Before(e.Idempotency.Expires) {
+				continue
+			}
+			if err := visit(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
+	id := string(key)
+	h, err := t.header(id)
+	if err == nil {
+		err = h.CheckVersion()
+	}
+	if err != nil {
+		return e, err
+	}
+	rec, err := t.record(h)
+	if err != nil {
+		return e, err
+	}
+	held, err := t.Get(tableHeld, heldKey(h.Account, rec))
+	if err != nil {
+		return e, err
+	}
+	j := &store.MovedJob{Record: rec, Held: held != nil}
+	j.Record.Session = ""
+	for p, err := range t.parts(partsOf(id)) {
+		if err != nil {
+			return e, err
+		}
+		j.Parts = append(j.Parts, p)
+	}
+	prefix := partsOf(id)
+	for found, err := range t.Scan(kv.Prefix(tablePartKeys, prefix)) {
+		if err != nil {
+			return e, err
+		}
+		if bytes.Equal(found.Value, gone) {
+			j.Merged = append(j.Merged, string(found.Key[len(prefix):]))
+		}
+	}
+	return store.Entry{Job: j}, nil
+}
+
+func (t *tx) movedIdempotency(key, raw []byte) (store.Entry, error) {
+	var known idemRecord
+	account, name, ok := strings.Cut(string(key), "\x00")
+	if err := json.Unmarshal(raw, &known); err != nil || !ok {
+		return store.Entry{}, fmt.Errorf("decode an idempotency key: %w", err)
+	}
+	return store.Entry{Idempotency: &store.MovedIdempotency{
+		Account: account, Key: name, Job: known.JobID, BodyHash: known.BodyHash, Expires: known.Expires.Truncate(time.Millisecond),
+	}}, nil
+}
+
+func movedUsage(key, raw []byte, keyed bool) (store.Entry, error) {
+	u, err := readUsed(raw)
+	if err != nil {
+		return store.Entry{}, err
+	}
+	account, rest, ok := bytes.Cut(key, []byte{0})
+	if !ok || len(rest) < 4 {
+		return store.Entry{}, fmt.Errorf("no usage has such a key")
+	}
+	model, id := string(rest[4:]), ""
+	if keyed {
+		end := strings.LastIndexByte(model, 0)
+		if end < 0 {
+			return store.Entry{}, fmt.Errorf("no usage by key has such a key")
+		}
+		model, id = model[:end], model[end+1:]
+	}
+	return store.Entry{Usage: &store.MovedUsage{
+		Account: string(account), KeyUsage: store.KeyUsage{Usage: u.on(binary.BigEndian.Uint32(rest), model), Key: id},
+	}}, nil
+}
+
+func (t *tx) movedValue(key, _ []byte) (store.Entry, error) {
+	doc, version, err := t.value(string(key))
+	return store.Entry{Value: &store.MovedValue{Name: string(key), Version: version, Doc: doc}}, err
+}
+
+func (t *tx) movedDelivery(key, raw []byte) (store.Entry, error) {
+	d, _, err := decodeDelivery(string(key), raw)
+	return store.Entry{Delivery: &store.MovedDelivery{Version: d.Version, Delivery: d}}, err
+}
+
+// movedAudit leaves out what stands once more under the account of all.
+func movedAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
+	if bytes.HasPrefix(key, []byte(everyone+"\x00")) {
+		return e, nil
+	}
+	return e, json.Unmarshal(raw, &e.Audit)
+}
+
+// Import stores entries.
+func (s *Store) Import(ctx context.Context, entries []store.Entry) error {
+	err := s.write(ctx, func(t *tx) error {
+		for _, e := range entries {
+			if err := t.takeEntry(e); err != nil {
+				return fmt.Errorf("%s: %w", e.Kind(), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("import records: %w", err)
+	}
+	return nil
+}
+
+// takeEntry stores an entry.
+func (t *tx) takeEntry(e store.Entry) error {
+	switch {
+	case e.Job != nil:
+		return t.takeJob(e.Job)
+	case e.Idempotency != nil:
+		i := e.Idempotency
+		return t.putIdem(idemKey(i.Account, i.Key), idemRecord{JobID: i.Job, BodyHash: i.BodyHash, Expires: i.Expires})
+	case e.Usage != nil:
+		return t.takeUsage(e.Usage)
+	case e.Key != nil:
+		return t.putJSON(tableKeys, []byte(e.Key.ID), e.Key)
+	case e.Value != nil:
+		raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(e.Value.Doc)), uint64(e.Value.Version))
+		t.Put(tableValues, []byte(e.Value.Name), append(raw, e.Value.Doc...))
+		return nil
+	case e.File != nil:
+		raw, err := json.Marshal(e.File)
+		if err != nil {
+			return err
+		}
+		t.putFile(*e.File, raw)
+		return nil
+	case e.Delivery != nil:
+		d := e.Delivery.Delivery
+		d.Version = e.Delivery.Version
+		old, _, err := t.delivery(d.ID)
+		switch {
+		case errors.Is(err, rowmill.ErrNotFound):
+			return t.saveDelivery(nil, nil, d)
+		case err != nil:
+			return err
+		}
+		return t.saveDelivery(&old, nil, d)
+	case e.Audit != nil:
+		return t.appendAudit(*e.Audit)
+	}
+	return fmt.Errorf("an entry holds nothing that this version of the program knows")
+}
+
+// takeUsage sets counters to what an entry has.
+func (t *tx) takeUsage(u *store.MovedUsage) error {
+	table, key := tableUsage, append(usageOf(u.Account, day(u.Day)), u.Model...)
+	if u.Key != "" {
+		table, key = tableKeyUsage, append(append(key, 0), u.Key...)
+	}
+	value, err := kv.Sum(nil, used{u.Totals, u.Cost}.counters()...)
+	if err == nil {
+		t.Put(table, key, value)
+	}
+	return err
+}
+
+// putJSON writes a document.
+func (t *tx) putJSON(table kv.Table, key []byte, doc any) error {
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	t.Put(table, key, raw)
+	return nil
+}
+
+func (t *tx) takeJob(j *store.MovedJob) error {
+	rec := j.Record
+	id, account := []byte(rec.Job.ID), rec.Spec.Account
+	spec, err := writeSpec(nil, rec.Spec)
+	if err != nil {
+		return err
+	}
+	var before *header
+	switch h, err := t.header(rec.Job.ID); {
+	case err == nil:
+		before = &h
+	case !errors.Is(err, rowmill.ErrNotFound):
+		return err
+	}
+	t.Put(tableSpecs, id, spec)
+	t.list(rec)
+	if err := t.save(before, rec, account); err != nil {
+		return err
+	}
+	if !j.Held {
+		t.Delete(tableHeld, heldKey(account, rec))
+	}
+	for i, p := range j.Parts {
+		known, err := t.Get(tablePartKeys, append(partsOf(rec.Job.ID), p.Key...))
+		if err == nil && known == nil {
+			err = t.addPart(rec.Job.ID, rec.Version, i, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, key := range j.Merged {
+		t.Put(tablePartKeys, append(partsOf(rec.Job.ID), key...), gone)
+	}
+	return nil
+}
+
+// Clear removes everything.
+func (s *Store) Clear(ctx context.Context) error {
+	for _, table := range tables {
+		for n := dropChunk; n == dropChunk; {
+			err := s.write(ctx, func(t *tx) (err error) {
+				n, err = t.dropSome(table, nil)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("remove all records: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// fenced reads the header of a job that f owns and that is not over.
+func (t *tx) fenced(f store.Fence) (header, error) {
+	h, err := t.ours(f.JobID)
+	if err != nil {
+		return h, err
+	}
+	owns := f.Session != "" && h.Session == f.Session && h.Epoch == f.Epoch
+	if owns {
+		owns, err = t.Alive(f.Session)
+	}
+	switch {
+	case err != nil:
+		return h, err
+	case !owns:
+		return h, fmt.Errorf("job %s, session %q, epoch %d: %w", f.JobID, f.Session, f.Epoch, rowmill.ErrLeaseLost)
+	case h.Job.Status.Terminal():
+		return h, fmt.Errorf("job %s is %s: %w", f.JobID, h.Job.Status, rowmill.ErrTerminal)
+	}
+	return h, t.writer.Check(f.JobID, t.holds)
+}
+
+// Claim makes session the owner of an orphan.
+func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
+	var claimed store.Record
+	err := s.write(ctx, func(t *tx) error {
+		before, err := t.writable(jobID)
+		if err != nil {
+			return err
+		}
+		alive, err := t.Alive(session)
+		if err != nil {
+			return err
+		}
+		owned := false
+		if before.Session != "" {
+			if owned, err = t.Alive(before.Session); err != nil {
+				return err
+			}
+		}
+		switch {
+		case !alive:
+			return fmt.Errorf("claim job %s for session %q: %w", jobID, session, rowmill.ErrLeaseLost)
+		case before.Job.Status.Terminal():
+			return fmt.Errorf("claim job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrTerminal)
+		case owned:
+			return fmt.Errorf("claim job %s: it has a live owner: %w", jobID, rowmill.ErrConflict)
+		}
+		after := before
+		after.Adopt(session, store.NextEpoch(before.Epoch, t.Now()), by)
+		after.Version++
+		if after.Job.Status == rowmill.StatusPending {
+			if err := after.Job.Become(rowmill.StatusSubmitted, t.Now()); err != nil {
+				return fmt.Errorf("claim job %s: %w", jobID, err)
+			}
+		}
+		if err := t.saveHeader(before, after); err != nil {
+			return err
+		}
+		t.Put(tableTurns, []byte(after.Account), nil) // the transaction that wrote it is its turn
+		claimed, err = t.record(after)
+		return err
+	})
+	if err != nil {
+		return store.Record{}, err
+	}
+	return claimed, nil
+}
+
+// Release gives a job back.
+func (s *Store) Release(ctx context.Context, f store.Fence) error {
+	return s.write(ctx, func(t *tx) error {
+		before, err := t.fenced(f)
+		if err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		after := before
+		after.Session = ""
+		after.Note(store.Event{At: t.Now().UnixMilli(), What: store.EventReleased})
+		after.Version++
+		return t.saveHeader(before, after)
+	})
+}
+
+// An applicant is an account with orphans.
+type applicant struct {
+	account string
+	taken   int     // its jobs with a live owner, and those listed so far
+	turn    uint64  // the transaction in which a job of it was last claimed; 0 for never
+	dead    []place // its orphans of dead sessions, oldest first
+	next    *place  // its oldest job without a session that is not listed yet; nil at the end
+	pull    func() (kv.Entry, error, bool)
+}
+
+// A place is one open job in the order of creation.
+type place struct {
+	key []byte
+	store.Orphan
+}
+
+// Orphans lists jobs without a live owner. Whoever has the fewest jobs with an
+// owner comes first, then whoever's last turn is longest ago: so that accounts
+// take turns also across calls and with a single slot.
+//
+// The cost grows with the jobs that have an owner, the accounts that wait and
+// the limit, not with the jobs that are over or wait.
+func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
+	var orphans []store.Orphan
+	err := s.view(ctx, func(t *tx) error {
+		orphans = nil
+		known := map[string]*applicant{}
+		if err := t.owned(known); err != nil {
+			return err
+		}
+		waiting, err := t.accounts(tableWaiting)
+		if err != nil {
+			return err
+		}
+		for _, account := range waiting {
+			pull, stop := iter.Pull2(t.intact(kv.Prefix(tableWaiting, []byte(account+"\x00"))))
+			defer stop()
+			a := applicantOf(known, account)
+			a.pull = pull
+			if err := a.advance(); err != nil {
+				return err
+			}
+		}
+		applicants, err := t.turns(known)
+		for err == nil && len(orphans) < limit && len(applicants) > 0 {
+			orphans, applicants, err = t.take(orphans, applicants)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find orphans: %w", err)
+	}
+	return orphans, nil
+}
+
+// take lists the oldest orphan of the account whose turn it is, and leaves out an account
+// without more. A job that this program may not write, or cannot read, is not listed.
+func (t *tx) take(orphans []store.Orphan, applicants []*applicant) ([]store.Orphan, []*applicant, error) {
+	i := first(applicants)
+	orphan, more, err := applicants[i].pop()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !more {
+		applicants = slices.Delete(applicants, i, i+1)
+	}
+	h, err := t.writable(orphan.JobID)
+	switch {
+	case err == nil:
+		orphan.Priority, orphan.Tried = h.Job.Priority, h.Tried()
+		orphans = append(orphans, orphan)
+	case t.damaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
+	default:
+		return nil, nil, err
+	}
+	return orphans, applicants, nil
+}
+
+// first is the index of the account whose turn it is.
+func first(applicants []*applicant) int {
+	best := 0
+	for i, a := range applicants {
+		b := applicants[best]
+		if cmp.Or(cmp.Compare(a.taken, b.taken), cmp.Compare(a.turn, b.turn), strings.Compare(a.account, b.account)) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+func applicantOf(known map[string]*applicant, account string) *applicant {
+	a := known[account]
+	if a == nil {
+		a = &applicant{account: account}
+		known[account] = a
+	}
+	return a
+}
+
+// owned counts the jobs with a live owner, and notes those with a dead one.
+func (t *tx) owned(known map[string]*applicant) error {
+	for e, err := range t.intact(kv.Range{Table: tableOwned}) {
+		if err != nil {
+			return err
+		}
+		status, session, _ := strings.Cut(string(e.Value), "\x00")
+		account, _, id, ok := splitOrderKey(e.Key)
+		if !ok {
+			return fmt.Errorf("a key of table %s is cut off", tableOwned)
+		}
+		alive, err := t.Alive(session)
+		if err != nil {
+			return err
+		}
+		a := applicantOf(known, account)
+		if alive {
+			a.taken++
+			continue
+		}
+		a.dead = append(a.dead, place{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
+	}
+	return nil
+}
+
+// turns returns the accounts that have orphans, with their last turns.
+func (t *tx) turns(known map[string]*applicant) (applicants []*applicant, err error) {
+	for _, a := range known {
+		if len(a.dead) == 0 && a.next == nil {
+			continue
+		}
+		for e, err := range t.Scan(kv.Range{Table: tableTurns, From: []byte(a.account), To: []byte(a.account + "\x00")}) {
+			if err != nil && !t.damaged(err) {
+				return nil, err
+			}
+			a.turn = e.Tx // 0 where it is damaged, as if the account had never had a turn
+		}
+		applicants = append(applicants, a)
+	}
+	return applicants, nil
+}
+
+// advance goes on to the account's next job without a session.
+func (a *applicant) advance() error {
+	a.next = nil
+	e, err, more := a.pull()
+	if err != nil || !more {
+		return err
+	}
+	_, _, id, ok := splitOrderKey(e.Key)
+	if !ok {
+		return fmt.Errorf("a key of table %s is cut off", tableWaiting)
+	}
+	a.next = &place{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}}
+	return nil
+}
+
+// pop takes the account's oldest orphan.
+func (a *applicant) pop() (orphan store.Orphan, more bool, err error) {
+	a.taken++
+	if a.next == nil || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.next.key) < 0 {
+		orphan, a.dead = a.dead[0].Orphan, a.dead[1:]
+	} else {
+		orphan = a.next.Orphan
+		err = a.advance()
+	}
+	return orphan, len(a.dead) > 0 || a.next != nil, err
+}

@@ -1,0 +1,257 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// gone is the place of a part that was merged into a complete one: its key
+// stays known, so that a late repeat of its commit does nothing.
+var gone = []byte{0}
+
+// partsOf is the prefix of a job's parts, and of their keys.
+func partsOf(jobID string) []byte { return []byte(jobID + "\x00") }
+
+// shardOf is the prefix of a shard's parts.
+func shardOf(jobID string, shard int) []byte {
+	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
+}
+
+// parts goes over the parts whose keys begin with a prefix, in their order.
+func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
+	return func(yield func(store.Part, error) bool) {
+		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {
+			var p store.Part
+			if err == nil {
+				if err = json.Unmarshal(e.Value, &p); err != nil {
+					err = fmt.Errorf("decode a part record: %w", err)
+				}
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// addPart appends a part to its shard: the i-th of those that a version of the job's record
+// comes with.
+func (t *tx) addPart(jobID string, version int64, i int, p store.Part) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode part %s: %w", p.Key, err)
+	}
+	key := binary.BigEndian.AppendUint64(shardOf(jobID, p.Shard), uint64(version))
+	key = binary.BigEndian.AppendUint32(key, uint32(i))
+	t.Put(tableParts, key, raw)
+	t.Put(tablePartKeys, append(partsOf(jobID), p.Key...), key[len(jobID)+1:])
+	return nil
+}
+
+// CommitParts records parts, what they add to the ledger, and the totals over
+// all committed rows. Totals that are behind the record's come from a late
+// repeat and lower nothing.
+func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+	for _, p := range parts {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("commit parts of job %s: %w", f.JobID, err)
+		}
+	}
+	return s.write(ctx, func(t *tx) error {
+		before, err := t.fenced(f)
+		if err != nil {
+			return fmt.Errorf("commit parts: %w", err)
+		}
+		added := 0
+		var fresh store.Totals // of the parts added
+		for _, p := range parts {
+			known, err := t.Get(tablePartKeys, append(partsOf(f.JobID), p.Key...))
+			if err != nil {
+				return err
+			}
+			if known != nil {
+				continue
+			}
+			if err := t.addPart(f.JobID, before.Version+1, added, p); err != nil {
+				return err
+			}
+			added++
+			if !p.Carried {
+				fresh = fresh.Plus(p.Totals)
+			}
+		}
+		if err := t.charge(before, fresh); err != nil {
+			return fmt.Errorf("commit parts: %w", err)
+		}
+		after := before
+		if !raise(&after.Job, totals) && added == 0 {
+			return nil
+		}
+		if fresh.Rows > 0 {
+			after.Adopters = nil
+		}
+		after.Version++
+		return t.saveHeader(before, after)
+	})
+}
+
+// raise sets the progress fields of a job and reports whether any has grown.
+func raise(j *rowmill.Job, totals store.Totals) bool {
+	grown := false
+	lift := func(from, to int64) int64 {
+		if to > from {
+			grown = true
+			return to
+		}
+		return from
+	}
+	point := func(from *int64, to int64) *int64 {
+		if from == nil {
+			grown = true
+			return &to
+		}
+		lifted := lift(*from, to)
+		return &lifted
+	}
+	j.RowsDone = lift(j.RowsDone, totals.Rows)
+	j.FailedRows = lift(j.FailedRows, totals.Failed)
+	j.TruncatedRows = lift(j.TruncatedRows, totals.TruncatedRows)
+	j.TruncatedOutputs = lift(j.TruncatedOutputs, totals.TruncatedOutputs)
+	j.DeduplicatedRows = lift(j.DeduplicatedRows, totals.Deduplicated)
+	j.InputTokens = point(j.InputTokens, totals.InputTokens)
+	j.OutputTokens = point(j.OutputTokens, totals.OutputTokens)
+	return grown
+}
+
+// ReplaceParts swaps the parts of a shard for the complete one. A complete
+// part that is recorded already, or has been replaced in turn, is left alone.
+func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
+	if err := complete.Check(); err != nil {
+		return fmt.Errorf("replace parts of job %s: %w", f.JobID, err)
+	}
+	if !complete.Complete {
+		return fmt.Errorf("replace parts of job %s, shard %d: part %s is not complete", f.JobID, complete.Shard, complete.Key)
+	}
+	return s.write(ctx, func(t *tx) error {
+		before, err := t.fenced(f)
+		if err != nil {
+			return fmt.Errorf("replace parts: %w", err)
+		}
+		known, err := t.Get(tablePartKeys, append(partsOf(f.JobID), complete.Key...))
+		if err != nil || bytes.Equal(known, gone) {
+			return err
+		}
+		rows, merged := int64(0), 0
+		for p, err := range t.parts(shardOf(f.JobID, complete.Shard)) {
+			if err != nil {
+				return err
+			}
+			if p.Complete && p.Key == complete.Key {
+				return nil
+			}
+			place, err := t.Get(tablePartKeys, append(partsOf(f.JobID), p.Key...))
+			if err != nil {
+				return err
+			}
+			rows, merged = rows+p.Rows, merged+1
+			t.Delete(tableParts, append(partsOf(f.JobID), place...))
+			t.Put(tablePartKeys, append(partsOf(f.JobID), p.Key...), gone)
+		}
+		if merged == 0 || rows != complete.Rows {
+			return fmt.Errorf("replace parts of job %s, shard %d: %d parts hold %d rows, the complete one %d: %w",
+				f.JobID, complete.Shard, merged, rows, complete.Rows, rowmill.ErrConflict)
+		}
+		if err := t.addPart(f.JobID, before.Version+1, 0, complete); err != nil {
+			return err
+		}
+		after := before
+		after.Adopters = nil
+		after.Version++
+		return t.saveHeader(before, after)
+	})
+}
+
+// ListParts returns a job's parts by shard, then in the order of commit.
+func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	var parts []store.Part
+	err := s.view(ctx, func(t *tx) error {
+		if _, err := t.header(jobID); err != nil {
+			return err
+		}
+		parts = nil
+		for p, err := range t.parts(partsOf(jobID)) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
+			parts = append(parts, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list parts: %w", err)
+	}
+	return parts, nil
+}
+
+// dropChunk is how many keys one commit of DropParts removes: a few
+// milliseconds' work, so that other writers do not notice.
+const dropChunk = 2048
+
+// DropParts removes the part records of a job that is over.
+func (s *Store) DropParts(ctx context.Context, jobID string) error {
+	for more := true; more; {
+		err := s.write(ctx, func(t *tx) error {
+			h, err := t.writable(jobID)
+			if err != nil {
+				return err
+			}
+			if !h.Job.Status.Terminal() {
+				return fmt.Errorf("job %s is %s: %w", jobID, h.Job.Status, rowmill.ErrConflict)
+			}
+			more = false
+			dropped := 0
+			for _, table := range []kv.Table{tableParts, tablePartKeys} {
+				n, err := t.dropSome(table, partsOf(jobID))
+				if err != nil {
+					return err
+				}
+				dropped += n
+				more = more || n == dropChunk
+			}
+			if dropped == 0 {
+				return nil
+			}
+			after := h
+			after.Version++
+			return t.saveHeader(h, after)
+		})
+		if err != nil {
+			return fmt.Errorf("drop parts: %w", err)
+		}
+	}
+	return nil
+}
+
+// dropSome removes up to dropChunk keys, damaged or not, and returns how many.
+func (t *tx) dropSome(table kv.Table, prefix []byte) (n int, err error) {
+	for e, err := range t.Scan(kv.Prefix(table, prefix)) {
+		if err != nil && !errors.Is(err, store.ErrDamaged) {
+			return 0, err
+		}
+		t.Delete(table, e.Key)
+		if n++; n == dropChunk {
+			break
+		}
+	}
+	return n, nil
+}

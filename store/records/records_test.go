@@ -1,0 +1,102 @@
+package records_test
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+	"github.com/rowmill/rowmill/store/kv/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open returns the records of an engine.
+func open(t testing.TB, engine kv.Engine) *records.Store {
+	t.Helper()
+	s, err := records.Open(t.Context(), engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// engines are the engines that the records are held to the contract on.
+var engines = map[string]func(t *testing.T, clock func() time.Time) (open func(t testing.TB) kv.Engine){
+	"mem": func(_ *testing.T, clock func() time.Time) func(t testing.TB) kv.Engine {
+		e := mem.New(clock)
+		return func(testing.TB) kv.Engine { e = e.Reopen(); return e }
+	},
+	"bolt": func(t *testing.T, clock func() time.Time) func(t testing.TB) kv.Engine {
+		config := bolt.Config{Path: filepath.Join(t.TempDir(), "data", "records.db"), Clock: clock}
+		return func(t testing.TB) kv.Engine {
+			t.Helper()
+			e, err := bolt.Open(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+	},
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, engine := range engines {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t *testing.T) storetest.Harness {
+				var passed atomic.Int64
+				begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+				now := func() time.Time { return begin.Add(time.Duration(passed.Load())) }
+				openEngine := engine(t, now)
+				return storetest.Harness{
+					Open:    func(t testing.TB) store.Store { return open(t, openEngine(t)) },
+					Advance: func(d time.Duration) { passed.Add(int64(d)) },
+					Now:     now,
+					Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
+						t.Helper()
+						if err := s.(*records.Store).EditDocuments(t.Context(), edit); err != nil {
+							t.Fatal(err)
+						}
+					},
+				}
+			})
+		})
+	}
+}
+
+// Each table holds something of what storetest fills a store with, and as much of
+// it after a move: a table that is new, and that is forgotten here or there, fails.
+func TestMoveForgetsNoTable(t *testing.T) {
+	t.Parallel()
+	from, to := open(t, mem.New(time.Now)), open(t, mem.New(time.Now))
+	storetest.Everything(t, from, time.Now())
+	var entries []store.Entry
+	if err := from.Export(t.Context(), func(e store.Entry) error { entries = append(entries, e); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Import(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	before, after := from.Counts(t), to.Counts(t)
+	for name, n := range before {
+		if n == 0 {
+			t.Errorf("table %s is empty: have storetest.Everything make something of it", name)
+		}
+	}
+	// Those that have lost their owners wait, and all accounts have their turn.
+	before["waiting"] += before["owned"]
+	before["owned"], before["turns"], before["granted"] = 0, 0, 0
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("keys in tables (-before +after):\n%s", diff)
+	}
+}

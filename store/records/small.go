@@ -1,0 +1,178 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// PutKey creates or replaces a key.
+func (s *Store) PutKey(ctx context.Context, k store.Key) error {
+	if err := store.CheckName("the id of a key", k.ID); err != nil {
+		return fmt.Errorf("put key: %w", err)
+	}
+	return s.write(ctx, func(t *tx) error {
+		old, err := t.Get(tableKeys, []byte(k.ID))
+		if err != nil {
+			return err
+		}
+		raw, err := document.Rewrite(old, k)
+		if err != nil {
+			return fmt.Errorf("encode key %s: %w", k.ID, err)
+		}
+		t.Put(tableKeys, []byte(k.ID), raw)
+		return nil
+	})
+}
+
+// ReplaceKey replaces a key whose hash still is hash.
+func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
+	return s.write(ctx, func(t *tx) error {
+		old, err := t.Get(tableKeys, []byte(k.ID))
+		switch {
+		case err != nil:
+			return err
+		case old == nil:
+			return fmt.Errorf("replace key %q: %w", k.ID, rowmill.ErrNotFound)
+		}
+		raw, err := document.Rewrite(old, k)
+		if err != nil {
+			return fmt.Errorf("encode key %s: %w", k.ID, err)
+		}
+		var before store.Key
+		if err := json.Unmarshal(old, &before); err != nil {
+			return fmt.Errorf("decode key %s: %w", k.ID, err)
+		}
+		switch {
+		case before.Same(k):
+			return nil
+		case !bytes.Equal(before.Hash, hash):
+			return fmt.Errorf("replace key %s: another call replaced it: %w", k.ID, rowmill.ErrConflict)
+		}
+		t.Put(tableKeys, []byte(k.ID), raw)
+		return nil
+	})
+}
+
+// ListKeys returns all keys, oldest first.
+func (s *Store) ListKeys(ctx context.Context) ([]store.Key, error) {
+	var keys []store.Key
+	err := s.view(ctx, func(t *tx) error {
+		keys = nil
+		for e, err := range t.intact(kv.Range{Table: tableKeys}) {
+			if err != nil {
+				return err
+			}
+			var k store.Key
+			if err := json.Unmarshal(e.Value, &k); err != nil {
+				return fmt.Errorf("decode key %s: %w", e.Key, err)
+			}
+			keys = append(keys, k)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	slices.SortFunc(keys, func(a, b store.Key) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return keys, nil
+}
+
+// DeleteKey removes a key.
+func (s *Store) DeleteKey(ctx context.Context, id string) error {
+	return s.write(ctx, func(t *tx) error {
+		switch old, err := t.Get(tableKeys, []byte(id)); {
+		case err != nil && !errors.Is(err, store.ErrDamaged):
+			return err
+		case err == nil && old == nil:
+			return fmt.Errorf("delete key %q: %w", id, rowmill.ErrNotFound)
+		}
+		t.Delete(tableKeys, []byte(id))
+		return nil
+	})
+}
+
+// value reads a document and its version; 0 and nil where there is none.
+func (t *tx) value(name string) (json.RawMessage, int64, error) {
+	raw, err := t.Get(tableValues, []byte(name))
+	if raw == nil {
+		return nil, 0, err
+	}
+	if len(raw) < 8 {
+		return nil, 0, fmt.Errorf("value %s is cut off", name)
+	}
+	version, err := number(raw[:8])
+	return bytes.Clone(raw[8:]), version, err
+}
+
+// GetValue returns a document and its version.
+func (s *Store) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
+	var doc json.RawMessage
+	var version int64
+	err := s.view(ctx, func(t *tx) (err error) {
+		doc, version, err = t.value(name)
+		if err == nil && version == 0 {
+			err = fmt.Errorf("value %q: %w", name, rowmill.ErrNotFound)
+		}
+		return err
+	})
+	return doc, version, err
+}
+
+// PutValue writes a document if its version still is version.
+func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
+	if err := store.CheckName("the name of a value", name); err != nil {
+		return 0, fmt.Errorf("put value: %w", err)
+	}
+	if !json.Valid(doc) {
+		return 0, fmt.Errorf("put value %s: it is not JSON", name)
+	}
+	err := s.write(ctx, func(t *tx) error {
+		_, current, err := t.value(name)
+		if err != nil {
+			return err
+		}
+		if current != version {
+			return fmt.Errorf("put value %s: its version is %d, not %d: %w", name, current, version, rowmill.ErrConflict)
+		}
+		raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(doc)), uint64(version)+1)
+		t.Put(tableValues, []byte(name), append(raw, doc...))
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return version + 1, nil
+}
+
+// ListValues returns the names that start with prefix, sorted.
+func (s *Store) ListValues(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	err := s.view(ctx, func(t *tx) error {
+		names = nil
+		for e, err := range t.Scan(kv.Prefix(tableValues, []byte(prefix))) {
+			if err != nil && !errors.Is(err, store.ErrDamaged) { // its name can be read
+				return err
+			}
+			names = append(names, string(e.Key))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list values: %w", err)
+	}
+	return names, nil
+}
