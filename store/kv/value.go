@@ -21,10 +21,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sum is the checksum of a value. The table and the key are in it, so that a value under the
 // wrong key is damaged too.
-func sum(t Table, key, value []byte) uint32 {
-	var place [64]byte // on the stack, for most keys
-	head := append(append(append(place[:0], t...), 0), key...)
-	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, value)
+func sum(t Table, key, value []byte) uint32 { return crc32.Update(Head(t, key), castagnoli, value) }
+
+// Head is the checksum of a table and a key, before that of the bytes behind them.
+func Head(t Table, key []byte) uint32 {
+	crc := ^uint32(0)
+	for i := range len(t) { // by hand: the package takes no strings
+		crc = castagnoli[byte(crc)^t[i]] ^ crc>>8
+	}
+	crc = castagnoli[byte(crc)] ^ crc>>8 // a zero
+	return crc32.Update(^crc, castagnoli, key)
 }
 
 // Seal returns a value as an engine stores it.

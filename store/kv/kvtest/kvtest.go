@@ -20,6 +20,9 @@ type Harness struct {
 	// Damage changes a byte of the stored form of a value, as kv.Seal returns it. No engine is
 	// open on the place meanwhile.
 	Damage func(t testing.TB, table kv.Table, key []byte, at int)
+	// TTL is a session's life in the tests that let it expire: short where Advance sleeps.
+	// Zero is a minute.
+	TTL time.Duration
 }
 
 // Run runs the suite. fresh is called once for each test.

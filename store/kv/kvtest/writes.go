@@ -1,6 +1,7 @@
 package kvtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,7 +230,7 @@ func (s *suite) alive(session string) (alive bool) {
 }
 
 func testSessions(s *suite) {
-	ctx, ttl := s.Context(), time.Minute
+	ctx, ttl := s.Context(), cmp.Or(s.TTL, time.Minute)
 	open := func() string {
 		s.Helper()
 		session, err := s.OpenSession(ctx, "node", ttl)
@@ -318,10 +319,11 @@ func testContextAndClose(s *suite) {
 			s.Errorf("close: %v", err)
 		}
 	}
-	if err := s.View(s.Context(), nothing); err == nil {
+	read := func(t kv.Tx) error { _, err := t.Get(table, []byte("a")); return err }
+	if err := s.View(s.Context(), read); err == nil {
 		s.Error("a view of a closed engine succeeds")
 	}
-	if err := s.Update(s.Context(), nothing); err == nil {
+	if err := s.Update(s.Context(), read); err == nil {
 		s.Error("an update of a closed engine succeeds")
 	}
 }
