@@ -248,8 +248,9 @@ func (t *tx) due(endpoint string, now time.Time) (*store.Delivery, error) {
 			continue
 		case err != nil:
 			return nil, err
+		case d.Due != nil && !d.Due.After(now): // else it was taken since the scan
+			return &d, nil
 		}
-		return &d, nil
 	}
 	return nil, nil
 }
