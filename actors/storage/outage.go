@@ -48,7 +48,7 @@ func Passing(err error) bool {
 // Lasting reports whether no repetition changes an error. What is neither
 // passing nor lasting is known to nobody.
 func Lasting(err error) bool {
-	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) {
+	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
 		return true
 	}
 	var failure *rowmill.Failure
