@@ -20,6 +20,8 @@ type Harness struct {
 	// Damage changes a byte of the stored form of a value, as kv.Seal returns it. No engine is
 	// open on the place meanwhile.
 	Damage func(t testing.TB, table kv.Table, key []byte, at int)
+	// Serial says that transactions run one after the other: none can run within another.
+	Serial bool
 	// TTL is a session's life in the tests that let it expire: short where Advance sleeps.
 	// Zero is a minute.
 	TTL time.Duration
@@ -41,6 +43,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"ViewWritesNothing", testViewWritesNothing},
 		{"ViewIsOneMoment", testViewIsOneMoment},
 		{"KeysAreBounded", testKeysAreBounded},
+		{"Conflicts", testConflicts},
 		{"NoUpdateIsLost", testNoUpdateIsLost},
 		{"AbsenceIsRead", testAbsenceIsRead},
 		{"GuardKey", testGuardKey},

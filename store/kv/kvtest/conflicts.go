@@ -1,0 +1,90 @@
+package kvtest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// testConflicts lets something happen between what a transaction reads and its commit. The
+// transaction runs again where that matters to it, and only there.
+func testConflicts(s *suite) {
+	if s.Serial {
+		s.Skip("transactions run one after the other")
+	}
+	session, err := s.OpenSession(s.Context(), "node", time.Hour)
+	if err != nil {
+		s.Fatal(err)
+	}
+	get := func(key string) func(kv.Tx) error {
+		return func(t kv.Tx) error { _, err := t.Get(table, []byte(key)); return err }
+	}
+	scan := func(t kv.Tx) error {
+		for _, err := range t.Scan(kv.Range{Table: table}) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fails := func(t kv.Tx) error {
+		raw, err := t.Get(table, []byte("a"))
+		first := string(raw)
+		if err == nil {
+			raw, err = t.Get(table, []byte("b"))
+		}
+		if err == nil && first == string(raw) {
+			err = errors.New("the transaction's own error")
+		}
+		return err
+	}
+	put := func(key string) func() { return func() { s.put(key, "2") } }
+	for _, tt := range []struct {
+		name      string
+		read      func(kv.Tx) error
+		meanwhile func()
+		runs      int
+	}{
+		{"nothing happens", get("a"), func() {}, 1},
+		{"a key that was read is written", get("a"), put("a"), 2},
+		{"it is written with the value that it has", get("a"), func() { s.put("a", "1") }, 2},
+		{"it is removed", get("a"), func() {
+			s.update(func(t kv.Tx) error { t.Delete(table, []byte("a")); return nil })
+		}, 2},
+		{"it is removed, and comes back", get("a"), func() {
+			s.update(func(t kv.Tx) error { t.Delete(table, []byte("a")); return nil })
+			s.put("a", "1")
+		}, 2},
+		{"a key that had no value gets one", get("none"), put("none"), 2},
+		{"another key is written", get("a"), put("b"), 1},
+		{"a key that was scanned is written", scan, put("a"), 1},
+		{"a transaction that fails has read what is no more so", fails, put("b"), 2},
+		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.Alive(session); return err }, func() {
+			if err := s.CloseSession(s.Context(), session); err != nil {
+				s.Fatal(err)
+			}
+		}, 2},
+	} {
+		s.update(func(t kv.Tx) error {
+			t.Put(table, []byte("a"), []byte("1"))
+			t.Put(table, []byte("b"), []byte("1"))
+			t.Delete(table, []byte("none"))
+			return nil
+		})
+		runs := 0
+		err := s.Update(s.Context(), func(t kv.Tx) error {
+			runs++
+			err := tt.read(t)
+			if runs == 1 {
+				tt.meanwhile()
+			}
+			t.Put(other, []byte("runs"), fmt.Append(nil, runs))
+			return err
+		})
+		if runs != tt.runs || err != nil {
+			s.Errorf("%s: %d runs, %v; want %d", tt.name, runs, err, tt.runs)
+		}
+	}
+}
