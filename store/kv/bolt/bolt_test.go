@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 			Clock: func() time.Time { return begin.Add(time.Duration(passed.Load())) },
 		}
 		return kvtest.Harness{
-			Serial: true,
+			Serial:  true,
 			Open:    func(t testing.TB) kv.Engine { return open(t, config) },
 			Advance: func(d time.Duration) { passed.Add(int64(d)) },
 			Damage: func(t testing.TB, table kv.Table, key []byte, at int) {

@@ -27,6 +27,8 @@ type Engine struct {
 	*kv.Sessions
 	clock func() time.Time
 
+	again sync.Mutex // held by a transaction that runs again
+
 	mu     sync.Mutex
 	now    state
 	closed bool
@@ -100,18 +102,28 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 	return err
 }
 
-// Update runs a transaction until it does not conflict.
+// Update runs a transaction until it does not conflict. Those that run again do so one after the
+// other, or a crowd at one key would do little but conflict.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
+	if done, err := e.try(ctx, run); done {
+		return err
+	}
+	e.again.Lock()
+	defer e.again.Unlock()
 	for {
-		t, err := e.begin(ctx)
-		if err != nil {
+		if done, err := e.try(ctx, run); done {
 			return err
 		}
-		err = contain.Run(func() error { return run(t) })
-		if committed, failed := e.commit(t, err); committed {
-			return failed
-		}
 	}
+}
+
+// try runs a transaction once, and reports whether that counts.
+func (e *Engine) try(ctx context.Context, run func(kv.Tx) error) (done bool, err error) {
+	t, err := e.begin(ctx)
+	if err != nil {
+		return true, err
+	}
+	return e.commit(t, contain.Run(func() error { return run(t) }))
 }
 
 func (e *Engine) begin(ctx context.Context) (*tx, error) {
