@@ -101,6 +101,9 @@ type Sessions interface {
 	// CloseSession ends a session at once: its jobs are orphans from then on.
 	// Closing an unknown or expired session is harmless.
 	CloseSession(ctx context.Context, session string) error
+	// LiveSessions returns how many sessions there are that have not expired. It may
+	// look at all that is kept.
+	LiveSessions(ctx context.Context) (int, error)
 }
 
 // Fence proves ownership of a job.

@@ -150,6 +150,10 @@ func (r *records) RenewSession(ctx context.Context, session string) error {
 	})
 }
 
+func (r *records) LiveSessions(ctx context.Context) (int, error) {
+	return ask(ctx, r, false, "live-sessions", "", func(ctx context.Context, s *bolt.Store) (int, error) { return s.LiveSessions(ctx) })
+}
+
 func (r *records) CloseSession(ctx context.Context, session string) error {
 	return do(ctx, r, "close-session", "", func(ctx context.Context, s *bolt.Store) error {
 		err := s.CloseSession(ctx, session)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,4 +73,20 @@ func (s *Store) CloseSession(ctx context.Context, session string) error {
 		return fmt.Errorf("close session %s: %w", session, err)
 	}
 	return nil
+}
+
+// LiveSessions returns how many sessions there are that have not expired.
+func (s *Store) LiveSessions(ctx context.Context) (int, error) {
+	live := map[string]bool{} // a key may come twice
+	if err := s.eachKey(ctx, func(keys []string) error {
+		for _, key := range keys {
+			if strings.HasPrefix(key, s.session("")) {
+				live[key] = true
+			}
+		}
+		return nil
+	}); err != nil {
+		return 0, fmt.Errorf("count sessions: %w", err)
+	}
+	return len(live), nil
 }

@@ -25,6 +25,9 @@ func testSessions(s *suite) {
 		seen[id] = true
 	}
 	id := s.session()
+	if n, err := s.LiveSessions(s.Context()); n != 21 || err != nil {
+		s.Errorf("%d sessions live, %v; want 21", n, err)
+	}
 	if err := s.RenewSession(s.Context(), id); err != nil {
 		s.Errorf("renew: %v", err)
 	}

@@ -211,6 +211,7 @@ func testContext(s *suite) {
 		"OpenSession":  func() { _, err = s.OpenSession(ctx, "n", long) },
 		"RenewSession": func() { err = s.RenewSession(ctx, f.Session) },
 		"CloseSession": func() { err = s.CloseSession(ctx, f.Session) },
+		"LiveSessions": func() { _, err = s.LiveSessions(ctx) },
 		"PutKey":       func() { err = s.PutKey(ctx, store.Key{ID: "k"}) },
 		"ReplaceKey":   func() { err = s.ReplaceKey(ctx, store.Key{ID: "k"}, nil) },
 		"AppendAudit":  func() { err = s.AppendAudit(ctx, s.entry("a", 1)) },
