@@ -112,7 +112,7 @@ test test/again soak/quick: export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache
 # Tested without the race detector: what measures, what looks at documents, what runs the
 # real binary, and what has neither a goroutine nor a lock in it. engine/openai is tested
 # both ways: what it is sent by the hundred megabytes takes the race detector too long.
-PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/kv/bolt/pages$$' -e '/schema/ecma$$' -e '/sim/jsongen$$' -e '/sim/batching$$'
+PLAIN = -e '/bench/' -e 'rowmill/docs' -e '/deploy/' -e '/internal/floors$$' -e '/internal/columnar$$' -e '/results$$' -e '/tokenize$$' -e '/engine/catalog$$' -e '/input$$' -e '/input/csv$$' -e '/http/submission$$' -e '/actors/order$$' -e '/actors/commit$$' -e 'rowmill/engine$$' -e '/store/kv/bolt/pages$$' -e '/engine/schema/ecma$$' -e '/engine/sim/jsongen$$' -e '/engine/sim/batching$$'
 
 # Each test runs once. The tests of real processes are never taken from the cache, which
 # does not know the binary. make lint runs go vet.
@@ -165,7 +165,7 @@ fuzz/api: ## requests by the OpenAPI document, good and bad, against a node, for
 	.ci/tools schemathesis
 	ROWMILL_FUZZ_API=$(FUZZ) $(GO) test -count=1 -timeout 24h -v -run TestAPIByItsDocument ./e2e
 
-SUITES = ./columnar ./schema ./schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./document
+SUITES = ./internal/columnar ./engine/schema ./engine/schema/ecma ./internal/oddjson ./http/request ./http/submission ./input ./engine/openai ./internal/document
 suites: build ## shapes of Parquet files, keywords of JSON Schema in five drafts, patterns against Node.js, JSON of every kind in every place that reads it, and packages of PyPI that drive batches
 	$(GO) test -vet=off -count=1 -run '^(TestSuite_.*|TestPatternsMeanWhatECMA262Says|TestNodeJSSaysTheSame|TestPropertiesHaveTheirCharacters|TestEncodingJSON)$$' $(SUITES)
 	$(MAKE) suites/packages
@@ -291,7 +291,7 @@ bench/console: build
 	$(GO) run ./bench/run -rounds $(ROUNDS) console
 
 bench/parts:
-	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./columnar ./bench/parts
+	$(GO) test -run '^$$' -bench . -count $(ROUNDS) ./input/... ./internal/columnar ./bench/parts
 
 clean: ## remove what the targets above built
 	rm -rf bin/rowmill bin/bench bin/gpu bin/gpu.tgz dist .demo .cluster

@@ -5,7 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store"
 )
 

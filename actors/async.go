@@ -10,7 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 )
 
 // A step is work for an actor's own goroutine that comes back to it from

@@ -15,7 +15,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 )
 
 func bitmap(rows ...uint32) *roaring.Bitmap { return roaring.BitmapOf(rows...) }

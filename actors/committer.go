@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // Messages a committer receives, beside steps.

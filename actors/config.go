@@ -16,9 +16,9 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // Config is what a System needs. The zero value of every limit means its

@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
-	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // mergeParts asks a node how far an errand is, which it begins where it does not know

@@ -9,8 +9,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill/actors/retention"
-	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // janitorName is what nodes are ranked for: the first of them cleans. Where two

@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // A calendar is a clock that days can be added to.

@@ -17,9 +17,9 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // Messages a job receives, beside heartbeats, answers to invites, and steps.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/dispatch"
+	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/results"
-	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // A jobContext is what all actors of a job share. It never changes once rows

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/shard"
 )
 
 // This is how rows that are equal to earlier ones get their answers: no worker has

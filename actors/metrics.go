@@ -12,7 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // metrics are the figures of the pipeline. Nothing is labelled by job or

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/trial"
-	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster"
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/contain"
 )
 
 // Messages a server receives, beside steps.

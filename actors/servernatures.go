@@ -7,8 +7,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/contain"
 )
 
 // askPatience is how long the answer to a row is waited for that is to show what a

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // A Reply is what one node answers to a question to all of them.

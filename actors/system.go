@@ -20,9 +20,9 @@ import (
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/cluster"
-	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )

@@ -4,8 +4,8 @@ import (
 	"log/slog"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // trace is a job as it is traced; nil where it is not.

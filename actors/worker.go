@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/actors/work"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/shard"
 )
 
 // Messages a worker receives.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // maxBody limits an answer that is read into memory, in bytes. The largest is one page

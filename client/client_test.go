@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // serve starts a service with a handler, and returns a client for it.

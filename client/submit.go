@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not

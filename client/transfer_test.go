@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // An origin serves one object by signed URLs, and can break transfers.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // A shape holds the mean lengths of rows, in tokens.

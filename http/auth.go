@@ -14,9 +14,9 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/identity"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/identity"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // DefaultAccount owns the administrator key of the configuration and the key

@@ -16,9 +16,9 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 

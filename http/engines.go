@@ -11,7 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // Metered is what the API needs to know of the inference servers and GPUs, and of

@@ -9,12 +9,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
-	"github.com/rowmill/rowmill/offer"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // functions are the published prompts of accounts.

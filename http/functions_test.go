@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine/catalog"
 )
 
 const grade = `{

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/webhook"
 )
 
 // A visit is how the isolation test asks a route for what is an account's.

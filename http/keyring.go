@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/identity"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/identity"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 const (

@@ -10,12 +10,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/openai"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/offer"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // Counting is how prompts of a model are counted.

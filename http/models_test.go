@@ -5,7 +5,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/engine/offer"
 )
 
 func TestModels_SayWhatJobsCanRunOn(t *testing.T) {

@@ -7,20 +7,20 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/openai"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/memo"
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/webhook"
 )
 
 // routes builds the engine. Every route here is in openapi.yaml and the other

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/engine/offer"
 )
 
 // self tells callers who they are, and whom they ask.

@@ -3,7 +3,7 @@ package http
 import (
 	"testing"
 
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/engine/offer"
 )
 
 func TestMe(t *testing.T) {

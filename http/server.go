@@ -28,10 +28,10 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // Service is what the API needs of the pipeline. Submitted and Cancelled are

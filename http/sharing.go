@@ -8,7 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/rowmill/rowmill/memo"
+	"github.com/rowmill/rowmill/internal/memo"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/identity"
+	"github.com/rowmill/rowmill/http/identity"
 )
 
 // tokens are those that a test's issuer knows.

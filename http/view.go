@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
-	"github.com/rowmill/rowmill/memo"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // jobView is a job as the API shows it. The fields below stand in for those of

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // append appends the view as exchange.Encode spells it, without the end of the

@@ -17,9 +17,9 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/webhook"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/webhook"
 )
 
 // A fakeSender remembers what it was to send.

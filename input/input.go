@@ -14,7 +14,7 @@ import (
 	"io"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // Reader returns rows in order. It is for one goroutine and uses limited

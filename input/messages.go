@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 const (

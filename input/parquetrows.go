@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // parquetRows reads the chosen columns of a Parquet file.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rowmill/rowmill/columnar"
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/contain"
 )
 
 // Variant says which optional columns a client's file has. Every variant has

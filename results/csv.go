@@ -10,7 +10,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // WriteCSVZip streams variant v of the full file as a ZIP archive with one CSV

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // Visit gets a row and its outcome. It must not keep either.

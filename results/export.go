@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // exportBytes is how many bytes of an export are buffered before they are

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/seed"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // TestIDsKeepTheirTypes reads files with IDs of every type that pyarrow, DuckDB

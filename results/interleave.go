@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // interleave merges parts row by row. If next is 0 or more, the rows must be

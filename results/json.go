@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rowmill/rowmill/columnar"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/columnar"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // WriteJSON streams variant v of the full file as a JSON object of arrays:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 const (

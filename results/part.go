@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // PartWriter writes rows of a shard as a part. It holds at most one row

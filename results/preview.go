@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // PreviewText limits each text of a preview, in bytes: a page of a thousand

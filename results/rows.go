@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // Failure is a failed row in the form of GET /v1/jobs/{id}/errors.

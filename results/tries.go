@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // The attempts at rows are stored as attachments beside the columns, because

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // An Event is what happened to a job that no other member of its record tells.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/internal/document"
 )
 
 // RewriteValue writes v as a document whose version still is version (0: it

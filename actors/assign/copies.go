@@ -3,7 +3,7 @@ package assign
 import (
 	"github.com/RoaringBitmap/roaring/v2"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // copies are rows that are not assigned, but get the answers of others. The owner

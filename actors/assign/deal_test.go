@@ -3,7 +3,7 @@ package assign
 import (
 	"testing"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // dealt is an owner of shards of so many rows each, whose rows have groups in turn,

@@ -3,7 +3,7 @@ package assign
 import (
 	"fmt"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // Rows are rows of a job, by shard. Rows of a shard are numbered from its

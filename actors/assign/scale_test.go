@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // What a report costs the owner of a job of a thousand million rows: a heartbeat

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // What a node has is counted over its workers, one after another or beside each other,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/columnar"
+	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )

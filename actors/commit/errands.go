@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 )
 
 // An Errands is the errands that a node runs for the owners of jobs elsewhere. An

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/schema"
+	"github.com/rowmill/rowmill/engine/schema"
 )
 
 // maxRaw bounds what is kept of an answer that was not accepted.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
 )
 
 // The pause before a model is asked about again that could not be asked.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/tokenize/prompt"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // A Job is what the rows of a job have in common. It does not change.

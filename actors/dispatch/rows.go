@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors/order"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 

@@ -9,11 +9,11 @@ import (
 	"unsafe"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/contain"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/tokenize/prompt"
-	"github.com/rowmill/rowmill/tracing"
 )
 
 // evidence is what a request says about its server.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/order"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // A Task is one row on its way through the engines of a node.

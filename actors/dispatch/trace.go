@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // traced begins the span of a request, below that of the rows that the first of its

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/internal/spantest"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // Requests of some rows are spans below those of the rows that were loaded with them;

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/shard"
 )
 
 // counts reports whether the tokens of a job's input have to be counted in any

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // Whatever is counted and whatever bounded: a job fails if and only if its rows

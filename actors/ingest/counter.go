@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 

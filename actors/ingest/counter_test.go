@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // words counts words, and is as exact as a vocabulary.

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // cut writes rows, whose fields have these columns, as shards.

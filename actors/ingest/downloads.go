@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // Downloads are the inputs that a node is fetching. What has begun goes on when

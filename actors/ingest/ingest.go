@@ -17,11 +17,11 @@ import (
 	"github.com/rowmill/rowmill/actors/order"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )

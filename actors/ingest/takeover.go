@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/shard"
 	"github.com/rowmill/rowmill/store"
 )
 

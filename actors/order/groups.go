@@ -3,7 +3,7 @@ package order
 import (
 	"math"
 
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // Groups finds out, while the rows of a job are read, whether it pays to deal

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // What is remembered of actors that are gone.

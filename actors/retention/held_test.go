@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // Objects that cannot be deleted step aside: they hold up neither their own

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // sweep is a pass over the folders of all jobs.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // A watchedBucket tells how its calls end.

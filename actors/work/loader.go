@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
-	"github.com/rowmill/rowmill/shard"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // A Loader turns spans into tasks, a block of rows at a time. It keeps a shard

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // BenchmarkLoad is what it costs to load a row of 1 KB from a shard of 8 MiB: in

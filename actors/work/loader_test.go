@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/dispatch"
-	"github.com/rowmill/rowmill/shard"
+	"github.com/rowmill/rowmill/internal/shard"
 )
 
 // shards are objects of rows that are called by shard and number, and how often

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/rowmill/rowmill/actors/dispatch"
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // A Trail has the spans of a worker's shards, of the rows that are loaded together of

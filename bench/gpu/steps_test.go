@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rowmill/rowmill/sim"
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // simulated answers chats like the simulator's engine, with a fixed delay and without a

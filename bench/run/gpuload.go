@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/bench/gpu"
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // gpuResult is the content of a stage's result file.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill/bench/gpu"
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // The supported servers, in order of preference.

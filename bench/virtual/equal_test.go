@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // differentRows returns the rows of the tail test, each with a different beginning.

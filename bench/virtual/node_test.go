@@ -16,9 +16,9 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/sim"
-	"github.com/rowmill/rowmill/sim/batching"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )

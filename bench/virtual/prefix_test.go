@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // prefixRows returns rows that start with one of several prefixes of 1,536 tokens, in

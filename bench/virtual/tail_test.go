@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // tailRows returns rows with answers of lognormal length (median 134 tokens, spread

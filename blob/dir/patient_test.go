@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // crampedFile accepts a few bytes of each write until there is room.

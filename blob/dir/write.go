@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // writeBuffer collects small writes. Above 64 KiB, larger writes are not

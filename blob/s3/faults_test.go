@@ -15,8 +15,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/s3test"
-	"github.com/rowmill/rowmill/retry"
 )
 
 // random returns n bytes that do not compress.

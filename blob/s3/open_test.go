@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/s3test"
-	"github.com/rowmill/rowmill/retry"
 )
 
 func TestConfig(t *testing.T) {

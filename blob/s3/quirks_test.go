@@ -20,8 +20,8 @@ import (
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/blobtest"
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/s3test"
-	"github.com/rowmill/rowmill/retry"
 )
 
 // quirk is a difference between another store and Amazon's.

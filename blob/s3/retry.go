@@ -15,7 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // These are codes of S3 servers. See "Error responses" in the S3 API reference.

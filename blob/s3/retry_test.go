@@ -13,7 +13,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/retry"
 )
 
 // TestTry measures retries with a fake clock.

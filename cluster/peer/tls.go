@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/rowmill/rowmill/certificate"
+	"github.com/rowmill/rowmill/internal/certificate"
 )
 
 // TLS names PEM files: all three, or none for plain connections. They are read

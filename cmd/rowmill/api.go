@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/identity"
+	"github.com/rowmill/rowmill/http/identity"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/journal"
 )

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/backup"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/store/backup"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 

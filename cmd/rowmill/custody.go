@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/deployment"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // storageCommands are the commands about records and objects. They open both

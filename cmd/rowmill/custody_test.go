@@ -12,10 +12,10 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/deployment"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/wait"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // leave writes a result file of a job that no record knows.

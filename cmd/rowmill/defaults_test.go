@@ -9,11 +9,11 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine/discover"
+	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/sim"
 	"github.com/rowmill/rowmill/store/redis"
-	"github.com/rowmill/rowmill/webhook"
 )
 
 // The settings' defaults are those of the parts: a setting that is not given

@@ -18,10 +18,10 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/blob/s3"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http"
 )
 

@@ -10,15 +10,15 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/discover"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
-	"github.com/rowmill/rowmill/offer"
-	"github.com/rowmill/rowmill/sim"
+	"github.com/rowmill/rowmill/engine/sim"
 )
 
 // openEngines decides what rows run on at first:

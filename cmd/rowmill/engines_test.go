@@ -17,14 +17,14 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors/nodes"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/internal/wait"
-	"github.com/rowmill/rowmill/sim"
 )
 
 // machine is the GPUs of a machine that is not this one.

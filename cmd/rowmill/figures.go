@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/memo"
+	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/webhook"
+	"github.com/rowmill/rowmill/http/webhook"
 )
 
 // What administrators do through a node stands in its file, from the first key on.

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/certificate"
+	"github.com/rowmill/rowmill/internal/certificate"
 )
 
 const (

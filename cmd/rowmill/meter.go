@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/offer"
 )
 
 // engineRateOver is over how long the rate of an engine is taken.

@@ -19,16 +19,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/backup"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/deployment"
-	"github.com/rowmill/rowmill/deployment/move"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store/backup"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/deployment"
+	"github.com/rowmill/rowmill/store/deployment/move"
 )
 
 func migrateCommand(term *terminal.IO) *cobra.Command {

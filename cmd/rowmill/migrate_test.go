@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/backup"
+	"github.com/rowmill/rowmill/store/backup"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 

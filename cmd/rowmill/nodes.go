@@ -9,9 +9,9 @@ import (
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/offer"
 )
 
 // Nodes returns the live nodes by id.

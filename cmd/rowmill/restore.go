@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rowmill/rowmill/backup"
 	"github.com/rowmill/rowmill/cmd/rowmill/backups"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store/backup"
 )
 
 // restoreBuffer is how much of an archive is read at a time. The larger it is the

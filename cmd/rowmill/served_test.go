@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/internal/wait"
-	"github.com/rowmill/rowmill/sim"
 )
 
 // proxyOf starts the simulated server with models, and returns what stands before it.

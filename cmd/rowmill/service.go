@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // service is the pipeline as the API sees it.

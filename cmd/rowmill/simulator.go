@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
-	"github.com/rowmill/rowmill/sim"
-	"github.com/rowmill/rowmill/sim/batching"
+	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
 // defaultSimListen is where vLLM listens by default, so that one can stand in

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rowmill/rowmill/sim"
+	"github.com/rowmill/rowmill/engine/sim"
 )
 
 func TestSimulatorFlags(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/s3"
-	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/deployment"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/deployment"
 	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/redis"
 )

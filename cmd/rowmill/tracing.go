@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/rowmill/rowmill/tracing"
+	"github.com/rowmill/rowmill/internal/tracing"
 )
 
 // openTracing begins to tell a collector of jobs, where one is named.

@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/tokenize"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )

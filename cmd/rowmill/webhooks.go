@@ -7,10 +7,10 @@ import (
 	"net/http"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/http/webhook/sender"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/webhook"
-	"github.com/rowmill/rowmill/webhook/sender"
 )
 
 // newWebhooks makes what sends events. They may go where inputs may come from.

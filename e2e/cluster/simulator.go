@@ -17,9 +17,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/internal/hostile"
-	"github.com/rowmill/rowmill/sim"
 )
 
 // model is what all jobs run on.

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/offer"
 	api "github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/recall"
 )

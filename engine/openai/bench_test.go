@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 func benchScan(b *testing.B, body []byte) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // seedMask keeps seeds within 0 to 2^31-1, which every server takes.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // commonParams are the sampling parameters that every kind of server supports under the

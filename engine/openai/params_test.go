@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/catalog"
 )
 
 // What becomes of a sampling parameter, beside being sent under another name.

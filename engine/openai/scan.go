@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 const (

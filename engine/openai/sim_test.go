@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/enginetest"
 	"github.com/rowmill/rowmill/engine/openai"
-	"github.com/rowmill/rowmill/sim"
+	"github.com/rowmill/rowmill/engine/sim"
 )
 
 func TestSim(t *testing.T) {

@@ -3,7 +3,7 @@ package anthropic
 import (
 	"time"
 
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/engine/offer"
 )
 
 // A ModelView is a model as clients see it.

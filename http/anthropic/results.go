@@ -7,8 +7,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results"
-	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 

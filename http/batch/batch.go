@@ -16,11 +16,11 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 

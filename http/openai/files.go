@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // An Object is a small JSON object whose fields are read one by one. Nulls are

@@ -5,10 +5,10 @@ import (
 	"math"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/input/function"
 )
 
 // MaxDefinition bounds the body of a definition: prompt, system prompt and

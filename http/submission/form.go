@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/schema"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/schema"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // paramForm is the sampling parameter that says what form answers have, beside

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/input/function"
 )
 
 // The interface: rows of a Function are objects whose keys match its inputs, or

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/input/function"
 )
 
 // rowsSeen is what is known of the rows of a submission once they are read.

@@ -8,9 +8,9 @@ import (
 	"net/http"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/function"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // Run makes a job of one input of a Function: an object with its inputs, or a

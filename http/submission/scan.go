@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // scanWindow is the buffer of a body being read.

@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
-	"github.com/rowmill/rowmill/catalog"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/input/function"
 	"github.com/rowmill/rowmill/store"
 )
 

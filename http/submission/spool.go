@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/input/function"
 )
 
 // spoolBuffer gathers rows before they are written to the bucket.

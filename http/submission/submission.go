@@ -19,10 +19,10 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/function"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/offer"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/store"
 )
 

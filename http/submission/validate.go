@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/schema"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/offer"
-	"github.com/rowmill/rowmill/schema"
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 const (

@@ -18,12 +18,12 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/dir"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/offer"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )

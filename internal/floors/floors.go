@@ -17,8 +17,11 @@ const Module = "github.com/rowmill/rowmill"
 
 // Table is one set of rules.
 type Table struct {
-	// Floor says on which floor a top folder stands, subfolders included. A
-	// folder that is not here may not hold a package.
+	// Street lists the top folders. There are no others.
+	Street []string
+
+	// Floor gives the floor of a room: a folder with its subfolders, except
+	// those that are rooms of their own. Only rooms and Helpers hold packages.
 	Floor map[string]int
 
 	// Within says how the parts of one folder stand above each other, where
@@ -45,8 +48,8 @@ type Table struct {
 	// interface. Programs choose among them; nobody else imports them.
 	Adapters []string
 
-	// Helpers are the folders of test helpers: shipped code must not import
-	// them, they may import anything.
+	// Helpers are the folders of test helpers, apart from the rooms in them:
+	// shipped code must not import helpers, helpers may import anything.
 	Helpers []string
 }
 
@@ -54,16 +57,17 @@ type Table struct {
 // test compares.
 func Rowmill() Table {
 	return Table{
+		Street: []string{
+			"actors", "bench", "blob", "client", "cluster", "cmd", "console", "deploy", "docs", "e2e",
+			"engine", "examples", "http", "input", "internal", "results", "store", "tokenize",
+		},
 		Floor: map[string]int{
-			"contain": -1, "spelling": -1, "certificate": -1, "document": -1, "memo": -1,
-			"columnar": 0, "shard": 0, "tokenize": 0, "retry": 0, "sim": 0, "console": 0,
-			"catalog": 1, "store": 1, "blob": 1, "engine": 1, "input": 1, "cluster": 1, "function": 1, "schema": 1, "client": 1, "identity": 1, "tracing": 1,
-			"results":    2,
-			"deployment": 2,
-			"backup":     2,
-			"offer":      2,
-			"webhook":    2,
-			"actors":     3, "http": 3,
+			"internal/contain": -1, "internal/spelling": -1, "internal/certificate": -1, "internal/document": -1, "internal/memo": -1,
+			"internal/columnar": 0, "internal/shard": 0, "internal/retry": 0, "tokenize": 0, "engine/sim": 0, "console": 0,
+			"blob": 1, "client": 1, "cluster": 1, "engine": 1, "engine/catalog": 1, "engine/schema": 1, "http/identity": 1,
+			"input": 1, "input/function": 1, "internal/tracing": 1, "store": 1,
+			"engine/offer": 2, "http/webhook": 2, "results": 2, "store/backup": 2, "store/deployment": 2,
+			"actors": 3, "http": 3,
 			"cmd": 4, "bench": 4, "e2e": 4, "examples": 4,
 		},
 		Within: map[string]int{
@@ -78,21 +82,21 @@ func Rowmill() Table {
 			"github.com/minio/minio-go":       {"blob/s3"},
 			"github.com/hashicorp/memberlist": {"cluster"},
 			"connectrpc.com":                  {"cluster"},
-			"google.golang.org/protobuf":      {"cluster", "actors", "tracing"},
+			"google.golang.org/protobuf":      {"cluster", "actors", "internal/tracing"},
 			// The contenders of bench stand apart from our own code on purpose.
-			"github.com/parquet-go/parquet-go":      {"columnar", "bench"},
+			"github.com/parquet-go/parquet-go":      {"internal/columnar", "bench"},
 			"github.com/asynkron/protoactor-go":     {"actors"},
 			"github.com/gin-gonic/gin":              {"http"},
 			"github.com/spf13/cobra":                {"cmd"},
 			"github.com/valyala/fasthttp":           {"engine"},
 			"code.dny.dev/ssrf":                     {"input"},
-			"github.com/go-jose/go-jose":            {"identity"},
-			"go.opentelemetry.io":                   {"tracing", "cluster"},
+			"github.com/go-jose/go-jose":            {"http/identity"},
+			"go.opentelemetry.io":                   {"internal/tracing", "cluster"},
 			"github.com/dlclark/regexp2":            {"tokenize"},
-			"github.com/santhosh-tekuri/jsonschema": {"schema", "sim"},
+			"github.com/santhosh-tekuri/jsonschema": {"engine/schema", "engine/sim"},
 		},
 		Names:    []string{"util", "utils", "common", "shared", "types", "models"},
-		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "sim"},
+		Adapters: []string{"store/bolt", "store/redis", "blob/dir", "blob/s3", "engine/openai", "engine/sim"},
 		Programs: []string{"cmd", "bench", "e2e"},
 		Helpers:  []string{"internal", "e2e", "bench", "deploy", "docs"},
 	}
@@ -133,7 +137,7 @@ func (t Table) checkName(path string) []string {
 			broken = append(broken, fmt.Sprintf("%s: %q says nothing about what the package owns", path, element))
 		}
 	}
-	if _, known := t.Floor[top(path)]; !known && path != "" && !t.isHelper(path) {
+	if t.room(path) == "" && path != "" && !t.isHelper(path) {
 		broken = append(broken, fmt.Sprintf("%s: no floor is set for folder %q", path, top(path)))
 	}
 	return broken
@@ -158,7 +162,7 @@ func (t Table) checkImport(from, path string) string {
 		return "it holds test helpers"
 	case from == "":
 		return "the vocabulary knows no other package"
-	case top(from) == top(to):
+	case t.room(from) == t.room(to):
 		below, low := t.Within[to]
 		own, high := t.Within[from]
 		if program || under(from, to) || under(to, from) || low && high && below < own {
@@ -171,7 +175,7 @@ func (t Table) checkImport(from, path string) string {
 			return "these two never know each other"
 		}
 	}
-	if below, own := t.Floor[top(to)], t.Floor[top(from)]; below >= own {
+	if below, own := t.Floor[t.room(to)], t.Floor[t.room(from)]; below >= own {
 		return fmt.Sprintf("floor %d may only import floors below it, not floor %d", own, below)
 	}
 	return ""
@@ -189,7 +193,20 @@ func (t Table) checkLibrary(from, path string) string {
 	return ""
 }
 
-func (t Table) isHelper(path string) bool { return slices.Contains(t.Helpers, top(path)) }
+func (t Table) isHelper(path string) bool {
+	return slices.Contains(t.Helpers, top(path)) && !strings.Contains(t.room(path), "/")
+}
+
+// room returns the room that holds the package at path, or "".
+func (t Table) room(path string) string {
+	for path != "" {
+		if _, known := t.Floor[path]; known {
+			return path
+		}
+		path = path[:max(strings.LastIndexByte(path, '/'), 0)]
+	}
+	return ""
+}
 
 // inModule returns the path inside the module, empty for the root package.
 func inModule(path string) (string, bool) {

@@ -24,6 +24,21 @@ func TestFloors(t *testing.T) {
 	}
 }
 
+// TestStreet holds the top folders against the list that the README draws.
+func TestStreet(t *testing.T) {
+	t.Parallel()
+	var folders []string
+	for _, p := range list(t) {
+		if path, _ := inModule(p.Path); path != "" {
+			folders = append(folders, top(path))
+		}
+	}
+	slices.Sort(folders)
+	if diff := cmp.Diff(Rowmill().Street, slices.Compact(folders)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // list asks the go command for every package of the module.
 func list(t *testing.T) []Package {
 	t.Helper()
@@ -58,7 +73,7 @@ func TestCheck(t *testing.T) {
 		imports []string
 		want    []string
 	}{
-		{name: "down is fine", path: "results", imports: []string{"store", "columnar", ""}},
+		{name: "down is fine", path: "results", imports: []string{"store", "internal/columnar", ""}},
 		{name: "an adapter imports its parent", path: "store/redis", imports: []string{"store", "github.com/redis/go-redis"}},
 		{name: "a program is one piece", path: "cmd/rowmill", imports: []string{"http", "actors", "cmd/rowmill/config", "github.com/spf13/cobra"}},
 		{name: "a package imports its parts", path: "input", imports: []string{"input/csv"}},
@@ -93,11 +108,11 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name: "a library of another", path: "results", imports: []string{"github.com/parquet-go/parquet-go/format"},
-			want: []string{"results imports github.com/parquet-go/parquet-go/format: only columnar, bench may"},
+			want: []string{"results imports github.com/parquet-go/parquet-go/format: only internal/columnar, bench may"},
 		},
 		{
-			name: "the vocabulary knows nobody", path: "", imports: []string{"shard"},
-			want: []string{"the root package imports " + Module + "/shard: the vocabulary knows no other package"},
+			name: "the vocabulary knows nobody", path: "", imports: []string{"internal/shard"},
+			want: []string{"the root package imports " + Module + "/internal/shard: the vocabulary knows no other package"},
 		},
 		{
 			name: "helpers stay out of what ships", path: "cmd/rowmill", imports: []string{"internal/llama"},
@@ -106,6 +121,11 @@ func TestCheck(t *testing.T) {
 		{
 			name: "a name that says nothing", path: "store/util", imports: nil,
 			want: []string{`store/util: "util" says nothing about what the package owns`},
+		},
+		{name: "a room within a room", path: "engine/offer", imports: []string{"engine", "engine/catalog"}},
+		{
+			name: "a room imports no room above it in its folder", path: "engine", imports: []string{"engine/offer"},
+			want: []string{"engine imports " + Module + "/engine/offer: floor 1 may only import floors below it, not floor 2"},
 		},
 		{
 			name: "a folder nobody placed", path: "misc", imports: nil,
@@ -143,7 +163,7 @@ func TestTable(t *testing.T) {
 	}
 	slices.Sort(named)
 	for _, path := range slices.Compact(append(append(named, table.Programs...), table.Adapters...)) {
-		if _, known := table.Floor[top(path)]; !known {
+		if table.room(path) == "" {
 			t.Errorf("the table names %q, which stands on no floor", path)
 		}
 	}

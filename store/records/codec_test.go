@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/internal/document"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/document"
-	"github.com/rowmill/rowmill/memo"
+	"github.com/rowmill/rowmill/internal/document"
+	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/store"
 )
 

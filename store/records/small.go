@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/internal/document"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )

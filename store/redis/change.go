@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/contain"
-	"github.com/rowmill/rowmill/retry"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/internal/document"
 	"github.com/rowmill/rowmill/store"
 )
 

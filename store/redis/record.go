@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/document"
+	"github.com/rowmill/rowmill/internal/document"
 	"github.com/rowmill/rowmill/store"
 )
 

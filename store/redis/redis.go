@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	driver "github.com/redis/go-redis/v9"
 
-	"github.com/rowmill/rowmill/memo"
+	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/store"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rowmill/rowmill/catalog"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/tokenize"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
-	"github.com/rowmill/rowmill/backup"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/internal/clitest"
+	"github.com/rowmill/rowmill/store/backup"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

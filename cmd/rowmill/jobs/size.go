@@ -6,10 +6,10 @@ import (
 	"log/slog"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/catalog"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
+	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/internal/clitest"
-	"github.com/rowmill/rowmill/offer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/offer"
+	"github.com/rowmill/rowmill/engine/offer"
 )
 
 func TestModels(t *testing.T) {

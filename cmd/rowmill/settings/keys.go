@@ -5,7 +5,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/rowmill/rowmill/spelling"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // keys lists the names of all settings, sorted, lists and what they hold as

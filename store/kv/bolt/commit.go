@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.etcd.io/bbolt"
 
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store/kv"
 )
 

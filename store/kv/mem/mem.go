@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rowmill/rowmill/contain"
+	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store/kv"
 )
 

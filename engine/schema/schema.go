@@ -1,0 +1,205 @@
+// Package schema checks the JSON Schemas that clients send and checks answers against
+// them. Schemas and answers come from strangers. So the package limits their size and
+// cost before the library compiles or validates them, and it treats a panic of the
+// library as a violation. It does not know jobs, models or engines.
+package schema
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+const (
+	// maxBytes limits a schema without white space between tokens.
+	maxBytes = 256 << 10
+	// maxLevels limits its nesting; the root is level 1.
+	maxLevels = 64
+
+	// address is the URI of the schema in the compiler, which resolves references
+	// against it.
+	address = "urn:rowmill:json_schema"
+
+	// maxProblem limits the description of a violation, in bytes.
+	maxProblem = 512
+)
+
+// Check makes the cheap checks and returns the schema without white space between
+// tokens. An error text continues a sentence that begins with "json_schema". Compile
+// makes the expensive checks.
+func Check(raw json.RawMessage) (json.RawMessage, error) {
+	text, _, err := parse(raw)
+	return text, err
+}
+
+// unwrap removes the wrappers of OpenAI's and llama.cpp's clients around a schema:
+// {"name", "strict", "schema"}, {"type": "json_schema", "schema"}, or one of these
+// below "json_schema". It returns anything else unchanged: a JSON Schema has no such
+// fields.
+func unwrap(raw json.RawMessage) json.RawMessage {
+	for range 2 { // the object below "json_schema", then its "schema"
+		inner := unwrapOnce(raw)
+		if inner == nil {
+			break
+		}
+		raw = inner
+	}
+	return raw
+}
+
+// unwrapOnce removes one wrapper; nil if there is none.
+func unwrapOnce(raw json.RawMessage) json.RawMessage {
+	var outer map[string]json.RawMessage
+	if json.Unmarshal(raw, &outer) != nil {
+		return nil
+	}
+	for member := range outer {
+		switch member {
+		case "name", "description", "strict", "schema", "json_schema", "type":
+		default:
+			return nil
+		}
+	}
+	kind := string(outer["type"])
+	named := outer["name"] != nil || outer["strict"] != nil
+	switch {
+	case kind == `"json_schema"` && outer["json_schema"] != nil:
+		return outer["json_schema"]
+	case kind == `"json_schema"`, kind == `"json_object"`, kind == "" && named:
+		return outer["schema"]
+	}
+	return nil
+}
+
+func parse(raw json.RawMessage) (checked json.RawMessage, document any, err error) {
+	raw = unwrap(raw)
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, nil, errors.New("must be an object that holds a JSON Schema, or null")
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, nil, fmt.Errorf("is not valid JSON: %w", err)
+	}
+	if size := compact.Len(); size > maxBytes {
+		return nil, nil, fmt.Errorf("has %d bytes, more than %d; send a smaller schema", size, maxBytes)
+	}
+	if document, err = jsonschema.UnmarshalJSON(bytes.NewReader(compact.Bytes())); err != nil {
+		return nil, nil, fmt.Errorf("is not valid JSON: %w", err)
+	}
+	if deep := levels(document); deep > maxLevels {
+		return nil, nil, fmt.Errorf("is nested %d levels deep, more than %d; flatten it with $defs and $ref", deep, maxLevels)
+	}
+	if place, number := firstOutOfRange(document); number != "" {
+		return nil, nil, fmt.Errorf("has a number at %q that is out of range: %s", place, number)
+	}
+	return compact.Bytes(), document, nil
+}
+
+// A Schema is a compiled schema. It is safe for concurrent use and checks one answer at
+// a time: even the most expensive schema uses only one processor.
+type Schema struct {
+	mu       sync.Mutex
+	compiled *jsonschema.Schema
+	steps    steps
+	patterns patterns
+}
+
+// Compile makes all checks of a schema. $schema selects the draft; the default is
+// 2020-12. Compile is by far the most expensive check of a request: call it last.
+func Compile(raw json.RawMessage) (s *Schema, err error) {
+	_, document, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			s, err = nil, fmt.Errorf("cannot be compiled as a JSON Schema: %v", reason)
+		}
+	}()
+	s = &Schema{steps: steps{limit: maxSteps}, patterns: patterns{places: placesOfPatterns(document), limit: maxMatchSteps}}
+	dropFormats(document)
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(noRemote{})
+	compiler.UseRegexpEngine(s.patterns.compile)
+	compiler.RegisterVocabulary(s.steps.count())
+	compiler.AssertVocabs()
+	if err = compiler.AddResource(address, document); err == nil {
+		s.compiled, err = compiler.Compile(address)
+	}
+	switch {
+	case err == nil:
+		s.patterns.places = nil
+		return s, nil
+	case s.patterns.refused != nil:
+		return nil, s.patterns.refused
+	}
+	return nil, fmt.Errorf("is not a valid JSON Schema: %s", plainReason(err))
+}
+
+// Violation describes how an answer violates the schema; empty if it conforms or ctx
+// has ended. The text continues a sentence after a colon.
+func (s *Schema) Violation(ctx context.Context, answer string) (problem string) {
+	defer func() {
+		reason := recover()
+		if costly, is := reason.(*costlyMatch); is {
+			problem = spelling.Shorten(costly.problem(), maxProblem)
+			return
+		}
+		switch reason {
+		case nil, errStopped:
+		case errTooManySteps:
+			problem = fmt.Sprintf("the schema has too many branches: the check needs more than %d steps", s.steps.limit)
+		default: // a bug of the library that an answer can trigger
+			problem = "it cannot be checked"
+		}
+	}()
+	return s.violation(ctx, answer)
+}
+
+// violation checks one answer at a time: a decoded answer takes many times its length
+// in memory.
+func (s *Schema) violation(ctx context.Context, answer string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return ""
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
+	if err != nil {
+		return "it is not JSON"
+	}
+	if place, number := firstOutOfRange(value); number != "" {
+		return spelling.Shorten(fmt.Sprintf("the number at %q is out of range: %s", place, number), maxProblem)
+	}
+	s.steps.ctx, s.steps.taken, s.patterns.left = ctx, 0, s.patterns.limit
+	if err := s.compiled.Validate(value); err != nil {
+		_, problems, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
+		return spelling.Shorten(strings.ReplaceAll(strings.TrimPrefix(problems, "- "), "\n- ", "; "), maxProblem)
+	}
+	return ""
+}
+
+// noRemote refuses every document outside the schema: the service fetches only inputs
+// for a client.
+type noRemote struct{}
+
+// Load returns an error for every document.
+func (noRemote) Load(url string) (any, error) {
+	return nil, fmt.Errorf("the reference to %s leaves the schema; put what it refers to under $defs", spelling.Shorten(url, 256))
+}
+
+// plainReason returns the compiler's error in one line of limited length, without the
+// internal address.
+func plainReason(err error) string {
+	reason := strings.ReplaceAll(err.Error(), address, "")
+	return spelling.Shorten(strings.Join(strings.Fields(reason), " "), 1024)
+}

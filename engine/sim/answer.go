@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+
+	"github.com/rowmill/rowmill/engine/sim/jsongen"
+)
+
+// Bounds of natural lengths, so that a long tail stays an answer.
+const (
+	minNatural = 8
+	maxNatural = 1 << 15
+	maxPlain   = 1 << 16 // bytes
+
+	// answerSpread is the standard deviation of the logarithm of lengths: nine answers of
+	// ten are within a factor of 2.7.
+	answerSpread = 0.6
+)
+
+// answer is what the model says, as one text: reasoning, </think> and content
+// follow each other.
+type answer struct {
+	text     []byte
+	pieces   []int32 // where each token ends; the next begins there
+	words    *vocabulary
+	reasons  bool // the answer begins with reasoning
+	closed   int  // number of pieces up to and with </think>; 0 when there is none (yet)
+	shown    int  // bytes of text that belong to the answer: less where a stop string is cut off
+	finish   string
+	stopText []byte // the stop string that ended it; nil for none
+	stopID   int    // the stop token that ended it; 0 for none
+}
+
+// writer makes answers up.
+type writer struct {
+	words   *vocabulary
+	profile Profile // the lengths in it
+}
+
+// shape says what kind of content is asked for.
+type shape struct {
+	json  *jsongen.Generator // content conforms to this; nil for free text
+	plain bool               // it is what a string holds that conforms
+	raw   []byte             // content is exactly this; nil for none
+}
+
+// compose makes the answer to a request. limit is its largest length in
+// tokens, at least 1.
+func (w *writer) compose(a *answer, req *chatRequest, form shape, d *directives, limit int) {
+	*a = answer{text: a.text[:0], pieces: a.pieces[:0], words: w.words}
+	base := req.digest.random()
+	complete := true
+	if req.thinks {
+		a.reasons = true
+		r := base.fork(1)
+		natural := lognormal(&r, w.profile.ReasoningTokens)
+		a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, span{natural: natural, limit: limit})
+		if complete && len(a.pieces) < limit {
+			a.text = append(a.text, closeThink...)
+			a.pieces = append(a.pieces, int32(len(a.text)))
+			a.closed = len(a.pieces)
+		} else {
+			complete = false
+		}
+	}
+	if complete {
+		complete = w.composeContent(a, req, form, d, base.fork(2), limit-len(a.pieces))
+	}
+	a.finish = "length"
+	switch {
+	case complete && req.called != nil:
+		a.finish = "tool_calls"
+	case complete:
+		a.finish = "stop"
+	}
+	a.shown = len(a.text)
+	a.stopEarly(req)
+	if d.finish != "" {
+		a.finish = d.finish
+	}
+}
+
+// composeContent appends at most room tokens of content, and reports whether
+// that is all of it.
+func (w *writer) composeContent(a *answer, req *chatRequest, form shape, d *directives, r random, room int) (complete bool) {
+	if room <= 0 {
+		return false
+	}
+	switch {
+	case form.raw != nil:
+		return a.appendText(form.raw, room)
+	case form.json != nil && form.plain:
+		var text string
+		value, _ := form.json.Append(nil, &r, maxPlain)
+		if json.Unmarshal(value, &text) != nil {
+			return false // it was longer
+		}
+		return a.appendText([]byte(text), room)
+	case form.json != nil:
+		start := len(a.text)
+		text, _ := form.json.Append(a.text, &r, (room+1)*maxTokenBytes)
+		a.text = text[:start]
+		return a.appendText(text[start:], room)
+	}
+	want := span{natural: lognormal(&r, w.profile.AnswerTokens), limit: room}
+	if d.tokens > 0 {
+		want.natural, want.exact = d.tokens, true
+	}
+	want.natural = max(want.natural, int(req.MinTokens)-len(a.pieces))
+	if req.IgnoreEOS {
+		want.natural = room + 1
+	}
+	a.text, a.pieces, complete = w.words.write(a.text, a.pieces, r, want)
+	return complete
+}
+
+// appendText appends at most room tokens of a text, which may already stand
+// behind a.text in the same memory.
+func (a *answer) appendText(text []byte, room int) (complete bool) {
+	start, at := len(a.text), 0
+	for ; at < len(text) && room > 0; room-- {
+		at = nextToken(text, at)
+		a.pieces = append(a.pieces, int32(start+at))
+	}
+	a.text = append(a.text, text[:at]...)
+	return at == len(text)
+}
+
+// lognormal draws a length of the given median.
+func lognormal(r *random, median int) int {
+	length := float64(median) * math.Exp(answerSpread*r.normal())
+	return int(min(max(length, minNatural), maxNatural))
+}
+
+// stopEarly cuts the answer at the first stop string or stop token behind
+// min_tokens. The tokens that make up a stop string count as generated.
+func (a *answer) stopEarly(req *chatRequest) {
+	if len(req.stops) == 0 && len(req.StopIDs) == 0 {
+		return
+	}
+	from := 0
+	if int(req.MinTokens) > 0 && len(a.pieces) > 0 {
+		from = int(a.pieces[min(int(req.MinTokens), len(a.pieces))-1])
+	}
+	best := len(a.text) + 1 // end of the earliest match
+	for _, stop := range req.stops {
+		if at := bytes.Index(a.text[from:], []byte(stop)); stop != "" && at >= 0 && from+at+len(stop) < best {
+			best = from + at + len(stop)
+			a.stopText = []byte(stop)
+		}
+	}
+	for i, p := range a.pieces {
+		if i >= int(req.MinTokens) && len(req.StopIDs) > 0 {
+			if id := tokenID(a.token(i)); slices.Contains(req.StopIDs, whole(id)) && int(p) < best {
+				a.stopText, a.stopID = nil, id
+				a.cut(i+1, int(p))
+				return
+			}
+		}
+		if int(p) >= best {
+			shown := best
+			if !req.KeepStop {
+				shown -= len(a.stopText)
+			}
+			a.cut(i+1, shown)
+			return
+		}
+	}
+}
+
+// cut keeps the first n pieces and shows the first bytes of them.
+func (a *answer) cut(n, shown int) {
+	a.pieces = a.pieces[:n]
+	a.text = a.text[:a.pieces[n-1]]
+	a.shown = shown
+	a.finish = "stop"
+	if a.closed > n {
+		a.closed = 0
+	}
+}
+
+// token returns the text of a piece.
+func (a *answer) token(i int) []byte {
+	start := int32(0)
+	if i > 0 {
+		start = a.pieces[i-1]
+	}
+	return a.text[start:a.pieces[i]]
+}
+
+// ends returns the byte at which the first n pieces end, as far as shown.
+func (a *answer) ends(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return min(int(a.pieces[n-1]), a.shown)
+}
+
+// reasoning returns the part of bytes [from, to) of the text that is reasoning; content
+// returns the part that is content.
+func (a *answer) reasoning(from, to int) []byte {
+	if !a.reasons {
+		return nil
+	}
+	return a.text[from:max(from, min(to, a.thoughtEnd()))]
+}
+
+func (a *answer) content(from, to int) []byte {
+	if !a.reasons {
+		return a.text[from:to]
+	}
+	if a.closed == 0 {
+		return nil
+	}
+	from = max(from, int(a.pieces[a.closed-1]))
+	return a.text[from:max(from, to)]
+}
+
+// thoughtEnd is the byte at which the reasoning ends.
+func (a *answer) thoughtEnd() int {
+	if a.closed == 0 {
+		return a.shown
+	}
+	return min(a.ends(a.closed-1), a.shown)
+}
+
+// reasoningTokens is how many of the tokens are reasoning.
+func (a *answer) reasoningTokens() int {
+	switch {
+	case !a.reasons:
+		return 0
+	case a.closed > 0:
+		return a.closed - 1
+	}
+	return len(a.pieces)
+}

@@ -1,0 +1,244 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
+)
+
+// Batching is the Pace of a continuously batching engine on a simulated GPU.
+// Steps follow each other on the clock of package time without drift: a timer
+// that is late delays answers but not the next step. Its one goroutine lives
+// only while there is work, so that an idle engine costs nothing, and inside a
+// testing/synctest bubble everything happens in virtual time.
+type Batching struct {
+	origin time.Time
+	stop   chan struct{} // closed by Close
+	loops  sync.WaitGroup
+
+	mu      sync.Mutex
+	engine  *batching.Engine
+	running bool // the goroutine lives
+	closed  bool
+	streams []*batchRun // the runs that wait for tokens one by one
+}
+
+var _ Pace = (*Batching)(nil)
+
+// NewBatching makes an idle engine.
+func NewBatching(c batching.Config) (*Batching, error) {
+	engine, err := batching.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Batching{origin: time.Now(), stop: make(chan struct{}), engine: engine}, nil
+}
+
+// errPaceClosed ends what runs when the engine is closed.
+var errPaceClosed = errors.New("the engine was closed")
+
+// Start queues a request. ErrTooLong when it can never run.
+func (b *Batching) Start(w Work) (Run, error) {
+	r := &batchRun{b: b, woken: make(chan struct{}, 1)}
+	r.request = batching.Request{PromptTokens: w.PromptTokens, OutputTokens: w.OutputTokens, User: r}
+	r.request.Prompt = blockHashes(w.Prompt, w.PromptTokens/batching.BlockTokens)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errPaceClosed
+	}
+	err := b.engine.Add(time.Since(b.origin), &r.request)
+	switch {
+	case errors.Is(err, batching.ErrQueueFull):
+		return nil, ErrQueueFull
+	case errors.Is(err, batching.ErrTooLong):
+		return nil, fmt.Errorf("%w: %w", ErrTooLong, err)
+	case err != nil:
+		return nil, err
+	}
+	if !b.running {
+		b.running = true
+		b.loops.Add(1)
+		go b.loop(time.Since(b.origin))
+	}
+	return r, nil
+}
+
+// Load says how busy the engine was when its present step began. It tells no
+// number of slots: a real server does not either.
+func (b *Batching) Load() Load {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.engine.Load()
+	return Load{
+		Running: int64(l.Running), Waiting: int64(l.Waiting), Preemptions: b.engine.Stats().Preemptions,
+		KVUse: float64(l.KVUsed) / float64(l.KVBlocks), KVBlocks: int64(l.KVBlocks),
+	}
+}
+
+// Stats counts what the engine has done since it was made.
+func (b *Batching) Stats() batching.Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.engine.Stats()
+}
+
+// Forget empties the prefix cache, as a restart does.
+func (b *Batching) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.engine.Forget()
+}
+
+// Close ends the engine and returns once it has ended; what runs in it is
+// broken off. Twice is harmless.
+func (b *Batching) Close() {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.stop)
+	}
+	b.mu.Unlock()
+	b.loops.Wait()
+}
+
+// loop runs steps from a time on, until there is nothing to do.
+func (b *Batching) loop(at time.Duration) {
+	defer b.loops.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		b.mu.Lock()
+		took, finished := b.engine.Step(at)
+		if took == 0 || b.closed {
+			b.running = false
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		at += took
+		if !b.sleep(timer, at) {
+			return
+		}
+		b.deliver(finished)
+	}
+}
+
+// sleep waits until a time on the engine's clock, not at all when it is over.
+// It returns false when the engine was closed meanwhile.
+func (b *Batching) sleep(timer *time.Timer, until time.Duration) bool {
+	wait := until - time.Since(b.origin)
+	if wait <= 0 {
+		return true
+	}
+	timer.Reset(wait)
+	select {
+	case <-timer.C:
+		return true
+	case <-b.stop:
+		return false
+	}
+}
+
+// deliver wakes the runs that got tokens in the last step.
+// Nothing else steps the engine, so that finished is still valid.
+func (b *Batching) deliver(finished []*batching.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, request := range finished {
+		r := request.User.(*batchRun)
+		r.over.Store(true)
+		r.wake()
+	}
+	for _, r := range b.streams {
+		if ready := b.engine.Generated(&r.request); ready > r.ready {
+			r.ready = ready
+			r.wake()
+		}
+	}
+}
+
+// batchRun is one request in a Batching. Until it is over, its fields are
+// guarded by b.mu; then only its user touches it, so that the usual
+// request takes the lock only once.
+type batchRun struct {
+	b       *Batching
+	request batching.Request
+	woken   chan struct{} // has room for one
+	over    atomic.Bool   // it has finished, and its last step is over
+	ready   int           // tokens by the end of the last step, if it streams
+	streams bool          // it is in b.streams; only its user changes that
+}
+
+func (r *batchRun) wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Wait blocks until n tokens are ready.
+func (r *batchRun) Wait(ctx context.Context, n int) (int, error) {
+	n = max(n, 1)
+	for {
+		switch {
+		case r.over.Load():
+			return r.request.OutputTokens, nil
+		case n < r.request.OutputTokens:
+			if ready := r.stream(); ready >= n {
+				return ready, nil
+			}
+		}
+		select {
+		case <-r.woken:
+		case <-ctx.Done():
+			r.b.mu.Lock()
+			defer r.b.mu.Unlock()
+			return r.b.engine.Generated(&r.request), ctx.Err()
+		case <-r.b.stop:
+			return 0, errPaceClosed
+		}
+	}
+}
+
+// stream returns how many tokens are ready, and has the run woken with each
+// further one.
+func (r *batchRun) stream() (ready int) {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	if !r.streams {
+		r.streams = true
+		r.b.streams = append(r.b.streams, r)
+	}
+	return r.ready
+}
+
+// Use says what the engine did for the request so far.
+func (r *batchRun) Use() Use {
+	if !r.over.Load() {
+		r.b.mu.Lock()
+		defer r.b.mu.Unlock()
+	}
+	return Use{CachedTokens: r.request.CachedTokens, Preempted: r.request.Preempted}
+}
+
+// End takes the request out of the engine.
+func (r *batchRun) End() {
+	if r.over.Load() && !r.streams {
+		return
+	}
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	r.b.engine.Remove(&r.request)
+	if r.streams {
+		r.streams = false
+		at := slices.Index(r.b.streams, r)
+		r.b.streams = slices.Delete(r.b.streams, at, at+1)
+	}
+}

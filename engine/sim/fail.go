@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// failure is a refused request.
+type failure struct {
+	status int
+	kind   string // vLLM's type, such as BadRequestError
+	param  string // the field at fault; empty for none
+	text   string
+	wait   time.Duration // Retry-After; 0 for none
+}
+
+// Error returns the text.
+func (f *failure) Error() string { return f.text }
+
+// badRequest refuses a request because of one field; param may be empty.
+func badRequest(param, format string, args ...any) *failure {
+	return &failure{status: 400, kind: "BadRequestError", param: param, text: fmt.Sprintf(format, args...)}
+}
+
+// retrySoon is the Retry-After of a server that is full or set to fail.
+const retrySoon = time.Second
+
+// failWith is the failure of an injected status.
+func failWith(status int) *failure {
+	f := &failure{status: status, kind: "APIError", text: "simulated failure with status " + strconv.Itoa(status)}
+	switch {
+	case status == 400:
+		f.kind, f.text = "BadRequestError", "simulated refusal: this request is rejected for good"
+	case status == 404:
+		f.kind = "NotFoundError"
+	case status == 429:
+		f.kind, f.wait = "RateLimitError", retrySoon
+	case status == 503:
+		f.kind, f.wait = "ServiceUnavailableError", retrySoon
+	case status >= 500:
+		f.kind = "InternalServerError"
+	}
+	return f
+}
+
+// notStarted is the failure of a request that the engine did not take.
+func notStarted(err error) *failure {
+	if errors.Is(err, ErrTooLong) {
+		return badRequest("input_tokens", "%v", err)
+	}
+	f := failWith(503)
+	f.text = err.Error()
+	return f
+}
+
+// append writes the body in vLLM's shape.
+func (f *failure) append(dst []byte) []byte {
+	param := []byte("null")
+	if f.param != "" {
+		param = spelling.AppendString(nil, []byte(f.param))
+	}
+	return fmt.Appendf(dst, `{"error":{"message":%s,"type":"%s","param":%s,"code":%d},"simulated":true}`,
+		spelling.AppendString(nil, []byte(f.text)), f.kind, param, f.status)
+}

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/rowmill/rowmill/engine/sim/jsongen"
+)
+
+// maxSchemas bounds the compiled schemas kept. All rows of a job share one, and
+// a node runs few jobs at once.
+const maxSchemas = 256
+
+// anyObject is the schema behind response_format json_object.
+const anyObject = `{"type":"object","properties":{"simulated":{"const":true},"answer":{"type":"string","minLength":40,"maxLength":120},` +
+	`"confidence":{"type":"number","minimum":0,"maximum":1}},"required":["simulated","answer","confidence"],"additionalProperties":false}`
+
+// schemas compiles each schema once.
+type schemas struct {
+	mu    sync.RWMutex
+	known map[string]*compiledSchema
+}
+
+type compiledSchema struct {
+	once      sync.Once
+	generator *jsongen.Generator
+	err       error
+}
+
+func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
+	c.mu.RLock()
+	entry := c.known[string(schema)]
+	c.mu.RUnlock()
+	if entry == nil {
+		entry = c.add(string(schema))
+	}
+	entry.once.Do(func() { entry.generator, entry.err = jsongen.Compile(schema) })
+	return entry.generator, entry.err
+}
+
+func (c *schemas) add(schema string) *compiledSchema {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if entry := c.known[schema]; entry != nil {
+		return entry
+	}
+	if c.known == nil || len(c.known) >= maxSchemas {
+		c.known = map[string]*compiledSchema{}
+	}
+	entry := &compiledSchema{}
+	c.known[schema] = entry
+	return entry
+}
+
+// shape returns what the answer to a request consists of.
+func (c *schemas) shape(req *chatRequest) (form shape, err error) {
+	if req.called, err = chosenTool(given(req.Tools), given(req.ToolChoice)); err == nil && req.called != nil {
+		form.json, err = c.compile(req.called.Parameters)
+	}
+	switch {
+	case err != nil:
+		err = badRequest("tools", "tools: %s", oneLine(err))
+	case req.called != nil:
+	case req.Rule == nil:
+		form.json, err = c.formatted(req.Format)
+	case req.Format != nil:
+		err = badRequest("structured_outputs", "structured_outputs: You can only use one kind of structured outputs constraint")
+	default:
+		form.plain = true
+		form.json, err = c.ruled(req.Rule)
+	}
+	return form, err
+}
+
+// outputRule is the member structured_outputs.
+type outputRule struct {
+	Regex  *string  `json:"regex"`
+	Choice []string `json:"choice"`
+}
+
+// ruled returns what makes a JSON string that keeps a rule.
+func (c *schemas) ruled(r *outputRule) (*jsongen.Generator, error) {
+	made := map[string]any{"type": "string"}
+	switch {
+	case r.Regex != nil && r.Choice == nil:
+		made["pattern"] = "^(" + *r.Regex + ")$"
+	case r.Regex == nil && len(r.Choice) > 0:
+		made["enum"] = r.Choice
+	default:
+		return nil, badRequest("structured_outputs", "structured_outputs: the simulator takes one of regex and choice")
+	}
+	schema, err := json.Marshal(made)
+	if err != nil {
+		return nil, err
+	}
+	g, err := c.compile(schema)
+	if err != nil {
+		return nil, badRequest("structured_outputs", "structured_outputs: it cannot be used: %s", oneLine(err))
+	}
+	return g, nil
+}
+
+// responseFormat is the member response_format.
+type responseFormat struct {
+	Type string `json:"type"`
+	JSON *struct {
+		Name   string          `json:"name"`
+		Schema json.RawMessage `json:"schema"`
+	} `json:"json_schema"`
+}
+
+// formatted returns what makes an answer of a format, nil for free text.
+func (c *schemas) formatted(f *responseFormat) (*jsongen.Generator, error) {
+	if f == nil || f.Type == "text" {
+		return nil, nil
+	}
+	problem, schema := "", []byte(anyObject)
+	switch {
+	case f.Type == "json_object":
+	case f.Type != "json_schema":
+		problem = "type must be one of text, json_object and json_schema"
+	case f.JSON == nil:
+		problem = "json_schema is required"
+	case f.JSON.Name == "":
+		problem = "json_schema.name is required"
+	case f.JSON.Schema == nil:
+		problem = "json_schema.schema is required"
+	default:
+		schema = f.JSON.Schema
+	}
+	if problem != "" {
+		return nil, badRequest("response_format", "response_format: %s", problem)
+	}
+	g, err := c.compile(schema)
+	if err != nil {
+		return nil, badRequest("response_format", "response_format: the json_schema cannot be used: %s", oneLine(err))
+	}
+	return g, nil
+}
+
+// oneLine folds the several lines of a validator's report into one.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,357 @@
+package jsongen
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+const (
+	// freeDepth is the nesting down to which optional parts are written. Below it a value
+	// has only what its schema demands, so that recursive schemas end.
+	freeDepth = 5
+
+	// maxDepth bounds the nesting of values.
+	maxDepth = 64
+
+	// usualItems bounds the items of an array where the schema sets no bound.
+	usualItems = 3
+)
+
+var (
+	errFull = errors.New("the value is larger than it may be")
+	errDeep = fmt.Errorf("the schema demands endless nesting, or more than %d levels", maxDepth)
+)
+
+// A drawing makes one value.
+type drawing struct {
+	*Generator
+	random rand.Source
+	limit  int // the length of dst at which to give up
+	depth  int // nesting here
+}
+
+// draw appends one value, which may still not conform. An error says what the schema
+// demands and the value has not.
+func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, error) {
+	d := drawing{Generator: g, random: random, limit: len(dst) + limit}
+	dst, err := d.value(dst, g.schema)
+	if err == nil && len(dst) > d.limit {
+		err = errFull
+	}
+	return dst, err
+}
+
+// below returns a number from 0 to n-1.
+func (d *drawing) below(n int) int {
+	high, _ := bits.Mul64(d.random.Uint64(), uint64(n))
+	return int(high)
+}
+
+// between returns a number from low to high.
+func (d *drawing) between(low, high int) int { return low + d.below(high-low+1) }
+
+// frugal reports whether a value here has only what it must.
+func (d *drawing) frugal() bool { return d.depth > freeDepth }
+
+// rules are schemas that hold together at one place.
+type rules []*jsonschema.Schema
+
+// add adds schemas (nil for none), what they imply, and one alternative of each choice.
+func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
+	for _, s := range schemas {
+		if s == nil || slices.Contains(*r, s) {
+			continue
+		}
+		if s.Bool != nil && !*s.Bool {
+			return errors.New("a subschema is false")
+		}
+		*r = append(*r, s)
+		implied := append([]*jsonschema.Schema{s.Ref}, s.AllOf...)
+		for _, list := range [][]*jsonschema.Schema{s.AnyOf, s.OneOf} {
+			if d.frugal() && slices.ContainsFunc(list, flat) {
+				list = slices.DeleteFunc(slices.Clone(list), func(s *jsonschema.Schema) bool { return !flat(s) })
+			}
+			if len(list) > 0 {
+				implied = append(implied, list[d.below(len(list))])
+			}
+		}
+		if err := r.add(d, implied...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flat reports whether no value of a schema nests.
+func flat(s *jsonschema.Schema) bool {
+	for range maxDepth {
+		if s.Ref == nil {
+			break
+		}
+		s = s.Ref
+	}
+	return s.Const != nil || s.Enum != nil || s.Types != nil && *s.Types&nesting == 0
+}
+
+// value writes a value for which all schemas hold.
+func (d *drawing) value(dst []byte, schemas ...*jsonschema.Schema) ([]byte, error) {
+	if len(dst) > d.limit {
+		return dst, errFull
+	}
+	var r rules
+	if err := r.add(d, schemas...); err != nil {
+		return dst, err
+	}
+	for _, s := range r {
+		if s.Const != nil {
+			return appendJSON(dst, *s.Const)
+		}
+		if s.Enum != nil {
+			return appendJSON(dst, s.Enum.Values[d.below(len(s.Enum.Values))])
+		}
+	}
+	kind, err := d.kind(r)
+	if err != nil {
+		return dst, err
+	}
+	switch kind {
+	case kindBool:
+		return strconv.AppendBool(dst, d.below(2) == 1), nil
+	case kindNumber:
+		return d.number(dst, r)
+	case kindString:
+		text, err := d.text(r)
+		return spelling.AppendString(dst, []byte(text)), err
+	case kindArray, kindObject:
+		if d.depth++; d.depth > maxDepth {
+			return dst, errDeep
+		}
+		write := d.array
+		if kind == kindObject {
+			write = d.object
+		}
+		dst, err := write(dst, r)
+		d.depth--
+		return dst, err
+	}
+	return append(dst, "null"...), nil
+}
+
+func appendJSON(dst []byte, value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	return append(dst, text...), err
+}
+
+// kinds is a set of kinds of JSON values.
+type kinds = jsonschema.Types
+
+func kindsOf(names ...string) (k kinds) {
+	for _, name := range names {
+		k.Add(name)
+	}
+	return k
+}
+
+var (
+	kindBool, kindString, kindNull = kindsOf("boolean"), kindsOf("string"), kindsOf("null")
+	kindNumber, kindInteger        = kindsOf("number"), kindsOf("integer")
+	kindArray, kindObject          = kindsOf("array"), kindsOf("object")
+	nesting                        = kindArray | kindObject
+	allKinds                       = kindBool | kindString | kindNull | kindNumber | nesting
+)
+
+// kind chooses the kind of value to write: a kind that the keywords speak of, else a
+// string where all are allowed; null rarely, and nothing that nests where d is frugal.
+func (d *drawing) kind(r rules) (kinds, error) {
+	allowed, spoken := allKinds, kinds(0)
+	for _, s := range r {
+		if s.Types == nil {
+			spoken |= spokenOf(s)
+			continue
+		}
+		named := *s.Types
+		if named&kindInteger != 0 {
+			named |= kindNumber
+		}
+		allowed &= named
+	}
+	switch {
+	case allowed == 0:
+		return 0, errors.New("its types exclude each other")
+	case allowed == allKinds && spoken != 0:
+		allowed = spoken
+	case allowed == allKinds:
+		allowed = kindString
+	}
+	if rest := allowed &^ kindNull; rest != 0 && d.below(6) != 0 {
+		allowed = rest
+	}
+	if rest := allowed &^ nesting; rest != 0 && d.frugal() {
+		allowed = rest
+	}
+	for n := d.below(bits.OnesCount(uint(allowed))); n > 0; n-- {
+		allowed &= allowed - 1
+	}
+	return allowed & -allowed, nil
+}
+
+// spokenOf says which kinds the keywords of a schema are about.
+func spokenOf(s *jsonschema.Schema) (about kinds) {
+	if s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil {
+		about |= kindNumber
+	}
+	if s.MinItems != nil || s.Items != nil || s.PrefixItems != nil || s.Items2020 != nil {
+		about |= kindArray
+	}
+	if s.Required != nil || s.Properties != nil || s.AdditionalProperties != nil {
+		about |= kindObject
+	}
+	return about
+}
+
+// narrow returns the narrowest bounds that a pair of keywords sets; most is -1 for none.
+func (r rules) narrow(bounds func(*jsonschema.Schema) (least, most *int)) (least, most int) {
+	most = -1
+	for _, s := range r {
+		low, high := bounds(s)
+		if low != nil {
+			least = max(least, *low)
+		}
+		if high != nil && (most < 0 || *high < most) {
+			most = *high
+		}
+	}
+	return least, most
+}
+
+// in says where in a value an error lies. An error about nesting would name each level.
+func in(place string, err error) error {
+	if errors.Is(err, errDeep) || errors.Is(err, errFull) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", place, err)
+}
+
+// items returns what a schema says of the first items and of the others, in the form of
+// 2020-12 or in the older one.
+func items(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
+	switch list := s.Items.(type) {
+	case []*jsonschema.Schema:
+		return list, schemaOr(s.AdditionalItems)
+	case nil:
+		return s.PrefixItems, s.Items2020
+	}
+	return nil, schemaOr(s.Items)
+}
+
+// schemaOr reads a keyword that holds nothing, a boolean or a schema.
+func schemaOr(keyword any) *jsonschema.Schema {
+	switch v := keyword.(type) {
+	case bool:
+		return &jsonschema.Schema{Bool: &v}
+	case *jsonschema.Schema:
+		return v
+	}
+	return nil
+}
+
+func (d *drawing) array(dst []byte, r rules) ([]byte, error) {
+	least, most := r.narrow(func(s *jsonschema.Schema) (*int, *int) { return s.MinItems, s.MaxItems })
+	if most >= 0 && least > most {
+		return dst, fmt.Errorf("%d items are demanded and maxItems is %d", least, most)
+	}
+	tuple := 0
+	for _, s := range r {
+		first, _ := items(s)
+		tuple = max(tuple, len(first))
+	}
+	length := least
+	switch {
+	case d.frugal():
+	case tuple > 0:
+		length = max(least, tuple)
+	default:
+		length = max(least, d.between(1, usualItems))
+	}
+	if most >= 0 {
+		length = min(length, most)
+	}
+	dst = append(dst, '[')
+	for i := range length {
+		var about []*jsonschema.Schema
+		for _, s := range r {
+			if first, rest := items(s); i < len(first) {
+				about = append(about, first[i])
+			} else {
+				about = append(about, rest)
+			}
+		}
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		var err error
+		if dst, err = d.value(dst, about...); err != nil {
+			return dst, in(fmt.Sprintf("item %d", i), err)
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+// members lists the known members in the order in which the schema first names them.
+func (d *drawing) members(r rules) (names []string, required map[string]bool) {
+	required = make(map[string]bool)
+	for _, s := range r {
+		names = slices.AppendSeq(names, maps.Keys(s.Properties))
+		names = append(names, s.Required...)
+		for _, name := range s.Required {
+			required[name] = true
+		}
+	}
+	place := func(name string) int {
+		if at, has := d.order[name]; has {
+			return at
+		}
+		return len(d.order)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(place(a)-place(b), cmp.Compare(a, b)) })
+	return slices.Compact(names), required
+}
+
+func (d *drawing) object(dst []byte, r rules) ([]byte, error) {
+	names, required := d.members(r)
+	dst = append(dst, '{')
+	begin := len(dst)
+	for _, name := range names {
+		if !required[name] && (d.frugal() || d.below(4) == 0) {
+			continue
+		}
+		var about []*jsonschema.Schema
+		for _, s := range r {
+			if member, listed := s.Properties[name]; listed {
+				about = append(about, member)
+			} else {
+				about = append(about, schemaOr(s.AdditionalProperties))
+			}
+		}
+		if len(dst) > begin {
+			dst = append(dst, ", "...)
+		}
+		dst = append(spelling.AppendString(dst, []byte(name)), ": "...)
+		var err error
+		if dst, err = d.value(dst, about...); err != nil {
+			return dst, in(fmt.Sprintf("member %q", name), err)
+		}
+	}
+	return append(dst, '}'), nil
+}

@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"strconv"
+
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// appendLogprobs writes the log probabilities of the pieces from..to, null where the
+// request does not ask for them. They are made up: most tokens nearly certain, few
+// unlikely. Like real ones they list reasoning and </think> too, and the chosen token is
+// not always the likeliest, except at temperature 0.
+func (g *generation) appendLogprobs(dst []byte, r *random, from, to int) []byte {
+	if !g.req.Logprobs {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, `{"content":[`...)
+	for i := from; i < to; i++ {
+		if i > from {
+			dst = append(dst, ',')
+		}
+		dst = g.appendLogprob(dst, r.Uint64(), i)
+	}
+	return append(dst, `]}`...)
+}
+
+// appendLogprob writes one entry out of 64 random bits.
+func (g *generation) appendLogprob(dst []byte, bits uint64, i int) []byte {
+	token, top, v := g.answer.token(i), int(g.req.TopLogprobs), g.answer.words
+	level := int(bits % logprobLevels)
+	// One token in eight was not the likeliest.
+	surpassed := bits>>8&7 == 0 && g.req.Temperature != 0
+	if surpassed {
+		level |= logprobLevels / 4
+	}
+	which := int(bits >> 16 % uint64(len(v.words)))
+	dst = v.appendEntry(dst, token, level)
+	dst = append(dst, `,"top_logprobs":[`...)
+	chosen := surpassed // whether the chosen token is still to be listed
+	for rank := range top {
+		if rank > 0 {
+			dst = append(dst, ',')
+		}
+		switch {
+		case rank == 0 && surpassed:
+			dst = v.appendEntry(dst, v.other(token, which), level/2)
+		case rank == 0 || rank == 1 && chosen:
+			dst = v.appendEntry(dst, token, level)
+		default:
+			below := level + (logprobLevels-1-level)*rank/(top+1)
+			dst = v.appendEntry(dst, v.other(token, which+rank), below)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, `]}`...)
+}
+
+// appendEntry writes a token with its log probability, without the closing brace.
+func (v *vocabulary) appendEntry(dst, token []byte, level int) []byte {
+	dst = spelling.AppendString(append(dst, `{"token":`...), token)
+	dst = append(append(dst, `,"logprob":`...), v.logprobs[level]...)
+	dst = append(dst, `,"bytes":[`...)
+	for i, b := range token {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, uint64(b), 10)
+	}
+	return append(dst, ']')
+}
+
+// other is a word that is not the token.
+func (v *vocabulary) other(token []byte, which int) []byte {
+	word := v.words[which%len(v.words)]
+	if word == string(token) {
+		word = v.words[(which+1)%len(v.words)]
+	}
+	return []byte(word)
+}

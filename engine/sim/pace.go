@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill/engine/sim/batching"
+)
+
+// Pace decides when the tokens of a request are ready: fixed latencies here, a
+// model of a real engine's steps elsewhere. It knows nothing of HTTP or text,
+// reads the clock only through package time, and is safe for concurrent use.
+type Pace interface {
+	// Start queues a request. ErrQueueFull when no more may wait, ErrTooLong
+	// when it can never run. The caller must End the run.
+	Start(w Work) (Run, error)
+
+	// Load says how busy the engine is now.
+	Load() Load
+}
+
+// Work is what the timing of a request depends on.
+type Work struct {
+	Prompt       []byte // the messages in order, for caches of common prefixes; valid until End
+	PromptTokens int
+	OutputTokens int // 0 for an embedding
+}
+
+// Run is one request in the engine. It is used by one goroutine.
+type Run interface {
+	// Wait blocks until n output tokens are ready (n 0: until the prompt is
+	// done), and returns how many are: n or more. When the context ends first
+	// it returns how many were ready by then, and the context's error.
+	Wait(ctx context.Context, n int) (ready int, err error)
+
+	// Use says what the engine did for the request, until End.
+	Use() Use
+
+	// End gives the slot or the place in the queue back. Twice is harmless.
+	End()
+}
+
+// Use is what an engine did for one request besides computing it.
+type Use struct {
+	CachedTokens int // prompt tokens found in the prefix cache
+	Preempted    int // how often it had to give its place up and was computed again
+}
+
+// Load is how busy an engine is.
+type Load struct {
+	Running     int64   // requests in the batch
+	Waiting     int64   // requests in the queue
+	KVUse       float64 // share of the KV cache in use, 0 to 1
+	Preemptions int64   // since the start
+	Slots       int     // requests that can run at once; 0 where the server does not tell
+	KVBlocks    int64   // KV cache in blocks of batching.BlockTokens tokens
+}
+
+// Errors of Pace.Start.
+var (
+	ErrQueueFull = errors.New("the request queue is full")
+	ErrTooLong   = errors.New("prompt and answer do not fit into the memory of the simulated GPU")
+)
+
+// streamStep is the least time between two pieces of a stream. Real servers
+// deliver a token each step of 10 ms or more; waking more often only burns CPU.
+const streamStep = 10 * time.Millisecond
+
+// fixed is the Pace of a Profile: every request takes the same time, however
+// many run. Its KV cache holds a whole context in every slot, so that it never
+// limits.
+type fixed struct {
+	profile  Profile
+	capacity int64 // KV tokens
+	slots    chan struct{}
+	waiting  atomic.Int64
+	tokens   atomic.Int64 // KV tokens of running requests
+}
+
+// newFixed makes the Pace of a profile; context is the largest context served.
+func newFixed(p Profile, context int) *fixed {
+	return &fixed{
+		profile:  p,
+		capacity: int64(p.Slots) * int64(context),
+		slots:    make(chan struct{}, p.Slots),
+	}
+}
+
+// Start queues a request.
+func (f *fixed) Start(w Work) (Run, error) {
+	r := &fixedRun{f: f, work: w}
+	select {
+	case f.slots <- struct{}{}:
+		r.admit()
+		return r, nil
+	default:
+	}
+	if waiting := f.waiting.Add(1); f.profile.QueueLimit > 0 && waiting > int64(f.profile.QueueLimit) {
+		f.waiting.Add(-1)
+		return nil, ErrQueueFull
+	}
+	r.state = inQueue
+	return r, nil
+}
+
+// Load counts what runs and waits.
+func (f *fixed) Load() Load {
+	return Load{
+		Running:  int64(len(f.slots)),
+		Waiting:  f.waiting.Load(),
+		KVUse:    min(float64(f.tokens.Load())/float64(f.capacity), 1),
+		Slots:    f.profile.Slots,
+		KVBlocks: f.capacity / batching.BlockTokens,
+	}
+}
+
+type runState uint8
+
+const (
+	ended runState = iota
+	inQueue
+	running
+)
+
+type fixedRun struct {
+	f     *fixed
+	work  Work
+	state runState
+	began time.Time // when it took its slot
+	ready int
+}
+
+func (r *fixedRun) admit() {
+	r.state = running
+	r.began = time.Now()
+	r.f.tokens.Add(int64(r.work.PromptTokens + r.work.OutputTokens))
+}
+
+// Wait blocks until n tokens are ready.
+func (r *fixedRun) Wait(ctx context.Context, n int) (int, error) {
+	if r.state == inQueue {
+		select {
+		case r.f.slots <- struct{}{}:
+			r.f.waiting.Add(-1)
+			r.admit()
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	p := &r.f.profile
+	if p.TimeToFirstToken == 0 && p.TimePerToken == 0 {
+		r.ready = r.work.OutputTokens
+		return r.ready, nil
+	}
+	if n <= r.ready && n > 0 {
+		return r.ready, nil
+	}
+	due := r.began.Add(p.TimeToFirstToken + time.Duration(max(n-1, 0))*p.TimePerToken)
+	if r.ready > 0 { // in a stream: not before the next step, unless all is ready then
+		step := time.Now().Add(streamStep)
+		last := r.began.Add(p.TimeToFirstToken + time.Duration(r.work.OutputTokens-1)*p.TimePerToken)
+		if last.Before(step) {
+			step = last
+		}
+		if due.Before(step) {
+			due = step
+		}
+	}
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		r.ready = max(n, r.done())
+		return r.ready, nil
+	case <-ctx.Done():
+		r.ready = max(r.ready, r.done())
+		return r.ready, ctx.Err()
+	}
+}
+
+// done is how many tokens the elapsed time allows.
+func (r *fixedRun) done() int {
+	p := &r.f.profile
+	since := time.Since(r.began) - p.TimeToFirstToken
+	if since < 0 {
+		return 0
+	}
+	if p.TimePerToken == 0 {
+		return r.work.OutputTokens
+	}
+	return int(min(int64(since/p.TimePerToken)+1, int64(r.work.OutputTokens)))
+}
+
+// Use is none: there is no prefix cache and no preemption.
+func (r *fixedRun) Use() Use { return Use{} }
+
+// End gives the slot back.
+func (r *fixedRun) End() {
+	switch r.state {
+	case inQueue:
+		r.f.waiting.Add(-1)
+	case running:
+		r.f.tokens.Add(-int64(r.work.PromptTokens + r.work.OutputTokens))
+		<-r.f.slots
+	}
+	r.state = ended
+}

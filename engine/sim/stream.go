@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// stream is a chat completion as server-sent events.
+type stream struct {
+	g      *generation
+	run    Run
+	random random // of log probabilities
+
+	sent  int    // pieces sent
+	begun bool   // the first chunk is out
+	over  bool   // the last event was made
+	out   []byte // events to send
+}
+
+// stream sends events as their tokens become ready.
+func (s *Server) stream(g *generation, run Run) {
+	s.counts.status[http.StatusOK].Add(1)
+	g.head(typeSSE)
+	st := &stream{g: g, run: run, random: g.req.digest.random().fork(4), out: g.buffer()}
+	var err error
+	for err == nil && !st.over {
+		if err = st.fill(g.context()); len(st.out) > 0 {
+			err = cmp.Or(g.send(st.out), err)
+			st.out = st.out[:0]
+		}
+	}
+	g.out = st.out
+	g.use = run.Use()
+	complete := err == nil || errors.Is(err, errBroken)
+	if !complete {
+		s.counts.disconnects.Add(1)
+	}
+	g.note(http.StatusOK, st.sent, !complete)
+	if err != nil {
+		g.breakOff()
+	}
+}
+
+// errBroken ends a stream that a fault breaks off.
+var errBroken = errors.New("simulated break in the body")
+
+// fill waits for the next tokens and makes their events.
+func (st *stream) fill(ctx context.Context) (broken error) {
+	wanted := len(st.g.answer.pieces)
+	ready, err := st.run.Wait(ctx, min(st.sent+1, wanted))
+	if err != nil {
+		st.sent = max(st.sent, ready)
+		return err
+	}
+	ready = min(ready, wanted)
+	switch st.g.hit.fault {
+	case faultTruncate:
+		if ready > wanted/2 {
+			ready, broken = max(wanted/2, st.sent), errBroken
+		}
+	case faultMalformed:
+		st.out = append(st.out, "data: {\"simulated malformed JSON\n\n"...)
+	}
+	if !st.begun {
+		st.begun = true
+		st.event(`{"role":"assistant","content":""}`)
+	}
+	if st.sent < ready {
+		st.tokens(st.sent, ready)
+		st.sent = ready
+	}
+	if st.sent == wanted && broken == nil {
+		st.end()
+	}
+	return broken
+}
+
+// open begins an event.
+func (st *stream) open() {
+	st.out = append(st.out, "data: "...)
+	st.out = st.g.appendHead(st.out, "chat.completion.chunk")
+}
+
+func (st *stream) event(delta string) {
+	if st.g.hit.fault == faultEmpty {
+		return
+	}
+	st.open()
+	st.out = append(st.out, `{"index":0,"delta":`...)
+	st.out = append(st.out, delta...)
+	st.out = append(st.out, `,"logprobs":null,"finish_reason":null}]}`+"\n\n"...)
+}
+
+// tokens sends the pieces from..to: reasoning and content in separate deltas.
+func (st *stream) tokens(from, to int) {
+	if st.g.hit.fault == faultEmpty {
+		return
+	}
+	a := &st.g.answer
+	if a.closed > from && a.closed < to {
+		st.delta(from, a.closed)
+		from = a.closed
+	}
+	st.delta(from, to)
+}
+
+func (st *stream) delta(from, to int) {
+	a := &st.g.answer
+	first, last := a.ends(from), a.ends(to)
+	name, text := `"content":`, a.content(first, last)
+	if a.reasons && (a.closed == 0 || from < a.closed) {
+		name, text = `"reasoning_content":`, a.reasoning(first, last)
+	}
+	st.open()
+	st.out = append(st.out, `{"index":0,"delta":{`...)
+	st.out = append(st.out, name...)
+	st.out = spelling.AppendString(st.out, text)
+	st.out = append(st.out, `},"logprobs":`...)
+	st.out = st.g.appendLogprobs(st.out, &st.random, from, to)
+	st.out = append(st.out, `,"finish_reason":null}]}`+"\n\n"...)
+}
+
+// end sends the finish reason, the usage if asked for, and [DONE].
+func (st *stream) end() {
+	st.over = true
+	if st.g.hit.fault != faultEmpty {
+		st.open()
+		st.out = append(st.out, `{"index":0,"delta":{},"logprobs":null,`...)
+		st.out = st.g.answer.appendFinish(st.out)
+		st.out = append(st.out, "}]}\n\n"...)
+	}
+	if st.g.req.Options.Usage {
+		st.g.use = st.run.Use()
+		st.open()
+		st.out = append(st.out, ']')
+		st.out = st.g.appendUsage(st.out)
+		st.out = append(st.out, "}\n\n"...)
+	}
+	st.out = append(st.out, "data: [DONE]\n\n"...)
+}

@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// A tool is a function that an answer calls. The arguments are made up by the schema of
+// its parameters.
+type tool struct {
+	Name       string          `json:"name"`
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// chosenTool is the function that a request wants called, nil where the request leaves the
+// choice to the model: the simulated model then calls none.
+func chosenTool(tools, choice []byte) (*tool, error) {
+	if tools == nil || choice == nil || string(tools) == "[]" || string(choice) == `"auto"` || string(choice) == `"none"` {
+		return nil, nil
+	}
+	var all []struct {
+		Function *tool `json:"function"`
+	}
+	if err := json.Unmarshal(tools, &all); err != nil {
+		return nil, err
+	}
+	var named struct {
+		Function tool `json:"function"`
+	}
+	if string(choice) != `"required"` {
+		if err := json.Unmarshal(choice, &named); err != nil {
+			return nil, fmt.Errorf("tool_choice: %w", err)
+		}
+	}
+	for _, t := range all {
+		if t.Function == nil || named.Function.Name != "" && t.Function.Name != named.Function.Name {
+			continue
+		}
+		if len(t.Function.Parameters) == 0 {
+			t.Function.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		return t.Function, nil
+	}
+	return nil, errors.New("tool_choice names none of them")
+}
+
+// appendCall writes the member tool_calls.
+func (t *tool) appendCall(dst []byte, serial uint64, n int, arguments []byte) []byte {
+	return fmt.Appendf(dst, `,"tool_calls":[{"id":"call_simulated_%d_%d","type":"function","function":{"name":%s,"arguments":%s}}]`,
+		serial, n, spelling.AppendString(nil, []byte(t.Name)), spelling.AppendString(nil, arguments))
+}

@@ -1,0 +1,125 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// maxAnswerBytes limits how much of an answer's body is read and kept: enough for a
+	// message, and a bound on endless answers.
+	maxAnswerBytes = 1 << 10
+	// recordTimeout limits the write of an attempt's outcome, also for an attempt that
+	// was cancelled because the node stops.
+	recordTimeout = 5 * time.Second
+	// disableTries limits the tries to disable an endpoint while others change the same
+	// document.
+	disableTries = 5
+	// userAgent is the value of the User-Agent header.
+	userAgent = "Rowmill-Webhooks/1"
+)
+
+// handle claims a delivery that is due at now and sends it.
+func (s *Sender) handle(d store.Delivery, now time.Time) error {
+	d, err := s.Store.PutDelivery(s.ctx, webhook.Claimed(d, now.Add(claimTTL)))
+	if err != nil {
+		return ignoreLostClaim(err)
+	}
+	all, err := webhook.Load(s.ctx, s.Store, d.Account)
+	if err != nil {
+		return err
+	}
+	e, found := all.Find(d.Endpoint)
+	switch {
+	case !found:
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.GivenUp(d, "the webhook was deleted", now) })
+	case e.Disabled != nil:
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.GivenUp(d, "the webhook is disabled", now) })
+	}
+	attempt := s.Try(s.ctx, e, d.ID, d.Payload)
+	if s.ctx.Err() != nil && !webhook.Succeeded(attempt) {
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.Interrupted(d, now) })
+	}
+	if attempt.Status == http.StatusGone {
+		if err := s.disable(d.Account, d.Endpoint); err != nil {
+			return err
+		}
+	}
+	return s.record(d, func(now time.Time) store.Delivery { return s.Schedule.After(d, attempt, now, rand.Float64()) })
+}
+
+// Try sends a body to an endpoint once and returns the outcome.
+func (s *Sender) Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt {
+	return s.poster.post(ctx, message{
+		url: e.URL, kind: "application/json", id: id, body: body,
+		sign: func(at time.Time) (string, error) { return e.Signatures(id, at, body) },
+	})
+}
+
+// disable disables an endpoint that answered 410 Gone.
+func (s *Sender) disable(account, endpoint string) error {
+	var err error
+	for range disableTries {
+		var all webhook.Endpoints
+		if all, err = webhook.Load(s.ctx, s.Store, account); err != nil {
+			return err
+		}
+		e, found := all.Find(endpoint)
+		if !found || e.Disabled != nil {
+			return nil
+		}
+		e.SetDisabled("it answered 410 Gone", s.Clock())
+		if err = all.Save(s.ctx, s.Store, account); err == nil {
+			s.Logger.Info("webhook disabled, because it answered 410 Gone", "webhook", endpoint, "account", account)
+			return nil
+		}
+		if !errors.Is(err, rowmill.ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// record stores the delivery that next returns.
+func (s *Sender) record(d store.Delivery, next func(now time.Time) store.Delivery) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
+	defer cancel()
+	now, err := s.Store.Time(ctx)
+	if err != nil {
+		return err
+	}
+	after := next(now)
+	if after.Tries > d.Tries {
+		s.count(after)
+	}
+	_, err = s.Store.PutDelivery(ctx, after)
+	return ignoreLostClaim(err)
+}
+
+// ignoreLostClaim returns err, but nil if another node has claimed or removed the
+// record meanwhile.
+func ignoreLostClaim(err error) error {
+	if errors.Is(err, rowmill.ErrConflict) || errors.Is(err, rowmill.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (s *Sender) count(d store.Delivery) {
+	switch d.State {
+	case store.DeliveryDelivered:
+		s.outcomes.WithLabelValues(outcomeDelivered).Inc()
+	case store.DeliveryFailed:
+		s.outcomes.WithLabelValues(outcomeFailed).Inc()
+		s.Logger.Info("webhook delivery failed, no attempt is left", "delivery", d.ID, "webhook", d.Endpoint, "account", d.Account)
+	default:
+		s.outcomes.WithLabelValues(outcomeAgain).Inc()
+	}
+}

@@ -1,0 +1,372 @@
+package sender
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// positionValue is the name of the stored value that holds the position of the
+	// stream.
+	positionValue = "audit-stream"
+	// lateTolerance is how much later than its own time an entry may be recorded and
+	// still be sent. It covers clock differences between nodes of an older version, and
+	// a clock step back when Redis fails over.
+	lateTolerance = 2 * time.Minute
+	// appendTimeout limits the recording of an entry on this node, which first gives
+	// the entry its time. It is well below lateTolerance.
+	appendTimeout = time.Minute
+	// batchEntries and batchBytes limit a body to a size that any receiver accepts.
+	batchEntries = 500
+	batchBytes   = 256 << 10
+	// streamKind is the Content-Type of a body with one entry per line.
+	streamKind = "application/x-ndjson"
+)
+
+// streamPauses holds the pauses after failed attempts. Entries are sent until they are
+// accepted; the last pause repeats, so a receiver that is back gets its next request
+// within a minute.
+var streamPauses = webhook.Schedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
+
+// StreamStore is the part of a store that a Stream uses.
+type StreamStore interface {
+	store.Values
+	store.Audit
+	Time(ctx context.Context) (time.Time, error)
+}
+
+// StreamConfig configures a Stream.
+type StreamConfig struct {
+	Store   StreamStore
+	URL     string
+	Secrets []string // each signs by itself, in this order
+	// Transport sends the requests.
+	Transport http.RoundTripper
+	// See Config for Reason, Nodes and Clock.
+	Reason     func(error) string
+	Nodes      func() int
+	Clock      func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// A Stream sends the audit record to one receiver, in order, each entry until it is
+// accepted. The position is a value in the store, so that any node continues where
+// another stopped. One node sends at a time.
+type Stream struct {
+	StreamConfig
+	poster   poster
+	secrets  atomic.Pointer[[]string]
+	wake     chan struct{}
+	stopping chan struct{}
+	stop     func()          // closes stopping
+	ctx      context.Context // cancelled by Stop after stopGrace
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	attempts *prometheus.CounterVec
+	entries  prometheus.Counter
+	waiting  prometheus.Gauge
+
+	failing bool // the last step failed and was logged; used by run only
+}
+
+// A position says which entries of the audit record have been sent.
+type position struct {
+	Began time.Time `json:"began"` // the stream starts with entries of this time
+	At    time.Time `json:"at"`    // time of the latest accepted entry
+	// Sent holds the accepted entries of the last lateTolerance before At.
+	Sent []sentEntry `json:"taken,omitempty"`
+	// Until is when the next attempt may start: a node is sending, or the last attempt
+	// failed.
+	Until *time.Time `json:"until,omitempty"`
+	Tries int        `json:"tries,omitempty"` // failed attempts in a row
+
+	version int64 // version of the stored value
+}
+
+type sentEntry struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
+}
+
+// NewStream returns a Stream. If the store has no position yet, the stream starts with
+// entries recorded from now on.
+func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() int { return 1 }
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	s := &Stream{StreamConfig: cfg, wake: make(chan struct{}, 1), poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
+	s.SetSecrets(cfg.Secrets)
+	if _, _, err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	metrics := promauto.With(cfg.Registerer)
+	s.attempts = metrics.NewCounterVec(prometheus.CounterOpts{
+		Name: "rowmill_audit_webhook_attempts_total", Help: "Attempts of this node to send entries of the audit record, by outcome: delivered, or again (they will be sent again).",
+	}, []string{"outcome"})
+	for _, outcome := range []string{outcomeDelivered, outcomeAgain} {
+		s.attempts.WithLabelValues(outcome)
+	}
+	s.entries = metrics.NewCounter(prometheus.CounterOpts{
+		Name: "rowmill_audit_webhook_entries_total", Help: "Entries of the audit record that this node has sent and the receiver has accepted.",
+	})
+	s.waiting = metrics.NewGauge(prometheus.GaugeOpts{
+		Name: "rowmill_audit_webhook_waiting_seconds", Help: "Age of the oldest entry of the audit record that the receiver has not accepted yet; 0 if none waits.",
+	})
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.stopping = make(chan struct{})
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
+	return s, nil
+}
+
+// SetSecrets replaces the signing secrets from the next attempt on.
+func (s *Stream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
+
+// Start begins to send.
+func (s *Stream) Start() { s.running.Go(s.run) }
+
+// Stop waits stopGrace for the running attempt, cancels it then, and returns when it
+// has ended. Another node repeats it. Stop may be called twice.
+func (s *Stream) Stop(context.Context) error {
+	s.stop()
+	grace := time.AfterFunc(stopGrace, s.cancel)
+	defer grace.Stop()
+	s.running.Wait()
+	s.cancel()
+	s.poster.client.CloseIdleConnections()
+	return nil
+}
+
+// Of returns the store with another AppendAudit: it gives entries the store's time, the
+// order in which the stream sends them, and wakes the stream.
+func (s *Stream) Of(records store.Store) store.Store { return streamed{records, s} }
+
+type streamed struct {
+	store.Store
+	stream *Stream
+}
+
+func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error {
+	ctx, cancel := context.WithTimeout(ctx, appendTimeout)
+	defer cancel()
+	now, err := s.Store.Time(ctx)
+	if err != nil {
+		return err
+	}
+	entry.At = now.UTC()
+	if err := s.Store.AppendAudit(ctx, entry); err != nil {
+		return err
+	}
+	select {
+	case s.stream.wake <- struct{}{}:
+	default: // a step is pending
+	}
+	return nil
+}
+
+func (s *Stream) run() {
+	for {
+		more, err := s.step()
+		if err != nil && s.ctx.Err() == nil && s.firstFailure() {
+			s.Logger.Warn("reading the audit record or storing the stream position failed, retrying", "err", err)
+		}
+		if !more {
+			select {
+			case <-s.wake:
+			case <-s.stopping:
+			case <-time.After(pollInterval * time.Duration(max(s.Nodes(), pollers)) / pollers):
+			}
+		}
+		select {
+		case <-s.stopping:
+			return
+		default:
+		}
+	}
+}
+
+// firstFailure notes a failure and reports whether to log it: once until a step
+// succeeds.
+func (s *Stream) firstFailure() bool {
+	first := !s.failing
+	s.failing = true
+	return first
+}
+
+// step sends one body of waiting entries, and reports whether more may wait.
+func (s *Stream) step() (more bool, err error) {
+	p, now, err := s.load(s.ctx)
+	if err != nil {
+		return false, err
+	}
+	held, most := p.Until != nil && now.Before(*p.Until), batchEntries
+	if held { // read one entry, for the metric of the oldest
+		most = 1
+	}
+	batch, err := s.next(p, most)
+	if err != nil {
+		return false, err
+	}
+	if len(batch) == 0 {
+		s.waiting.Set(0)
+		return false, nil
+	}
+	s.waiting.Set(max(0, now.Sub(batch[0].At).Seconds()))
+	if held {
+		return false, nil
+	}
+	until := now.Add(claimTTL)
+	p.Until = &until
+	if err := s.save(s.ctx, &p); err != nil {
+		return false, ignoreLostClaim(err)
+	}
+	body, err := lines(batch)
+	if err != nil {
+		return false, err
+	}
+	id := webhook.BatchID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
+	attempt := s.poster.post(s.ctx, message{url: s.URL, kind: streamKind, id: id, body: body, sign: func(at time.Time) (string, error) {
+		return webhook.SignAll(*s.secrets.Load(), id, at, body)
+	}})
+	accepted := webhook.Succeeded(attempt)
+	switch {
+	case accepted:
+		p.markSent(batch)
+		s.attempts.WithLabelValues(outcomeDelivered).Inc()
+		s.entries.Add(float64(len(batch)))
+		if s.failing {
+			s.Logger.Info("the receiver of the audit record accepts entries again")
+		}
+		s.failing = false
+	case s.ctx.Err() != nil: // this node cancelled the attempt
+		p.Until = nil
+	default:
+		p.Tries++
+		pause, _ := streamPauses.Next(min(p.Tries, len(streamPauses)), rand.Float64())
+		again := now.Add(time.Duration(attempt.Millis)*time.Millisecond + pause)
+		p.Until = &again
+		s.attempts.WithLabelValues(outcomeAgain).Inc()
+		if s.firstFailure() {
+			s.Logger.Warn("the receiver of the audit record did not accept entries, retrying", "status", attempt.Status, "reason", attempt.Error)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
+	defer cancel()
+	return accepted, ignoreLostClaim(s.save(ctx, &p))
+}
+
+// markSent adds accepted entries, and removes the ones too old to be read again.
+func (p *position) markSent(batch []store.AuditEntry) {
+	for _, e := range batch {
+		p.Sent = append(p.Sent, sentEntry{e.ID, e.At})
+		if e.At.After(p.At) {
+			p.At = e.At
+		}
+	}
+	p.Sent = slices.DeleteFunc(p.Sent, func(t sentEntry) bool { return t.At.Before(p.At.Add(-lateTolerance)) })
+	p.Until, p.Tries = nil, 0
+}
+
+// next returns the oldest entries that were not sent: at most one body, and at most
+// most entries.
+func (s *Stream) next(p position, most int) (batch []store.AuditEntry, err error) {
+	sent := make(map[string]bool, len(p.Sent))
+	for _, t := range p.Sent {
+		sent[t.ID] = true
+	}
+	at, id := p.At.Add(-lateTolerance), ""
+	if at.Before(p.Began) {
+		at = p.Began
+	}
+	limit := min(most+len(p.Sent), batchEntries) // entries per page
+	for size := 0; ; {
+		page, err := s.Store.AuditAfter(s.ctx, at, id, limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page {
+			at, id = e.At, e.ID
+			if sent[e.ID] {
+				continue
+			}
+			if size += len(e.Details) + 512; len(batch) > 0 && size > batchBytes { // 512: the other fields of a line
+				return batch, nil
+			}
+			if batch = append(batch, e); len(batch) == most {
+				return batch, nil
+			}
+		}
+		if len(page) < limit {
+			return batch, nil
+		}
+	}
+}
+
+// lines encodes entries as JSON Lines, in the format of the audit file.
+func lines(batch []store.AuditEntry) (string, error) {
+	var text strings.Builder
+	for _, e := range batch {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return "", fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
+		}
+		text.Write(line)
+		text.WriteByte('\n')
+	}
+	return text.String(), nil
+}
+
+// load returns the position of the stream and the store's time. If the store has no
+// position, it stores one at the current time.
+func (s *Stream) load(ctx context.Context) (p position, now time.Time, err error) {
+	if now, err = s.Store.Time(ctx); err != nil {
+		return position{}, now, err
+	}
+	for {
+		doc, version, err := s.Store.GetValue(ctx, positionValue)
+		if err == nil {
+			if err := json.Unmarshal(doc, &p); err != nil {
+				return position{}, now, fmt.Errorf("read the position of the audit stream: %w", err)
+			}
+			p.version = version
+			return p, now, nil
+		}
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return position{}, now, err
+		}
+		if err := s.save(ctx, &position{Began: now.UTC(), At: now.UTC()}); err != nil && !errors.Is(err, rowmill.ErrConflict) {
+			return position{}, now, err
+		}
+	}
+}
+
+// save stores the position. It returns rowmill.ErrConflict if another node has stored
+// one after load.
+func (s *Stream) save(ctx context.Context, p *position) error {
+	version, err := store.RewriteValue(ctx, s.Store, positionValue, *p, p.version)
+	if err == nil {
+		p.version = version
+	}
+	return err
+}

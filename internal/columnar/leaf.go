@@ -1,0 +1,254 @@
+package columnar
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// Leaf is the type of single values in a user's file: dates, times, decimals,
+// UUIDs, short integers. A table column of kind TableLeaf keeps this type, and
+// its values are the same bytes as in the user's file. So a reader sees the
+// same type in both files.
+type Leaf struct {
+	element format.SchemaElement // without a name and repetition
+	kind    leafKind
+	width   int    // bytes of a value; 0 if values vary in length
+	arrow   string // a zone or a duration, see arrow.go; or empty
+}
+
+// ParseLeaf reads a type that File.IDType wrote.
+func ParseLeaf(text rowmill.IDLeaf) (*Leaf, error) {
+	element, note, _ := strings.Cut(string(text), ";")
+	raw, err := base64.RawStdEncoding.DecodeString(element)
+	if err != nil {
+		return nil, fmt.Errorf("the type of a column: %w", err)
+	}
+	var e format.SchemaElement
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), raw, &e); err != nil {
+		return nil, fmt.Errorf("the type of a column: %w", err)
+	}
+	l, ok := leafIn(&e, note)
+	if !ok || l.arrow != note {
+		return nil, errors.New("the type of a column is not a type that tables support")
+	}
+	return l, nil
+}
+
+// text returns the type in the form that ParseLeaf reads.
+func (l *Leaf) text() (rowmill.IDLeaf, error) {
+	raw, err := thrift.Marshal(new(thrift.CompactProtocol), &l.element)
+	text := base64.RawStdEncoding.EncodeToString(raw)
+	if l.arrow != "" {
+		text += ";" + l.arrow
+	}
+	return rowmill.IDLeaf(text), err
+}
+
+// leafIn is leafOf, plus the note that the file's Arrow schema has on the
+// column.
+func leafIn(e *format.SchemaElement, note string) (*Leaf, bool) {
+	l, ok := leafOf(e)
+	switch {
+	case strings.HasPrefix(note, arrowZone):
+		if ok && l.kind.class == classStamp && l.kind.utc && isZone(note[len(arrowZone):]) {
+			l.arrow = note
+		}
+	case strings.HasPrefix(note, arrowDuration):
+		unit := note[len(arrowDuration):]
+		if len(unit) == 1 && unit <= "3" && !ok && e.Type.Valid && e.Type.V == format.Int64 && leafKindOf(e).class == classInt {
+			l, ok = &Leaf{kind: leafKindOf(e), width: 8, arrow: note}, true
+			l.element.Type = e.Type
+		}
+	}
+	return l, ok
+}
+
+// leafOf returns the type of a column of a user's file. It returns false for
+// types that have a table kind of their own, for text, and for types that
+// readers cannot interpret. It drops annotations that do not apply.
+func leafOf(e *format.SchemaElement) (*Leaf, bool) {
+	if !e.Type.Valid || e.NumChildren.V != 0 {
+		return nil, false
+	}
+	l := &Leaf{kind: leafKindOf(e)}
+	l.element.Type = e.Type
+	switch e.Type.V {
+	case format.Int32, format.Float:
+		l.width = 4
+	case format.Int64, format.Double:
+		l.width = 8
+	case format.Int96:
+		l.width = 12
+	case format.FixedLenByteArray:
+		l.width = int(e.TypeLength.V)
+		l.element.TypeLength = e.TypeLength
+		if l.width < 1 || l.width > maxPage {
+			return nil, false
+		}
+	}
+	switch l.kind.class {
+	case classInt, classUint:
+		if e.Type.V != format.Int32 {
+			return nil, false
+		}
+		if !hasIntegerAnnotation(e) {
+			return l, true
+		}
+	case classFloat:
+		return l, e.Type.V == format.Float
+	case classInt96:
+		return l, true
+	case classHex:
+		return l, e.Type.V == format.FixedLenByteArray
+	case classDecimal:
+		if !l.kind.isValidDecimal(e) {
+			return nil, false
+		}
+		l.element.Scale, l.element.Precision = e.Scale, e.Precision
+	case classDate, classTime, classStamp, classUUID, classHalf, classInterval:
+	default:
+		return nil, false
+	}
+	l.element.ConvertedType, l.element.LogicalType = e.ConvertedType, e.LogicalType
+	return l, true
+}
+
+// hasIntegerAnnotation reports whether a column is annotated as an integer of
+// some width.
+func hasIntegerAnnotation(e *format.SchemaElement) bool {
+	if e.LogicalType.Value != nil {
+		_, ok := e.LogicalType.Value.(*format.IntType)
+		return ok
+	}
+	c := e.ConvertedType
+	return c.Valid && c.V >= deprecated.Uint8 && c.V <= deprecated.Int64
+}
+
+// isValidDecimal reports whether the decimal's scale and precision are in the
+// range that readers accept.
+func (k *leafKind) isValidDecimal(e *format.SchemaElement) bool {
+	precision := e.Precision.V
+	if t, ok := e.LogicalType.Value.(*format.DecimalType); ok {
+		precision = t.Precision
+	}
+	return k.scale >= 0 && precision > 0 && int64(k.scale) <= int64(precision) && precision <= maxScale
+}
+
+// idType returns the type of the IDs in a column of the file.
+func (n *node) idType(note string) (t rowmill.IDType, err error) {
+	if !n.flat() {
+		return rowmill.IDType{IDKind: rowmill.IDString}, nil
+	}
+	if l, ok := leafIn(n.element, note); ok {
+		t.IDKind = rowmill.IDLeafValue
+		t.IDLeaf, err = l.text()
+		return t, err
+	}
+	t.IDKind = n.kind.idKind()
+	return t, nil
+}
+
+// Fits reports whether raw has the length of a value.
+func (l *Leaf) Fits(raw string) bool {
+	if l.width == 0 { // a decimal
+		return len(raw) > 0 && len(raw) <= maxScale
+	}
+	return len(raw) == l.width
+}
+
+// AppendText appends a value as plain text.
+func (l *Leaf) AppendText(b, raw []byte) ([]byte, error) {
+	if l.kind.class != classFloat && l.kind.class != classHalf {
+		return l.kind.appendText(b, raw)
+	}
+	switch f := l.kind.float(raw); {
+	case math.IsInf(f, 1):
+		return append(b, "Infinity"...), nil
+	case math.IsInf(f, -1):
+		return append(b, "-Infinity"...), nil
+	default:
+		return spelling.AppendDecimal(b, f, 32), nil
+	}
+}
+
+// AppendJSON appends a value as JSON: a number if JSON can hold it, otherwise
+// text. Decimals are text, so that no reader rounds their digits.
+func (l *Leaf) AppendJSON(b, raw []byte) ([]byte, error) {
+	switch l.kind.class {
+	case classInt, classUint:
+		return l.AppendText(b, raw)
+	case classFloat, classHalf:
+		if !math.IsInf(l.kind.float(raw), 0) {
+			return l.AppendText(b, raw)
+		}
+	}
+	text, err := l.AppendText(make([]byte, 0, 48), raw)
+	return spelling.AppendString(b, text), err
+}
+
+// order is how readers compare the values of a column. Statistics follow it.
+type order uint8
+
+const (
+	orderUnsigned order = iota // of bits
+	orderSigned
+	orderReal
+	orderText // of bytes
+	orderNone // readers do not agree, or statistics are not worth the work
+)
+
+// order returns the order of the column's values. leaf is the type of a
+// TableLeaf column.
+func (c TableColumn) order(leaf *Leaf) order {
+	switch c.Kind {
+	case TableText:
+		return orderText
+	case TableInt:
+		return orderSigned
+	case TableReal, TableFloats:
+		return orderReal
+	case TableLeaf:
+		return leaf.order()
+	default:
+		return orderUnsigned
+	}
+}
+
+func (l *Leaf) order() order {
+	whole := l.kind.physical == format.Int32 || l.kind.physical == format.Int64
+	switch {
+	case l.kind.class == classFloat:
+		return orderReal
+	case !whole:
+		return orderNone
+	case l.kind.class == classUint:
+		return orderUnsigned
+	default:
+		return orderSigned
+	}
+}
+
+// bits returns a value as a number that statistics can compare.
+func (l *Leaf) bits(raw []byte) uint64 {
+	switch {
+	case l.width == 8:
+		return binary.LittleEndian.Uint64(raw)
+	case l.kind.class == classFloat:
+		return math.Float64bits(float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+	case l.kind.class == classUint:
+		return uint64(binary.LittleEndian.Uint32(raw))
+	default:
+		return uint64(int64(int32(binary.LittleEndian.Uint32(raw))))
+	}
+}

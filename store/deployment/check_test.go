@@ -1,0 +1,61 @@
+package deployment_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/store/deployment"
+)
+
+// A distant bucket takes a second for a list.
+type distant struct {
+	blob.Bucket
+	now, most atomic.Int64
+}
+
+func (b *distant) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	b.most.Store(max(b.most.Load(), b.now.Add(1)))
+	defer b.now.Add(-1)
+	time.Sleep(time.Second)
+	return b.Bucket.List(ctx, prefix)
+}
+
+// A check looks at jobs side by side, at so many and no more, and reports them in
+// the order of their ids.
+func TestCheck_LooksSideBySide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		p.settle()
+		var unknown, lost []string
+		for range 40 {
+			id := rowmill.NewJobID()
+			p.object(id, "results/full-1-a.parquet")
+			unknown = append(unknown, id)
+			id = rowmill.NewJobID()
+			p.record(id)
+			p.object(id, "input/shard-000000")
+			lost = append(lost, id)
+		}
+		bucket := &distant{Bucket: p.bucket}
+		pair := p.pair()
+		pair.Bucket = bucket
+		began := time.Now()
+		report, err := pair.Check(t.Context(), func(int) {})
+		if took := time.Since(began); err != nil || took > 5*time.Second || bucket.most.Load() != 16 {
+			t.Errorf("80 jobs took %v, %d at once: %v", took, bucket.most.Load(), err)
+		}
+		slices.Sort(unknown)
+		slices.Sort(lost)
+		if !slices.EqualFunc(report.Unknown, unknown, func(n deployment.Note, id string) bool { return n.JobID == id }) ||
+			!slices.EqualFunc(report.Missing, lost, func(m deployment.Missing, id string) bool { return m.JobID == id }) || report.Known != 40 {
+			t.Errorf("%d known, %d unknown and %d missing, or in another order", report.Known, len(report.Unknown), len(report.Missing))
+		}
+	})
+}

@@ -1,0 +1,376 @@
+// Package move takes all that a deployment keeps from one place to another: from the
+// directory of a single node to Redis and S3, back, or between two of a kind. It owns
+// the order of it and the checks, and knows neither stores nor buckets.
+//
+//	Begin     the place that is filled is empty; it is marked, and no node starts on it
+//	Objects   each object is copied, read back and compared
+//	Records   each record is stored in the form of the other store
+//	End       what is there is compared with what was; the mark goes
+//
+// Objects come first: a record never names what is not there. A move that ends
+// anywhere before its end leaves a place that is marked, and changes nothing at the
+// one that it is from.
+package move
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/deployment"
+)
+
+const (
+	// copiesAtOnce is how many objects are on their way side by side: small ones wait
+	// for answers of a server, large ones fill a network by themselves.
+	copiesAtOnce = 16
+	// folderPage is how many folders one listing asks for.
+	folderPage = 1000
+	// batchRecords and batchBytes bound what is stored in one transaction: other
+	// clients of a Redis server wait for as long as it takes.
+	batchRecords, batchBytes = 500, 4 << 20
+)
+
+// Records are those of a place.
+type Records interface {
+	deployment.Records
+	store.Movable
+}
+
+// A Place is where records and objects are kept. Its Pair is of the same records.
+type Place struct {
+	deployment.Pair
+	Records Records
+}
+
+// A Summary is how much was moved.
+type Summary struct {
+	Kinds   map[string]int64 // records by what they are
+	Objects int64
+	Bytes   int64 // of the objects
+
+	digest [sha256.Size]byte // of the records, in whatever order
+}
+
+// Total is the number of records.
+func (s Summary) Total() (n int64) {
+	for _, of := range s.Kinds {
+		n += of
+	}
+	return n
+}
+
+// add counts a record. What an idempotency key led to is left out, which may expire
+// at any time, and whose records these are.
+func (s *Summary) add(e store.Entry) error {
+	if e.Idempotency != nil || isIdentity(e) {
+		return nil
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode a record: %w", err)
+	}
+	if s.Kinds == nil {
+		s.Kinds = map[string]int64{}
+	}
+	s.Kinds[e.Kind()]++
+	for i, b := range sha256.Sum256(text) { // a sum of sums does not depend on their order
+		s.digest[i] += b
+	}
+	return nil
+}
+
+// same reports whether the records of both are the same.
+func (s Summary) same(other Summary) bool {
+	return s.digest == other.digest && s.Total() == other.Total()
+}
+
+func isIdentity(e store.Entry) bool { return e.Value != nil && e.Value.Name == deployment.Value }
+
+// Summarize counts the records of a place.
+func Summarize(ctx context.Context, from Records) (s Summary, err error) {
+	err = from.Export(ctx, s.add)
+	return s, err
+}
+
+// A Move is under way into a place. Its methods are called one after the other, but
+// for Object.
+type Move struct {
+	to      Place
+	mark    deployment.Identity
+	told    func(phase string, done int64)
+	moved   Summary
+	objects atomic.Int64
+	bytes   atomic.Int64
+}
+
+// Begin marks a place, which has to be empty, or what a move left that was not
+// finished: with again that is removed, and a *deployment.UnfinishedError otherwise.
+// told hears how many objects, or records, are there; it may be called from several
+// goroutines.
+func Begin(ctx context.Context, to Place, again bool, told func(phase string, done int64)) (*Move, error) {
+	records, bucket, err := to.Unfinished(ctx, again)
+	if err != nil {
+		return nil, err
+	}
+	if !records {
+		if err := noRecords(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	if !bucket {
+		if err := noObjects(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	m := &Move{to: to, told: told}
+	if m.mark, err = to.BeginMove(ctx); err != nil {
+		return nil, err
+	}
+	if records {
+		if err := to.Records.Clear(ctx); err != nil {
+			return nil, err
+		}
+		if err := to.MarkMove(ctx, m.mark); err != nil {
+			return nil, err
+		}
+	}
+	if bucket {
+		return m, eachFolder(ctx, to.Bucket, "", func(name string) error { return to.Bucket.DeletePrefix(ctx, name+"/") })
+	}
+	return m, nil
+}
+
+var errFound = errors.New("something is there")
+
+func noRecords(ctx context.Context, to Place) error {
+	err := to.Records.Export(ctx, func(store.Entry) error { return errFound })
+	if errors.Is(err, errFound) {
+		return fmt.Errorf("%s is not empty: name an empty place", to.RecordsName)
+	}
+	return err
+}
+
+func noObjects(ctx context.Context, to Place) error {
+	return eachFolder(ctx, to.Bucket, "", func(name string) error {
+		objects, err := to.Bucket.List(ctx, name+"/")
+		if err == nil && len(objects) > 0 {
+			err = fmt.Errorf("%s is not empty, it holds %s: name an empty place", to.BucketName, objects[0].Key)
+		}
+		return err
+	})
+}
+
+// eachFolder visits the folders in a folder.
+func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(name string) error) error {
+	for after := ""; ; {
+		names, err := bucket.Folders(ctx, in, after, folderPage)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := visit(name); err != nil {
+				return err
+			}
+			after = name
+		}
+		if len(names) < folderPage {
+			return nil
+		}
+	}
+}
+
+// eachObject visits all objects of a bucket that are moved. Those of one job are in
+// memory at a time.
+func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) error) error {
+	list := func(prefix string) error {
+		objects, err := bucket.List(ctx, prefix)
+		for _, o := range objects {
+			if err == nil {
+				err = visit(o)
+			}
+		}
+		return err
+	}
+	return eachFolder(ctx, bucket, "", func(top string) error {
+		switch top += "/"; top {
+		case layout.Probes:
+			return nil
+		case layout.Jobs:
+			return eachFolder(ctx, bucket, top, func(job string) error { return list(top + job + "/") })
+		default:
+			return list(top)
+		}
+	})
+}
+
+// Objects copies all objects of a bucket that nobody writes to.
+func (m *Move) Objects(ctx context.Context, from blob.Bucket) error {
+	copies, ctx := errgroup.WithContext(ctx)
+	copies.SetLimit(copiesAtOnce)
+	err := eachObject(ctx, from, func(o blob.Info) error {
+		copies.Go(func() error {
+			object, err := from.Open(ctx, o.Key)
+			if err != nil {
+				return err
+			}
+			defer object.Close()
+			return m.Object(ctx, o.Key, blob.NewReader(object))
+		})
+		return ctx.Err()
+	})
+	return cmp.Or(copies.Wait(), err)
+}
+
+// Measure counts the objects of a bucket that are moved.
+func Measure(ctx context.Context, from blob.Bucket) (objects int64, err error) {
+	err = eachObject(ctx, from, func(blob.Info) error { objects++; return nil })
+	return objects, err
+}
+
+// Object stores an object, reads it back and compares.
+func (m *Move) Object(ctx context.Context, key string, content io.Reader) error {
+	if key == layout.Deployment || strings.HasPrefix(key, layout.Probes) {
+		return nil
+	}
+	w, err := m.to.Bucket.Create(ctx, key, layout.MediaType(key))
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, sum), content)
+	if err != nil {
+		return fmt.Errorf("copy object %s: %w", key, err)
+	}
+	if _, err := w.Commit(); err != nil {
+		return err
+	}
+	if err := m.compare(ctx, key, n, sum); err != nil {
+		return err
+	}
+	m.bytes.Add(n)
+	m.told("objects", m.objects.Add(1))
+	return nil
+}
+
+// compare reads an object back.
+func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Hash) error {
+	stored, err := m.to.Bucket.Open(ctx, key)
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	defer stored.Close()
+	got := sha256.New()
+	n, err := io.Copy(got, blob.NewReader(stored))
+	if err != nil {
+		return fmt.Errorf("read object %s back: %w", key, err)
+	}
+	if n != size || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		return fmt.Errorf("object %s in %s is not what was written: %d bytes of %d, or others", key, m.to.BucketName, n, size)
+	}
+	return nil
+}
+
+// Store copies all records.
+func (m *Move) Store(ctx context.Context, from Records) error {
+	var batch []store.Entry
+	size := 0
+	flush := func() error {
+		err := m.to.Records.Import(ctx, batch)
+		batch, size = batch[:0], 0
+		m.told("records", m.moved.Total())
+		return err
+	}
+	err := from.Export(ctx, func(e store.Entry) error {
+		if isIdentity(e) {
+			return nil
+		}
+		if err := m.moved.add(e); err != nil {
+			return err
+		}
+		batch = append(batch, e)
+		if size += weigh(e); len(batch) < batchRecords && size < batchBytes {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil && len(batch) > 0 {
+		err = flush()
+	}
+	return err
+}
+
+// weigh is about how many bytes the store writes of an entry.
+func weigh(e store.Entry) int {
+	const each = 500
+	switch {
+	case e.Job != nil:
+		n := len(e.Job.Record.Spec.System) + each*(1+len(e.Job.Parts)) + len(e.Job.Merged)*each/5
+		for _, row := range e.Job.Record.Spec.Inline {
+			n += len(row)
+		}
+		for _, p := range e.Job.Parts {
+			n += len(p.Accepted)
+		}
+		return n
+	case e.Value != nil:
+		return each + len(e.Value.Doc)
+	case e.Delivery != nil:
+		return each + len(e.Delivery.Delivery.Payload)
+	}
+	return each
+}
+
+// End compares the records that are there with those that were moved, and those of the
+// place that they are from with what they were before, where that is not nil. Then
+// the place is a deployment's, with a new identity.
+func (m *Move) End(ctx context.Context, from Records, before *Summary, source deployment.Identity) (Summary, deployment.Identity, error) {
+	m.moved.Objects, m.moved.Bytes = m.objects.Load(), m.bytes.Load()
+	m.told("check", 0)
+	there, err := Summarize(ctx, m.to.Records)
+	if err == nil && !there.same(m.moved) {
+		err = fmt.Errorf("the records at %s are not those that were stored there: %s, where there should be %s", m.to.RecordsName, there, m.moved)
+	}
+	if err != nil {
+		return m.moved, deployment.Identity{}, err
+	}
+	if before != nil {
+		after, err := Summarize(ctx, from)
+		if err == nil && !(after.same(*before) && after.same(m.moved)) {
+			err = errors.New("the records have changed while they were moved: a node has run; stop all nodes and begin again with --force")
+		}
+		if err != nil {
+			return m.moved, deployment.Identity{}, err
+		}
+	}
+	settled, err := m.to.EndMove(ctx, m.mark, source)
+	return m.moved, settled, err
+}
+
+// String lists how many records there are of each kind.
+func (s Summary) String() string {
+	var kinds []string
+	for kind, n := range s.Kinds {
+		kinds = append(kinds, fmt.Sprintf("%d %s", n, kind))
+	}
+	if len(kinds) == 0 {
+		return "none"
+	}
+	slices.Sort(kinds)
+	return strings.Join(kinds, ", ")
+}

@@ -1,0 +1,365 @@
+package move_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/internal/redistest"
+	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/deployment"
+	"github.com/rowmill/rowmill/store/deployment/move"
+	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
+)
+
+func place(records move.Records, bucket blob.Bucket, name string) move.Place {
+	pair := deployment.Pair{Records: records, RecordsName: "records " + name, Bucket: bucket, BucketName: "bucket " + name, Clock: time.Now}
+	return move.Place{Pair: pair, Records: records}
+}
+
+// single is an empty directory.
+func single(t *testing.T) move.Place {
+	t.Helper()
+	folder := t.TempDir()
+	records, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/rowmill.db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := dir.Open(dir.Config{Root: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(bucket.Close(), records.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return place(records, bucket, "single")
+}
+
+// shared is an empty Redis and S3.
+func shared(t *testing.T) move.Place {
+	t.Helper()
+	server, objects := redistest.Start(t, "appendfsync everysec"), s3test.Start(t)
+	records, err := redis.Open(t.Context(), redis.Config{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := s3.Open(t.Context(), s3.Config{
+		Endpoint: objects.Endpoint, Region: s3test.Region, Bucket: objects.Bucket, Prefix: "p", AccessKey: objects.AccessKey, SecretKey: objects.SecretKey,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(bucket.Close(), records.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return place(records, bucket, "shared")
+}
+
+func put(t *testing.T, bucket blob.Bucket, key, text string) {
+	t.Helper()
+	w, err := bucket.Create(t.Context(), key, "")
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	if err == nil {
+		_, err = w.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// filled is a directory with everything.
+func filled(t *testing.T) move.Place {
+	t.Helper()
+	p := single(t)
+	storetest.Everything(t, p.Records.(*bolt.Store), time.Now())
+	for i := range 40 {
+		put(t, p.Bucket, fmt.Sprintf("jobs/job-%04d/results/full-1-a.parquet", i), strings.Repeat("x", i*i))
+	}
+	put(t, p.Bucket, "files/file-1", "uploaded")
+	put(t, p.Bucket, "uploads/upload_1/parts/1", "")
+	put(t, p.Bucket, layout.Probe("node"), "never moved")
+	if _, _, _, err := p.Adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func quiet(string, int64) {}
+
+// moved takes all from a place to another.
+func moved(ctx context.Context, from, to move.Place, again bool) (move.Summary, error) {
+	identity, err := from.Source(ctx)
+	if err != nil {
+		return move.Summary{}, err
+	}
+	before, err := move.Summarize(ctx, from.Records)
+	if err != nil {
+		return before, err
+	}
+	m, err := move.Begin(ctx, to, again, quiet)
+	if err == nil {
+		err = m.Objects(ctx, from.Bucket)
+	}
+	if err == nil {
+		err = m.Store(ctx, from.Records)
+	}
+	if err != nil {
+		return before, err
+	}
+	sum, _, err := m.End(ctx, from.Records, &before, identity)
+	return sum, err
+}
+
+// objects are all objects of a bucket that are moved.
+func objects(t *testing.T, bucket blob.Bucket) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	found, err := bucket.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range found {
+		if info.Key == layout.Deployment || strings.HasPrefix(info.Key, layout.Probes) {
+			continue
+		}
+		object, err := bucket.Open(t.Context(), info.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(blob.NewReader(object))
+		if err := errors.Join(err, object.Close()); err != nil {
+			t.Fatal(err)
+		}
+		all[info.Key] = string(text)
+	}
+	return all
+}
+
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	first, second, third := filled(t), shared(t), single(t)
+	there, err := moved(t.Context(), first, second, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := moved(t.Context(), second, third, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(there.Kinds, back.Kinds) || there.Objects != 42 || back.Objects != there.Objects || back.Bytes != there.Bytes {
+		t.Errorf("there %+v, back %+v", there, back)
+	}
+	for _, kind := range []string{"job", "usage", "key", "value", "file", "delivery", "audit"} {
+		if there.Kinds[kind] == 0 {
+			t.Errorf("no %s was moved", kind)
+		}
+	}
+	want := objects(t, first.Bucket)
+	for _, p := range []move.Place{second, third} {
+		if diff := cmp.Diff(want, objects(t, p.Bucket)); diff != "" {
+			t.Errorf("objects at %s (-want +got):\n%s", p.BucketName, diff)
+		}
+		id, err := p.Settle(t.Context())
+		if from, bad := first.Source(t.Context()); err != nil || bad != nil || id.ID == from.ID || id.Format != from.Format || !id.Created.Equal(from.Created) {
+			t.Errorf("it is %+v, and was %+v: %v, %v", id, from, err, bad)
+		}
+	}
+}
+
+// A place that is not empty is never touched, with or without again.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	from := filled(t)
+	for name, fill := range map[string]func(p move.Place) error{
+		"AnotherDeployment": func(p move.Place) error { _, err := p.Settle(t.Context()); return err },
+		"Records": func(p move.Place) error {
+			_, err := p.Records.PutValue(t.Context(), "settings/a", json.RawMessage("1"), 0)
+			return err
+		},
+		"Objects": func(p move.Place) error { put(t, p.Bucket, "files/a", "x"); return nil },
+		"RecordsOfAnotherBesideAnUnfinishedBucket": func(p move.Place) error {
+			if _, err := p.Settle(t.Context()); err != nil {
+				return err
+			}
+			other := single(t)
+			other.Bucket = p.Bucket
+			_, err := other.BeginMove(t.Context())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := single(t)
+			if err := fill(to); err != nil {
+				t.Fatal(err)
+			}
+			for _, again := range []bool{false, true} {
+				if _, err := moved(t.Context(), from, to, again); err == nil || !strings.Contains(err.Error(), "not empty") {
+					t.Errorf("again %v: %v", again, err)
+				}
+			}
+		})
+	}
+	if _, err := moved(t.Context(), single(t), single(t), false); err == nil || !strings.Contains(err.Error(), "nothing to move") {
+		t.Errorf("of nothing: %v", err)
+	}
+}
+
+// A faulty bucket fails, or tells another content than it was given.
+type faulty struct {
+	blob.Bucket
+	fail, lie string // keys
+}
+
+var errFault = errors.New("a fault")
+
+func (b *faulty) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if key == b.fail {
+		return nil, errFault
+	}
+	return b.Bucket.Create(ctx, key, contentType)
+}
+
+func (b *faulty) Open(ctx context.Context, key string) (blob.Object, error) {
+	object, err := b.Bucket.Open(ctx, key)
+	if err == nil && key == b.lie {
+		return &liar{object}, nil
+	}
+	return object, err
+}
+
+type liar struct{ blob.Object }
+
+func (l *liar) ReadAt(p []byte, off int64) (int, error) {
+	n, err := l.Object.ReadAt(p, off)
+	copy(p[:n], bytes.ToUpper(p[:n]))
+	return n, err
+}
+
+// A move that ended in its middle leaves what no node starts on, and what another
+// takes the place of.
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	for name, bucket := range map[string]faulty{"Fails": {fail: "files/file-1"}, "Lies": {lie: "jobs/job-0007/results/full-1-a.parquet"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := filled(t), single(t)
+			bad := bucket
+			bad.Bucket = to.Bucket
+			if _, err := moved(t.Context(), from, place(to.Records, &bad, "bad"), false); err == nil {
+				t.Fatal("it went well")
+			}
+			var unfinished *deployment.UnfinishedError
+			if _, err := to.Settle(t.Context()); !errors.As(err, &unfinished) {
+				t.Errorf("a node starts there: %v", err)
+			}
+			if _, _, _, err := to.Adopt(t.Context()); !errors.As(err, &unfinished) {
+				t.Errorf("it is adopted: %v", err)
+			}
+			if _, err := moved(t.Context(), to, single(t), false); !errors.As(err, &unfinished) {
+				t.Errorf("it is moved: %v", err)
+			}
+			if _, err := moved(t.Context(), from, to, false); !errors.As(err, &unfinished) {
+				t.Errorf("it is filled as if it were empty: %v", err)
+			}
+			put(t, to.Bucket, "jobs/job-of-before/results/x", "left")
+			if _, err := moved(t.Context(), from, to, true); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(objects(t, from.Bucket), objects(t, to.Bucket)); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+			if _, err := to.Settle(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A killed process leaves what it has done so far: at each of its steps no node
+// starts there, and the next attempt comes through.
+func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	from := filled(t)
+	ctx := t.Context()
+	identity, err := from.Source(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for steps := range 4 {
+		to := single(t)
+		m, err := move.Begin(ctx, to, false, quiet)
+		if err == nil && steps > 0 {
+			err = m.Objects(ctx, from.Bucket)
+		}
+		if err == nil && steps > 1 {
+			err = m.Store(ctx, from.Records)
+		}
+		if err == nil && steps > 2 {
+			_, _, err = m.End(ctx, from.Records, nil, identity)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var unfinished *deployment.UnfinishedError
+		switch _, err := to.Settle(ctx); {
+		case steps > 2 && err != nil:
+			t.Errorf("after all steps: %v", err)
+		case steps < 3 && !errors.As(err, &unfinished):
+			t.Errorf("after step %d a node starts: %v", steps, err)
+		}
+		if steps > 2 {
+			continue
+		}
+		if _, err := moved(ctx, from, to, true); err != nil {
+			t.Errorf("again after step %d: %v", steps, err)
+		}
+	}
+}
+
+// Records that change under a move are no whole.
+func TestNodeMeanwhile(t *testing.T) {
+	t.Parallel()
+	from, to, ctx := filled(t), single(t), t.Context()
+	identity, err := from.Source(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := move.Summarize(ctx, from.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := move.Begin(ctx, to, false, quiet)
+	if err == nil {
+		err = m.Store(ctx, from.Records)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.Records.PutValue(ctx, "settings/z", json.RawMessage("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.End(ctx, from.Records, &before, identity); err == nil || !strings.Contains(err.Error(), "have changed") {
+		t.Errorf("the end: %v", err)
+	}
+}
