@@ -50,7 +50,7 @@ func TestSoak(t *testing.T) {
 	enough := func() bool { return t.Context().Err() != nil || time.Since(begun) > duration && d.complete() }
 	for round := 0; !enough(); round++ {
 		config := all[round%len(all)]
-		if len(d.left) > 0 && !slices.ContainsFunc(d.left, func(f Fault) bool { return config.fits(f) }) {
+		if len(d.left) > 0 && !slices.ContainsFunc(d.left, config.fits) {
 			continue // another kind has what is left of this pass
 		}
 		soak(t, &table, d, config, enough)
