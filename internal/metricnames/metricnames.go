@@ -15,7 +15,7 @@ import (
 
 // elsewhere are folders whose metrics are not a node's: the simulated server
 // has a page of its own.
-var elsewhere = []string{"sim", "bench", "e2e", "internal"}
+var elsewhere = []string{"engine/sim", "bench", "e2e"}
 
 // Of returns the metrics that the code below a folder makes, and whether each is a
 // histogram: the names in the options of prometheus and in its descriptions.
