@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	nethttp "net/http"
+	"sync"
 
 	"github.com/gin-gonic/gin"
 
@@ -23,11 +24,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// releaseMode turns off gin's debug output on standard output. gin keeps the mode in a
+// global variable without a lock, so it is set once.
+var releaseMode = sync.OnceFunc(func() { gin.SetMode(gin.ReleaseMode) })
+
 // routes builds the engine. Every route here is in openapi.yaml and the other
 // way round, which a test checks.
 func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
-	// gin has one mode per process; any but this prints to standard output.
-	gin.SetMode(gin.ReleaseMode)
+	releaseMode()
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
