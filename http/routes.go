@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	nethttp "net/http"
-	"sync"
 
 	"github.com/gin-gonic/gin"
 
@@ -24,14 +23,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// releaseMode turns off gin's debug output on standard output. gin keeps the mode in a
-// global variable without a lock, so it is set once.
-var releaseMode = sync.OnceFunc(func() { gin.SetMode(gin.ReleaseMode) })
-
 // routes builds the engine. Every route here is in openapi.yaml and the other
 // way round, which a test checks.
 func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
-	releaseMode()
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body

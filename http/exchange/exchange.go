@@ -23,6 +23,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// In any other mode gin prints to standard output. It keeps the mode in a variable without
+// a lock, so nothing may set it once servers run.
+func init() { gin.SetMode(gin.ReleaseMode) }
+
 // The keys of log attributes.
 const (
 	KeyRequest = "request"

@@ -23,7 +23,6 @@ func serve(t *testing.T, r *http.Request, handler func(x *Exchange) gin.HandlerF
 	t.Helper()
 	var log strings.Builder
 	x := &Exchange{Logger: slog.New(slog.NewTextHandler(&log, nil)), Patience: time.Minute, MaxBody: 100}
-	gin.SetMode(gin.ReleaseMode)
 	engine, answer := gin.New(), httptest.NewRecorder()
 	engine.Use(func(c *gin.Context) { SetRequestID(c, "the-id") })
 	engine.Any("/", handler(x))
