@@ -1,6 +1,6 @@
-// Package wait lets a test wait for a condition whose coming nothing announces:
-// what happens behind a socket, in another process, or in a library. Where a
-// channel tells, or testing/synctest reaches, a test needs none of this.
+// Package wait lets a test poll for a condition that no channel announces: behind a
+// socket, in another process, or in a library. A test with a channel or in virtual time
+// (testing/synctest) does not need it.
 package wait
 
 import (
@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// patience is far beyond what a busy machine needs.
-	patience = 30 * time.Second
-	// pause is the time between looks.
-	pause = 5 * time.Millisecond
+	// timeout ends a test that waits in vain. It is no measure of the program: at a load
+	// of 20 on two cores, 30 s were too short for what takes one.
+	timeout = 4 * time.Minute
+	// interval is the time between checks.
+	interval = 5 * time.Millisecond
 )
 
-// Until looks until look reports no error, and fails the test with the last
-// error when it has looked for half a minute.
-func Until(t testing.TB, look func() error) {
+// Until calls check until it returns nil. After the timeout it fails the test with the last
+// error.
+func Until(t testing.TB, check func() error) {
 	t.Helper()
-	late, tick := time.After(patience), time.NewTicker(pause)
+	late, tick := time.After(timeout), time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		err := look()
+		err := check()
 		if err == nil {
 			return
 		}
 		select {
 		case <-late:
-			t.Fatalf("not within %v: %v", patience, err)
+			t.Fatalf("not within %v: %v", timeout, err)
 		case <-tick.C:
 		}
 	}
 }
 
-// For is Until for a condition that has no more to tell than what it is.
+// For is Until for a condition without an error: what names the condition.
 func For(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	Until(t, func() error {
@@ -45,7 +46,7 @@ func For(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// missing is a condition that does not hold.
+// missing names a condition that does not hold.
 type missing string
 
 func (m missing) Error() string { return string(m) }
