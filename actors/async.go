@@ -18,9 +18,9 @@ import (
 // come. Its Receive calls it.
 type step func(c actor.Context)
 
-// A taskGroup runs slow work for an actor outside its mailbox. What is to
-// follow comes back as a step, unless the group has been cancelled meanwhile,
-// as it is when the actor stops. The system waits for all tasks when it stops.
+// A taskGroup runs slow work for an actor outside its mailbox. The result comes back
+// as a message or a step, unless the group has been cancelled meanwhile, as it is when
+// the actor stops. The system waits for all tasks when it stops.
 //
 // A task that panics takes its actor along, as a message does, and so the job or
 // the part of it that the actor stands for; where panicked is set it hears of that
@@ -38,28 +38,53 @@ func newTaskGroup(parent context.Context, all *sync.WaitGroup, entry *registry.E
 	return taskGroup{ctx: ctx, cancel: cancel, all: all, entry: entry}
 }
 
-// run runs a task; operators and metrics know it by its name.
-func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
+// A delayed message comes from slow work or from a timer. The actor gets its body,
+// unless the work or the timer was stopped in the meantime.
+type delayed struct {
+	body    any
+	stopped func() bool
+}
+
+// undelay is the middleware that gives an actor the bodies of its delayed messages.
+func undelay(next actor.ReceiverFunc) actor.ReceiverFunc {
+	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
+		if m, is := e.Message.(delayed); is {
+			if m.stopped() {
+				return
+			}
+			e = actor.WrapEnvelope(m.body)
+		}
+		next(c, e)
+	}
+}
+
+// tell runs a task and sends its result to the actor, unless the result is nil.
+// Operators and metrics know the task by its name.
+func (g taskGroup) tell(c actor.Context, name string, task func(ctx context.Context) any) {
 	root, self := c.ActorSystem().Root, c.Self()
 	errand := g.entry.Begin(name)
 	g.all.Add(1)
 	go func() {
 		defer g.all.Done()
 		defer errand.End()
-		next := g.perform(errand.On(g.ctx), task)
-		if next == nil {
-			return
+		if next := g.perform(errand.On(g.ctx), task); next != nil {
+			root.Send(self, delayed{next, func() bool { return g.ctx.Err() != nil }})
 		}
-		root.Send(self, step(func(c actor.Context) {
-			if g.ctx.Err() == nil {
-				next(c)
-			}
-		}))
 	}()
 }
 
-// perform runs a task and returns what is to follow.
-func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) step) (next step) {
+// run is tell for a task after which the actor takes a step.
+func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
+	g.tell(c, name, func(ctx context.Context) any {
+		if next := task(ctx); next != nil {
+			return next
+		}
+		return nil
+	})
+}
+
+// perform runs a task and returns its result.
+func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) any) (next any) {
 	err := contain.Run(func() error {
 		next = task(ctx)
 		return nil
@@ -72,7 +97,7 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) s
 		g.panicked(caught)
 		return nil
 	}
-	return func(actor.Context) { panic(caught) }
+	return step(func(actor.Context) { panic(caught) })
 }
 
 // unhandled logs a message that an actor has no case for; lifecycle messages
@@ -86,3 +111,11 @@ func unhandled(c actor.Context, log *slog.Logger) {
 }
 
 func typeName(m any) string { return fmt.Sprintf("%T", m) }
+
+// stackOf is where a task panicked; empty for a message.
+func stackOf(reason any) string {
+	if caught, ok := reason.(*contain.Panic); ok {
+		return string(caught.Stack)
+	}
+	return ""
+}

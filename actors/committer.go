@@ -33,6 +33,15 @@ type (
 	drainResults struct{} // job: nothing more will be written; commit what is here
 )
 
+// Messages a committer sends to its job.
+type (
+	partsCommitted struct{ parts []assign.Proposal } // they are recorded
+	jobBroke       struct{ err error }               // it cannot go on, or not here
+	jobSucceeded   struct{ rec store.Record }
+	rowsCopied     struct{ part assign.Part } // the part with copies of a shard is durable
+	resultsDrained struct{}                   // all I had is recorded
+)
+
 // A committer records the parts of one job, the only moment at which a row is
 // done, merges those of a shard while others still run, and makes the result
 // once every shard is complete.

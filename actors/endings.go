@@ -98,3 +98,6 @@ func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 		_ = job.Become(next, now) // refused where the job is there or beyond already
 	}
 }
+
+// errForgotten says that the store has other parts than we thought.
+var errForgotten = errors.New("the store has lost parts that it had acknowledged")

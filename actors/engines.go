@@ -284,3 +284,18 @@ func (e *engines) states() (out []nodes.Engine) {
 	}
 	return out
 }
+
+// brief says what is wrong with a server as every client may read it: what
+// servers say may be of another one's rows.
+func brief(err error) string {
+	var fault *engine.Error
+	switch {
+	case !errors.As(err, &fault), fault.Status == 0 && fault.Code == "":
+		return "no answer"
+	case fault.Status == 0:
+		return fault.Code
+	case fault.Code == "":
+		return fmt.Sprintf("HTTP %d", fault.Status)
+	}
+	return fmt.Sprintf("HTTP %d, %s", fault.Status, fault.Code)
+}

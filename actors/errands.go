@@ -9,21 +9,10 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/internal/tracing"
 )
-
-// mergeParts asks a node how far an errand is, which it begins where it does not know
-// of it; the answer is a commit.ErrandState. Once it has been answered the errand is
-// only its key.
-type mergeParts struct {
-	Job      string
-	Account  string
-	Priority rowmill.Priority // of the job
-	Errand   *commit.Errand
-}
 
 // An errand is an object that a committer wants.
 type errand struct {
@@ -168,24 +157,4 @@ func (r *committer) askErrand(ctx context.Context, address string, m mergeParts)
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	return r.transport.runErrand(ctx, address, m)
-}
-
-// help answers the owner of a job elsewhere how far its errand is here.
-func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
-	switch {
-	case s.Draining():
-		return state, refuse(codeDraining, "this node takes no more work")
-	case len(m.Errand.Parts) == 0 && !s.errands.Has(m.Errand.Key):
-		return state, refuse(codeUnknownJob, "the errand is not known here")
-	}
-	return s.errands.Ask(m.Job, m.Errand.Key, func(ctx context.Context) (int64, error) {
-		if m.Errand.Heavy() {
-			if !s.slots.merge.Enter(ctx, m.Account, m.Priority) {
-				return 0, ctx.Err()
-			}
-			defer s.slots.merge.Leave(m.Account)
-			defer s.metrics.merging(nil, time.Now())
-		}
-		return m.Errand.Run(ctx, s.cfg.Blob, s.watch.WaitHere)
-	}), nil
 }

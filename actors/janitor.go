@@ -24,33 +24,6 @@ const janitorRest = 60
 // mostly takes a second, and who comes too early only does the same work.
 const tidyGrace = 5 * time.Second
 
-// Why a node removes nothing, as metrics call it.
-const (
-	heldDeployment = "deployment"
-	heldClock      = "clock"
-)
-
-// StorageStatus is what a node last saw of where records and objects are kept.
-type StorageStatus struct {
-	// Held is why the node removes no data: *deployment.DifferError,
-	// *deployment.FormatError or *retention.SkewError; nil where it may.
-	Held error
-	// Unknown are the jobs in the bucket that no record knows, on the node
-	// that removes data.
-	Unknown retention.Unknown
-	// Skew is how far this node's clock is ahead of the store's.
-	Skew time.Duration
-}
-
-// Storage returns what the node last saw of its storage, at most
-// Janitor.Interval ago.
-func (s *System) Storage() StorageStatus {
-	if status := s.storage.Load(); status != nil {
-		return *status
-	}
-	return StorageStatus{}
-}
-
 func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
 	begun := time.Now()
 	return retention.New(retention.Config{
@@ -102,9 +75,9 @@ func (n *node) looked(err error, skew time.Duration, unknown retention.Unknown) 
 	case reason != "":
 		status.Held = err
 	case err != nil: // it is as it was, for all we know
-		status.Held = n.system.Storage().Held
+		status.Held = n.published.storage.Load().Held
 	}
-	if before := heldFor(n.system.Storage().Held); reason == before && reason != "" {
+	if before := heldFor(n.published.storage.Load().Held); reason == before && reason != "" {
 		// It was said when it began.
 	} else if reason != "" {
 		n.log.Error("NO DATA IS REMOVED", "reason", reason, "err", err)
@@ -123,7 +96,7 @@ func (n *node) looked(err error, skew time.Duration, unknown retention.Unknown) 
 		}
 		n.metrics.held.WithLabelValues(r).Set(value)
 	}
-	n.system.storage.Store(&status)
+	n.published.storage.Store(&status)
 }
 
 // heldFor is why an error keeps a node from removing data until somebody mends

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,13 +25,22 @@ import (
 
 // Messages a job receives, beside heartbeats, answers to invites, and steps.
 type (
-	cancelJob      struct{}                          // node: the record says cancelled
-	drainJob       struct{}                          // node: stop and give the job back
-	partsCommitted struct{ parts []assign.Proposal } // committer: they are recorded
-	jobBroke       struct{ err error }               // committer: it cannot go on, or not here
-	jobSucceeded   struct{ rec store.Record }        // committer
-	rowsCopied     struct{ part assign.Part }        // committer: the part with copies of a shard is durable
-	resultsDrained struct{}                          // committer: all I had is recorded
+	cancelJob      struct{} // node: the record says cancelled
+	drainJob       struct{} // node: stop and give the job back
+	storageChanged struct{} // node: an outage has begun or ended
+)
+
+// Messages a job sends to its node, beside requests.
+type (
+	jobOver struct { // nothing is left to do for it here
+		id       string
+		status   rowmill.Status
+		released bool // it waits for another owner
+		unsure   bool // it may still be this node's, for which nobody else takes it
+	}
+	// jobHarmless says that a job has been worked on here for a while, or waits, and
+	// the node lives.
+	jobHarmless struct{ id string }
 )
 
 // A job is the actor that owns one job on this node, from claim to end.
@@ -397,4 +407,36 @@ func (j *job) onRowBroke(c actor.Context, f *assign.Fault) {
 	default:
 		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
 	}
+}
+
+// onWhereRows answers from the book: it costs the same however many rows there are.
+func (j *job) onWhereRows(c actor.Context, m whereRows) {
+	if j.owner == nil || !j.whole {
+		answer(c, notCounted(m.Job))
+		return
+	}
+	w := Whereabouts{Nodes: []NodeRows{}}
+	w.Complete, w.Shards = j.owner.Complete()
+	for _, s := range j.owner.Shares(time.Now()) {
+		w.Nodes = append(w.Nodes, NodeRows{Node: j.nameOf(s.Address), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
+	}
+	slices.SortStableFunc(w.Nodes, func(a, b NodeRows) int { return cmp.Compare(a.Node, b.Node) })
+	answer(c, w)
+}
+
+// nameOf is the name of the node at an address; the address where it has left.
+func (j *job) nameOf(address string) string {
+	if address == "" {
+		return j.cfg.Node
+	}
+	for _, m := range j.transport.others() {
+		if m.Peer == address {
+			return m.Node
+		}
+	}
+	return address
+}
+
+func notCounted(job string) *peer.Refusal {
+	return refuse(codeUnknownJob, "the rows of job %s are not counted yet", job)
 }

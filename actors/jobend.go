@@ -11,9 +11,6 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// errForgotten says that the store has other parts than we thought.
-var errForgotten = errors.New("the store has lost parts that it had acknowledged")
-
 // broke ends the job here, or for good, as the error says.
 func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure

@@ -72,6 +72,12 @@ type kindMetrics struct {
 	latency  prometheus.Observer
 }
 
+// Why a node removes nothing, as metrics call it.
+const (
+	heldDeployment = "deployment"
+	heldClock      = "clock"
+)
+
 // latencySample is how many messages share one measured latency: measuring
 // each would cost as much as handling it.
 const latencySample = 16
@@ -167,7 +173,7 @@ func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) 
 	k, entry := m.kinds[of.Kind], m.registry.Entry(of)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
 		actor.WithMailbox(actor.Unbounded(entry)),
-		actor.WithReceiverMiddleware(k.middleware(entry)),
+		actor.WithReceiverMiddleware(k.middleware(entry), undelay),
 		actor.WithSupervisor(stopOnPanic()),
 	)
 }

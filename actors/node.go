@@ -7,7 +7,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/retention"
@@ -18,23 +17,10 @@ import (
 
 // Messages a node receives, beside steps and those of nodeengines.go and nodetrials.go.
 type (
-	// nodeRequest asks the node for something; a sender gets an answer.
-	nodeRequest struct {
-		body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, whereRows, isDownloading, hint or drain
-		remote bool // another node asks, not the System or a job of this one
-	}
-	jobOver struct { // job: nothing is left to do for it here
-		id       string
-		status   rowmill.Status
-		released bool // it waits for another owner
-		unsure   bool // it may still be this node's, for which nobody else takes it
-	}
-	workerEnded  struct{ job, worker string } // worker: nothing is left for it to do
-	leaseChanged struct {                     // System: there is a new session, or one can no longer be trusted
+	leaseChanged struct { // System: there is a new session, or one can no longer be trusted
 		lease *lease
 		ended bool
 	}
-	storageChanged struct{} // System: an outage has begun or ended; also node to its jobs
 	membersChanged struct { // System: nodes came, went or said something new
 		looked chan<- int // gets how many there are, once the node has looked
 	}
@@ -50,8 +36,9 @@ type (
 // of here, and tells each about the others.
 type node struct {
 	*process
-	system *System
-	id     string // of this process, which none before or after it has
+	host   host
+	since  time.Time // when it started
+	id     string    // of this process, which none before or after it has
 	tasks  taskGroup
 	timers timers
 	log    *slog.Logger
@@ -69,6 +56,14 @@ type node struct {
 	tidying  int        // clean-ups at work
 	reached  time.Time  // since when others that own jobs reach the bucket, and this node does not
 	janitor  *retention.Janitor
+}
+
+// A host is the System around a node: what it does for the node outside of its
+// mailbox.
+type host interface {
+	reopen()      // opens another session
+	askToDrain()  // passes on that the node is told to drain
+	nothingLeft() // hears that a node that drains has drained
 }
 
 // A phase is how far a node is.
@@ -175,7 +170,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 		answer(c, accepted{})
 		n.onDrain(c)
 		if m.remote {
-			n.system.askToDrain()
+			n.host.askToDrain()
 		}
 	default:
 		answer(c, refuse(peer.CodeUnknownKind, "a message of type %T", body))
@@ -247,7 +242,7 @@ func (n *node) onDrain(c actor.Context) {
 
 func (n *node) reportDrained() {
 	if n.phase == draining && n.claims.idle() && n.workers.idle() && n.settled() && n.downloads.None() {
-		n.system.drainedOnce.Do(func() { close(n.system.drained) })
+		n.host.nothingLeft()
 	}
 }
 
@@ -266,17 +261,17 @@ func (n *node) lookAtState(c actor.Context) {
 // publish lets the world outside see the engines.
 func (n *node) publish() {
 	status := n.engines.status()
-	n.system.engines.Store(&status)
+	n.published.engines.Store(&status)
 	n.publishState()
 }
 
 // publishState says how this node is, where that has changed by enough.
 func (n *node) publishState() {
 	s := nodes.State{
-		Version: n.cfg.Version, Since: n.system.started, Draining: n.phase == draining,
+		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,
 		Jobs: len(n.claims.owned), Engines: n.engines.states(), Objects: n.objects(),
 	}
-	n.system.state.Store(&s)
+	n.published.state.Store(&s)
 	if n.cfg.Peers == nil || n.said != nil && s.Near(*n.said) {
 		return
 	}

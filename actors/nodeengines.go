@@ -17,8 +17,6 @@ import (
 type (
 	attachEngine  struct{ server engine.Engine } // System: use this one too
 	detachEngine  struct{ name string }          // System: use it no longer
-	engineChanged struct{ view engineView }      // engine
-	engineLeft    struct{ name string }          // engine: detached, it has given back what waited
 )
 
 func (n *node) onEngine(c actor.Context, message any) {

@@ -53,7 +53,7 @@ func (n *node) scan(c actor.Context) {
 				}
 				n.claim(c, o)
 			}
-			n.crowd.Store(&crowd{n.claims.places.Waits()})
+			n.published.crowd.Store(&crowd{n.claims.places.Waits()})
 			n.metrics.shut.Set(float64(n.claims.places.Shut()))
 		}
 	})
@@ -305,6 +305,6 @@ func (n *node) onLeaseLost(c actor.Context) {
 	}
 	clear(n.claims.unsure) // what was claimed is an orphan
 	n.metrics.active.Set(0)
-	n.system.reopen()
+	n.host.reopen()
 	n.reportDrained()
 }

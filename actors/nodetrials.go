@@ -16,10 +16,6 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// jobHarmless says that a job has been worked on here for a while, or waits, and
-// the node lives.
-type jobHarmless struct{ id string } // job
-
 // adopter is this node in the record of a job that it claims.
 func (n *node) adopter(alone bool) store.Adopter {
 	return store.Adopter{Node: n.cfg.Node, Process: n.id, Alone: alone}

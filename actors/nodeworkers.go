@@ -145,7 +145,7 @@ func (n *node) onDismiss(c actor.Context, m *dismiss) {
 		answer(c, refused)
 		return
 	}
-	written := n.system.errands.End(m.Job)
+	written := n.errands.End(m.Job)
 	switch {
 	case h != nil:
 		n.stopWorker(c, m.Job, h, c.Sender(), written)

@@ -27,6 +27,12 @@ type (
 	}
 )
 
+// Messages a server sends to its node.
+type (
+	engineChanged struct{ view engineView }
+	engineLeft    struct{ name string } // detached, it has given back what waited
+)
+
 // What openQueue is answered with.
 type (
 	queueOpened struct {
@@ -327,21 +333,6 @@ func (s *server) rested(routes ...engine.Route) {
 		delete(next, r)
 	}
 	s.resting = next
-}
-
-// brief says what is wrong with a server as every client may read it: what
-// servers say may be of another one's rows.
-func brief(err error) string {
-	var fault *engine.Error
-	switch {
-	case !errors.As(err, &fault), fault.Status == 0 && fault.Code == "":
-		return "no answer"
-	case fault.Status == 0:
-		return fault.Code
-	case fault.Code == "":
-		return fmt.Sprintf("HTTP %d", fault.Status)
-	}
-	return fmt.Sprintf("HTTP %d, %s", fault.Status, fault.Code)
 }
 
 func (s *server) onOpenQueue(c actor.Context, m openQueue) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
@@ -150,4 +151,24 @@ func (s service) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peer
 func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
 	doc, err := figures(ctx, s.of, r.GetWhat())
 	return &peerv1.GetFiguresResponse{Document: doc}, err
+}
+
+// help answers the owner of a job elsewhere how far its errand is here.
+func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
+	switch {
+	case s.Draining():
+		return state, refuse(codeDraining, "this node takes no more work")
+	case len(m.Errand.Parts) == 0 && !s.errands.Has(m.Errand.Key):
+		return state, refuse(codeUnknownJob, "the errand is not known here")
+	}
+	return s.errands.Ask(m.Job, m.Errand.Key, func(ctx context.Context) (int64, error) {
+		if m.Errand.Heavy() {
+			if !s.slots.merge.Enter(ctx, m.Account, m.Priority) {
+				return 0, ctx.Err()
+			}
+			defer s.slots.merge.Leave(m.Account)
+			defer s.metrics.merging(nil, time.Now())
+		}
+		return m.Errand.Run(ctx, s.cfg.Blob, s.storage.WaitHere)
+	}), nil
 }

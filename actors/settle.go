@@ -2,16 +2,10 @@ package actors
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store"
 )
@@ -86,62 +80,29 @@ func (n *node) settled() bool {
 	return n.tidying == 0 && (n.cfg.Ownership.Settle > 0 || len(n.settling) == 0)
 }
 
-// tidyJob removes what a job that is over no longer needs: the input, unless rows
-// of it are left to run, and for a success the parts, which the artifacts
-// replace. The parts of other jobs stay until retention, since they answer
-// questions about rows, as far as any is recorded.
-func (p *process) tidyJob(ctx context.Context, job string) error {
-	return contain.Run(func() error { return p.tidied(ctx, job) })
+// onDownloadEnded looks after what has come for a job that is another's, or
+// over.
+func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
+	defer n.reportDrained()
+	if !m.lost {
+		return
+	}
+	how := "whole"
+	if m.err != nil {
+		how = "failed" // for what may hold what is the client's
+	}
+	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
+	n.lookAfter(c, m.job, false, func() {})
 }
 
-func (p *process) tidied(ctx context.Context, job string) error {
-	cfg := p.cfg
-	var rec store.Record
-	err := p.storage.Wait(ctx, func() (err error) {
-		rec, err = cfg.Store.Get(ctx, job)
-		return err
+// announceNow does so where the clean-up has to wait until the store can not forget
+// the end any more. Should this fail, or the store forget it, the clean-up does it
+// again.
+func (n *node) announceNow(c actor.Context, job string) {
+	n.tasks.run(c, "announce a job's end", func(ctx context.Context) step {
+		if err := contain.Run(func() error { return n.announceJob(ctx, job) }); err != nil {
+			n.log.Warn("announcing the job's end failed, will be tried again", "job", job, "err", err)
+		}
+		return nil
 	})
-	status := rec.Job.Status
-	switch {
-	case err != nil:
-		return err
-	case !status.Terminal():
-		return fmt.Errorf("%w: it is %s again, so all is kept", errForgotten, status)
-	}
-	if err := p.announce(ctx, &rec); err != nil {
-		return err
-	}
-	if rec.Epoch == 0 { // it was cancelled before anybody owned it
-		p.told(&rec)
-	}
-	switch {
-	case status == rowmill.StatusSucceeded:
-		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
-	case !rec.Counted(): // none of them is recorded: its rows ran while its input was read
-		err = cfg.Blob.DeletePrefix(ctx, layout.Parts(job))
-	}
-	if err != nil {
-		return err
-	}
-	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
-}
-
-// dropOtherResults removes the files that an earlier owner of a success made as
-// it was lost at the job's end, or that a store forgot.
-func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error {
-	var errs []error
-	for _, name := range []string{layout.Full, layout.Rows} { // a subset may be made just now
-		made, ok := rec.Artifacts[name]
-		if !ok {
-			continue
-		}
-		objects, err := p.cfg.Blob.List(ctx, path.Dir(made.Key)+"/")
-		errs = append(errs, err)
-		for _, o := range objects {
-			if strings.HasPrefix(path.Base(o.Key), name+"-") && o.Key != made.Key {
-				errs = append(errs, p.cfg.Blob.Delete(ctx, o.Key))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

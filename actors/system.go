@@ -29,27 +29,13 @@ import (
 
 // A System is the running pipeline of one node.
 type System struct {
-	cfg       Config
-	log       *slog.Logger
-	actors    *actor.ActorSystem
-	metrics   *metrics
-	node      *actor.PID
-	root      *node           // its actor: not to be touched while that runs
-	all       sync.WaitGroup  // tasks and keepers
-	life      context.Context // ends with Stop
-	end       context.CancelFunc
-	lease     atomic.Pointer[lease]
-	engines   atomic.Pointer[[]EngineStatus]
-	state     atomic.Pointer[nodes.State] // what the node says of itself
-	storage   atomic.Pointer[StorageStatus]
-	crowd     atomic.Pointer[crowd]
-	transport *transport
-	watch     *storage.Watch
-	downloads *ingest.Downloads
-	errands   *commit.Errands
-	slots     slots
-	counters  *prompt.Counters
-	started   time.Time
+	*process
+	actors *actor.ActorSystem
+	node   *actor.PID
+	root   *node           // its actor: not to be touched while that runs
+	life   context.Context // ends with Stop
+	end    context.CancelFunc
+	lease  atomic.Pointer[lease]
 
 	drainAsked  chan struct{}
 	askOnce     sync.Once
@@ -66,22 +52,21 @@ func New(cfg Config) (*System, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &System{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer, registry.New(cfg.Clock)), drained: make(chan struct{}), drainAsked: make(chan struct{})}
-	s.watch = storage.NewWatch(storage.Config{
+	all, m := &sync.WaitGroup{}, newMetrics(cfg.Registerer, registry.New(cfg.Clock))
+	watch := storage.NewWatch(storage.Config{
 		Store: cfg.Store, Bucket: cfg.Blob, Node: cfg.Node, Patience: cfg.StoragePatience,
 		Clock: cfg.Clock, Logger: cfg.Logger, Registerer: cfg.Registerer, Met: registry.Met,
 	})
-	s.cfg.Store, s.cfg.Blob = s.watch.Store(), s.watch.Bucket()
+	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
+	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), process: &process{
+		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Readers),
+		published: newPublished(), storage: watch, errands: commit.NewErrands(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
+		transport: &transport{peers: cfg.Peers}, all: all,
+	}}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.counters = prompt.NewCounters(cfg.Tokenizers, s.metrics.onCountError, s.log)
-	s.transport = &transport{peers: cfg.Peers}
-	s.errands = commit.NewErrands(&s.all)
-	s.slots = newSlots(cfg.Readers)
-	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: &s.all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
+	s.downloads = ingest.NewDownloads(ingest.DownloadsConfig{All: all, Wanted: s.wanted, Ended: func(job string, lost bool, err error) {
 		s.actors.Root.Send(s.node, downloadEnded{job, lost, err})
 	}})
-	s.state.Store(&nodes.State{})
-	s.engines.Store(&[]EngineStatus{})
 	return s, nil
 }
 
@@ -92,7 +77,7 @@ func (s *System) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.started = s.cfg.Clock().UTC()
+	s.address = s.transport.address()
 	s.actors = actor.NewActorSystem(
 		// What the library would log, onEvent does, in our words.
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
@@ -102,9 +87,9 @@ func (s *System) Start(ctx context.Context) error {
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.lease.Store(l)
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
-		tasks := newTaskGroup(context.Background(), &s.all, entry)
+		tasks := newTaskGroup(context.Background(), s.all, entry)
 		tasks.panicked = s.onPanic // nothing would be left of the node
-		s.root = &node{process: s.process(), system: s, lease: l, tasks: tasks, log: entry.Log(s.log), heard: make(map[string]bool)}
+		s.root = &node{process: s.process, host: s, since: s.cfg.Clock().UTC(), lease: l, tasks: tasks, log: entry.Log(s.log), heard: make(map[string]bool)}
 		return s.root
 	}), "node")
 	if err != nil {
@@ -114,13 +99,6 @@ func (s *System) Start(ctx context.Context) error {
 	s.all.Add(1)
 	go s.follow()
 	return nil
-}
-
-func (s *System) process() *process {
-	return &process{
-		cfg: s.cfg, metrics: s.metrics, log: s.log, budget: work.NewBudget(s.cfg.MemoryBudget, s.cfg.Ownership.Weights), slots: s.slots, crowd: &s.crowd,
-		storage: s.watch, downloads: s.downloads, counters: s.counters, transport: s.transport, address: s.transport.address(), all: &s.all,
-	}
 }
 
 // keep renews a lease and tells the node when it ends.
@@ -164,16 +142,16 @@ func (s *System) reopen() {
 
 // Watch is what this node knows of records and objects. Calls by its Store and
 // Bucket add to it.
-func (s *System) Watch() *storage.Watch { return s.watch }
+func (s *System) Watch() *storage.Watch { return s.storage }
 
 // Waiting says to a client what a job of an account waits for where its record
 // cannot: because records cannot be written, or no node has the job. Else it is
 // empty.
 func (s *System) Waiting(job *rowmill.Job, account string) string {
-	if waiting := s.watch.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
+	if waiting := s.storage.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
 		return waiting
 	}
-	return s.crowd.Load().message(s.cfg.Node, account)
+	return s.published.crowd.Load().message(s.cfg.Node, account)
 }
 
 // Submitted hints that a job waits in the store. Without the hint the next
@@ -214,7 +192,7 @@ func (s *System) Attach(e engine.Engine) { s.actors.Root.Send(s.node, attachEngi
 func (s *System) Detach(name string) { s.actors.Root.Send(s.node, detachEngine{name}) }
 
 // Engines returns what is known of the node's inference servers.
-func (s *System) Engines() []EngineStatus { return *s.engines.Load() }
+func (s *System) Engines() []EngineStatus { return *s.published.engines.Load() }
 
 // Draining reports whether the node takes no more work.
 func (s *System) Draining() bool { return s.draining.Load() }
@@ -282,14 +260,6 @@ func (s *System) onPanic(caught *contain.Panic) {
 	s.log.Error("an errand of the node panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
 }
 
-// stackOf is where a task panicked; empty for a message.
-func stackOf(reason any) string {
-	if caught, ok := reason.(*contain.Panic); ok {
-		return string(caught.Stack)
-	}
-	return ""
-}
-
 // Counting says whether this node counts prompts of a model exactly, and by how
 // many tokens of late they were not what servers counted; ok is false before any
 // was compared.
@@ -300,7 +270,7 @@ func (s *System) Counting(m rowmill.Model) (exact bool, meanError float64, ok bo
 
 // Nodes returns the nodes of the cluster, this one alone where there is none.
 func (s *System) Nodes() []nodes.Status {
-	own := *s.state.Load()
+	own := *s.published.state.Load()
 	own.Draining = s.Draining()
 	if s.cfg.Peers == nil {
 		self := cluster.Member{ID: s.cfg.Node, Node: s.cfg.Node, Self: true, Engines: true, Owns: !s.cfg.Ownership.OwnsNone}
@@ -333,6 +303,9 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 // DrainAsked is closed once this node was told to drain, here or from another.
 func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
 
+// nothingLeft says that the node that drains has nothing left to do.
+func (s *System) nothingLeft() { s.drainedOnce.Do(func() { close(s.drained) }) }
+
 func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 
 // lookPause is how long the node leaves the members alone after a look at them, for
@@ -364,8 +337,23 @@ func (s *System) follow() {
 			rested = time.After(time.Duration(n) * lookPause)
 		case <-rested:
 			members = changed
-		case <-s.watch.Changed():
+		case <-s.storage.Changed():
 			s.actors.Root.Send(s.node, storageChanged{})
 		}
 	}
 }
+
+// wanted reports whether a job may still come to use the input that this node
+// downloads: it is not known to be over, nor to have its input from elsewhere.
+func (s *System) wanted(ctx context.Context, job string) bool {
+	rec, err := s.cfg.Store.Get(ctx, job)
+	if err != nil {
+		return true
+	}
+	others := rec.Downloader != "" && rec.Downloader != s.transport.address()
+	return !rec.Job.Status.Terminal() && rec.DownloadFinished == nil && !others
+}
+
+// Storage returns what the node last saw of its storage, at most
+// Janitor.Interval ago.
+func (s *System) Storage() StorageStatus { return *s.published.storage.Load() }

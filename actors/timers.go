@@ -8,15 +8,20 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// timers have an actor take steps later. The zero value is ready; stop belongs
+// timers send an actor messages later. The zero value is ready; stop belongs
 // into Stopping.
 type timers struct {
 	pending map[string]*time.Timer // by name
 }
 
-// after has the actor take a step once d has passed, unless it is stopped or
-// moved before: by a second call for the same name.
+// after has the actor take a step once d has passed; it is tell for a step.
 func (t *timers) after(c actor.Context, d time.Duration, name string, next step) {
+	t.tell(c, d, name, next)
+}
+
+// tell sends the actor a message once d has passed, unless it is stopped or
+// moved before: by a second call for the same name.
+func (t *timers) tell(c actor.Context, d time.Duration, name string, message any) {
 	if t.pending == nil {
 		t.pending = make(map[string]*time.Timer)
 	}
@@ -25,11 +30,7 @@ func (t *timers) after(c actor.Context, d time.Duration, name string, next step)
 	}
 	root, self := c.ActorSystem().Root, c.Self()
 	var timer *time.Timer
-	due := step(func(c actor.Context) {
-		if t.pending[name] == timer {
-			next(c)
-		}
-	})
+	due := delayed{message, func() bool { return t.pending[name] != timer }}
 	timer = time.AfterFunc(d+apart(c.ActorSystem().ID, self.Id, name), func() { root.Send(self, due) })
 	t.pending[name] = timer
 }
@@ -44,7 +45,7 @@ func apart(names ...string) time.Duration {
 	return time.Duration(h.Sum64() % uint64(10*time.Microsecond))
 }
 
-// cancel drops the step of a name.
+// cancel drops the message of a name.
 func (t *timers) cancel(name string) {
 	if timer := t.pending[name]; timer != nil {
 		timer.Stop()

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/nodes"
@@ -157,21 +155,6 @@ func speaking(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
-// Codes of refusals between nodes.
-const (
-	codeUnknownJob = "unknown_job" // nobody here has to do with it
-	codeStale      = "stale"       // a later owner is known
-	codeNoEngine   = "no_engine"   // nothing here serves the model
-	codeDraining   = "draining"
-	codeAway       = "storage_away" // it could neither read nor write rows
-	codeBusy       = peer.CodeBusy  // ask again
-	codeFull       = "full"         // as many jobs of others have workers as may
-)
-
-func refuse(code, format string, args ...any) *peer.Refusal {
-	return &peer.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
 // unanswered says why another node did not do what it was asked.
 func (t *transport) unanswered(log *slog.Logger, address string, err error) {
 	switch {
@@ -181,28 +164,5 @@ func (t *transport) unanswered(log *slog.Logger, address string, err error) {
 		log.Debug("a node has not answered", "node", address, "err", err)
 	default:
 		log.Warn("a node does not answer", "node", address, "err", err)
-	}
-}
-
-func asError(answer any, err error) error {
-	if refused, ok := answer.(*peer.Refusal); ok {
-		return refused
-	}
-	return err
-}
-
-// code is that of a refusal; empty for any other error.
-func code(err error) string {
-	var refused *peer.Refusal
-	if errors.As(err, &refused) {
-		return refused.Code
-	}
-	return ""
-}
-
-// answer responds to who waits for it.
-func answer(c actor.Context, body any) {
-	if c.Sender() != nil {
-		c.Respond(body)
 	}
 }

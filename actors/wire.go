@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/store"
 )
@@ -79,6 +80,12 @@ type (
 	accepted struct{} // the answer to most requests
 )
 
+// nodeRequest asks the node for something; a sender gets an answer.
+type nodeRequest struct {
+	body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, whereRows, isDownloading, hint or drain
+	remote bool // another node asks, not the System or a job of this one
+}
+
 // hintOf says that a job has no owner.
 func hintOf(o store.Orphan) hint {
 	return hint{Job: o.JobID, Account: &o.Account, Priority: o.Priority}
@@ -96,3 +103,28 @@ func (h hint) orphan() store.Orphan {
 // heartbeatInterval is the time between heartbeats where nothing else gives rise
 // to one: a worker that is heard of less often may be dead.
 const heartbeatInterval = time.Second
+
+// Whereabouts is where the rows of a job are, as its owner knows.
+type Whereabouts struct {
+	Shards   int
+	Complete int        // shards of which all rows are committed
+	Nodes    []NodeRows // that work for the job, by name
+}
+
+// NodeRows are the rows of a job on one node.
+type NodeRows struct {
+	Node     string   // its name; the address where it has left
+	Assigned int64    // and not committed
+	Done     int64    // committed since the owner took the job
+	Rate     *float64 // committed a second over the last minute; nil before that is known
+}
+
+// mergeParts asks a node how far an errand is, which it begins where it does not know
+// of it; the answer is a commit.ErrandState. Once it has been answered the errand is
+// only its key.
+type mergeParts struct {
+	Job      string
+	Account  string
+	Priority rowmill.Priority // of the job
+	Errand   *commit.Errand
+}

@@ -30,6 +30,9 @@ type (
 	drainWorker struct{} // node: run no further rows, write what is finished
 )
 
+// workerEnded tells the node that nothing is left for a worker to do.
+type workerEnded struct{ job, worker string }
+
 // A worker runs the rows of one job on one node. It asks the job's owner for
 // spans, loads their rows within the node's budget, hands them to the engines
 // as those have room, and writes finished rows as parts. It outlives the owner:

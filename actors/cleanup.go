@@ -1,0 +1,134 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/store"
+)
+
+// announce has Config.Ended told of a job that is over. It stands before all that is
+// cleaned up, so that a job is due until somebody was told; one that is cleaned up
+// after once more, for what was stored late, was told of.
+func (p *process) announce(ctx context.Context, rec *store.Record) error {
+	if p.cfg.Ended == nil || rec.Tidied() {
+		return nil
+	}
+	return p.cfg.Ended(ctx, rec)
+}
+
+// announceJob is announce by a job's id.
+func (p *process) announceJob(ctx context.Context, job string) error {
+	if p.cfg.Ended == nil {
+		return nil
+	}
+	rec, err := p.cfg.Store.Get(ctx, job)
+	if err != nil || !rec.Job.Status.Terminal() {
+		return err
+	}
+	return p.announce(ctx, &rec)
+}
+
+// tidyJob removes what a job that is over no longer needs: the input, unless rows
+// of it are left to run, and for a success the parts, which the artifacts
+// replace. The parts of other jobs stay until retention, since they answer
+// questions about rows, as far as any is recorded.
+func (p *process) tidyJob(ctx context.Context, job string) error {
+	return contain.Run(func() error { return p.tidied(ctx, job) })
+}
+
+func (p *process) tidied(ctx context.Context, job string) error {
+	cfg := p.cfg
+	var rec store.Record
+	err := p.storage.Wait(ctx, func() (err error) {
+		rec, err = cfg.Store.Get(ctx, job)
+		return err
+	})
+	status := rec.Job.Status
+	switch {
+	case err != nil:
+		return err
+	case !status.Terminal():
+		return fmt.Errorf("%w: it is %s again, so all is kept", errForgotten, status)
+	}
+	if err := p.announce(ctx, &rec); err != nil {
+		return err
+	}
+	if rec.Epoch == 0 { // it was cancelled before anybody owned it
+		p.told(&rec)
+	}
+	switch {
+	case status == rowmill.StatusSucceeded:
+		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
+	case !rec.Counted(): // none of them is recorded: its rows ran while its input was read
+		err = cfg.Blob.DeletePrefix(ctx, layout.Parts(job))
+	}
+	if err != nil {
+		return err
+	}
+	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
+}
+
+// dropOtherResults removes the files that an earlier owner of a success made as
+// it was lost at the job's end, or that a store forgot.
+func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error {
+	var errs []error
+	for _, name := range []string{layout.Full, layout.Rows} { // a subset may be made just now
+		made, ok := rec.Artifacts[name]
+		if !ok {
+			continue
+		}
+		objects, err := p.cfg.Blob.List(ctx, path.Dir(made.Key)+"/")
+		errs = append(errs, err)
+		for _, o := range objects {
+			if strings.HasPrefix(path.Base(o.Key), name+"-") && o.Key != made.Key {
+				errs = append(errs, p.cfg.Blob.Delete(ctx, o.Key))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settleInput keeps the input of a job that is over for as long as another may
+// continue it, or removes it. Time is the store's: a node whose clock is wrong
+// removes nothing that is wanted. It may be repeated.
+func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
+	id := rec.Job.ID
+	now, err := cfg.Store.Time(ctx)
+	if err != nil {
+		return err
+	}
+	until := rec.EndedAt().Add(cfg.InputRetention)
+	if continuable(rec) && now.Before(until) {
+		if err := ingest.Keep(ctx, cfg.Blob, rec); err != nil {
+			return err
+		}
+		return cfg.Store.KeepInput(ctx, id, until)
+	}
+	if err := cfg.Blob.DeletePrefix(ctx, layout.Input(id)); err != nil {
+		return err
+	}
+	return cfg.Store.InputGone(ctx, id, now)
+}
+
+// continuable reports whether rows of a job that is over are left to run.
+func continuable(rec *store.Record) bool {
+	switch {
+	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil:
+		return false
+	case rec.Job.Status == rowmill.StatusSucceeded:
+		return rec.Job.FailedRows > 0
+	case rec.Job.FailureReason != nil && rec.Job.FailureReason.Code == rowmill.CodeInvalidInputFile:
+		return false // it would be no better
+	case rec.Spec.URL != "" && rec.DownloadFinished == nil:
+		return false // there is none
+	}
+	return true
+}
