@@ -160,7 +160,7 @@ func TestALinkKeepsTheNewest(t *testing.T) {
 		g := newTaskGroup(t.Context(), &all, registry.New(time.Now).Entry(registry.Of{}))
 		slow := &slowPeers{}
 		var failures []error
-		l := &link{transport: &transport{peers: slow}, address: "b:1", failed: func(_ actor.Context, _ *link, err error) { failures = append(failures, err) }}
+		l := &link{transport: &transport{peers: slow}, address: "b:1", failed: func(_ *link, err error) { failures = append(failures, err) }}
 		take(func(c actor.Context) {
 			for _, job := range []string{"1", "2", "3"} {
 				l.send(c, g, hint{Job: job})

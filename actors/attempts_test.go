@@ -71,7 +71,7 @@ func TestAttemptsAreKeptWithTheirRows(t *testing.T) {
 			}
 			return echo(ctx, row, try)
 		})}
-		b := setup(t, e, func(c *actors.Config) { c.Node, c.InputRetention = "here", week })
+		b := setup(t, e, func(c *actors.Config) { c.Node, c.Inputs.Retention = "here", week })
 		id := b.submit(rowmill.Spec{Inline: numbered(250)})
 		began := time.Now()
 		busy := []results.AttemptView{attempt("here", "scripted", 503, "busy", "too much to do"), attempt("here", "scripted", 0, "", "")}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -8,8 +9,10 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/fair"
 	"github.com/rowmill/rowmill/actors/trial"
+	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -140,3 +143,35 @@ func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time
 // firstClaim reports whether nobody has owned a job before, by the version that
 // its record has after a claim: it was created and claimed.
 func firstClaim(version int64) bool { return version <= 2 }
+
+// suspect reports whether a job may be what has ended an owner of it. missed says
+// whose process is not there.
+func suspect(o store.Orphan, missed func(store.Adopter) bool) bool {
+	return len(trial.Ended(o.Tried, missed)) > 0
+}
+
+// countSuspects looks how many suspects there are among all that have no owner.
+func (s *claims) countSuspects(orphans []store.Orphan, missed func(store.Adopter) bool) {
+	suspects := 0
+	for _, o := range orphans {
+		if suspect(o, missed) {
+			suspects++
+		}
+	}
+	s.trials.Count(suspects)
+}
+
+// giveBack gives back what could not be drained, after the actor has stopped: that
+// this process ends says nothing against those jobs.
+func (s *claims) giveBack(ctx context.Context, jobs store.Jobs, log *slog.Logger) {
+	var all sync.WaitGroup
+	for id, o := range inOrder(s.owned) {
+		all.Go(func() {
+			err := contain.Run(func() error { return jobs.Release(ctx, o.fence) })
+			if err != nil && !rowmill.MustStop(err) {
+				log.Warn("giving the job back failed", "job", id, "err", err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -105,7 +105,7 @@ func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	if err != nil {
 		return err
 	}
-	until := rec.EndedAt().Add(cfg.InputRetention)
+	until := rec.EndedAt().Add(cfg.Inputs.Retention)
 	if continuable(rec) && now.Before(until) {
 		if err := ingest.Keep(ctx, cfg.Blob, rec); err != nil {
 			return err

@@ -27,9 +27,7 @@ type Config struct {
 	Node       string // name of this node in records and logs; default "node"
 	Store      store.Store
 	Blob       blob.Bucket
-	Engines    []engine.Engine   // the inference servers of this node
-	Downloader *input.Downloader // fetches URL inputs
-	Input      input.Limits      // bounds on what an input may hold
+	Engines    []engine.Engine // the inference servers of this node
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Tracer     *tracing.Tracer // nil: no job is traced
@@ -55,10 +53,6 @@ type Config struct {
 	// names which. Default: none.
 	Figures func(ctx context.Context, what string) (any, error)
 
-	// Confirm says with an error why nothing may be removed from Store and Blob,
-	// such as a *deployment.DifferError. Default: both are this process's alone.
-	Confirm func(ctx context.Context) error
-
 	// Tokenizers finds the vocabulary of a model. Where another one stands in,
 	// or none (nil), counts are estimates, corrected by what servers report,
 	// and the warning says what would make them exact. Default: no
@@ -72,23 +66,15 @@ type Config struct {
 	// restarts.
 	StoragePatience time.Duration
 
-	// InputRetention is how long the input of a job is kept after its end, where
-	// rows of it are left to run. Zero is not at all.
-	InputRetention time.Duration
-
 	// MemoryBudget bounds the bytes of rows in memory on this node, all jobs
 	// together: loaded inputs and finished outputs. Default 64 MiB. A job
 	// always gets at least one block of rows.
 	MemoryBudget int64
 
-	// Readers is how many inputs this node reads at a time, and half as many more
-	// of accounts of which it reads none. Default 4: each may hold Input's longest
-	// record and row, several times over.
-	Readers int
-
 	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
 	DrainTimeout time.Duration
 
+	Inputs    Inputs
 	Ownership Ownership
 	Shards    Shards
 	Parts     Parts
@@ -96,6 +82,21 @@ type Config struct {
 	Estimates Estimates
 	Servers   Servers
 	Janitor   Janitor
+}
+
+// Inputs is how the inputs of jobs are read, and for how long they are kept.
+type Inputs struct {
+	Downloader *input.Downloader // fetches URL inputs
+	Limits     input.Limits      // bounds on what an input may hold
+
+	// Readers is how many inputs this node reads at a time, and half as many more
+	// of accounts of which it reads none. Default 4: each may hold the longest
+	// record and row of Limits, several times over.
+	Readers int
+
+	// Retention is how long the input of a job is kept after its end, where
+	// rows of it are left to run. Zero is not at all.
+	Retention time.Duration
 }
 
 // Ownership is which jobs a node owns, and for how long.
@@ -230,6 +231,10 @@ type Servers struct {
 
 // Janitor is how data goes that is not kept longer.
 type Janitor struct {
+	// Confirm says with an error why nothing may be removed from Store and Blob,
+	// such as a *deployment.DifferError. Default: both are this process's alone.
+	Confirm func(ctx context.Context) error
+
 	// Interval is the time between searches for data to remove. Default 1 min:
 	// retention is counted in days. Batch is how many jobs one search looks at.
 	// Default 100: a few seconds of quiet work, and no more than that runs into
@@ -268,7 +273,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Parts.Interval, 5*time.Second)
 	def(&c.Parts.Joined, 512<<20)
 	def(&c.MemoryBudget, 64<<20)
-	def(&c.Readers, 4)
+	def(&c.Inputs.Readers, 4)
 	def(&c.Rows.MaxAttempts, 5)
 	def(&c.Rows.Patience, time.Minute)
 	def(&c.Rows.EmbeddingGroup, 32)
@@ -301,8 +306,8 @@ func (c Config) WithDefaults() Config {
 	if c.Facts == nil {
 		c.Facts = func(context.Context) any { return struct{}{} }
 	}
-	if c.Confirm == nil {
-		c.Confirm = func(context.Context) error { return nil }
+	if c.Janitor.Confirm == nil {
+		c.Janitor.Confirm = func(context.Context) error { return nil }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -327,10 +332,10 @@ func (c Config) Validate() error {
 		return errors.New("actors: Store is missing")
 	case c.Blob == nil:
 		return errors.New("actors: Blob is missing")
-	case c.Downloader == nil:
-		return errors.New("actors: Downloader is missing")
-	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Shards.Remembered < 1, c.Parts.Bytes < 1, c.Parts.Joined < 1, c.MemoryBudget < 1, c.Readers < 1:
-		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, Parts.Joined, MemoryBudget and Readers must be positive")
+	case c.Inputs.Downloader == nil:
+		return errors.New("actors: Inputs.Downloader is missing")
+	case c.Ownership.MaxActive < 1, c.Ownership.KeptPlaces < 1, c.Shards.Rows < 1, c.Shards.Bytes < 1, c.Shards.Remembered < 1, c.Parts.Bytes < 1, c.Parts.Joined < 1, c.MemoryBudget < 1, c.Inputs.Readers < 1:
+		return errors.New("actors: Ownership.MaxActive, Ownership.KeptPlaces, Shards, Parts.Bytes, Parts.Joined, MemoryBudget and Inputs.Readers must be positive")
 	case c.Rows.MaxAttempts < 1 || c.Rows.EmbeddingGroup < 1:
 		return errors.New("actors: Rows.MaxAttempts and Rows.EmbeddingGroup must be positive")
 	case c.Janitor.Batch < 1:
@@ -364,7 +369,7 @@ func (c Config) places() fair.Config {
 // ingest is what the jobs' inputs are read with.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
-		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Downloader, Limits: c.Input, Clock: c.Clock,
+		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
 		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, DedupRows: c.Shards.Remembered,
 		SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}

@@ -217,7 +217,7 @@ func TestResume_OfAJobWithEqualRows(t *testing.T) {
 		e := counting(func(ctx context.Context, row string, try int) (engine.Reply, error) {
 			return slowly(time.Duration(pace.Load()))(ctx, row, try)
 		})
-		b := setup(t, &e.scripted, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, &e.scripted, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := repeated(4000, 1200)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), Dedup: true})
 		b.await(id, func(r store.Record) bool { return r.Job.DeduplicatedRows > 50 })

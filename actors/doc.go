@@ -17,11 +17,25 @@
 //
 // # Messages
 //
-// Facts are past tense, commands imperative. What an actor has given away or
-// put off, slow work or a time that is to come, comes back to it as a step: a
-// function that it calls, unless the task group or the timer was stopped
-// meanwhile. So do the hooks of what works for it: a dispatcher whose breaker
-// opened, an outbox with finished rows, memory that was freed.
+// Facts are past tense, commands imperative. A message between a parent and its child
+// is declared in the file of the child, whichever of them sends it, so that a child does
+// not know its parent.
+//
+// An actor also sends itself messages: the result of slow work (taskGroup.tell), and the
+// name of a timer (timers.send). It never gets them once the task group or the timer is
+// stopped. A job receives nothing else from itself: begun, inputRead, recordChanged,
+// outlivedRecorded, inviteAnswered, jobEnded, jobOver and the timers of job.go. It is the
+// actor with the most phases, and which message it takes in which phase has to be seen.
+//
+// The other actors, and a link whose letter has arrived or has not, use a step: a function
+// that the actor calls when the work is done or the time has come (taskGroup.run,
+// timers.after). There the step does one thing in every phase, and the line
+// that begins the work says it. The hooks of a dispatcher, an outbox and the
+// memory are steps for the same reason.
+//
+// The supervisor stops an actor that panics. Only a server begins again by itself: the
+// back-off of the library waits for a time that is random and has no upper bound, with its
+// mailbox closed, while jobs have to hear at once that the server is down.
 //
 // Those marked * also travel between nodes, as messages of their contract
 // (contract.go, service.go); System.Service is their only way in.
@@ -79,15 +93,23 @@
 // # Where decisions live
 //
 // Actors move messages; what to do is decided by plain structs and packages
-// that know no actors. Of a job: ingest (input to shards), assign (who has which
-// rows), invitations (who is asked to work, and heard first), commit (when parts
-// are recorded, merged and made a result). Of a worker: work (what is loaded,
-// sent and flushed within the memory there is) and order (which row goes next).
-// Of a server: dispatch (which row goes to it when, and what becomes of it,
-// whether it is in use) and engine.Window (how much it takes). Of a node: claims
-// (which jobs it owns or should claim), workers (who gets one, and who has it),
-// engines (which there are, here and elsewhere), nodes (what nodes tell each
-// other of themselves) and retention (what need not be kept).
+// that know no actors.
+//
+//	job     ownership (its record), intake (its input), crew (who works, and what each is
+//	        told), invitations, closing (its end); ingest, assign, commit
+//	worker  report (what the owner hears), work (what is loaded, sent and flushed within
+//	        the memory there is), order (which row goes next)
+//	server  dispatch (which row goes to it when, what becomes of it, whether it is in use)
+//	        and engine.Window (how much it takes)
+//	node    claims (which jobs it owns or should claim), workers (who gets one, and who has
+//	        it), engines (which there are, here and elsewhere), neighbours (who stands first,
+//	        whose process has ended), reach (whether it can use the bucket), nodes (what
+//	        nodes tell each other of themselves), retention (what need not be kept)
+//
+// The node actor is large, and so has parts of its own: nodeJobs, nodeWorkers and cleaner.
+// Each has one duty, its state and its timers, and runs in the mailbox of the node. A job
+// collects what it has to say to workers in its crew, and sends it after each message:
+// assignments say how things stand, so a worker hears the last one only.
 //
 // Rows travel between goroutines as *dispatch.Task; a dispatcher's goroutines
 // take them straight from its queues and put them, with what becomes of them,

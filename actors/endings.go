@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
@@ -92,6 +94,23 @@ func internalFailure(err error) *rowmill.Failure {
 	return f
 }
 
+// windowClosed ends a batch whose time is up. What is recorded by then counts.
+func windowClosed(rec *store.Record) *rowmill.Failure {
+	return rowmill.Failf(rowmill.CodeWindowExpired,
+		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", rec.Spec.Raw.Window, rec.Job.ID)
+}
+
+// rowFailure ends a job because of one row.
+func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
+	switch f.Code {
+	case rowmill.RowTooLong:
+		return rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", f.Row, f.Message)
+	case rowmill.CodeModelUnavailable:
+		return rowmill.Failf(rowmill.CodeModelUnavailable, "%s. POST /v1/jobs/%s/resume runs the rest once it does (jobs.wait_for_engine).", f.Message, job)
+	}
+	return rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message)
+}
+
 // advance takes the job through those of the steps that it has not taken.
 func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 	for _, next := range steps {
@@ -101,3 +120,15 @@ func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 
 // errForgotten says that the store has other parts than we thought.
 var errForgotten = errors.New("the store has lost parts that it had acknowledged")
+
+// endedFailure says what is known of owners that ended.
+func endedFailure(id string, ended []store.Adopter) *rowmill.Failure {
+	var when []string
+	for _, a := range ended {
+		when = append(when, fmt.Sprintf("%s, which took it up at %s", a.Node, a.Claimed().Format("2006-01-02 15:04:05Z")))
+	}
+	return rowmill.Failf(rowmill.CodeInternalError,
+		"%d processes in a row ended while they owned the job and before anything more of it was done: %s. It is not tried again, since it may be what ended them: "+
+			"the logs of these nodes say why they ended, or their system does where it killed them for their memory. Rows that were done are kept; after the cause is mended, rowmill jobs resume %s runs the rest.",
+		len(ended), strings.Join(when, "; "), id)
+}

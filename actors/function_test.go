@@ -116,7 +116,7 @@ func TestFunction_URLWithoutARequiredColumnFailsTheJob(t *testing.T) {
 func TestFunction_APromptTooLongFailsTheJob(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Input.MaxRowBytes = 12 })
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Inputs.Limits.MaxRowBytes = 12 })
 		spool := b.spoolLines(`{"name":"Ann"}`, `{"name":"Robert the Great"}`)
 		f := failure(t, b.end(b.submit(rowmill.Spec{Spooled: spool, Function: greeting})), rowmill.CodeInvalidInputFile)
 		if !strings.Contains(f.Message, "row 1 has 24 bytes, more than 12") {
@@ -137,7 +137,7 @@ func TestFunction_FieldsAreTakenOver(t *testing.T) {
 			}
 			return echo(ctx, row, try)
 		}}
-		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention = week })
 		var lines []string
 		for i := range 150 {
 			lines = append(lines, fmt.Sprintf(`{"name":"n%d"}`, i))

@@ -27,7 +27,7 @@ const tidyGrace = 5 * time.Second
 func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
 	begun := time.Now()
 	return retention.New(retention.Config{
-		Store: cfg.Store, Bucket: cfg.Blob, Log: log, Confirm: cfg.Confirm,
+		Store: cfg.Store, Bucket: cfg.Blob, Log: log, Confirm: cfg.Janitor.Confirm,
 		Tidy: tidy, Announce: announce, TidyAfter: 2*cfg.Ownership.Settle + tidyGrace,
 		Clock: cfg.Clock, Running: func() time.Duration { return time.Since(begun) },
 		Tolerance: cfg.Janitor.ClockTolerance, CatchUp: cfg.Janitor.CatchUp,
@@ -37,12 +37,12 @@ func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, 
 
 // clean has the janitor do a round, if this node is the one that cleans. All
 // nodes look whether that could be done: each of them takes jobs.
-func (n *node) clean(c actor.Context) {
-	if n.phase == draining || n.lease == nil {
+func (n *cleaner) clean(c actor.Context) {
+	now, first := n.turn()
+	if !now {
 		n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
 		return
 	}
-	first := !n.cfg.Ownership.OwnsNone && n.rank(janitorName) == 0
 	n.tasks.run(c, "remove old data", func(ctx context.Context) step {
 		var more bool
 		var unknown retention.Unknown
@@ -68,7 +68,7 @@ func (n *node) clean(c actor.Context) {
 }
 
 // looked publishes what a round has found.
-func (n *node) looked(err error, skew time.Duration, unknown retention.Unknown) {
+func (n *cleaner) looked(err error, skew time.Duration, unknown retention.Unknown) {
 	status := StorageStatus{Unknown: unknown, Skew: skew}
 	reason := heldFor(err)
 	switch {
@@ -86,15 +86,15 @@ func (n *node) looked(err error, skew time.Duration, unknown retention.Unknown) 
 	} else if before != "" {
 		n.log.Info("data is removed again", "reason", before)
 	}
-	n.metrics.skew.Set(skew.Seconds())
-	n.metrics.unknownJobs.Set(float64(unknown.Jobs))
-	n.metrics.unknownBytes.Set(float64(unknown.Bytes))
+	n.metrics.retention.skew.Set(skew.Seconds())
+	n.metrics.retention.unknownJobs.Set(float64(unknown.Jobs))
+	n.metrics.retention.unknownBytes.Set(float64(unknown.Bytes))
 	for _, r := range []string{heldDeployment, heldClock} {
 		value := 0.0
 		if r == heldFor(status.Held) {
 			value = 1
 		}
-		n.metrics.held.WithLabelValues(r).Set(value)
+		n.metrics.retention.held.WithLabelValues(r).Set(value)
 	}
 	n.published.storage.Store(&status)
 }

@@ -94,7 +94,7 @@ func TestNothingIsRemovedThatMayBeOthers(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(cfg *actors.Config, held *atomic.Bool){
 		"another deployment's": func(cfg *actors.Config, held *atomic.Bool) {
-			cfg.Confirm = func(context.Context) error {
+			cfg.Janitor.Confirm = func(context.Context) error {
 				if held.Load() {
 					return &deployment.DifferError{Why: "the records were lost"}
 				}

@@ -1,11 +1,10 @@
 package actors
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,81 +12,93 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
 )
 
-// Messages a job receives, beside heartbeats, answers to invites, and steps.
+// Messages a job receives from its node.
 type (
-	cancelJob      struct{} // node: the record says cancelled
-	drainJob       struct{} // node: stop and give the job back
-	storageChanged struct{} // node: an outage has begun or ended
+	drainJob       struct{} // stop and give the job back
+	storageChanged struct{} // an outage has begun or ended
 )
 
-// Messages a job sends to its node, beside requests.
+// Messages a job receives from its own slow work and timers, beside begun, inputRead,
+// jobEnded and some that others send as well.
 type (
-	jobOver struct { // nothing is left to do for it here
-		id       string
-		status   rowmill.Status
-		released bool // it waits for another owner
-		unsure   bool // it may still be this node's, for which nobody else takes it
+	recordChanged struct {
+		rec store.Record
+		err error
 	}
-	// jobHarmless says that a job has been worked on here for a while, or waits, and
-	// the node lives.
-	jobHarmless struct{ id string }
+	outlivedRecorded struct{} // the record says that the job may be beside others
+	inviteAnswered   struct {
+		address string
+		answer  *invited
+		err     error
+	}
 )
 
-// A job is the actor that owns one job on this node, from claim to end.
+// The timers of a job, by what it does when their time has come.
+const (
+	recordTimer   due = "record"   // look whether the job is cancelled or owned elsewhere
+	readingTimer  due = "reading"  // say how far the input is
+	harmlessTimer due = "harmless" // nothing was done for long, and the process lives
+	windowTimer   due = "window"   // end a batch
+	waitTimer     due = "wait"     // no engine came
+	gatherTimer   due = "gather"   // no further worker is waited for
+	workersTimer  due = "workers"  // look who is silent and who is new
+)
+
+// jobHarmless tells the node that a job has been worked on here for a while, or waits,
+// and the node lives.
+type jobHarmless struct{ id string }
+
+const (
+	// gatherTimeout is how long a new owner waits to hear from the workers of
+	// earlier ones before it assigns what they may have: longer than a message
+	// takes, and than a worker waits with its next heartbeat.
+	gatherTimeout = 3 * time.Second
+	// recordInterval is the time between looks at the record of a job that
+	// another node may cancel, or claim where the store forgets.
+	recordInterval = 5 * time.Second
+	// An input that takes longer than firstLook to read is spoken of, and then every
+	// readingInterval: a write each.
+	firstLook       = time.Second
+	readingInterval = 5 * time.Second
+)
+
+// A job is the actor that owns one job on this node, from claim to end. Its parts
+// decide, and know no actors: own has the record, in the input, crew has the workers
+// and closing the end. After each message the job sends what crew has for workers.
 type job struct {
 	*process
-	rec     store.Record
-	claimed int64 // version of the record after the claim
-	fence   store.Fence
-	node    *actor.PID
-	log     *slog.Logger    // names the job
-	tasks   taskGroup       // ends with the job's rows
-	writes  *sync.WaitGroup // those, which may write objects
-	ending  taskGroup       // ends with the actor
-	timers  timers
-	trace   *tracing.Job // nil where it is not traced
+	own     *ownership
+	in      *intake
+	crew    *crew
+	closing *closing
 
-	adopter  store.Adopter // in the record, until it is known that it does no harm
-	harmless bool          // the node knows that
-	advanced bool          // rows were recorded here
+	node   *actor.PID
+	log    *slog.Logger // names the job
+	tasks  taskGroup    // ends with the job's rows
+	ending taskGroup    // ends with the actor
+	timers timers
+	trace  *tracing.Job // nil where it is not traced
 
 	phase    jobPhase
 	errand   *registry.Errand // while it is jobWaits, for operators
 	awaits   *tracing.Span    // likewise
 	draining bool             // it is to be given back
-	updating bool             // the record is being changed
-	engines  []engineView
-	refused  map[string]error // by engine: why it cannot run the job
-	begun    *begun           // what is read while the rest is, and runs as soon as it can
-	whole    bool             // all of the input is read
-	input    shard.Manifest   // all of it; of an estimate job runs the first rows
 	job      *jobContext
 	ledger   *assign.Ledger
-	results  *actor.PID     // the committer, once the rows are counted
-	early    []partWritten  // what it is to record then
-	copies   *ingest.Copies // rows that get the answers of others; nil for none
-	copying  bool           // some are being written
-	reading  turns          // of the input
-	merging  turns          // of the results
+	results  *actor.PID    // the committer, once the rows are counted
+	early    []partWritten // what it is to record then
+	copying  bool          // rows that are copies are being written
+	merging  turns         // of the results
 	waits    lasting
-
-	owner     *assign.Owner
-	links     map[string]*link // by worker
-	unwanted  map[string]bool  // workers that were told to let go
-	invites   invitations
-	waiting   int64          // rows that no worker has, as the metrics say
-	looked    time.Time      // when it was last looked who is silent
-	dismissed sync.WaitGroup // workers that are being stopped
 }
 
 // A jobPhase is how far a job is.
@@ -102,62 +113,86 @@ const (
 	jobStopped                 // its children were told to stop: nothing new may be spawned
 )
 
+// newJob makes the actor of a job that the node has claimed until licence ends. writes
+// counts the tasks that may write objects.
+func newJob(p *process, rec store.Record, fence store.Fence, licence context.Context, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
+	log = entry.Log(log)
+	trace := p.cfg.trace(&rec)
+	return &job{
+		process: p, log: log, trace: trace,
+		own:     newOwnership(p, rec, fence),
+		in:      &intake{process: p, fence: fence, trace: trace},
+		crew:    newCrew(rec.Spec, log, p.metrics, engines),
+		closing: &closing{process: p, fence: fence, log: log, writes: writes},
+		tasks:   newTaskGroup(licence, writes, entry), ending: newTaskGroup(licence, p.all, entry),
+	}
+}
+
 func (j *job) Receive(c actor.Context) {
 	if j.phase == jobStopped {
 		return
 	}
-	defer j.showWaiting()
+	defer func() { j.crew.showFree(j.phase < jobEnds) }()
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		j.onStarted(c)
 	case *actor.Stopping:
 		j.onStopping()
-	case step:
+		return
+	case step: // a letter has arrived, or has not
 		m(c)
 	case cancelJob:
-		j.onCancelled(c)
+		j.finish(c, j.own.cancelled())
 	case whereIs:
-		j.onWhereIs(c, m)
+		answer(c, j.crew.where(m))
 	case whereRows:
-		j.onWhereRows(c, m)
+		answer(c, j.crew.whereabouts(m, j.in.whole, j.nameOf, time.Now()))
+	case jobEnded:
+		j.onEnded(c, m.rec)
+	case jobOver:
+		c.Send(j.node, m) // it stops this actor: a stop by itself would overtake the message
 	default:
 		if j.phase < jobEnds { // else a late message of what was stopped
 			j.receive(c)
 		}
 	}
-}
-
-// showWaiting has the metrics tell how many rows of the job nobody has taken.
-func (j *job) showWaiting() {
-	waiting := int64(0)
-	if j.owner != nil && j.phase < jobEnds {
-		waiting = j.owner.Free()
-	}
-	if waiting != j.waiting {
-		j.metrics.undealt.WithLabelValues(j.rec.Spec.Model.ID).Add(float64(waiting - j.waiting))
-		j.waiting = waiting
+	for _, l := range j.crew.take() {
+		l.body.Job, l.body.Epoch = j.own.fence.JobID, j.own.fence.Epoch
+		l.to.send(c, j.tasks, l.body)
 	}
 }
 
 // receive takes what matters only before the end.
 func (j *job) receive(c actor.Context) {
 	switch m := c.Message().(type) {
+	case due:
+		j.onTimer(c, m)
+	case begun:
+		j.onBegun(c, m)
+	case inputRead:
+		j.onInputRead(c, m)
+	case recordChanged:
+		j.onRecordChanged(c, m)
+	case outlivedRecorded:
+		j.doesNoHarm(c)
 	case enginesChanged:
 		j.onEnginesChanged(c, m)
 	case storageChanged:
 		j.say(c)
 	case *assign.Heartbeat:
 		j.onHeartbeat(c, m)
-	case *invited:
-		j.onInvited(c, "", m, nil)
+	case inviteAnswered:
+		j.onInvited(c, m)
+	case *invited: // of this node
+		j.onInvited(c, inviteAnswered{answer: m})
 	case *peer.Refusal: // of this node
-		j.onInvited(c, "", nil, m)
+		j.onInvited(c, inviteAnswered{err: m})
 	case partsCommitted:
 		j.onPartsCommitted(c, m)
 	case jobBroke:
 		j.broke(c, m.err)
 	case jobSucceeded:
-		j.onJobSucceeded(c, m.rec)
+		j.finish(c, m.rec)
 	case drainJob:
 		j.onDrain(c)
 	case rowsCopied:
@@ -171,83 +206,81 @@ func (j *job) receive(c actor.Context) {
 	}
 }
 
-// onStarted reads the input.
+func (j *job) onTimer(c actor.Context, name due) {
+	switch name {
+	case recordTimer:
+		j.timers.send(c, recordInterval, recordTimer)
+		j.tasks.tell(c, "look up a job", j.own.look)
+	case readingTimer:
+		j.timers.send(c, readingInterval, readingTimer)
+		j.say(c)
+	case harmlessTimer:
+		change := j.own.outlived()
+		if change == nil {
+			j.doesNoHarm(c)
+			return
+		}
+		j.tasks.tell(c, "change the record", func(ctx context.Context) any {
+			if _, err := j.own.update(ctx, change); err != nil {
+				return jobBroke{err}
+			}
+			return outlivedRecorded{}
+		})
+	case windowTimer:
+		if j.crew.owner == nil || !j.crew.owner.Done() { // else its result is being made
+			j.fail(c, windowClosed(&j.own.rec))
+		}
+	case waitTimer:
+		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
+			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.own.rec.Spec.Model.ID, j.cfg.Servers.Wait))
+	case gatherTimer:
+		j.startAssigning(c)
+	case workersTimer:
+		j.lookAtWorkers(c)
+	}
+}
+
 func (j *job) onStarted(c actor.Context) {
-	j.refused = make(map[string]error)
-	j.invites = newInvitations()
+	j.node = c.Parent()
+	j.closing.node = j.node
 	if j.transport.peers != nil {
-		j.timers.after(c, recordInterval, "record", j.lookAtRecord)
+		j.timers.send(c, recordInterval, recordTimer)
 	}
 	if _, away := j.storage.Objects(); away {
 		j.say(c)
 	}
-	j.timers.after(c, firstLook, "reading", j.lookAtInput)
-	if n := len(j.rec.Adopters); n > 0 {
-		j.adopter = j.rec.Adopters[n-1]
+	j.timers.send(c, firstLook, readingTimer)
+	j.timers.send(c, trial.Time, harmlessTimer)
+	if raw := j.own.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
+		j.timers.send(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
-	j.timers.after(c, trial.Time, "harmless", j.outlived)
-	if raw := j.rec.Spec.Raw; raw != nil && raw.Deadline != nil {
-		j.timers.after(c, raw.Deadline.Sub(j.cfg.Clock()), "window", j.onWindowClosed)
+	var ready func(begun)
+	if ingest.Early(&j.own.rec.Spec) && j.own.first() { // else workers may have rows of what is read only now
+		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
+		ready = func(b begun) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
 	}
-	in := ingested{rec: j.rec}
-	if ingest.Early(&j.rec.Spec) && firstClaim(j.claimed) { // else workers may have rows of what is read only now
-		root, self := c.ActorSystem().Root, c.Self()
-		in.ready = func(b begun) {
-			root.Send(self, step(func(c actor.Context) {
-				if j.tasks.ctx.Err() == nil {
-					j.onBegun(c, b)
-				}
-			}))
-		}
-	}
-	j.tasks.run(c, "read the input", func(ctx context.Context) step {
-		span := j.trace.Begin("read the input")
-		err := j.ingest(ctx, &in)
-		span.Set(slog.Int64("rowmill.rows", in.input.Rows), slog.Int("rowmill.shards", len(in.input.Shards)))
-		span.End(err)
-		return func(c actor.Context) { j.onIngested(c, in, err) }
-	})
-}
-
-// onWindowClosed ends a batch whose time is up. What is recorded by then counts.
-func (j *job) onWindowClosed(c actor.Context) {
-	if j.phase >= jobEnds || j.owner != nil && j.owner.Done() { // its result is being made
-		return
-	}
-	j.fail(c, rowmill.Failf(rowmill.CodeWindowExpired,
-		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", j.rec.Spec.Raw.Window, j.rec.Job.ID))
-}
-
-// await waits for an engine, and goes on.
-func (j *job) await(c actor.Context) {
-	j.phase = jobWaits
-	j.errand = j.tasks.entry.Begin("wait for an engine")
-	j.awaits = j.trace.Begin("wait for an engine")
-	j.timers.after(c, j.cfg.Servers.Wait, "wait", func(c actor.Context) {
-		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable,
-			"No engine offered the model %s within %s. Start an inference server that serves it, then submit the job again.", j.rec.Spec.Model.ID, j.cfg.Servers.Wait))
-	})
-	j.proceed(c)
+	rec := j.own.rec
+	j.tasks.tell(c, "read the input", func(ctx context.Context) any { return j.in.read(ctx, rec, ready) })
 }
 
 // proceed records the number of rows, once they are counted, and, once an engine
 // serves the model, that the job runs.
 func (j *job) proceed(c actor.Context) {
-	if j.updating || j.draining && !j.whole {
+	if j.own.updating || j.draining && !j.in.whole {
 		return
 	}
 	if j.draining {
 		j.release(c)
 		return
 	}
-	run := j.served()
+	rec, run := &j.own.rec, j.crew.served()
 	message, waits := j.message()
-	if !run && j.rec.Job.Message == message && len(j.rec.Adopters) == 0 && (j.rec.Shards > 0 || !j.whole) {
+	if !run && rec.Job.Message == message && len(rec.Adopters) == 0 && (rec.Shards > 0 || !j.in.whole) {
 		return
 	}
-	counted := j.counted()
-	now, cut := j.cfg.Clock(), j.reads()
-	mark := j.mark(!run && j.whole) // while it reads its input that may be what ends us
+	counted := j.in.counted()
+	now, cut := j.cfg.Clock(), j.in.reads()
+	mark := j.own.mark(!run && j.in.whole) // while it reads its input that may be what ends us
 	j.update(c, func(r *store.Record) {
 		counted(r)
 		if r.Shards == 0 && r.ShardRows == 0 { // rows run of what the next owner would cut anew
@@ -263,108 +296,39 @@ func (j *job) proceed(c actor.Context) {
 	})
 }
 
-func (j *job) served() bool {
-	return slices.ContainsFunc(j.engines, func(e engineView) bool {
-		_, ok := e.serves(&j.rec.Spec)
-		return ok && j.refused[e.name] == nil
-	})
-}
-
 // update changes the record outside the mailbox.
 func (j *job) update(c actor.Context, change func(*store.Record)) {
-	j.updating = true
-	j.tasks.run(c, "change the record", func(ctx context.Context) step {
-		var rec store.Record
-		err := j.storage.WaitHere(ctx, func() (err error) {
-			rec, err = j.cfg.Store.Update(ctx, j.fence, func(r *store.Record) error {
-				change(r)
-				return nil
-			})
-			return err
-		})
-		return func(c actor.Context) {
-			j.updating = false
-			if err != nil {
-				j.broke(c, fmt.Errorf("update record: %w", err))
-				return
-			}
-			j.rec = rec
-			if len(rec.Adopters) == 0 {
-				j.doesNoHarm(c)
-			}
-			if j.phase == jobWaits {
-				j.onProceeded(c)
-				return
-			}
-			j.begin(c)
-			j.count(c)
-			j.say(c)
-		}
+	j.own.updating = true
+	j.tasks.tell(c, "change the record", func(ctx context.Context) any {
+		rec, err := j.own.update(ctx, change)
+		return recordChanged{rec, err}
 	})
 }
 
-func (j *job) onProceeded(c actor.Context) {
-	if j.rec.Job.Status == rowmill.StatusRunning && !j.draining {
+func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
+	j.own.updating = false
+	if m.err != nil {
+		j.broke(c, fmt.Errorf("update record: %w", m.err))
+		return
+	}
+	j.own.rec = m.rec
+	if len(m.rec.Adopters) == 0 {
+		j.doesNoHarm(c)
+	}
+	switch {
+	case j.phase == jobWaits && m.rec.Job.Status == rowmill.StatusRunning && !j.draining:
 		j.startRows(c)
-		return
+	case j.phase == jobWaits:
+		j.proceed(c)
+	default:
+		j.begin(c)
+		j.count(c)
+		j.say(c)
 	}
-	j.proceed(c)
-}
-
-// startRows brings up the actors that do the work.
-func (j *job) startRows(c actor.Context) {
-	j.timers.cancel("wait")
-	warning, failure := j.job.pin(j.engines)
-	if failure != nil {
-		j.fail(c, failure)
-		return
-	}
-	j.phase = jobRuns
-	j.errand.End()
-	j.awaits.End(nil)
-	if !j.job.sends(j.rec.Job.Sampling) || warning != "" {
-		j.update(c, func(r *store.Record) {
-			r.Job.Sampling = j.job.sampling()
-			if warning != "" {
-				r.Job.Warnings = union(r.Job.Warnings, []string{warning})
-			}
-		})
-	}
-	j.links = make(map[string]*link)
-	j.unwanted = make(map[string]bool)
-	j.count(c)
-	if j.owner.Exhausted() {
-		j.owner.Assigning = true
-		return
-	}
-	j.gather(c)
-}
-
-// startResults brings up the actor that records parts.
-func (j *job) startResults(c actor.Context) {
-	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: j.rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
-		files := &commit.Files{
-			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.fence.Epoch, Shards: j.job.manifest.Shards,
-		}
-		return &committer{
-			process: j.process, job: j.job, owner: c.Self(), rows: j.input.Rows, copied: j.input.Copies, merging: &j.merging,
-			sizes:    j.cfg.pieces(),
-			progress: commit.NewProgress(j.ledger, j.cfg.survives(&j.rec.Spec, j.ledger.Rows), j.rec.Spec.Estimate, j.cfg.pieces()),
-			files:    files, copies: j.copiesFor(files),
-			tasks: newTaskGroup(j.tasks.ctx, j.writes, entry), log: entry.Log(j.log),
-		}
-	}), "results")
-	c.Watch(j.results)
-	for _, p := range j.early {
-		c.Send(j.results, p)
-	}
-	j.early = nil
-	j.copyRows(c)
-	j.drainResults(c)
 }
 
 func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
-	j.engines = m.engines
+	j.crew.engines = m.engines
 	switch j.phase {
 	case jobStarts:
 		j.begin(c)
@@ -382,7 +346,7 @@ func (j *job) onDrain(c actor.Context) {
 	j.draining = true
 	switch j.phase {
 	case jobWaits:
-		if !j.updating && j.whole {
+		if !j.own.updating && j.in.whole {
 			j.release(c)
 		}
 	case jobRuns:
@@ -390,53 +354,99 @@ func (j *job) onDrain(c actor.Context) {
 	}
 }
 
-func (j *job) onWhereIs(c actor.Context, m whereIs) {
-	if j.owner == nil {
-		answer(c, notCounted(m.job))
+// doesNoHarm tells the node that it may take up others beside this job: something
+// of it was done, or it waits, and the process lives.
+func (j *job) doesNoHarm(c actor.Context) {
+	if j.own.harmless {
 		return
 	}
-	answer(c, j.owner.Where(m.row))
+	j.own.harmless = true
+	j.timers.cancel(harmlessTimer)
+	c.Send(j.node, jobHarmless{j.own.fence.JobID})
 }
 
-func (j *job) onRowBroke(c actor.Context, f *assign.Fault) {
-	switch f.Code {
-	case rowmill.RowTooLong:
-		j.fail(c, rowmill.Failf(rowmill.CodeRowTooLong, "Row %d does not fit the context of the model: %s", f.Row, f.Message))
-	case rowmill.CodeModelUnavailable:
-		j.fail(c, rowmill.Failf(rowmill.CodeModelUnavailable, "%s. POST /v1/jobs/%s/resume runs the rest once it does (jobs.wait_for_engine).", f.Message, j.rec.Job.ID))
+// broke ends the job here, or for good, as the error says.
+func (j *job) broke(c actor.Context, err error) {
+	var failure *rowmill.Failure
+	switch {
+	case errors.Is(err, rowmill.ErrTerminal):
+		j.stopForGood(c)
+		j.ending.tell(c, "look up a job", j.closing.lookUp)
+	case errors.Is(err, rowmill.ErrLeaseLost):
+		j.metrics.fenced.Inc()
+		j.log.Warn("job has another owner", "err", err)
+		j.stopRows(c)
+		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // without touching the store
+	case errors.Is(err, errForgotten):
+		j.log.Warn("beginning again from the parts that the store has", "err", err)
+		j.release(c)
+	case errors.Is(err, storage.ErrElsewhere):
+		j.log.Warn("the job is handed to a node that reaches object storage", "err", err)
+		j.metrics.handed.Inc()
+		j.release(c)
+	case errors.As(err, &failure):
+		j.fail(c, failure)
+	case j.tasks.ctx.Err() != nil: // stopped on purpose
 	default:
-		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message))
+		j.log.Error("job broke", "err", err)
+		j.fail(c, internalFailure(err))
 	}
 }
 
-// onWhereRows answers from the book: it costs the same however many rows there are.
-func (j *job) onWhereRows(c actor.Context, m whereRows) {
-	if j.owner == nil || !j.whole {
-		answer(c, notCounted(m.Job))
-		return
-	}
-	w := Whereabouts{Nodes: []NodeRows{}}
-	w.Complete, w.Shards = j.owner.Complete()
-	for _, s := range j.owner.Shares(time.Now()) {
-		w.Nodes = append(w.Nodes, NodeRows{Node: j.nameOf(s.Address), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
-	}
-	slices.SortStableFunc(w.Nodes, func(a, b NodeRows) int { return cmp.Compare(a.Node, b.Node) })
-	answer(c, w)
+// fail ends the job for good.
+func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
+	j.log.Warn("job fails", "code", failure.Code) // its message may hold what is the client's
+	j.stopForGood(c)
+	now := j.cfg.Clock()
+	j.ending.tell(c, "end the job", func(ctx context.Context) any { return j.closing.fail(ctx, failure, now) })
 }
 
-// nameOf is the name of the node at an address; the address where it has left.
-func (j *job) nameOf(address string) string {
-	if address == "" {
-		return j.cfg.Node
-	}
-	for _, m := range j.transport.others() {
-		if m.Peer == address {
-			return m.Node
-		}
-	}
-	return address
+// finish leaves a job that somebody has ended: the committer, or a client.
+func (j *job) finish(c actor.Context, rec store.Record) {
+	j.stopForGood(c)
+	j.onEnded(c, rec)
 }
 
-func notCounted(job string) *peer.Refusal {
-	return refuse(codeUnknownJob, "the rows of job %s are not counted yet", job)
+// stopRows stops everything that works on rows here, but for the workers: they
+// go on until the next owner takes over, or are dismissed.
+func (j *job) stopRows(c actor.Context) {
+	if j.phase == jobWaits {
+		j.errand.End()
+		j.awaits.End(nil)
+	}
+	j.phase = jobEnds
+	j.timers.stop()
+	j.tasks.cancel()
+	if j.results != nil {
+		c.Stop(j.results)
+	}
+}
+
+// stopForGood stops the workers as well.
+func (j *job) stopForGood(c actor.Context) {
+	j.stopRows(c)
+	j.closing.dismiss(c.ActorSystem().Root, j.crew.invites.nodes())
+}
+
+// onEnded leaves a job that has ended, once nothing is written for it any more.
+func (j *job) onEnded(c actor.Context, rec store.Record) {
+	j.told(&rec)
+	j.ending.tell(c, "wait for writes", func(context.Context) any {
+		j.closing.wait()
+		return jobOver{id: rec.Job.ID, status: rec.Job.Status}
+	})
+}
+
+// release gives the job back to whoever claims it next.
+func (j *job) release(c actor.Context) {
+	j.stopRows(c)
+	j.ending.tell(c, "give the job back", j.closing.release)
+}
+
+func (j *job) onStopping() {
+	j.phase = jobStopped
+	j.timers.stop()
+	j.tasks.cancel()
+	j.ending.cancel()
+	j.all.Go(j.closing.wait)
 }

@@ -108,6 +108,22 @@ func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	}
 }
 
+// invitation asks another node to work for the job, whose owner is at an address. whole
+// says that the input has a manifest.
+func (j *jobContext) invitation(address string, whole bool) *invite {
+	m := &invite{
+		Job: j.id, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: address,
+		Context: j.context, MaxTokens: j.maxTokens, Account: j.spec.Account, Priority: j.spec.Priority,
+	}
+	if !whole {
+		m.Input = &j.manifest
+	}
+	if j.spec.Estimate {
+		m.Sample = j.manifest.Rows
+	}
+	return m
+}
+
 func union(have, more []string) []string {
 	for _, w := range more {
 		if !slices.Contains(have, w) {

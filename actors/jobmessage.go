@@ -2,8 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -18,10 +16,10 @@ import (
 // say has the record tell what the job does or waits for, where that has changed.
 func (j *job) say(c actor.Context) {
 	message, waits := j.message()
-	if j.updating || j.phase >= jobEnds || message == j.rec.Job.Message {
+	if j.own.updating || j.phase >= jobEnds || message == j.own.rec.Job.Message {
 		return
 	}
-	now, mark := j.cfg.Clock(), j.mark(waits)
+	now, mark := j.cfg.Clock(), j.own.mark(waits)
 	j.update(c, func(r *store.Record) {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting}, now)
 		r.Say(message, waits, now)
@@ -32,39 +30,36 @@ func (j *job) say(c actor.Context) {
 // message says to a client what the job does, or what it waits for.
 func (j *job) message() (text string, waits bool) {
 	outage, away := j.storage.Objects()
+	model, owner := j.own.rec.Spec.Model.ID, j.crew.owner
 	switch {
 	case away:
 		return outage.Message(), true
-	case j.phase == jobStarts && j.reading.waits():
+	case j.phase == jobStarts && j.in.reading.waits():
 		return "Waiting for a turn to read the input: as many others are read as may be at a time (inputs.readers).", true
 	case j.phase == jobStarts:
-		return j.downloads.Message(j.rec.Job.ID), false
-	case !j.served() && j.phase == jobWaits:
-		return fmt.Sprintf("Waiting for an engine that serves %s.%s", j.rec.Spec.Model.ID, j.trouble()), true
-	case !j.served():
-		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", j.rec.Spec.Model.ID, j.trouble()), true
-	case j.phase == jobRuns && j.owner.Assigning && len(j.owner.Workers()) == 0 && len(j.invites.full) > 0:
-		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", j.rec.Spec.Model.ID), true
-	case j.owner != nil && j.owner.Away() > 0 && j.owner.Away() == len(j.owner.Workers()):
-		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", j.rec.Spec.Model.ID), true
+		return j.downloads.Message(j.own.fence.JobID), false
+	case !j.crew.served() && j.phase == jobWaits:
+		return fmt.Sprintf("Waiting for an engine that serves %s.%s", model, j.crew.trouble()), true
+	case !j.crew.served():
+		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.trouble()), true
+	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
+		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", model), true
+	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()):
+		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", model), true
 	}
-	other := j.waits.of(j.waitsFor(), time.Now())
-	if other == "" && j.phase == jobRuns && !j.whole {
+	var other string // what other jobs keep this one waiting for now
+	switch {
+	case j.phase != jobRuns || !owner.Assigning:
+	case !owner.Done():
+		other = owner.Waits()
+	case j.merging.waits():
+		other = waitsForMerge
+	}
+	other = j.waits.of(other, time.Now())
+	if other == "" && j.phase == jobRuns && !j.in.whole {
 		return "Processing the first rows while the input is read.", false
 	}
 	return kept[other], other == assign.WaitsForServer || other == waitsForMerge
-}
-
-// waitsFor is what other jobs keep this one waiting for now.
-func (j *job) waitsFor() string {
-	switch {
-	case j.phase != jobRuns || !j.owner.Assigning:
-	case !j.owner.Done():
-		return j.owner.Waits()
-	case j.merging.waits():
-		return waitsForMerge
-	}
-	return ""
 }
 
 const waitsForMerge = "merge"
@@ -77,30 +72,3 @@ var kept = map[string]string{
 	assign.WaitsForWrite:  "Waiting for a turn to write finished rows: parts of other jobs are written.",
 	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
 }
-
-// trouble says why an engine that has the job's model does not run it, or which models
-// the engines have.
-func (j *job) trouble() string {
-	var served []string
-	for _, e := range j.engines {
-		if why := e.trouble(&j.rec.Spec); why != "" {
-			return " " + why
-		}
-		if e.up {
-			for _, m := range e.info.Models {
-				served = append(served, m.Name)
-			}
-		}
-	}
-	slices.Sort(served)
-	switch served = slices.Compact(served); {
-	case len(served) == 0:
-		return ""
-	case len(served) > namedModels:
-		return fmt.Sprintf(" Served now: %s and %d more.", strings.Join(served[:namedModels], ", "), len(served)-namedModels)
-	}
-	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
-}
-
-// namedModels is how many models a message has room for.
-const namedModels = 5

@@ -14,7 +14,7 @@ type link struct {
 	local     *actor.PID // the partner, where it is on this node
 	transport *transport
 	address   string // of the partner's node
-	failed    func(actor.Context, *link, error)
+	failed    func(*link, error)
 
 	busy    bool
 	waiting any // nil where none waits
@@ -39,7 +39,7 @@ func (l *link) send(c actor.Context, tasks taskGroup, m any) {
 					l.send(c, tasks, next)
 				}
 				if err != nil && l.failed != nil {
-					l.failed(c, l, err)
+					l.failed(l, err)
 				}
 			}
 		})

@@ -27,13 +27,6 @@ type metrics struct {
 	merges   prometheus.Histogram
 	finalise prometheus.Histogram
 	memory   prometheus.Gauge
-	inFlight *prometheus.GaugeVec     // engine
-	seconds  *prometheus.HistogramVec // engine
-	retries  *prometheus.CounterVec   // engine
-	up       *prometheus.GaugeVec     // engine
-	opened   *prometheus.CounterVec   // engine
-	window   *prometheus.GaugeVec     // engine
-	waiting  *prometheus.GaugeVec     // engine
 	kinds    map[string]*kindMetrics
 	registry *registry.Registry
 
@@ -46,14 +39,30 @@ type metrics struct {
 	handed    prometheus.Counter
 	returned  *prometheus.CounterVec // reason
 
+	countErrors *prometheus.GaugeVec // model
+	dead        prometheus.Counter
+	restarted   *prometheus.CounterVec // kind
+	engines     engineVecs
+	retention   retentionMetrics
+}
+
+// engineVecs are the figures of the engines, each labelled by engine.
+type engineVecs struct {
+	inFlight *prometheus.GaugeVec
+	seconds  *prometheus.HistogramVec
+	retries  *prometheus.CounterVec
+	up       *prometheus.GaugeVec
+	opened   *prometheus.CounterVec
+	window   *prometheus.GaugeVec
+	waiting  *prometheus.GaugeVec
+}
+
+// retentionMetrics are the figures of what is removed.
+type retentionMetrics struct {
 	held         *prometheus.GaugeVec // reason
 	skew         prometheus.Gauge
 	unknownJobs  prometheus.Gauge
 	unknownBytes prometheus.Gauge
-
-	countErrors *prometheus.GaugeVec // model
-	dead        prometheus.Counter
-	restarted   *prometheus.CounterVec // kind
 }
 
 // engineMetrics are the figures of one engine.
@@ -106,18 +115,20 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to put parts together: those of a shard, or complete ones of shards in a row.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
 		finalise:    f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
 		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
-		inFlight:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
-		seconds:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
-		retries:     f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
-		up:          f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
-		window:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
-		waiting:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
 		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "By how many tokens our count of a prompt differs from the server's, on average of late."}, []string{"model"}),
-		kinds:       make(map[string]*kindMetrics),
-		registry:    registry,
-		dead:        f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
+		engines: engineVecs{
+			inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
+			seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
+			retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
+			up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
+			window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
+			waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
+		},
+		kinds:    make(map[string]*kindMetrics),
+		registry: registry,
+		dead:     f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
-	m.opened = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that rows of a model failed one after the other, so that none went to the engine for a while."}, []string{"engine"})
+	m.engines.opened = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that rows of a model failed one after the other, so that none went to the engine for a while."}, []string{"engine"})
 	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
 	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts whose jobs wait for a place and that have none on this node."})
 	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Jobs this node begins no further rows of, because finished ones cannot be committed."})
@@ -126,12 +137,12 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped acting for its jobs because its session could not be trusted, or a write was refused."})
 	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave to others because it could not use the bucket and they can."})
 	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows dealt to a worker that went to another: given back unsent (back), or to be run again because the worker was lost (lost)."}, []string{"reason"})
-	m.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock is off the store's (clock)."}, []string{"reason"})
-	m.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})
-	m.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket that no record knows, as the node last found that removes data; 0 on the others."})
-	m.unknownBytes = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."})
+	m.retention.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock is off the store's (clock)."}, []string{"reason"})
+	m.retention.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})
+	m.retention.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket that no record knows, as the node last found that removes data; 0 on the others."})
+	m.retention.unknownBytes = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."})
 	for _, reason := range []string{heldDeployment, heldClock} {
-		m.held.WithLabelValues(reason)
+		m.retention.held.WithLabelValues(reason)
 	}
 	for _, outcome := range []string{"renewed", "failed", "lost"} {
 		m.renewals.WithLabelValues(outcome)
@@ -156,14 +167,14 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 func (m *metrics) engine(name string) *engineMetrics {
 	return &engineMetrics{
 		Metrics: dispatch.Metrics{
-			InFlight: m.inFlight.WithLabelValues(name),
-			Seconds:  m.seconds.WithLabelValues(name),
-			Retries:  m.retries.WithLabelValues(name),
+			InFlight: m.engines.inFlight.WithLabelValues(name),
+			Seconds:  m.engines.seconds.WithLabelValues(name),
+			Retries:  m.engines.retries.WithLabelValues(name),
 		},
-		up:      m.up.WithLabelValues(name),
-		opened:  m.opened.WithLabelValues(name),
-		window:  m.window.WithLabelValues(name),
-		waiting: m.waiting.WithLabelValues(name),
+		up:      m.engines.up.WithLabelValues(name),
+		opened:  m.engines.opened.WithLabelValues(name),
+		window:  m.engines.window.WithLabelValues(name),
+		waiting: m.engines.waiting.WithLabelValues(name),
 	}
 }
 

@@ -9,18 +9,12 @@ import (
 
 	"github.com/rowmill/rowmill/actors/assign"
 	"github.com/rowmill/rowmill/actors/nodes"
-	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cluster/peer"
-	"github.com/rowmill/rowmill/store"
 )
 
-// Messages a node receives, beside steps and those of nodeengines.go and nodetrials.go.
+// Messages a node receives, beside steps, nodeRequest and those of its parts and children.
 type (
-	leaseChanged struct { // System: there is a new session, or one can no longer be trusted
-		lease *lease
-		ended bool
-	}
 	membersChanged struct { // System: nodes came, went or said something new
 		looked chan<- int // gets how many there are, once the node has looked
 	}
@@ -33,29 +27,21 @@ type (
 
 // A node is the root of everything on this process: it claims jobs that nobody
 // owns, runs one actor per job, per inference server and per job that rows run
-// of here, and tells each about the others.
+// of here, and tells each about the others. Its parts jobs, work and cleaner do most of
+// that; after each message the node looks whether it has drained.
 type node struct {
-	*process
-	host   host
-	since  time.Time // when it started
-	id     string    // of this process, which none before or after it has
-	tasks  taskGroup
-	timers timers
-	log    *slog.Logger
+	nodePart
+	host    host
+	near    *neighbours
+	reach   *reach
+	engines *engines
+	cleaner *cleaner
+	jobs    *nodeJobs
+	work    *nodeWorkers
 
-	phase    phase
-	lease    *lease // nil while there is none
-	claims   claims
-	workers  workers
-	engines  engines
-	members  map[string]bool // ids of the other nodes
-	heard    map[string]bool // ids of all that ever were
-	said     *nodes.State    // the last state that was spread
-	scanning bool
-	settling []settling // jobs that are over, in the order of their ends
-	tidying  int        // clean-ups at work
-	reached  time.Time  // since when others that own jobs reach the bucket, and this node does not
-	janitor  *retention.Janitor
+	phase phase
+	since time.Time    // when it started
+	said  *nodes.State // the last state that was spread
 }
 
 // A host is the System around a node: what it does for the node outside of its
@@ -64,6 +50,28 @@ type host interface {
 	reopen()      // opens another session
 	askToDrain()  // passes on that the node is told to drain
 	nothingLeft() // hears that a node that drains has drained
+}
+
+// newNode makes the node actor with its first lease.
+func newNode(p *process, h host, l *lease, tasks taskGroup, log *slog.Logger) *node {
+	part := nodePart{process: p, tasks: tasks, log: log}
+	places, id := p.cfg.places(), p.cfg.Node+"-"+layout.Nonce()
+	work := newWorkers(places, id)
+	if p.cfg.Ownership.OwnsNone {
+		places.Places, places.Kept = 0, 0
+	}
+	near := newNeighbours(p.cfg.Peers, p.cfg.Node, id)
+	reach := &reach{storage: p.storage, others: p.transport.others}
+	engines := newEngines()
+	cleaner := &cleaner{nodePart: part, janitor: newJanitor(p.cfg, p.tidyJob, p.announceJob, log)}
+	jobs := &nodeJobs{nodePart: part, reopen: h.reopen, near: near, reach: reach, cleaner: cleaner, engines: &engines, claims: newClaims(places), lease: l}
+	cleaner.turn = func() (now, first bool) {
+		return !jobs.draining && jobs.lease != nil, !p.cfg.Ownership.OwnsNone && near.rank(janitorName) == 0
+	}
+	return &node{
+		nodePart: part, host: h, near: near, reach: reach, engines: &engines, cleaner: cleaner, jobs: jobs, since: p.cfg.Clock().UTC(),
+		work: &nodeWorkers{nodePart: part, reach: reach, cleaner: cleaner, engines: &engines, workers: work},
+	}
 }
 
 // A phase is how far a node is.
@@ -87,57 +95,53 @@ func (n *node) Receive(c actor.Context) {
 	case nodeRequest:
 		n.onRequest(c, m)
 	case jobOver:
-		n.onJobOver(c, m)
+		n.jobs.onJobOver(c, m)
 	case jobHarmless:
-		n.onJobHarmless(c, m)
+		n.jobs.onJobHarmless(c, m)
+	case leaseChanged:
+		n.jobs.onLeaseChanged(c, m)
 	case workerEnded:
-		n.onWorkerOver(c, m)
+		n.work.onEnded(c, m)
 	case attachEngine, detachEngine, engineChanged, engineLeft:
 		n.onEngine(c, m)
-	case leaseChanged:
-		n.onLeaseChanged(c, m)
 	case membersChanged:
 		n.onMembersChanged(c)
-		m.looked <- 1 + len(n.members)
+		m.looked <- 1 + len(n.near.members)
 	case storageChanged:
 		n.onStorageChanged(c)
 	case downloadEnded:
 		n.onDownloadEnded(c, m)
 	case *actor.Terminated:
-		n.onTerminated(c, m)
+		if !n.work.onTerminated(c, m.GetWho()) {
+			n.jobs.onTerminated(c, m.GetWho())
+		}
 	case *actor.Stopping:
 		n.onStopping()
+		return
 	default:
 		unhandled(c, n.log)
+	}
+	if n.phase == draining && n.jobs.claims.idle() && n.work.workers.idle() && n.cleaner.idle() && n.downloads.None() {
+		n.host.nothingLeft()
 	}
 }
 
 func (n *node) onStarted(c actor.Context) {
-	places := n.cfg.places()
-	n.id = n.cfg.Node + "-" + layout.Nonce()
-	n.workers = newWorkers(places, n.id)
-	if n.cfg.Peers != nil {
-		n.id = n.cfg.Peers.Self().ID
-	}
-	if n.cfg.Ownership.OwnsNone {
-		places.Places, places.Kept = 0, 0
-	}
-	n.claims = newClaims(places)
-	n.engines = newEngines()
 	for _, server := range n.cfg.Engines {
 		n.attach(c, server)
 	}
 	n.publish()
 	n.lookAtState(c)
 	n.lookAtStorage(c)
-	n.scan(c)
-	n.janitor = newJanitor(n.cfg, n.tidyJob, n.announceJob, n.log)
-	n.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.clean)
+	n.jobs.scan(c)
+	n.cleaner.timers.after(c, n.cfg.Janitor.Interval, "janitor", n.cleaner.clean)
 }
 
 func (n *node) onStopping() {
 	n.phase = stopping
-	n.timers.stop()
+	for _, t := range []*timers{&n.timers, &n.jobs.timers, &n.work.timers, &n.cleaner.timers} {
+		t.stop()
+	}
 	n.tasks.cancel()
 }
 
@@ -146,14 +150,14 @@ func (n *node) onStopping() {
 func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	switch body := m.body.(type) {
 	case *invite:
-		n.onInvite(c, body)
+		n.work.onInvite(c, body)
 	case *dismiss:
-		n.onDismiss(c, body)
+		n.work.onDismiss(c, body)
 	case *assign.Heartbeat:
-		n.pass(c, n.claims.owned[body.Job].pid, body.Job, body)
+		n.pass(c, n.jobs.claims.owned[body.Job].pid, body.Job, body)
 	case *assign.Assignment:
 		var worker *actor.PID
-		if h := n.workers.of(body.Job, body.Worker); h != nil {
+		if h := n.work.workers.of(body.Job, body.Worker); h != nil {
 			worker = h.pid
 		}
 		n.pass(c, worker, body.Job, body)
@@ -165,7 +169,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 		answer(c, downloading{n.downloads.Running(body.Job)})
 	case hint:
 		answer(c, accepted{})
-		n.onHint(c, body, m.remote)
+		n.jobs.onHint(c, body, m.remote)
 	case drain:
 		answer(c, accepted{})
 		n.onDrain(c)
@@ -179,7 +183,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 
 // askJob passes a question on to the owner of a job, which answers it.
 func (n *node) askJob(c actor.Context, job string, question any) {
-	if owned := n.claims.owned[job].pid; owned != nil {
+	if owned := n.jobs.claims.owned[job].pid; owned != nil {
 		c.RequestWithCustomSender(owned, question, c.Sender())
 		return
 	}
@@ -196,54 +200,14 @@ func (n *node) pass(c actor.Context, to *actor.PID, job string, body any) {
 	answer(c, accepted{})
 }
 
-func (n *node) onHint(c actor.Context, h hint, remote bool) {
-	switch {
-	case h.Cancelled:
-		n.onCancelled(c, h, remote)
-	case !remote && (n.phase == draining || n.cfg.Ownership.OwnsNone):
-		n.tellNext(c, h.orphan())
-	case h.Account == nil: // of a version that does not say
-		n.scan(c)
-	default:
-		n.claim(c, h.orphan())
-	}
-}
-
-// onTerminated hears of an actor that has panicked.
-func (n *node) onTerminated(c actor.Context, m *actor.Terminated) {
-	for job, h := range n.workers.running {
-		if h.pid.Equal(m.GetWho()) {
-			n.onWorkerPanicked(c, job, h)
-			return
-		}
-	}
-	for id, o := range n.claims.owned {
-		if o.pid.Equal(m.GetWho()) {
-			n.onJobPanicked(c, id, o)
-			return
-		}
-	}
-}
-
 func (n *node) onDrain(c actor.Context) {
 	if n.phase == draining {
 		return
 	}
 	n.phase = draining
 	n.publish()
-	for _, h := range inOrder(n.workers.running) {
-		c.Send(h.pid, drainWorker{})
-	}
-	for _, o := range inOrder(n.claims.owned) {
-		c.Send(o.pid, drainJob{})
-	}
-	n.reportDrained()
-}
-
-func (n *node) reportDrained() {
-	if n.phase == draining && n.claims.idle() && n.workers.idle() && n.settled() && n.downloads.None() {
-		n.host.nothingLeft()
-	}
+	n.work.drain(c)
+	n.jobs.drain(c)
 }
 
 // stateInterval is the time between looks at whether the others should hear
@@ -269,7 +233,7 @@ func (n *node) publish() {
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,
-		Jobs: len(n.claims.owned), Engines: n.engines.states(), Objects: n.objects(),
+		Jobs: len(n.jobs.claims.owned), Engines: n.engines.states(), Objects: n.reach.objects(),
 	}
 	n.published.state.Store(&s)
 	if n.cfg.Peers == nil || n.said != nil && s.Near(*n.said) {
@@ -285,51 +249,64 @@ func (n *node) publishState() {
 // may be orphans.
 func (n *node) onMembersChanged(c actor.Context) {
 	all := n.cfg.Peers.Members()
-	here := make(map[string]bool, len(all))
-	for _, m := range all {
-		if !m.Self {
-			here[m.ID], n.heard[m.ID] = true, true
-		}
-	}
-	gone := false
-	for id := range n.members {
-		gone = gone || !here[id]
-	}
-	n.members = here
+	gone := n.near.look(all)
 	if n.engines.hear(speaking(all)) {
-		n.tellJobs(c)
+		n.jobs.tellEngines(c)
 	}
-	n.judgeStorage(c)
+	n.reach.judge(n.cfg.StoragePatience)
 	if gone {
-		n.scan(c)
+		n.jobs.scan(c)
 	}
 }
 
-// rank is how many members stand before this one for a job.
-func (n *node) rank(job string) int {
-	if n.cfg.Peers == nil {
-		return 0
+// onDownloadEnded looks after what has come for a job that is another's, or
+// over.
+func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
+	if !m.lost {
+		return
 	}
-	return nodes.Rank(job, n.cfg.Peers.Self().ID, n.cfg.Peers.Members())
+	how := "whole"
+	if m.err != nil {
+		how = "failed" // for what may hold what is the client's
+	}
+	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
+	n.cleaner.lookAfter(c, m.job, false, func() {})
 }
 
-// tellNext hints the node that stands first for a job that nobody owns it.
-func (n *node) tellNext(c actor.Context, o store.Orphan) {
-	others := n.transport.others()
-	if n.leaves() {
-		others = nodes.Reaching(others)
-	}
-	if first, ok := nodes.First(o.JobID, others); ok {
-		n.tell(c, first.Peer, hintOf(o))
-	}
+const (
+	// lookInterval is the time between looks at a bucket that nothing has used:
+	// the others have to know who reaches it.
+	lookInterval = 5 * time.Second
+	// awayInterval is the same while something is away, whose end should be
+	// noticed soon.
+	awayInterval = 2 * time.Second
+)
+
+// onStorageChanged tells everybody on this node, and the others.
+func (n *node) onStorageChanged(c actor.Context) {
+	n.jobs.tellAll(c, storageChanged{})
+	n.reach.judge(n.cfg.StoragePatience)
+	n.publishState()
+	n.lookAtStorage(c)
+	n.jobs.scan(c)
 }
 
-// tell sends another node something that may be lost.
-func (n *node) tell(c actor.Context, address string, m any) {
-	n.tasks.run(c, "tell a node", func(ctx context.Context) step {
-		if err := n.transport.tell(ctx, address, m); err != nil {
-			n.transport.unanswered(n.log, address, err)
-		}
+// lookAtStorage looks at what nobody uses, where it matters: others have to know
+// of this node, or something is away.
+func (n *node) lookAtStorage(c actor.Context) {
+	_, records := n.storage.Records()
+	_, objects := n.storage.Objects()
+	interval := lookInterval
+	switch {
+	case records || objects:
+		interval = awayInterval
+	case n.cfg.Peers == nil:
+		return
+	}
+	n.timers.after(c, interval, "storage", n.lookAtStorage)
+	n.reach.judge(n.cfg.StoragePatience)
+	n.tasks.run(c, "look at storage", func(ctx context.Context) step {
+		n.storage.Look(ctx, lookInterval)
 		return nil
 	})
 }

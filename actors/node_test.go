@@ -21,7 +21,8 @@ func TestALeaseThatEndedLateTakesNoOther(t *testing.T) {
 		return l
 	}
 	first, second := opened(), opened()
-	n := &node{log: slog.New(slog.DiscardHandler), process: &process{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}, claims: newClaims(fair.Config{Places: 1})}
+	part := nodePart{log: slog.New(slog.DiscardHandler), process: &process{metrics: newMetrics(prometheus.NewRegistry(), registry.New(time.Now))}}
+	n := &nodeJobs{nodePart: part, claims: newClaims(fair.Config{Places: 1})}
 	n.onLeaseChanged(nil, leaseChanged{lease: first})
 	if n.lease != first {
 		t.Fatal("a new lease is not taken up")

@@ -15,8 +15,8 @@ import (
 
 // Messages a node receives about its engines.
 type (
-	attachEngine  struct{ server engine.Engine } // System: use this one too
-	detachEngine  struct{ name string }          // System: use it no longer
+	attachEngine struct{ server engine.Engine } // System: use this one too
+	detachEngine struct{ name string }          // System: use it no longer
 )
 
 func (n *node) onEngine(c actor.Context, message any) {
@@ -68,7 +68,8 @@ func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	n.tellEngines(c)
 	next := n.engines.remove(m.name)
 	c.Stop(v.pid)
-	for _, gauge := range []*prometheus.GaugeVec{n.metrics.up, n.metrics.window, n.metrics.inFlight, n.metrics.waiting} {
+	all := n.metrics.engines
+	for _, gauge := range []*prometheus.GaugeVec{all.up, all.window, all.inFlight, all.waiting} {
 		gauge.DeleteLabelValues(m.name)
 	}
 	n.log.Info("engine detached", "engine", m.name)
@@ -79,17 +80,8 @@ func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 
 // tellEngines passes the engines there are now to workers and jobs.
 func (n *node) tellEngines(c actor.Context) {
-	for _, h := range inOrder(n.workers.running) {
-		c.Send(h.pid, enginesChanged{n.engines.own})
-	}
-	n.tellJobs(c)
-}
-
-func (n *node) tellJobs(c actor.Context) {
-	all := n.engines.all(n.phase == draining)
-	for _, o := range inOrder(n.claims.owned) {
-		c.Send(o.pid, enginesChanged{all})
-	}
+	n.work.tellAll(c, enginesChanged{n.engines.own})
+	n.jobs.tellEngines(c)
 }
 
 // pathSafe makes a name usable in an actor's id.

@@ -18,9 +18,31 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// leaseChanged is the System's word that there is a new session, or that one can no
+// longer be trusted.
+type leaseChanged struct {
+	lease *lease
+	ended bool
+}
+
+// nodeJobs are the jobs of a node: it claims those that nobody owns, and runs an actor for
+// each that it owns. It is a part of the node actor; claims decides.
+type nodeJobs struct {
+	nodePart
+	reopen   func() // opens another session
+	near     *neighbours
+	reach    *reach
+	cleaner  *cleaner
+	engines  *engines
+	claims   claims
+	lease    *lease // nil while there is none
+	scanning bool
+	draining bool
+}
+
 // scan looks for jobs without an owner, now and from time to time.
-func (n *node) scan(c actor.Context) {
-	n.timers.after(c, n.scanInterval(), "scan", n.scan)
+func (n *nodeJobs) scan(c actor.Context) {
+	n.timers.after(c, n.near.scanInterval(n.cfg.Ownership.ScanInterval), "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
 	limit := n.claims.look()
 	if n.scanning || !n.claimsNow() || limit < 1 {
@@ -45,8 +67,8 @@ func (n *node) scan(c actor.Context) {
 				n.claim(c, o)
 			}
 			n.claims.places.Forget()
-			n.countSuspects(orphans)
-			for _, o := range n.claims.due(orphans, n.rank, time.Now()) {
+			n.claims.countSuspects(orphans, n.near.missed)
+			for _, o := range n.claims.due(orphans, n.near.rank, time.Now()) {
 				if own, owned := n.claims.owned[o.JobID]; owned {
 					n.doubt(c, own)
 					continue
@@ -59,26 +81,9 @@ func (n *node) scan(c actor.Context) {
 	})
 }
 
-// A node of a large cluster looks less often for jobs that nobody owns, so that
-// all of them together ask the store no more than scanners nodes would, up to
-// scanStretch times as many nodes: who waits for a place must be heard again
-// before it counts as gone (Config.places).
-const (
-	scanners    = 250
-	scanStretch = 4
-)
-
-func (n *node) scanInterval() time.Duration {
-	return scanIntervalOf(n.cfg.Ownership.ScanInterval, 1+len(n.members))
-}
-
-func scanIntervalOf(interval time.Duration, members int) time.Duration {
-	return interval * time.Duration(min(max(members, scanners), scanStretch*scanners)) / scanners
-}
-
 // doubt looks at a job that is owned here and that the store calls an orphan: it
 // may have forgotten the claim. Then its actor gives way to a new claim.
-func (n *node) doubt(c actor.Context, o ownedJob) {
+func (n *nodeJobs) doubt(c actor.Context, o ownedJob) {
 	n.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
 		if err != nil || rec.Job.Status.Terminal() || rec.Epoch >= o.fence.Epoch {
@@ -90,15 +95,15 @@ func (n *node) doubt(c actor.Context, o ownedJob) {
 	})
 }
 
-func (n *node) claim(c actor.Context, o store.Orphan) {
+func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	if !n.claimsNow() {
 		return
 	}
-	alone, ok := n.claims.begin(o, n.suspect(o), time.Now())
+	alone, ok := n.claims.begin(o, suspect(o, n.near.missed), time.Now())
 	if !ok {
 		return
 	}
-	job, session, by := o.JobID, n.lease.session, n.adopter(alone)
+	job, session, by := o.JobID, n.lease.session, n.near.adopter(alone)
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
 		var rec store.Record
 		err := contain.Run(func() (err error) {
@@ -120,7 +125,7 @@ func (n *node) claim(c actor.Context, o store.Orphan) {
 
 // claimed finds out whether a claim that failed with err has taken effect, this
 // one or one before it: the job then has a live owner, this node.
-func (n *node) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
+func (n *nodeJobs) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
 	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
 		rec, err = n.cfg.Store.Get(ctx, job)
@@ -132,7 +137,7 @@ func (n *node) claimed(ctx context.Context, job, session string, err error) (sto
 	return rec, err
 }
 
-func (n *node) onClaimFailed(c actor.Context, o store.Orphan, session string, err error) {
+func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string, err error) {
 	n.claims.end(o.JobID)
 	switch {
 	case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrNotFound):
@@ -149,37 +154,32 @@ func (n *node) onClaimFailed(c actor.Context, o store.Orphan, session string, er
 			n.claims.doubt(o)
 		}
 	}
-	n.reportDrained()
 }
 
-func (n *node) onClaimed(c actor.Context, rec store.Record) {
+func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	id := rec.Job.ID
 	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
 	switch {
 	case n.lease == nil || n.lease.session != fence.Session: // an orphan already
 		n.claims.end(id)
-		n.reportDrained()
 		return
-	case n.phase == draining:
+	case n.draining:
 		n.returnClaim(c, n.claims.claiming[id], fence)
 		return
 	}
 	tried := rec.Adopters[:max(0, len(rec.Adopters)-1)]
-	if ended := trial.Ended(tried, n.ended); trial.AtFault(tried, ended) {
+	if ended := trial.Ended(tried, n.near.ended); trial.AtFault(tried, ended) {
 		n.convict(c, rec, ended)
 		return
 	}
-	trace := n.cfg.trace(&rec)
-	log := trace.Log(n.process.log.With("job", id))
+	log := n.cfg.trace(&rec).Log(n.process.log.With("job", id))
 	if !firstClaim(rec.Version) {
 		n.metrics.takeovers.Inc()
 	}
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
-	licence, writes := n.lease.ctx, &sync.WaitGroup{}
+	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.all(false)
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
-		j := &job{process: n.process, rec: rec, claimed: rec.Version, fence: fence, node: c.Self(), log: entry.Log(log), trace: trace, writes: writes, engines: n.engines.all(false)}
-		j.tasks, j.ending = newTaskGroup(licence, writes, entry), newTaskGroup(licence, n.all, entry)
-		return j
+		return newJob(n.process, rec, fence, licence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
 	n.claims.own(pid, fence, writes, log)
@@ -188,7 +188,7 @@ func (n *node) onClaimed(c actor.Context, rec store.Record) {
 
 // returnClaim gives back a job that was claimed as the node began to drain: its
 // own workers wait to hear from an owner.
-func (n *node) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
+func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
 	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
 			n.log.Warn("giving the job back failed", "job", fence.JobID, "err", err)
@@ -196,14 +196,13 @@ func (n *node) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
 		return func(c actor.Context) {
 			n.claims.end(fence.JobID)
 			n.tellNext(c, o)
-			n.reportDrained()
 		}
 	})
 }
 
 // onCancelled passes on that a job's record says cancelled. The node that a
 // client has told tells the others, and cleans up where none owns the job.
-func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
+func (n *nodeJobs) onCancelled(c actor.Context, h hint, remote bool) {
 	o, owned := n.claims.owned[h.Job]
 	if !remote {
 		for _, m := range n.transport.others() {
@@ -218,10 +217,10 @@ func (n *node) onCancelled(c actor.Context, h hint, remote bool) {
 		c.Send(o.pid, cancelJob{})
 		return
 	}
-	n.settle(c, h.Job)
+	n.cleaner.settle(c, h.Job)
 }
 
-func (n *node) onJobOver(c actor.Context, m jobOver) {
+func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	o, owned := n.claims.owned[m.id]
 	if owned && m.status.Terminal() {
 		c.Stop(o.pid)
@@ -242,13 +241,12 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 			log = n.log.With("job", m.id)
 		}
 		log.Info("job over", "status", m.status)
-		n.settle(c, m.id)
+		n.cleaner.settle(c, m.id)
 	}
 	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // a cancel is counted where it is asked for
 		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
 	}
-	if n.phase == draining {
-		n.reportDrained()
+	if n.draining {
 		return
 	}
 	n.scan(c)
@@ -256,17 +254,17 @@ func (n *node) onJobOver(c actor.Context, m jobOver) {
 
 // leave stops the actor of a job that goes on without it, and may end before
 // the last of what it wrote is stored.
-func (n *node) leave(c actor.Context, o ownedJob) {
+func (n *nodeJobs) leave(c actor.Context, o ownedJob) {
 	root := c.ActorSystem().Root
 	c.Stop(o.pid)
-	n.lookAfter(c, o.fence.JobID, false, func() {
+	n.cleaner.lookAfter(c, o.fence.JobID, false, func() {
 		_ = root.StopFuture(o.pid).Wait() // it only tells when
 		o.writes.Wait()
 	})
 }
 
 // onJobPanicked fails a job: its rows would meet the same fault again.
-func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
+func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
 	n.tasks.run(c, "end the job", func(ctx context.Context) step {
 		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
@@ -279,12 +277,12 @@ func (n *node) onJobPanicked(c actor.Context, id string, o ownedJob) {
 		return func(c actor.Context) {
 			o.log.Info("job over", "status", rowmill.StatusFailed)
 			n.metrics.jobs.WithLabelValues(string(rowmill.StatusFailed)).Inc()
-			n.settle(c, id)
+			n.cleaner.settle(c, id)
 		}
 	})
 }
 
-func (n *node) onLeaseChanged(c actor.Context, m leaseChanged) {
+func (n *nodeJobs) onLeaseChanged(c actor.Context, m leaseChanged) {
 	switch {
 	case !m.ended:
 		n.lease = m.lease
@@ -294,7 +292,7 @@ func (n *node) onLeaseChanged(c actor.Context, m leaseChanged) {
 }
 
 // onLeaseLost stops all jobs: they are not ours any more.
-func (n *node) onLeaseLost(c actor.Context) {
+func (n *nodeJobs) onLeaseLost(c actor.Context) {
 	n.log.Error("session lost, jobs stop; their rows go on and wait for the next owner", "jobs", len(n.claims.owned))
 	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
@@ -305,6 +303,82 @@ func (n *node) onLeaseLost(c actor.Context) {
 	}
 	clear(n.claims.unsure) // what was claimed is an orphan
 	n.metrics.active.Set(0)
-	n.host.reopen()
-	n.reportDrained()
+	n.reopen()
+}
+
+func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
+	if n.claims.trials.End(m.id) {
+		n.scan(c)
+	}
+}
+
+// convict fails a job that ends its owners, in place of taking it up.
+func (n *nodeJobs) convict(c actor.Context, rec store.Record, ended []store.Adopter) {
+	id := rec.Job.ID
+	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
+	n.process.log.Error("the job is failed: the processes that had it last ended, and nothing of it was done", "job", id, "ended", len(ended), "node", ended[len(ended)-1].Node)
+	n.tasks.run(c, "end the job", func(ctx context.Context) step {
+		_, err := recordFailure(ctx, n.cfg.Store, fence, endedFailure(id, ended), n.cfg.Clock(), n.log)
+		return func(c actor.Context) {
+			over := jobOver{id: id, status: rowmill.StatusFailed}
+			if err != nil { // another's by now, or over
+				n.log.Warn("recording the failure failed", "job", id, "err", err)
+				over.status = ""
+			}
+			n.onJobOver(c, over)
+		}
+	})
+}
+
+// claimsNow reports whether the node takes jobs: what it cannot do others can,
+// if there are any.
+func (n *nodeJobs) claimsNow() bool {
+	_, away := n.storage.Records()
+	return !n.draining && n.lease != nil && !away && !n.reach.leaves()
+}
+
+func (n *nodeJobs) onHint(c actor.Context, h hint, remote bool) {
+	switch {
+	case h.Cancelled:
+		n.onCancelled(c, h, remote)
+	case !remote && (n.draining || n.cfg.Ownership.OwnsNone):
+		n.tellNext(c, h.orphan())
+	case h.Account == nil: // of a version that does not say
+		n.scan(c)
+	default:
+		n.claim(c, h.orphan())
+	}
+}
+
+// tellNext hints the node that stands first for a job that nobody owns it.
+func (n *nodeJobs) tellNext(c actor.Context, o store.Orphan) {
+	if first, ok := n.reach.next(o.JobID); ok {
+		n.tell(c, first.Peer, hintOf(o))
+	}
+}
+
+// onTerminated hears of an actor that has panicked.
+func (n *nodeJobs) onTerminated(c actor.Context, who *actor.PID) {
+	for id, o := range n.claims.owned {
+		if o.pid.Equal(who) {
+			n.onJobPanicked(c, id, o)
+			return
+		}
+	}
+}
+
+func (n *nodeJobs) drain(c actor.Context) {
+	n.draining = true
+	n.tellAll(c, drainJob{})
+}
+
+// tellEngines tells the jobs which engines there are now.
+func (n *nodeJobs) tellEngines(c actor.Context) {
+	n.tellAll(c, enginesChanged{n.engines.all(n.draining)})
+}
+
+func (n *nodeJobs) tellAll(c actor.Context, m any) {
+	for _, o := range inOrder(n.claims.owned) {
+		c.Send(o.pid, m)
+	}
 }

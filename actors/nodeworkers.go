@@ -21,9 +21,20 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// nodeWorkers are the workers of a node: it runs one for each job that rows run of here.
+// It is a part of the node actor; workers decides.
+type nodeWorkers struct {
+	nodePart
+	reach    *reach
+	cleaner  *cleaner
+	engines  *engines
+	workers  workers
+	draining bool
+}
+
 // onInvite starts a worker for a job, or tells the one there is who asks now.
-func (n *node) onInvite(c actor.Context, m *invite) {
-	h, refused := n.workers.admit(m, n.phase == draining, time.Now())
+func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
+	h, refused := n.workers.admit(m, n.draining, time.Now())
 	switch {
 	case refused != nil:
 		answer(c, refused)
@@ -31,7 +42,7 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 		h.owner = n.linkTo(m)
 		c.Send(h.pid, adopt{h.owner, m.Epoch, m.Session})
 		answer(c, &invited{Working: true})
-	case n.objects() == nodes.Away:
+	case n.reach.objects() == nodes.Away:
 		n.workers.started(m.Job, nil)
 		answer(c, refuse(codeAway, "objects cannot be used here now"))
 	default:
@@ -40,12 +51,12 @@ func (n *node) onInvite(c actor.Context, m *invite) {
 	}
 }
 
-func (n *node) linkTo(m *invite) *link {
+func (n *nodeWorkers) linkTo(m *invite) *link {
 	return &link{local: m.owner, transport: n.transport, address: m.Address}
 }
 
 // startWorker reads what a worker needs to know and spawns it.
-func (n *node) startWorker(c actor.Context, m *invite) {
+func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
 	work := newTaskGroup(context.Background(), runs, nil) // the worker is to be made
 	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
@@ -57,7 +68,7 @@ func (n *node) startWorker(c actor.Context, m *invite) {
 		return func(c actor.Context) {
 			switch {
 			case err != nil:
-			case n.phase == draining:
+			case n.draining:
 				err = refuse(codeDraining, "the node is draining")
 			case !n.engines.serve(job.spec):
 				err = refuse(codeNoEngine, "no engine here serves %s now", job.spec.Model.ID)
@@ -73,13 +84,12 @@ func (n *node) startWorker(c actor.Context, m *invite) {
 			} else {
 				n.log.Warn("starting a worker failed", "job", m.Job, "err", err)
 			}
-			n.reportDrained()
 		}
 	})
 }
 
 // loadContext makes the context of a job from its record and its manifest.
-func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*jobContext, error) {
+func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup) (*jobContext, error) {
 	rec, err := n.cfg.Store.Get(ctx, m.Job)
 	switch {
 	case err != nil:
@@ -116,7 +126,7 @@ func (n *node) loadContext(ctx context.Context, m *invite, work taskGroup) (*job
 	return job, nil
 }
 
-func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
+func (n *nodeWorkers) spawnWorker(c actor.Context, m *invite, job *jobContext, work taskGroup, runs *sync.WaitGroup) {
 	h := &workerHandle{name: n.workers.name(), epoch: m.Epoch, remote: m.owner == nil, owner: n.linkTo(m), runs: runs}
 	log := job.trace.Log(n.process.log.With("job", m.Job))
 	h.pid = c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "worker", Job: m.Job}, func(entry *registry.Entry) actor.Actor {
@@ -132,14 +142,14 @@ func (n *node) spawnWorker(c actor.Context, m *invite, job *jobContext, work tas
 	c.Send(h.pid, enginesChanged{n.engines.own})
 }
 
-func (n *node) onWorkerOver(c actor.Context, m workerEnded) {
+func (n *nodeWorkers) onEnded(c actor.Context, m workerEnded) {
 	if h := n.workers.of(m.job, m.worker); h != nil {
 		n.stopWorker(c, m.job, h, nil, nil)
 	}
 }
 
 // onDismiss ends the work for a job that is over.
-func (n *node) onDismiss(c actor.Context, m *dismiss) {
+func (n *nodeWorkers) onDismiss(c actor.Context, m *dismiss) {
 	h, refused := n.workers.dismiss(m.Job, m.Epoch)
 	if refused != nil {
 		answer(c, refused)
@@ -157,7 +167,7 @@ func (n *node) onDismiss(c actor.Context, m *dismiss) {
 }
 
 // endErrands answers asker once nothing is written for errands that were ended.
-func (n *node) endErrands(c actor.Context, asker *actor.PID, written func()) {
+func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
 	n.tasks.run(c, "end errands", func(context.Context) step {
 		written()
@@ -170,7 +180,7 @@ func (n *node) endErrands(c actor.Context, asker *actor.PID, written func()) {
 
 // stopWorker stops a worker and, once it has and nothing else is written, answers
 // asker.
-func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
+func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
 	n.workers.stop(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	root := c.ActorSystem().Root
@@ -187,15 +197,14 @@ func (n *node) stopWorker(c actor.Context, job string, h *workerHandle, asker *a
 		}
 		return func(c actor.Context) {
 			n.workers.gone(job)
-			n.lookAfter(c, job, asker != nil, func() {})
-			n.reportDrained()
+			n.cleaner.lookAfter(c, job, asker != nil, func() {})
 		}
 	})
 }
 
-// onWorkerPanicked tells the owner that a worker is gone: its rows would meet
+// onPanicked tells the owner that a worker is gone: its rows would meet
 // the same fault again.
-func (n *node) onWorkerPanicked(c actor.Context, job string, h *workerHandle) {
+func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	n.workers.gone(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	last := &assign.Heartbeat{
@@ -208,6 +217,27 @@ func (n *node) onWorkerPanicked(c actor.Context, job string, h *workerHandle) {
 	} else {
 		c.RequestWithCustomSender(h.owner.local, last, h.pid)
 	}
-	n.lookAfter(c, job, false, h.runs.Wait)
-	n.reportDrained()
+	n.cleaner.lookAfter(c, job, false, h.runs.Wait)
+}
+
+// onTerminated hears of an actor that has panicked, and reports whether that is a worker.
+func (n *nodeWorkers) onTerminated(c actor.Context, who *actor.PID) bool {
+	for job, h := range n.workers.running {
+		if h.pid.Equal(who) {
+			n.onPanicked(c, job, h)
+			return true
+		}
+	}
+	return false
+}
+
+func (n *nodeWorkers) drain(c actor.Context) {
+	n.draining = true
+	n.tellAll(c, drainWorker{})
+}
+
+func (n *nodeWorkers) tellAll(c actor.Context, m any) {
+	for _, h := range inOrder(n.workers.running) {
+		c.Send(h.pid, m)
+	}
 }

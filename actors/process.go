@@ -27,3 +27,16 @@ type process struct {
 	address   string          // of this node for others; empty on a single node
 	all       *sync.WaitGroup // tasks and keepers
 }
+
+// nameOf is the name of the node at an address; the address where it has left.
+func (p *process) nameOf(address string) string {
+	if address == "" {
+		return p.cfg.Node
+	}
+	for _, m := range p.transport.others() {
+		if m.Peer == address {
+			return m.Node
+		}
+	}
+	return address
+}

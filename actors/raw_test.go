@@ -117,7 +117,7 @@ func TestRaw_TheWindowCloses(t *testing.T) {
 			<-ctx.Done()
 			return engine.Reply{}, ctx.Err()
 		}}
-		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention = week })
 		spec := b.raw(3)
 		deadline := time.Now().Add(3 * time.Second)
 		spec.Raw.Deadline = &deadline

@@ -18,7 +18,7 @@ func TestInputsAreReadByTurns(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
 		slow := &sluggish{of: "/shard-", lets: make(chan struct{})}
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
-			slow.Bucket, c.Blob, c.Readers = c.Blob, slow, 2
+			slow.Bucket, c.Blob, c.Inputs.Readers = c.Blob, slow, 2
 		})
 		spooled := func(account string) string {
 			return b.submit(rowmill.Spec{Account: account, Spooled: b.spool(numbered(10))})

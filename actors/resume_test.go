@@ -44,7 +44,7 @@ func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 			reply.InputTokens, reply.OutputTokens = 3, 2
 			return reply, err
 		}}
-		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := numbered(1500)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 150 })
@@ -87,7 +87,7 @@ func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 			}
 			return echo(ctx, row, try)
 		}}
-		b := setup(t, e, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := numbered(250)
 		id := b.submit(rowmill.Spec{Inline: texts})
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
@@ -125,7 +125,7 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 			}
 			return echo(ctx, row, try)
 		}}
-		b := setup(t, e, func(c *actors.Config) { c.InputRetention, c.Rows.MaxFailed = week, 3 })
+		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention, c.Rows.MaxFailed = week, 3 })
 		id := b.submit(rowmill.Spec{Inline: numbered(300)})
 		b.await(id, func(r store.Record) bool { return r.Job.FailedRows == 2 && r.Job.RowsDone > 100 })
 		if _, err := b.store.Cancel(t.Context(), id, time.Now(), nil); err != nil {
@@ -152,7 +152,7 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, &scripted{answer: slowly(2 * time.Millisecond)}, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, &scripted{answer: slowly(2 * time.Millisecond)}, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := numbered(600)
 		id := b.submit(rowmill.Spec{Inline: texts})
 		b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 100 })
@@ -176,7 +176,7 @@ func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := numbered(300)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts), RowQuota: 10})
 		failure(t, b.end(id), rowmill.CodeRowQuota)
@@ -196,7 +196,7 @@ func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
-			c.InputRetention = week
+			c.Inputs.Retention = week
 			c.Clock = func() time.Time { return time.Now().Add(2 * week) }
 		})
 		id := b.submit(rowmill.Spec{Inline: numbered(300), RowQuota: 10})
@@ -212,7 +212,7 @@ func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
 func TestInlineRowsLeaveTheRecord(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.InputRetention = week })
+		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Inputs.Retention = week })
 		texts := numbered(300)
 		id := b.submit(rowmill.Spec{Inline: texts})
 		rec := b.await(id, func(r store.Record) bool { return r.InputRemoved != nil })

@@ -329,7 +329,7 @@ func (s *server) rested(routes ...engine.Route) {
 	}
 	next := maps.Clone(s.resting)
 	for _, r := range routes {
-		s.timers.cancel("try " + string(r))
+		s.timers.cancel(due("try " + string(r)))
 		delete(next, r)
 	}
 	s.resting = next

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store"
 )
@@ -21,8 +22,18 @@ type settling struct {
 	at  time.Time // when it has settled
 }
 
+// A cleaner removes what is not kept: of jobs that are over, and of old ones. It is a part
+// of the node actor.
+type cleaner struct {
+	nodePart
+	settling []settling // jobs that are over, in the order of their ends
+	tidying  int        // clean-ups at work
+	janitor  *retention.Janitor
+	turn     func() (now, first bool) // whether the janitor may do a round, and whether this node is the one that cleans
+}
+
 // settle has what a job no longer needs removed once its end is safe.
-func (n *node) settle(c actor.Context, job string) {
+func (n *cleaner) settle(c actor.Context, job string) {
 	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
 		n.announceNow(c, job)
 	}
@@ -36,7 +47,7 @@ func (n *node) settle(c actor.Context, job string) {
 // what it still wrote for it: whoever cleaned up may have done so before. stopped
 // returns when nothing is written here any more; expected says that whoever
 // cleans up waits for that, for a while.
-func (n *node) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
+func (n *cleaner) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
 	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
 		stopped()
 		var rec store.Record
@@ -52,7 +63,7 @@ func (n *node) lookAfter(c actor.Context, job string, expected bool, stopped fun
 }
 
 // tidy removes what jobs that have settled no longer need.
-func (n *node) tidy(c actor.Context) {
+func (n *cleaner) tidy(c actor.Context) {
 	var due []string
 	for now := time.Now(); len(n.settling) > 0 && !n.settling[0].at.After(now); n.settling = n.settling[1:] {
 		due = append(due, n.settling[0].job)
@@ -67,38 +78,20 @@ func (n *node) tidy(c actor.Context) {
 				n.log.Warn("cleaning up after the job failed", "job", job, "err", err)
 			}
 		}
-		return func(actor.Context) {
-			n.tidying--
-			n.reportDrained()
-		}
+		return func(actor.Context) { n.tidying-- }
 	})
 }
 
-// settled reports whether no clean-up is at work that a node would wait for as
+// idle reports whether no clean-up is at work that a node would wait for as
 // it drains. It does not wait for ends to become safe.
-func (n *node) settled() bool {
+func (n *cleaner) idle() bool {
 	return n.tidying == 0 && (n.cfg.Ownership.Settle > 0 || len(n.settling) == 0)
-}
-
-// onDownloadEnded looks after what has come for a job that is another's, or
-// over.
-func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
-	defer n.reportDrained()
-	if !m.lost {
-		return
-	}
-	how := "whole"
-	if m.err != nil {
-		how = "failed" // for what may hold what is the client's
-	}
-	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
-	n.lookAfter(c, m.job, false, func() {})
 }
 
 // announceNow does so where the clean-up has to wait until the store can not forget
 // the end any more. Should this fail, or the store forget it, the clean-up does it
 // again.
-func (n *node) announceNow(c actor.Context, job string) {
+func (n *cleaner) announceNow(c actor.Context, job string) {
 	n.tasks.run(c, "announce a job's end", func(ctx context.Context) step {
 		if err := contain.Run(func() error { return n.announceJob(ctx, job) }); err != nil {
 			n.log.Warn("announcing the job's end failed, will be tried again", "job", job, "err", err)

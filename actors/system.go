@@ -59,7 +59,7 @@ func New(cfg Config) (*System, error) {
 	})
 	cfg.Store, cfg.Blob = watch.Store(), watch.Bucket()
 	s := &System{drained: make(chan struct{}), drainAsked: make(chan struct{}), process: &process{
-		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Readers),
+		cfg: cfg, metrics: m, log: cfg.Logger, budget: work.NewBudget(cfg.MemoryBudget, cfg.Ownership.Weights), slots: newSlots(cfg.Inputs.Readers),
 		published: newPublished(), storage: watch, errands: commit.NewErrands(all), counters: prompt.NewCounters(cfg.Tokenizers, m.onCountError, cfg.Logger),
 		transport: &transport{peers: cfg.Peers}, all: all,
 	}}
@@ -89,7 +89,7 @@ func (s *System) Start(ctx context.Context) error {
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), s.all, entry)
 		tasks.panicked = s.onPanic // nothing would be left of the node
-		s.root = &node{process: s.process, host: s, since: s.cfg.Clock().UTC(), lease: l, tasks: tasks, log: entry.Log(s.log), heard: make(map[string]bool)}
+		s.root = newNode(s.process, s, l, tasks, entry.Log(s.log))
 		return s.root
 	}), "node")
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	s.all.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTimeout, s.cfg.Ownership.LeaseTTL))
 	defer cancel()
-	s.root.giveBack(closing)
+	s.root.jobs.claims.giveBack(closing, s.cfg.Store, s.log)
 	if cerr := s.cfg.Store.CloseSession(closing, l.session); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("close session: %w", cerr))
 	}

@@ -54,7 +54,7 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 		t.Fatal(err)
 	}
 	b := &rig{t: t, store: st, cfg: actors.Config{
-		Store: st, Blob: bucket, Downloader: download,
+		Store: st, Blob: bucket, Inputs: actors.Inputs{Downloader: download},
 		Parts: actors.Parts{Interval: 50 * time.Millisecond}, Shards: actors.Shards{Rows: 100},
 		Servers:   actors.Servers{ProbeInterval: 20 * time.Millisecond},
 		Ownership: actors.Ownership{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,

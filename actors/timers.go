@@ -11,27 +11,33 @@ import (
 // timers send an actor messages later. The zero value is ready; stop belongs
 // into Stopping.
 type timers struct {
-	pending map[string]*time.Timer // by name
+	pending map[due]*time.Timer
 }
 
-// after has the actor take a step once d has passed; it is tell for a step.
+// A due is the message of a timer: its name, by which it is moved and cancelled.
+type due string
+
+// after has the actor take a step once d has passed.
 func (t *timers) after(c actor.Context, d time.Duration, name string, next step) {
-	t.tell(c, d, name, next)
+	t.tell(c, d, due(name), next)
 }
+
+// send sends the actor a due.
+func (t *timers) send(c actor.Context, d time.Duration, name due) { t.tell(c, d, name, name) }
 
 // tell sends the actor a message once d has passed, unless it is stopped or
 // moved before: by a second call for the same name.
-func (t *timers) tell(c actor.Context, d time.Duration, name string, message any) {
+func (t *timers) tell(c actor.Context, d time.Duration, name due, message any) {
 	if t.pending == nil {
-		t.pending = make(map[string]*time.Timer)
+		t.pending = make(map[due]*time.Timer)
 	}
 	if old := t.pending[name]; old != nil {
 		old.Stop()
 	}
 	root, self := c.ActorSystem().Root, c.Self()
 	var timer *time.Timer
-	due := delayed{message, func() bool { return t.pending[name] != timer }}
-	timer = time.AfterFunc(d+apart(c.ActorSystem().ID, self.Id, name), func() { root.Send(self, due) })
+	m := delayed{message, func() bool { return t.pending[name] != timer }}
+	timer = time.AfterFunc(d+apart(c.ActorSystem().ID, self.Id, string(name)), func() { root.Send(self, m) })
 	t.pending[name] = timer
 }
 
@@ -46,7 +52,7 @@ func apart(names ...string) time.Duration {
 }
 
 // cancel drops the message of a name.
-func (t *timers) cancel(name string) {
+func (t *timers) cancel(name due) {
 	if timer := t.pending[name]; timer != nil {
 		timer.Stop()
 		delete(t.pending, name)

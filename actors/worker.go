@@ -58,19 +58,9 @@ type worker struct {
 	flusher *work.Flusher
 
 	phase   workerPhase
-	writing turns     // of parts
-	waits   lasting   // what it tells the owner
-	stalled bool      // finished rows wait for too long to be recorded
-	heard   time.Time // when the owner last was
-	asked   bool      // it has been told that there is room
-	had     int       // rows that were ready then: with half of them it is told again
-	hungry  bool      // and that there is nothing to do
-	// saidLeft is whether the owner was told at once that nothing is left.
-	saidLeft bool
-
-	warnings []string
-	refused  map[string]string // by engine
-	fault    *assign.Fault
+	writing turns // of parts
+	stalled bool  // finished rows wait for too long to be recorded
+	report  report
 }
 
 type workerPhase uint8
@@ -126,8 +116,7 @@ func (w *worker) onStarted(c actor.Context) {
 		w.sender.Rows.InOrder()
 		w.flusher.InOrder()
 	}
-	w.refused = make(map[string]string)
-	w.heard = time.Now()
+	w.report = newReport(time.Now())
 	w.onFlushDue(c)
 	w.onHeartbeatDue(c)
 }
@@ -159,7 +148,7 @@ func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
 		return // its next probe tells
 	}
 	w.log.Warn("engine cannot run the job", "engine", m.engine, "err", m.err)
-	w.refused[m.engine] = m.err.Error()
+	w.report.refused[m.engine] = m.err.Error()
 	w.heartbeat(c)
 }
 
@@ -187,12 +176,9 @@ func (w *worker) pump(c actor.Context) {
 	}
 	idle := w.sender.Rows.Ready() == 0 && w.loader.Empty()
 	hungry := idle && room > 0
-	ready := w.ready()
-	if w.loader.Wants() && (!w.asked || ready < w.had && 2*ready <= w.had) && !w.loader.Exhausted() || hungry && !w.hungry {
-		w.asked, w.had, w.hungry = true, ready, hungry
+	if w.report.asks(w.loader.Wants() && !w.loader.Exhausted(), hungry, w.ready()) {
 		w.heartbeat(c)
 	}
-	w.hungry = hungry
 	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
 		w.write(c, w.flusher.All()) // nothing would come to be written with it
 	}
@@ -357,8 +343,7 @@ func (w *worker) broke(c actor.Context, err error) {
 
 // fail tells the first fault.
 func (w *worker) fail(c actor.Context, f *assign.Fault) {
-	if w.fault == nil {
-		w.fault = f
+	if w.report.fail(f) {
 		w.heartbeat(c)
 	}
 }

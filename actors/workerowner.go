@@ -20,13 +20,13 @@ import (
 // heartbeat tells the owner how things stand.
 func (w *worker) heartbeat(c actor.Context) {
 	outage, away := w.storage.Objects()
-	w.warnings = union(w.warnings, w.sender.Warnings())
+	w.report.warnings = union(w.report.warnings, w.sender.Warnings())
 	h := &assign.Heartbeat{
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
-		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
+		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
 		Leaves: w.phase != workerRuns, Left: w.left(),
-		Waits:    w.waits.of(w.waitsFor(), time.Now()),
-		Warnings: w.warnings, Refused: maps.Clone(w.refused), Fault: w.fault,
+		Waits:    w.report.waits.of(w.waitsFor(), time.Now()),
+		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
 	}
 	w.rows.Report(h)
 	w.owner.send(c, w.tasks, h)
@@ -62,7 +62,7 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	if w.phase == workerOver {
 		return
 	}
-	silent := time.Since(w.heard)
+	silent := time.Since(w.report.heard)
 	if silent > w.cfg.Ownership.AdoptionTimeout {
 		w.log.Warn("no owner of the job took its rows over, they are let go", "after", silent)
 		w.end(c)
@@ -111,7 +111,7 @@ func (w *worker) end(c actor.Context) {
 func (w *worker) onAdopt(c actor.Context, m adopt) {
 	if w.rows.Adopt(m.epoch, m.session) {
 		w.log.Info("job has another owner", "epoch", m.epoch)
-		w.owner, w.heard = m.owner, time.Now()
+		w.owner, w.report.heard = m.owner, time.Now()
 	}
 	w.heartbeat(c)
 }
@@ -121,7 +121,7 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 	if !ok {
 		return
 	}
-	w.heard = time.Now()
+	w.report.heard = time.Now()
 	if m.Stop {
 		w.end(c)
 		return
@@ -130,7 +130,7 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 		w.flusher.Acked(key)
 	}
 	if len(spans) > 0 {
-		w.asked = false
+		w.report.asked = false
 	}
 	w.loader.Add(spans, m.Exhausted)
 	if back > 0 {
@@ -173,8 +173,7 @@ func (w *worker) onDrain(c actor.Context) {
 }
 
 // finishDraining gives back what has not begun and writes what is finished. The
-// owner hears at once of what it can assign elsewhere, and that nothing is left;
-// it answers each heartbeat, so that more of them would never end.
+// owner hears at once of what it can assign elsewhere, and that nothing is left.
 func (w *worker) finishDraining(c actor.Context) {
 	later := w.sender.Rows.RemoveLater()
 	back := w.ready() + len(later)
@@ -183,8 +182,7 @@ func (w *worker) finishDraining(c actor.Context) {
 	if w.sender.Sent() == 0 && !w.loader.Loading() {
 		w.write(c, w.flusher.All())
 	}
-	if left := w.left(); back > 0 || left && !w.saidLeft {
-		w.saidLeft = left
+	if w.report.leaves(back, w.left()) {
 		w.heartbeat(c)
 	}
 }

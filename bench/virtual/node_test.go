@@ -153,7 +153,7 @@ func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := actors.Config{Store: st, Blob: n.bucket, Downloader: download}
+	config := actors.Config{Store: st, Blob: n.bucket, Inputs: actors.Inputs{Downloader: download}}
 	for i := range gpus {
 		own := c
 		own.Seed += int64(i)

@@ -28,7 +28,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	finder := discover.Config{}.WithDefaults()
 	api, profile := http.Config{}.WithDefaults(), sim.DefaultProfile()
 	for name, pair := range map[string][2]any{
-		"inputs.readers":               {s.Inputs.Readers, pipeline.Readers},
+		"inputs.readers":               {s.Inputs.Readers, pipeline.Inputs.Readers},
 		"jobs.max_active":              {s.Jobs.MaxActive, pipeline.Ownership.MaxActive},
 		"jobs.kept_places":             {s.Jobs.KeptPlaces, pipeline.Ownership.KeptPlaces},
 		"jobs.lease_ttl":               {s.Jobs.LeaseTTL, pipeline.Ownership.LeaseTTL},

@@ -32,13 +32,14 @@ func (m *Main) openPipeline(ctx context.Context) error {
 	m.newWebhooks()
 	m.asked = newAsked()
 	config := actors.Config{
-		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines, Downloader: downloader,
-		Input: input.Limits{
-			MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes),
+		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines,
+		Inputs: actors.Inputs{
+			Downloader: downloader, Readers: in.Readers, Retention: jobs.InputRetention,
+			Limits: input.Limits{MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes)},
 		},
 		Logger: m.Logger, Registerer: m.Registry, Tracer: m.Tracer,
 		Version: buildInfo().Version, Clock: m.now, Tokenizers: words.tokenizer,
-		InputRetention: jobs.InputRetention, StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), Readers: in.Readers, DrainTimeout: jobs.DrainTimeout,
+		StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{
 			OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
@@ -49,11 +50,11 @@ func (m *Main) openPipeline(ctx context.Context) error {
 		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
 		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
 		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},
-		Confirm:   m.confirm,
 		Ended:     m.announce,
 		Facts:     func(ctx context.Context) any { return m.facts(ctx) },
 		Figures:   m.figures,
 		Janitor: actors.Janitor{
+			Confirm:  m.confirm,
 			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
 			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,
 		},

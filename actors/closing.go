@@ -1,0 +1,102 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/retry"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A closing ends a job, once nothing works on its rows here. Each of its methods that
+// take a context runs outside of the actor and returns the message for it.
+type closing struct {
+	*process
+	fence     store.Fence
+	node      *actor.PID
+	log       *slog.Logger
+	writes    *sync.WaitGroup // tasks that may write objects of the job
+	dismissed sync.WaitGroup  // workers that are being stopped
+}
+
+// What ends a job.
+type (
+	// jobEnded tells the job that it is over, as its record is now.
+	jobEnded struct{ rec store.Record }
+	// jobOver tells the job, and the job the node, that nothing is left to do for it here.
+	jobOver struct {
+		id       string
+		status   rowmill.Status
+		released bool // it waits for another owner
+		unsure   bool // it may still be this node's, for which nobody else takes it
+	}
+)
+
+// fail records that the job has failed.
+func (e *closing) fail(ctx context.Context, failure *rowmill.Failure, now time.Time) any {
+	rec, err := recordFailure(ctx, e.cfg.Store, e.fence, failure, now, e.log)
+	switch {
+	case errors.Is(err, rowmill.ErrTerminal):
+		return e.lookUp(ctx)
+	case err != nil:
+		return jobOver{id: e.fence.JobID} // another owner's, or the node is stopping
+	}
+	return jobEnded{rec}
+}
+
+// lookUp reads how the job has ended, as the store says: a client's cancel came
+// first, or an end of our own whose answer was lost.
+func (e *closing) lookUp(ctx context.Context) any {
+	var rec store.Record
+	err := e.storage.Wait(ctx, func() (err error) {
+		rec, err = e.cfg.Store.Get(ctx, e.fence.JobID)
+		return err
+	})
+	if err != nil || !rec.Job.Status.Terminal() {
+		e.log.Warn("the store said that the job has ended, and its record does not", "status", rec.Job.Status, "err", err)
+		return jobOver{id: e.fence.JobID, released: true, unsure: true}
+	}
+	return jobEnded{rec}
+}
+
+// release gives the job back to the node that claims it next.
+func (e *closing) release(ctx context.Context) any {
+	err := e.storage.Wait(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
+	if err != nil {
+		e.log.Warn("giving the job back failed", "err", err)
+	}
+	return jobOver{id: e.fence.JobID, released: true, unsure: err != nil}
+}
+
+// wait returns when nothing is written for the job any more.
+func (e *closing) wait() {
+	e.writes.Wait()
+	e.dismissed.Wait()
+}
+
+// dismissTimeout is how long a node may take to stop a worker before the job's
+// objects are removed all the same.
+const dismissTimeout = 5 * time.Second
+
+// dismiss stops the job's work on the nodes at these addresses, "" for this one.
+func (e *closing) dismiss(root *actor.RootContext, addresses []string) {
+	m := &dismiss{Job: e.fence.JobID, Epoch: e.fence.Epoch}
+	for _, address := range addresses {
+		e.dismissed.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), dismissTimeout)
+			defer cancel()
+			_ = retry.StopWorker.Do(ctx, func() error {
+				if address == "" {
+					return asError(root.RequestFuture(e.node, nodeRequest{body: m}, dismissTimeout).Result())
+				}
+				return e.transport.dismiss(ctx, address, m)
+			}, func(err error) bool { return code(err) == codeBusy }, nil)
+		})
+	}
+}

@@ -1,0 +1,265 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/internal/shard"
+)
+
+// at is the view of an engine of the node at an address.
+func at(address string) engineView {
+	e := gpu("gpu@"+address, "", true)
+	e.local, e.address = "gpu", address
+	return e
+}
+
+// crewOf makes the crew of a job with two shards of 50 rows each.
+func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
+	t.Helper()
+	m := newMetrics(prometheus.NewRegistry(), registry.New(time.Now))
+	w := newCrew(rowmill.Spec{Model: rowmill.Model{ID: "m"}}, slog.New(slog.DiscardHandler), m, engines)
+	var err error
+	if w.owner, err = assign.NewOwner([]shard.Info{{Rows: 50}, {First: 50, Rows: 50}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w, m
+}
+
+// report has a worker tell the crew that it wants rows, and returns the letters.
+func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, letters []letter) {
+	t.Helper()
+	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Ports: 1, Want: true, Hungry: true}
+	m, _ = w.hear(h, &link{transport: &transport{}, address: worker}, now)
+	if m != nil {
+		w.serve()
+		w.tell(m)
+	}
+	return m, w.take()
+}
+
+// said is what letters say: to whom, and how many rows or that it has to stop.
+func said(letters []letter) (out []string) {
+	for _, l := range letters {
+		rows := 0
+		for _, b := range l.body.Batches {
+			for _, s := range b.Spans {
+				rows += s.Count()
+			}
+		}
+		what := fmt.Sprint(rows)
+		if l.body.Stop {
+			what = "stop"
+		}
+		out = append(out, l.to.address+": "+what)
+	}
+	return out
+}
+
+func TestWhoIsInvited(t *testing.T) {
+	t.Parallel()
+	w, _ := crewOf(t, at("a:1"), at("b:1"))
+	others := []cluster.Member{{Peer: "a:1", Engines: true}, {Peer: "c:1", Engines: true}, {Peer: "d:1"}}
+	now := time.Now()
+	if got := w.uninvited(others, false, now); !slices.Equal(got, []string{"", "a:1", "b:1", "c:1"}) {
+		t.Errorf("before the first rows %q are invited: whoever may have rows from before is missing", got)
+	}
+	if got := w.uninvited(others, false, now); len(got) != 0 {
+		t.Errorf("%q are invited a second time", got)
+	}
+	for i, address := range []string{"", "a:1", "b:1"} {
+		if w.answered(address, &invited{Working: address == "a:1"}, nil) {
+			t.Errorf("rows may be assigned after %d of 4 answers", i+1)
+		}
+	}
+	if w.answered("c:1", nil, errors.New("no answer")) {
+		t.Error("rows may be assigned before an earlier worker was heard")
+	}
+	if w.report(t, "a:1", 1, now); !w.invites.gathered() {
+		t.Error("the earlier worker was heard, and is waited for")
+	}
+	w.owner.Assigning = true
+	later := now.Add(inviteAgain)
+	if got := w.uninvited(others, false, later); !slices.Equal(got, []string{"b:1"}) {
+		t.Errorf("%q are invited where only b:1 has an engine and no worker", got)
+	}
+	w.engines = []engineView{at("")}
+	if got := w.uninvited(others, true, later); len(got) != 0 {
+		t.Errorf("a node that leaves invites itself: %q", got)
+	}
+}
+
+// A worker hears once of all that has changed for it, as it is in the end.
+func TestALetterSaysHowThingsStand(t *testing.T) {
+	t.Parallel()
+	w, m := crewOf(t, at("a:1"), at("b:1"))
+	now := time.Now()
+	a, letters := w.report(t, "a:1", 1, now)
+	if got := said(letters); !slices.Equal(got, []string{"a:1: 0"}) {
+		t.Errorf("before the crew is gathered: %q", got)
+	}
+	w.owner.Assigning = true
+	_, letters = w.report(t, "b:1", 1, now)
+	got := said(letters)
+	slices.Sort(got)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "a:1: ") || !strings.HasPrefix(got[1], "b:1: ") || slices.Contains(got, "b:1: 0") {
+		t.Errorf("each of two workers gets one letter with rows: %q", got)
+	}
+	w.showFree(true)
+	free := w.owner.Free()
+	if shown := testutil.ToFloat64(m.undealt.WithLabelValues("m")); shown != float64(free) {
+		t.Errorf("%v rows are shown as free, %d are", shown, free)
+	}
+
+	w.tell(a)
+	w.lose(a)
+	letters = w.take()
+	if got := said(letters); !slices.Contains(got, "a:1: stop") {
+		t.Errorf("the lost worker is not told to stop: %q", got)
+	}
+	if lost := testutil.ToFloat64(m.returned.WithLabelValues("lost")); lost == 0 {
+		t.Error("the rows of the lost worker are not counted")
+	}
+	for range 2 {
+		if m, letters := w.report(t, "a:1", 2, now); m != nil || !slices.Equal(said(letters), []string{"a:1: stop"}) {
+			t.Errorf("a worker that was lost comes back, and hears %q", said(letters))
+		}
+	}
+	w.showFree(false)
+	if shown := testutil.ToFloat64(m.undealt.WithLabelValues("m")); shown != 0 {
+		t.Errorf("%v rows of a job that has ended are shown as free", shown)
+	}
+}
+
+func TestSilentWorkersAreLost(t *testing.T) {
+	t.Parallel()
+	w, _ := crewOf(t, at("a:1"), at("b:1"))
+	w.owner.Assigning = true
+	const lease, patience = 6 * time.Second, time.Minute
+	now := time.Now()
+	w.report(t, "a:1", 1, now)
+	w.report(t, "b:1", 1, now)
+	looks := func(now time.Time) []string {
+		w.look(lease, patience, now)
+		return said(w.take())
+	}
+	for range 3 {
+		now = now.Add(heartbeatInterval)
+		w.report(t, "b:1", int64(now.UnixNano()), now)
+		looks(now)
+	}
+	if w.owner.At("a:1") == nil {
+		t.Fatal("a worker is lost after three seconds")
+	}
+	before := now
+	for now.Sub(before) < lease {
+		now = now.Add(heartbeatInterval)
+		w.report(t, "b:1", int64(now.UnixNano()), now)
+		looks(now)
+	}
+	if w.owner.At("a:1") != nil || w.owner.At("b:1") == nil {
+		t.Error("the silent worker is there, or the other is lost")
+	}
+	now = now.Add(time.Hour) // this node stood still
+	looks(now)
+	if w.owner.At("b:1") == nil {
+		t.Error("a worker is lost because its owner stood still")
+	}
+}
+
+func TestALetterThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		lost bool
+	}{
+		{errors.New("no answer in time"), false},
+		{refuse(codeBusy, "busy"), false},
+		{refuse(codeUnknownJob, "no worker here"), true},
+		{fmt.Errorf("dial: %w", peer.ErrRefused), true},
+	} {
+		w, _ := crewOf(t, at("a:1"))
+		w.owner.Assigning = true
+		_, letters := w.report(t, "a:1", 1, time.Now())
+		w.undelivered(letters[0].to, test.err)
+		if lost := w.owner.At("a:1") == nil; lost != test.lost {
+			t.Errorf("%v: lost is %v", test.err, lost)
+		}
+	}
+}
+
+func TestAnEngineThatRefusesTheJob(t *testing.T) {
+	t.Parallel()
+	w, _ := crewOf(t, at("a:1"), at("b:1"))
+	refusal := func(address string) *assign.Heartbeat {
+		return &assign.Heartbeat{Address: address, Refused: map[string]string{"gpu": "no such adapter"}}
+	}
+	if why := w.refuses(refusal("a:1")); why != "" || !w.served() {
+		t.Errorf("one of two refuses, and the job has none: %q", why)
+	}
+	if why := w.refuses(refusal("a:1")); why != "" {
+		t.Errorf("a refusal that was heard counts again: %q", why)
+	}
+	if why := w.refuses(refusal("b:1")); why != "no such adapter" || w.served() {
+		t.Errorf("the last refuses: %q", why)
+	}
+}
+
+func TestWhatIsServedInPlaceOfTheModel(t *testing.T) {
+	t.Parallel()
+	e := at("a:1")
+	e.info.Models = nil
+	w, _ := crewOf(t, e)
+	if got := w.trouble(); got != "" {
+		t.Errorf("nothing is served: %q", got)
+	}
+	for i := range namedModels + 2 {
+		w.engines[0].info.Models = append(w.engines[0].info.Models, at("").info.Models[0])
+		w.engines[0].info.Models[i].Name = fmt.Sprint("other-", i)
+	}
+	if got := w.trouble(); !strings.Contains(got, "Served now: other-0,") || !strings.Contains(got, "and 2 more") {
+		t.Errorf("the models that are served: %q", got)
+	}
+	w.engines = []engineView{gpu("gpu", "", false)}
+	w.engines[0].err = errors.New("connection refused")
+	if got := w.trouble(); !strings.Contains(got, "does not answer its probes") {
+		t.Errorf("the server that is down: %q", got)
+	}
+}
+
+func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
+	t.Parallel()
+	w, _ := crewOf(t)
+	owner := w.owner
+	name := func(address string) string { return "node " + address }
+	w.owner = nil
+	for _, answer := range []any{w.where(whereIs{"job", 1}), w.whereabouts(whereRows{"job"}, true, name, time.Now())} {
+		if refused, is := answer.(*peer.Refusal); !is || refused.Code != codeUnknownJob {
+			t.Errorf("answered with %v", answer)
+		}
+	}
+	w.owner = owner
+	if _, is := w.whereabouts(whereRows{"job"}, false, name, time.Now()).(*peer.Refusal); !is {
+		t.Error("rows are counted that are not all read")
+	}
+	w.report(t, "a:1", 1, time.Now())
+	if got, is := w.whereabouts(whereRows{"job"}, true, name, time.Now()).(Whereabouts); !is || got.Shards != 2 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" {
+		t.Errorf("the rows are at %+v", got)
+	}
+	if p, is := w.where(whereIs{"job", 70}).(assign.Place); !is || p.State == assign.Elsewhere {
+		t.Errorf("row 70 is %+v", p)
+	}
+}

@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/storage"
+	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A recordStore has one record, and an error for those who change it.
+type recordStore struct {
+	store.Store
+	rec      store.Record
+	err      error
+	released bool
+}
+
+func (s *recordStore) Get(context.Context, string) (store.Record, error) { return s.rec, nil }
+
+func (s *recordStore) Release(context.Context, store.Fence) error {
+	s.released = true
+	return s.err
+}
+
+func (s *recordStore) Finish(_ context.Context, _ store.Fence, change func(*store.Record) error) (store.Record, error) {
+	if s.err != nil {
+		return store.Record{}, s.err
+	}
+	err := change(&s.rec)
+	return s.rec, err
+}
+
+func (s *recordStore) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
+	return s.Finish(ctx, f, change)
+}
+
+// processOver makes what the parts of a job need beside a store.
+func processOver(s *recordStore) *process {
+	cfg := Config{Store: s}.WithDefaults()
+	return &process{cfg: cfg, log: cfg.Logger, transport: &transport{}, storage: storage.NewWatch(storage.Config{
+		Store: s, Node: "a", Clock: time.Now, Logger: cfg.Logger, Registerer: prometheus.NewRegistry(), Met: func(context.Context, error) {},
+	})}
+}
+
+func owned(status rowmill.Status, epoch int64) store.Record {
+	rec := store.Record{Job: rowmill.Job{ID: "job-1", Status: status}, Version: 2}
+	rec.Epoch = epoch
+	return rec
+}
+
+func TestALookAtTheRecord(t *testing.T) {
+	t.Parallel()
+	s := &recordStore{rec: owned(rowmill.StatusRunning, 3)}
+	o := newOwnership(processOver(s), s.rec, store.Fence{JobID: "job-1", Epoch: 3})
+	if m := o.look(t.Context()); m != nil {
+		t.Errorf("nothing has changed, and the job hears %v", m)
+	}
+	s.rec = owned(rowmill.StatusRunning, 4)
+	if m, is := o.look(t.Context()).(jobBroke); !is || !errors.Is(m.err, rowmill.ErrLeaseLost) {
+		t.Errorf("another owns the job, which hears %v", m)
+	}
+	s.rec = owned(rowmill.StatusCancelled, 3)
+	if m, is := o.look(t.Context()).(cancelJob); !is {
+		t.Errorf("a client has cancelled the job, which hears %v", m)
+	}
+	if rec := o.cancelled(); rec.Job.Status != rowmill.StatusCancelled || o.rec.Job.Status != rowmill.StatusRunning {
+		t.Errorf("the cancelled job is %s, and what we had is %s", rec.Job.Status, o.rec.Job.Status)
+	}
+}
+
+// A job that may be what ends its owners says so in its record until it is known to do
+// no harm, and not while it waits.
+func TestWhatTheRecordSaysOfASuspect(t *testing.T) {
+	t.Parallel()
+	rec := owned(rowmill.StatusPending, 3)
+	rec.Adopters = []store.Adopter{{Process: "x", Epoch: 2}, {Process: "a-1", Epoch: 3, Alone: true}}
+	s := &recordStore{rec: rec}
+	o := newOwnership(processOver(s), rec, store.Fence{JobID: "job-1", Epoch: 3})
+	marked := func(waits bool, before ...store.Adopter) []store.Adopter {
+		r := store.Record{Adopters: before}
+		o.mark(waits)(&r)
+		return r.Adopters
+	}
+	if got := marked(true, rec.Adopters...); len(got) != 0 {
+		t.Errorf("a job that waits is suspected: %+v", got)
+	}
+	if got := marked(false); len(got) != 1 || !got[0].Alone {
+		t.Errorf("a job that has waited goes on, and is not suspected: %+v", got)
+	}
+	change := o.outlived()
+	if change == nil {
+		t.Fatal("a job that is alone does not tell that it is not any more")
+	}
+	if _, err := o.update(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.rec.Adopters; len(got) != 2 || got[1].Alone || !rec.Adopters[1].Alone {
+		t.Errorf("the record says %+v, and what we had %+v", got, rec.Adopters)
+	}
+	if o.outlived() != nil {
+		t.Error("it is told a second time")
+	}
+	if got := marked(false); len(got) != 1 || got[0].Alone {
+		t.Errorf("it is still alone: %+v", got)
+	}
+	o.advanced = true
+	if got := marked(false); len(got) != 0 {
+		t.Errorf("rows of it are done, and it is suspected: %+v", got)
+	}
+}
+
+func TestHowAJobIsClosed(t *testing.T) {
+	t.Parallel()
+	fence := store.Fence{JobID: "job-1", Epoch: 3}
+	failure := rowmill.Failf(rowmill.CodeInternalError, "a fault")
+	for _, test := range []struct {
+		name   string
+		status rowmill.Status
+		err    error
+		close  func(*closing) any
+		want   any // of its type, for an end
+	}{
+		{"it fails", rowmill.StatusRunning, nil, nil, jobEnded{}},
+		{"it was cancelled", rowmill.StatusCancelled, rowmill.ErrTerminal, nil, jobEnded{}},
+		{"it has another owner", rowmill.StatusRunning, rowmill.ErrLeaseLost, nil, jobOver{id: "job-1"}},
+		{"the store has forgotten the end", rowmill.StatusRunning, rowmill.ErrTerminal, nil, jobOver{id: "job-1", released: true, unsure: true}},
+		{"it is given back", rowmill.StatusRunning, nil, func(e *closing) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true}},
+		{"giving it back fails", rowmill.StatusRunning, rowmill.ErrLeaseLost, func(e *closing) any { return e.release(context.Background()) }, jobOver{id: "job-1", released: true, unsure: true}},
+	} {
+		s := &recordStore{rec: owned(test.status, 3), err: test.err}
+		e := &closing{process: processOver(s), fence: fence, log: slog.New(slog.DiscardHandler), writes: &sync.WaitGroup{}}
+		if test.close == nil {
+			test.close = func(e *closing) any { return e.fail(t.Context(), failure, time.Now()) }
+		}
+		got := test.close(e)
+		if ended, is := got.(jobEnded); is {
+			if _, want := test.want.(jobEnded); !want || !ended.rec.Job.Status.Terminal() {
+				t.Errorf("%s: it has ended as %s", test.name, ended.rec.Job.Status)
+			}
+			continue
+		}
+		if got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestWhatIsKnownOfAnInput(t *testing.T) {
+	t.Parallel()
+	in := &intake{}
+	in.add(begun{Begun: ingest.Begun{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
+	in.add(begun{Begun: ingest.Begun{Shards: []shard.Info{{First: 5, Rows: 5}}, Copies: make([]*roaring.Bitmap, 1)}})
+	if len(in.begun.Shards) != 2 || len(in.begun.Copies) != 2 {
+		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
+	}
+	if m := in.known(); m.Rows != 90 || len(m.Fields) != 1 {
+		t.Errorf("the workers hear %+v", m)
+	}
+	var rec store.Record
+	if in.counted()(&rec); rec.Job.NumRows != nil || rec.Shards != 0 {
+		t.Errorf("an input that is being read counts: %+v", rec)
+	}
+	in.whole, in.shards, in.input.Rows = true, 2, 10
+	if in.counted()(&rec); rec.Job.NumRows == nil || *rec.Job.NumRows != 10 || rec.Shards != 2 {
+		t.Errorf("the input is counted as %v rows in %d shards", rec.Job.NumRows, rec.Shards)
+	}
+	in.input.Rows, in.shards = 7, 9
+	if in.counted()(&rec); *rec.Job.NumRows != 10 || rec.Shards != 2 {
+		t.Error("what the record says of the input is changed")
+	}
+}

@@ -1,0 +1,239 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
+	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/store"
+)
+
+// This is how the rows of a job run: from the first engine that serves the model to
+// the last part.
+
+// await waits for an engine, and goes on.
+func (j *job) await(c actor.Context) {
+	j.phase = jobWaits
+	j.errand = j.tasks.entry.Begin("wait for an engine")
+	j.awaits = j.trace.Begin("wait for an engine")
+	j.timers.send(c, j.cfg.Servers.Wait, waitTimer)
+	j.proceed(c)
+}
+
+// startRows begins the work: every node that may have rows of the job is asked, and
+// the workers of earlier owners are heard before the first row is assigned.
+func (j *job) startRows(c actor.Context) {
+	j.timers.cancel(waitTimer)
+	warning, failure := j.job.pin(j.crew.engines)
+	if failure != nil {
+		j.fail(c, failure)
+		return
+	}
+	j.phase = jobRuns
+	j.errand.End()
+	j.awaits.End(nil)
+	if !j.job.sends(j.own.rec.Job.Sampling) || warning != "" {
+		j.update(c, func(r *store.Record) {
+			r.Job.Sampling = j.job.sampling()
+			if warning != "" {
+				r.Job.Warnings = union(r.Job.Warnings, []string{warning})
+			}
+		})
+	}
+	j.count(c)
+	switch {
+	case j.crew.owner.Exhausted():
+		j.crew.owner.Assigning = true
+		return
+	case j.own.first():
+		j.startAssigning(c)
+	default:
+		j.timers.send(c, gatherTimeout, gatherTimer)
+	}
+	j.lookAtWorkers(c)
+	if j.crew.invites.gathered() {
+		j.startAssigning(c)
+	}
+}
+
+func (j *job) startAssigning(c actor.Context) {
+	if j.crew.owner.Assigning {
+		return
+	}
+	j.crew.owner.Assigning = true
+	j.crew.serve()
+	j.drainResults(c)
+}
+
+// startResults brings up the actor that records parts.
+func (j *job) startResults(c actor.Context) {
+	rec := &j.own.rec
+	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
+		files := &commit.Files{
+			Bucket: j.cfg.Blob, Schema: j.job.schema, Epoch: j.own.fence.Epoch, Shards: j.job.manifest.Shards,
+		}
+		return &committer{
+			process: j.process, job: j.job, owner: c.Self(), rows: j.in.input.Rows, copied: j.in.input.Copies, merging: &j.merging,
+			sizes:    j.cfg.pieces(),
+			progress: commit.NewProgress(j.ledger, j.cfg.survives(&rec.Spec, j.ledger.Rows), rec.Spec.Estimate, j.cfg.pieces()),
+			files:    files, copies: j.in.copiesFor(files, j.job.spec),
+			tasks: newTaskGroup(j.tasks.ctx, j.closing.writes, entry), log: entry.Log(j.log),
+		}
+	}), "results")
+	c.Watch(j.results)
+	for _, p := range j.early {
+		c.Send(j.results, p)
+	}
+	j.early = nil
+	j.copyRows(c)
+	j.drainResults(c)
+}
+
+// lookAtWorkers looks who is silent and who is new, now and from time to time.
+func (j *job) lookAtWorkers(c actor.Context) {
+	j.timers.send(c, heartbeatInterval, workersTimer)
+	j.crew.look(j.cfg.Ownership.LeaseTTL, j.cfg.StoragePatience, time.Now())
+	j.say(c)
+	j.inviteNew(c)
+}
+
+// inviteNew asks the nodes that could work for the job and do not.
+func (j *job) inviteNew(c actor.Context) {
+	for _, address := range j.crew.uninvited(j.transport.others(), j.draining, time.Now()) {
+		m := j.job.invitation(j.address, j.in.whole)
+		if address == "" {
+			m.owner = c.Self()
+			c.Request(j.node, nodeRequest{body: m})
+			continue
+		}
+		j.tasks.tell(c, "invite a node", func(ctx context.Context) any {
+			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+			defer cancel()
+			answer, err := j.transport.invite(ctx, address, m)
+			return inviteAnswered{address, answer, err}
+		})
+	}
+}
+
+func (j *job) onInvited(c actor.Context, m inviteAnswered) {
+	if m.err != nil {
+		j.transport.unanswered(j.log, m.address, m.err)
+	}
+	if j.crew.answered(m.address, m.answer, m.err) {
+		j.startAssigning(c)
+	}
+}
+
+// onHeartbeat takes in what a worker says and answers it.
+func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
+	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // it says it again
+		return
+	}
+	local := c.Sender()
+	if local != nil {
+		h.Address = ""
+	}
+	m, parts := j.crew.hear(h, &link{local: local, transport: j.transport, address: h.Address, failed: j.crew.undelivered}, time.Now())
+	if m == nil {
+		return
+	}
+	for _, p := range parts {
+		j.propose(c, partWritten{p, j.crew.owner.Working(), h.Address})
+	}
+	if j.crew.invites.gathered() {
+		j.startAssigning(c)
+	}
+	if warnings := union(slices.Clone(j.own.rec.Job.Warnings), h.Warnings); len(warnings) > len(j.own.rec.Job.Warnings) && !j.own.updating {
+		j.update(c, func(r *store.Record) { r.Job.Warnings = union(r.Job.Warnings, h.Warnings) })
+	}
+	if h.Fault != nil {
+		j.onFault(c, m, h.Fault)
+		return
+	}
+	if why := j.crew.refuses(h); why != "" {
+		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %s", why))
+		return
+	}
+	if h.Left { // all it had is given back
+		j.crew.part(m)
+		j.drainResults(c)
+		return
+	}
+	j.crew.serve()
+	j.crew.tell(m)
+}
+
+// propose has a part recorded, as soon as there is a committer.
+func (j *job) propose(c actor.Context, p partWritten) {
+	switch {
+	case j.phase != jobRuns: // it is for the next owner
+	case j.results == nil:
+		j.early = append(j.early, p)
+	default:
+		c.Send(j.results, p)
+	}
+}
+
+// onFault ends the job, or leaves out the one node that cannot go on.
+func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
+	if f.Row >= 0 {
+		j.fail(c, rowFailure(j.own.fence.JobID, f))
+		return
+	}
+	err := f.Err
+	if err == nil {
+		err = errors.New(f.Message)
+	}
+	if j.crew.owner.Working() < 2 || f.Code == rowmill.CodeInternalError {
+		j.broke(c, err)
+		return
+	}
+	j.log.Warn("a node cannot go on with the job and is left out for a while", "node", m.Address, "err", err)
+	j.crew.ban(m, time.Now())
+}
+
+// drainResults ends this node's part in the job once its own worker has left. Input
+// is read to its end.
+// Parts that others report from then on are for the next owner.
+func (j *job) drainResults(c actor.Context) {
+	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.owner.At("") == nil {
+		j.phase = jobCloses
+		c.Send(j.results, drainResults{})
+	}
+}
+
+func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
+	j.own.advanced = true
+	j.doesNoHarm(c)
+	j.crew.committed(m.parts, time.Now())
+	j.copyRows(c)
+}
+
+// copyRows has the copies of a shard written whose originals are all done, those of
+// one shard at a time.
+func (j *job) copyRows(c actor.Context) {
+	if j.in.copies == nil || j.results == nil || j.copying || j.draining || j.phase != jobRuns {
+		return
+	}
+	if n, rows, ok := j.crew.owner.Copyable(); ok {
+		j.copying = true
+		c.Send(j.results, copyRows{n, rows})
+	}
+}
+
+// onRowsCopied has the part recorded as one of a worker is.
+func (j *job) onRowsCopied(c actor.Context, m rowsCopied) {
+	j.copying = false
+	if j.phase != jobRuns { // the next owner writes them
+		return
+	}
+	j.propose(c, partWritten{Proposal: j.crew.owner.Copied(m.part), workers: j.crew.owner.Working()})
+	j.copyRows(c)
+}

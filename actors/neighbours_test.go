@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"testing"
+
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/store"
+)
+
+// company is who is in a cluster, and nothing else.
+type company struct {
+	Peers
+	members []cluster.Member
+}
+
+func (c *company) Self() cluster.Member      { return c.members[0] }
+func (c *company) Members() []cluster.Member { return c.members }
+
+func TestWhoseProcessHasEnded(t *testing.T) {
+	t.Parallel()
+	self, b := cluster.Member{ID: "a-1", Node: "a", Self: true, Owns: true}, cluster.Member{ID: "b-1", Node: "b", Owns: true}
+	c := cluster.Member{ID: "c-1", Node: "c", Owns: true}
+	there := &company{members: []cluster.Member{self, b, c}}
+	n := newNeighbours(there, "a", "unused")
+	by := func(node, process string) store.Adopter { return store.Adopter{Node: node, Process: process} }
+	expect := func(a store.Adopter, missed, ended bool) {
+		t.Helper()
+		if n.missed(a) != missed || n.ended(a) != ended {
+			t.Errorf("%s: missed is %v, ended is %v", a.Process, n.missed(a), n.ended(a))
+		}
+	}
+	if n.look(there.members) {
+		t.Error("somebody has gone at the first look")
+	}
+	expect(n.adopter(true), false, false) // this process
+	expect(by("a", "a-0"), true, true)    // the one before it
+	expect(by("b", "b-1"), false, false)
+	expect(by("b", "b-0"), true, true)  // b runs another
+	expect(by("d", "d-1"), true, false) // it was never heard here
+	there.members = []cluster.Member{self, b}
+	if !n.look(there.members) {
+		t.Error("c has gone, and is not missed")
+	}
+	expect(by("c", "c-1"), true, true) // it was heard, and others are
+	there.members = []cluster.Member{self}
+	n.look(there.members)
+	expect(by("c", "c-1"), true, false) // who hears nobody may be cut off
+	if n.rank("job") != 0 {
+		t.Error("nobody else is there, and somebody stands first")
+	}
+
+	alone := newNeighbours(nil, "a", "a-2")
+	if a := alone.adopter(true); a.Process != "a-2" || !a.Alone || alone.missed(a) || !alone.ended(by("a", "a-1")) || alone.rank("job") != 0 {
+		t.Errorf("a node that stands alone is %+v in records", a)
+	}
+}
