@@ -163,13 +163,13 @@ func TestALinkKeepsTheNewest(t *testing.T) {
 		l := &link{transport: &transport{peers: slow}, address: "b:1", failed: func(_ *link, err error) { failures = append(failures, err) }}
 		take(func(c actor.Context) {
 			for _, job := range []string{"1", "2", "3"} {
-				l.send(c, g, hint{Job: job})
+				l.send(c, g, &hint{Job: job})
 			}
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		slow.err = errors.New("nobody there")
-		take(func(c actor.Context) { l.send(c, g, hint{Job: "4"}) })
+		take(func(c actor.Context) { l.send(c, g, &hint{Job: "4"}) })
 		time.Sleep(time.Minute)
 		take(func(actor.Context) {
 			if got := slow.jobs; !slices.Equal(got, []string{"1", "3", "4"}) {

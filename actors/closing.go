@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
 )
@@ -86,7 +87,7 @@ const dismissTimeout = 5 * time.Second
 
 // dismiss stops the job's work on the nodes at these addresses, "" for this one.
 func (e *closing) dismiss(root *actor.RootContext, addresses []string) {
-	m := &dismiss{Job: e.fence.JobID, Epoch: e.fence.Epoch}
+	m := &peerv1.DismissRequest{Job: e.fence.JobID, Epoch: e.fence.Epoch}
 	for _, address := range addresses {
 		e.dismissed.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), dismissTimeout)
@@ -95,7 +96,8 @@ func (e *closing) dismiss(root *actor.RootContext, addresses []string) {
 				if address == "" {
 					return asError(root.RequestFuture(e.node, nodeRequest{body: m}, dismissTimeout).Result())
 				}
-				return e.transport.dismiss(ctx, address, m)
+				_, err := ask(ctx, e.transport, address, peerNode.Dismiss, m)
+				return err
 			}, func(err error) bool { return code(err) == codeBusy }, nil)
 		})
 	}

@@ -244,26 +244,18 @@ func idTypeOf(kind uint32, leaf string) rowmill.IDType {
 	return rowmill.IDType{IDKind: rowmill.IDKind(min(kind, math.MaxUint8)), IDLeaf: rowmill.IDLeaf(leaf)}
 }
 
-func hintRequestOf(h hint) *peerv1.HintRequest {
-	r := &peerv1.HintRequest{Job: h.Job, Cancelled: h.Cancelled, Priority: small(int(h.Priority))}
-	if h.Account != nil {
-		account := valid(*h.Account)
-		r.Account = &account
-	}
-	return r
+// A hint saves a node from waiting for the next scan.
+type hint = peerv1.HintRequest
+
+// hintOf says that a job has no owner.
+func hintOf(o store.Orphan) *hint {
+	account := valid(o.Account)
+	return &hint{Job: o.JobID, Account: &account, Priority: small(int(o.Priority))}
 }
 
-func readHint(r *peerv1.HintRequest) hint {
-	return hint{Job: r.GetJob(), Cancelled: r.GetCancelled(), Account: r.Account, Priority: rowmill.Priority(r.GetPriority())}
-}
-
-func whereaboutsOf(w Whereabouts) *peerv1.LocateRowsResponse {
-	return &peerv1.LocateRowsResponse{
-		Shards: small(w.Shards), Complete: small(w.Complete),
-		Nodes: each(w.Nodes, func(n NodeRows) *peerv1.NodeRows {
-			return &peerv1.NodeRows{Node: valid(n.Node), Assigned: n.Assigned, Done: n.Done, Rate: n.Rate}
-		}),
-	}
+// orphanOf is the job of which a hint says that it has no owner.
+func orphanOf(h *hint) store.Orphan {
+	return store.Orphan{JobID: h.GetJob(), Account: h.GetAccount(), Priority: rowmill.Priority(h.GetPriority())}
 }
 
 func readWhereabouts(r *peerv1.LocateRowsResponse) Whereabouts {

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
 // A crew is who works for a job, as the owner of the job sees it: which engines
@@ -280,16 +281,16 @@ func (w *crew) where(m whereIs) any {
 
 // whereabouts answers from the book where the rows are: it costs the same however many
 // there are.
-func (w *crew) whereabouts(m whereRows, whole bool, nameOf func(address string) string, now time.Time) any {
+func (w *crew) whereabouts(job string, whole bool, nameOf func(address string) string, now time.Time) any {
 	if w.owner == nil || !whole {
-		return notCounted(m.Job)
+		return notCounted(job)
 	}
-	a := Whereabouts{Nodes: []NodeRows{}}
-	a.Complete, a.Shards = w.owner.Complete()
+	complete, all := w.owner.Complete()
+	a := &peerv1.LocateRowsResponse{Shards: small(all), Complete: small(complete)}
 	for _, s := range w.owner.Shares(now) {
-		a.Nodes = append(a.Nodes, NodeRows{Node: nameOf(s.Address), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
+		a.Nodes = append(a.Nodes, &peerv1.NodeRows{Node: valid(nameOf(s.Address)), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
 	}
-	slices.SortStableFunc(a.Nodes, func(a, b NodeRows) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortStableFunc(a.Nodes, func(a, b *peerv1.NodeRows) int { return cmp.Compare(a.GetNode(), b.GetNode()) })
 	return a
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
@@ -246,18 +247,22 @@ func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
 	owner := w.owner
 	name := func(address string) string { return "node " + address }
 	w.owner = nil
-	for _, answer := range []any{w.where(whereIs{"job", 1}), w.whereabouts(whereRows{"job"}, true, name, time.Now())} {
+	for _, answer := range []any{w.where(whereIs{"job", 1}), w.whereabouts("job", true, name, time.Now())} {
 		if refused, is := answer.(*peer.Refusal); !is || refused.Code != codeUnknownJob {
 			t.Errorf("answered with %v", answer)
 		}
 	}
 	w.owner = owner
-	if _, is := w.whereabouts(whereRows{"job"}, false, name, time.Now()).(*peer.Refusal); !is {
+	if _, is := w.whereabouts("job", false, name, time.Now()).(*peer.Refusal); !is {
 		t.Error("rows are counted that are not all read")
 	}
 	w.report(t, "a:1", 1, time.Now())
-	if got, is := w.whereabouts(whereRows{"job"}, true, name, time.Now()).(Whereabouts); !is || got.Shards != 2 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" {
-		t.Errorf("the rows are at %+v", got)
+	w.owner.Assigning = true
+	w.report(t, "a:1", 2, time.Now())
+	res, _ := w.whereabouts("job", true, name, time.Now()).(*peerv1.LocateRowsResponse)
+	arrived, err := through(res)
+	if got := readWhereabouts(arrived); err != nil || got.Shards != 2 || got.Complete != 0 || len(got.Nodes) != 1 || got.Nodes[0].Node != "node a:1" || got.Nodes[0].Assigned != 100-w.owner.Free() || got.Nodes[0].Assigned == 0 {
+		t.Errorf("the rows are at %+v, %v", got, err)
 	}
 	if p, is := w.where(whereIs{"job", 70}).(assign.Place); !is || p.State == assign.Elsewhere {
 		t.Errorf("row 70 is %+v", p)

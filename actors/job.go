@@ -17,6 +17,7 @@ import (
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/tracing"
 	"github.com/rowmill/rowmill/store"
 )
@@ -115,7 +116,7 @@ const (
 
 // newJob makes the actor of a job that the node has claimed until licence ends. writes
 // counts the tasks that may write objects.
-func newJob(p *process, rec store.Record, fence store.Fence, licence context.Context, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
+func newJob(licence context.Context, p *process, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
 	log = entry.Log(log)
 	trace := p.cfg.trace(&rec)
 	return &job{
@@ -145,8 +146,8 @@ func (j *job) Receive(c actor.Context) {
 		j.finish(c, j.own.cancelled())
 	case whereIs:
 		answer(c, j.crew.where(m))
-	case whereRows:
-		answer(c, j.crew.whereabouts(m, j.in.whole, j.nameOf, time.Now()))
+	case *peerv1.LocateRowsRequest:
+		answer(c, j.crew.whereabouts(m.GetJob(), j.in.whole, j.nameOf, time.Now()))
 	case jobEnded:
 		j.onEnded(c, m.rec)
 	case jobOver:

@@ -11,6 +11,7 @@ import (
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
 // Messages a node receives, beside steps, nodeRequest and those of its parts and children.
@@ -151,7 +152,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	switch body := m.body.(type) {
 	case *invite:
 		n.work.onInvite(c, body)
-	case *dismiss:
+	case *peerv1.DismissRequest:
 		n.work.onDismiss(c, body)
 	case *assign.Heartbeat:
 		n.pass(c, n.jobs.claims.owned[body.Job].pid, body.Job, body)
@@ -163,11 +164,9 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 		n.pass(c, worker, body.Job, body)
 	case whereIs:
 		n.askJob(c, body.job, body)
-	case whereRows:
+	case *peerv1.LocateRowsRequest:
 		n.askJob(c, body.Job, body)
-	case isDownloading:
-		answer(c, downloading{n.downloads.Running(body.Job)})
-	case hint:
+	case *hint:
 		answer(c, accepted{})
 		n.jobs.onHint(c, body, m.remote)
 	case drain:

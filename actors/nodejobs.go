@@ -179,7 +179,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	log.Info("job claimed", "status", rec.Job.Status, "epoch", fence.Epoch, "model", rec.Job.Model)
 	licence, writes, engines := n.lease.ctx, &sync.WaitGroup{}, n.engines.all(false)
 	pid := c.SpawnPrefix(n.metrics.props(registry.Of{Kind: "job", Job: id}, func(entry *registry.Entry) actor.Actor {
-		return newJob(n.process, rec, fence, licence, engines, writes, entry, log)
+		return newJob(licence, n.process, rec, fence, engines, writes, entry, log)
 	}), fmt.Sprintf("job-%s-%d", id, fence.Epoch))
 	c.Watch(pid)
 	n.claims.own(pid, fence, writes, log)
@@ -202,8 +202,8 @@ func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fenc
 
 // onCancelled passes on that a job's record says cancelled. The node that a
 // client has told tells the others, and cleans up where none owns the job.
-func (n *nodeJobs) onCancelled(c actor.Context, h hint, remote bool) {
-	o, owned := n.claims.owned[h.Job]
+func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
+	o, owned := n.claims.owned[h.GetJob()]
 	if !remote {
 		for _, m := range n.transport.others() {
 			n.tell(c, m.Peer, h)
@@ -211,13 +211,13 @@ func (n *nodeJobs) onCancelled(c actor.Context, h hint, remote bool) {
 	} else if !owned {
 		return
 	}
-	n.log.Info("job cancelled", "job", h.Job)
+	n.log.Info("job cancelled", "job", h.GetJob())
 	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
 	if owned {
 		c.Send(o.pid, cancelJob{})
 		return
 	}
-	n.cleaner.settle(c, h.Job)
+	n.cleaner.settle(c, h.GetJob())
 }
 
 func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
@@ -337,16 +337,16 @@ func (n *nodeJobs) claimsNow() bool {
 	return !n.draining && n.lease != nil && !away && !n.reach.leaves()
 }
 
-func (n *nodeJobs) onHint(c actor.Context, h hint, remote bool) {
+func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 	switch {
-	case h.Cancelled:
+	case h.GetCancelled():
 		n.onCancelled(c, h, remote)
 	case !remote && (n.draining || n.cfg.Ownership.OwnsNone):
-		n.tellNext(c, h.orphan())
+		n.tellNext(c, orphanOf(h))
 	case h.Account == nil: // of a version that does not say
 		n.scan(c)
 	default:
-		n.claim(c, h.orphan())
+		n.claim(c, orphanOf(h))
 	}
 }
 

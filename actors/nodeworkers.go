@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results/archive"
@@ -149,16 +150,17 @@ func (n *nodeWorkers) onEnded(c actor.Context, m workerEnded) {
 }
 
 // onDismiss ends the work for a job that is over.
-func (n *nodeWorkers) onDismiss(c actor.Context, m *dismiss) {
-	h, refused := n.workers.dismiss(m.Job, m.Epoch)
+func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
+	job := m.GetJob()
+	h, refused := n.workers.dismiss(job, m.GetEpoch())
 	if refused != nil {
 		answer(c, refused)
 		return
 	}
-	written := n.errands.End(m.Job)
+	written := n.errands.End(job)
 	switch {
 	case h != nil:
-		n.stopWorker(c, m.Job, h, c.Sender(), written)
+		n.stopWorker(c, job, h, c.Sender(), written)
 	case written == nil:
 		answer(c, accepted{})
 	default:

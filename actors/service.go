@@ -45,21 +45,30 @@ func (s service) ask(ctx context.Context, body any) (any, error) {
 	return nil, refuse(codeBusy, "the node did not answer in time")
 }
 
+// answered has the node actor answer with a message of one type.
+func answered[A any](ctx context.Context, s service, body any) (said A, err error) {
+	answer, err := s.ask(ctx, body)
+	if err != nil {
+		return said, err
+	}
+	said, is := answer.(A)
+	if !is {
+		return said, fmt.Errorf("a %T is answered by a %T", body, answer)
+	}
+	return said, nil
+}
+
 // Invite starts a worker for a job, or gives it another owner.
 func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
 	m, err := readInvitation(r)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.ask(ctx, m)
+	answer, err := answered[*invited](ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
-	in, is := answer.(*invited)
-	if !is {
-		return nil, fmt.Errorf("an invite is answered by a %T", answer)
-	}
-	return &peerv1.InviteResponse{Working: in.Working}, nil
+	return &peerv1.InviteResponse{Working: answer.Working}, nil
 }
 
 // Report passes what a worker says on to the owner of its job.
@@ -84,13 +93,13 @@ func (s service) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.A
 
 // Dismiss stops a worker.
 func (s service) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1.DismissResponse, error) {
-	_, err := s.ask(ctx, &dismiss{Job: r.GetJob(), Epoch: r.GetEpoch()})
+	_, err := s.ask(ctx, r)
 	return &peerv1.DismissResponse{}, err
 }
 
 // Hint has the node look at a job.
 func (s service) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
-	_, err := s.ask(ctx, readHint(r))
+	_, err := s.ask(ctx, r)
 	return &peerv1.HintResponse{}, err
 }
 
@@ -101,26 +110,13 @@ func (s service) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.Dra
 }
 
 // IsDownloading looks whether an input is downloaded here.
-func (s service) IsDownloading(ctx context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
-	answer, err := s.ask(ctx, isDownloading{Job: r.GetJob()})
-	if err != nil {
-		return nil, err
-	}
-	said, _ := answer.(downloading)
-	return &peerv1.IsDownloadingResponse{Running: said.Running}, nil
+func (s service) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
+	return &peerv1.IsDownloadingResponse{Running: s.of.downloads.Running(r.GetJob())}, nil
 }
 
 // LocateRows asks a job of this node where its rows are.
 func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*peerv1.LocateRowsResponse, error) {
-	answer, err := s.ask(ctx, whereRows{Job: r.GetJob()})
-	if err != nil {
-		return nil, err
-	}
-	where, is := answer.(Whereabouts)
-	if !is {
-		return nil, fmt.Errorf("where rows are is answered by a %T", answer)
-	}
-	return whereaboutsOf(where), nil
+	return answered[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
 // RunErrand says how far an errand is, and begins one.

@@ -3,13 +3,19 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/cluster"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store"
 )
 
 // A Reply is what one node answers to a question to all of them.
@@ -113,4 +119,50 @@ func survey[T any](ctx context.Context, s *System, timeout time.Duration, node s
 	}
 	all.Wait()
 	return replies, nil
+}
+
+// whereTimeout is how long the owner of a job may take to say where its rows are: it
+// has only to look into its book.
+const whereTimeout = time.Second
+
+// Whereabouts asks the owner of a job where its rows are. rowmill.ErrNotFound where
+// the record names no owner that is here, or that does not know: it has not counted
+// the rows yet, has lost the job meanwhile, or is of a version that cannot say.
+func (s *System) Whereabouts(ctx context.Context, rec *store.Record) (w Whereabouts, err error) {
+	job := rec.Job.ID
+	question := &peerv1.LocateRowsRequest{Job: job}
+	owner, err := s.ownerOf(rec)
+	var res *peerv1.LocateRowsResponse
+	switch {
+	case err != nil:
+		return w, err
+	case owner.Self:
+		var body any
+		body, err = s.actors.Root.RequestFuture(s.node, nodeRequest{body: question}, whereTimeout).Result()
+		err = asError(body, err)
+		res, _ = body.(*peerv1.LocateRowsResponse)
+	default:
+		ctx, cancel := context.WithTimeout(ctx, whereTimeout)
+		defer cancel()
+		res, err = ask(ctx, s.transport, owner.Peer, peerNode.LocateRows, question)
+	}
+	if refused := code(err); refused == codeUnknownJob || refused == peer.CodeUnknownKind {
+		err = fmt.Errorf("%w: %w", rowmill.ErrNotFound, err)
+	}
+	return readWhereabouts(res), err
+}
+
+// ownerOf is the node of a job's owner, as the record names it; this one where it
+// stands alone.
+func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
+	if s.cfg.Peers == nil {
+		return cluster.Member{Self: true}, nil
+	}
+	claim, _ := rec.Owner()
+	for _, m := range s.cfg.Peers.Members() {
+		if m.ID == claim.Process && (m.Self || m.Protocol == Protocol) {
+			return m, nil
+		}
+	}
+	return cluster.Member{}, fmt.Errorf("%w: no owner of job %s is here", rowmill.ErrNotFound, rec.Job.ID)
 }

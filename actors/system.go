@@ -164,7 +164,7 @@ func (s *System) Submitted(rec store.Record) {
 // Cancelled hints that a job's record says cancelled. Without the hint its
 // owner learns it with its next write.
 func (s *System) Cancelled(jobID string) {
-	s.actors.Root.Send(s.node, nodeRequest{body: hint{Job: jobID, Cancelled: true}})
+	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
 
 // Where says where a row is, by its number in the input, as the owner of its

@@ -71,8 +71,8 @@ func (t *transport) tell(ctx context.Context, address string, message any) (err 
 		_, err = ask(ctx, t, address, peerNode.Report, reportOf(m))
 	case *assign.Assignment:
 		_, err = ask(ctx, t, address, peerNode.Assign, assignmentOf(m))
-	case hint:
-		_, err = ask(ctx, t, address, peerNode.Hint, hintRequestOf(m))
+	case *hint:
+		_, err = ask(ctx, t, address, peerNode.Hint, m)
 	default:
 		err = fmt.Errorf("a %T is nothing to tell a node", m)
 	}
@@ -84,11 +84,6 @@ func (t *transport) invite(ctx context.Context, address string, m *invite) (*inv
 	return &invited{Working: res.GetWorking()}, err
 }
 
-func (t *transport) dismiss(ctx context.Context, address string, m *dismiss) error {
-	_, err := ask(ctx, t, address, peerNode.Dismiss, &peerv1.DismissRequest{Job: m.Job, Epoch: m.Epoch})
-	return err
-}
-
 func (t *transport) drain(ctx context.Context, address string) error {
 	_, err := ask(ctx, t, address, peerNode.Drain, &peerv1.DrainRequest{})
 	return err
@@ -97,11 +92,6 @@ func (t *transport) drain(ctx context.Context, address string) error {
 func (t *transport) isDownloading(ctx context.Context, address, job string) (bool, error) {
 	res, err := ask(ctx, t, address, peerNode.IsDownloading, &peerv1.IsDownloadingRequest{Job: job})
 	return res.GetRunning(), err
-}
-
-func (t *transport) locateRows(ctx context.Context, address string, m whereRows) (Whereabouts, error) {
-	res, err := ask(ctx, t, address, peerNode.LocateRows, &peerv1.LocateRowsRequest{Job: m.Job})
-	return readWhereabouts(res), err
 }
 
 func (t *transport) runErrand(ctx context.Context, address string, m mergeParts) (commit.ErrandState, error) {

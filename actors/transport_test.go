@@ -66,7 +66,7 @@ func (s *slowPeers) Hint(_ context.Context, r *peerv1.HintRequest) (*peerv1.Hint
 func TestWhatIsToldIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, message := range map[string]any{
-		"report": &assign.Heartbeat{Job: "job-1"}, "assignment": &assign.Assignment{Job: "job-1"}, "hint": hint{Job: "job-1"},
+		"report": &assign.Heartbeat{Job: "job-1"}, "assignment": &assign.Assignment{Job: "job-1"}, "hint": &hint{Job: "job-1"},
 	} {
 		h := &heard{}
 		if err := (&transport{peers: h}).tell(t.Context(), "b:1", message); err != nil {
@@ -138,7 +138,7 @@ func TestSpread(t *testing.T) {
 	if s, ok := nodes.Read(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
 		t.Errorf("spread %s", h.state)
 	}
-	if err := (&transport{peers: h}).tell(t.Context(), "b:1", hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {
+	if err := (&transport{peers: h}).tell(t.Context(), "b:1", &hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {
 		t.Error("why a message did not arrive is not told:", err)
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/internal/shard"
-	"github.com/rowmill/rowmill/store"
 )
 
 // What nodes tell each other about jobs, beside the heartbeats and assignments
 // of package assign. contract.go turns all of it into messages of the contract, and
-// back.
+// back. What has no life inside is used as the contract has it.
 type (
 	// An invite asks a node to work for a job.
 	invite struct {
@@ -39,41 +38,10 @@ type (
 		Working bool // it works for the job already; its heartbeat follows
 	}
 
-	// dismiss ends a job's work on a node; it is answered when all has stopped.
-	dismiss struct {
-		Job   string
-		Epoch int64
-	}
-
 	// whereIs asks the owner of a job for the place of a row, on its own node.
 	whereIs struct {
 		job string
 		row int64
-	}
-
-	// whereRows asks the owner of a job where its rows are; the answer is
-	// Whereabouts.
-	whereRows struct {
-		Job string
-	}
-
-	// isDownloading asks whether a node is still downloading the input of a job
-	// that it owned.
-	isDownloading struct {
-		Job string
-	}
-
-	// downloading is the answer.
-	downloading struct {
-		Running bool
-	}
-
-	// A hint saves a node from waiting for the next scan.
-	hint struct {
-		Job       string
-		Cancelled bool // else: it has no owner
-		Account   *string
-		Priority  rowmill.Priority
 	}
 
 	drain    struct{} // give all jobs back
@@ -82,22 +50,8 @@ type (
 
 // nodeRequest asks the node for something; a sender gets an answer.
 type nodeRequest struct {
-	body   any  // *invite, *dismiss, *assign.Heartbeat, *assign.Assignment, whereIs, whereRows, isDownloading, hint or drain
+	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, whereIs, drain, or a dismissal, a hint or a question for rows, as in the contract
 	remote bool // another node asks, not the System or a job of this one
-}
-
-// hintOf says that a job has no owner.
-func hintOf(o store.Orphan) hint {
-	return hint{Job: o.JobID, Account: &o.Account, Priority: o.Priority}
-}
-
-// orphan is the job that has no owner.
-func (h hint) orphan() store.Orphan {
-	o := store.Orphan{JobID: h.Job, Priority: h.Priority}
-	if h.Account != nil {
-		o.Account = *h.Account
-	}
-	return o
 }
 
 // heartbeatInterval is the time between heartbeats where nothing else gives rise
