@@ -100,6 +100,15 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) a
 	return step(func(actor.Context) { panic(caught) })
 }
 
+// result is the value of do, which run calls: contain.Run, or a wait for storage.
+func result[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
+	err = run(func() (err error) {
+		value, err = do()
+		return err
+	})
+	return value, err
+}
+
 // unhandled logs a message that an actor has no case for; lifecycle messages
 // pass.
 func unhandled(c actor.Context, log *slog.Logger) {

@@ -46,11 +46,7 @@ func (p *process) tidyJob(ctx context.Context, job string) error {
 
 func (p *process) tidied(ctx context.Context, job string) error {
 	cfg := p.cfg
-	var rec store.Record
-	err := p.storage.Wait(ctx, func() (err error) {
-		rec, err = cfg.Store.Get(ctx, job)
-		return err
-	})
+	rec, err := p.record(ctx, job)
 	status := rec.Job.Status
 	switch {
 	case err != nil:

@@ -54,11 +54,7 @@ func (e *closing) fail(ctx context.Context, failure *rowmill.Failure, now time.T
 // lookUp reads how the job has ended, as the store says: a client's cancel came
 // first, or an end of our own whose answer was lost.
 func (e *closing) lookUp(ctx context.Context) any {
-	var rec store.Record
-	err := e.storage.Wait(ctx, func() (err error) {
-		rec, err = e.cfg.Store.Get(ctx, e.fence.JobID)
-		return err
-	})
+	rec, err := e.record(ctx, e.fence.JobID)
 	if err != nil || !rec.Job.Status.Terminal() {
 		e.log.Warn("the store said that the job has ended, and its record does not", "status", rec.Job.Status, "err", err)
 		return jobOver{id: e.fence.JobID, released: true, unsure: true}

@@ -358,11 +358,7 @@ func (r *committer) estimated(c actor.Context) {
 func (r *committer) end(c actor.Context, record func(ctx context.Context) (store.Record, error), ended func(*tracing.Span)) {
 	r.tasks.run(c, "record the result", func(ctx context.Context) step {
 		span := r.job.trace.Begin("record the result")
-		var rec store.Record
-		err := r.storage.WaitHere(ctx, func() (err error) {
-			rec, err = record(ctx)
-			return err
-		})
+		rec, err := result(r.patientHere(ctx), func() (store.Record, error) { return record(ctx) })
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {

@@ -11,31 +11,29 @@
 //	      └─ job-<id>-<epoch>       one per owned job
 //	           └─ results           committer: records parts, merges, makes the result
 //
-// A child that panics is stopped, never restarted: what it knew is gone. The
-// job then fails with internal_error, its committed parts stay. Only a server
-// begins again, after a pause: what it knew it learns anew from its engine.
+// A child that panics is stopped, never restarted: its state is lost. The job then
+// fails with internal_error, its committed parts stay. Only a server begins again by
+// itself, after a pause: it learns its state anew from its engine. The back-off of the
+// library would not do: its pause is random and has no upper bound, and keeps the mailbox
+// closed, while jobs have to hear at once that the server is down.
 //
 // # Messages
 //
 // Facts are past tense, commands imperative. A message between a parent and its child
-// is declared in the file of the child, whichever of them sends it, so that a child does
-// not know its parent.
+// stands in the file of the child, in both directions: a child does not know its parent.
 //
-// An actor also sends itself messages: the result of slow work (taskGroup.tell), and the
-// name of a timer (timers.send). It never gets them once the task group or the timer is
-// stopped. A job receives nothing else from itself: begun, inputRead, recordChanged,
-// outlivedRecorded, inviteAnswered, jobEnded, jobOver and the timers of job.go. It is the
-// actor with the most phases, and which message it takes in which phase has to be seen.
+// An actor also sends messages to itself: the result of slow work (taskGroup.tell), and
+// the name of a timer (timers.send). They do not arrive after the task group or the timer
+// was stopped. All messages that a job sends to itself have names: begun, inputRead,
+// recordChanged, outlivedRecorded, inviteAnswered, jobEnded, jobOver and the timers in
+// job.go. A job has the most phases of all actors, and a reader must see which
+// message it takes in which phase.
 //
-// The other actors, and a link whose letter has arrived or has not, use a step: a function
-// that the actor calls when the work is done or the time has come (taskGroup.run,
-// timers.after). There the step does one thing in every phase, and the line
-// that begins the work says it. The hooks of a dispatcher, an outbox and the
-// memory are steps for the same reason.
-//
-// The supervisor stops an actor that panics. Only a server begins again by itself: the
-// back-off of the library waits for a time that is random and has no upper bound, with its
-// mailbox closed, while jobs have to hear at once that the server is down.
+// A step is a function that comes as a message: the actor calls it when slow work is done
+// (taskGroup.run) or a time has come (timers.after). The node, workers, servers and
+// committers use steps, because a step of theirs does the same in each phase, and the
+// function stands where the work begins. Links use steps for the same reason, and so do
+// the hooks of dispatchers, outboxes and the memory.
 //
 // Those marked * also travel between nodes, as messages of their contract
 // (contract.go, service.go); System.Service is their only way in.
@@ -106,10 +104,11 @@
 //	        whose process has ended), reach (whether it can use the bucket), nodes (what
 //	        nodes tell each other of themselves), retention (what need not be kept)
 //
-// The node actor is large, and so has parts of its own: nodeJobs, nodeWorkers and cleaner.
-// Each has one duty, its state and its timers, and runs in the mailbox of the node. A job
-// collects what it has to say to workers in its crew, and sends it after each message:
-// assignments say how things stand, so a worker hears the last one only.
+// The node actor has three parts that run in its mailbox: nodeJobs, nodeWorkers and
+// cleaner. Each has one duty, its state and its timers.
+//
+// The crew of a job collects letters to workers, and the job sends them after each
+// message. An assignment states the whole situation, so a worker gets one letter at most.
 //
 // Rows travel between goroutines as *dispatch.Task; a dispatcher's goroutines
 // take them straight from its queues and put them, with what becomes of them,

@@ -75,26 +75,20 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (
 	if m.input, err = ingest.Run(ctx, reads, &m.rec, in.fence, m.counter); err != nil {
 		return err
 	}
-	for _, next := range []func() error{
-		func() (err error) {
-			m.groups, err = ingest.ReadGroups(ctx, in.cfg.Blob, m.rec.Job.ID, m.input)
-			return err
-		},
-		func() (err error) {
-			m.copies, err = ingest.ReadCopies(ctx, in.cfg.Blob, m.rec.Job.ID, &m.rec.Spec, m.input)
-			return err
-		},
-		func() error { return ingest.Reserve(ctx, in.cfg.Store, &m.rec, in.fence, m.input) },
-		func() (err error) {
-			m.parts, err = in.cfg.Store.ListParts(ctx, m.rec.Job.ID)
-			return err
-		},
-	} {
-		if err := in.storage.WaitHere(ctx, next); err != nil {
-			return err
-		}
+	id, here := m.rec.Job.ID, in.patientHere(ctx)
+	if m.groups, err = result(here, func() ([]byte, error) { return ingest.ReadGroups(ctx, in.cfg.Blob, id, m.input) }); err != nil {
+		return err
 	}
-	return nil
+	if m.copies, err = result(here, func() (*ingest.Copies, error) {
+		return ingest.ReadCopies(ctx, in.cfg.Blob, id, &m.rec.Spec, m.input)
+	}); err != nil {
+		return err
+	}
+	if err = here(func() error { return ingest.Reserve(ctx, in.cfg.Store, &m.rec, in.fence, m.input) }); err != nil {
+		return err
+	}
+	m.parts, err = result(here, func() ([]store.Part, error) { return in.cfg.Store.ListParts(ctx, id) })
+	return err
 }
 
 // reads is what the input is read with.
@@ -145,10 +139,8 @@ func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	rows, now := in.input.Rows, in.cfg.Clock()
 	usd, e := ingest.Unsampled(spec, rows-in.input.Copies, in.input.Size)
 	return func(ctx context.Context) any {
-		var rec store.Record
-		err := in.storage.WaitHere(ctx, func() (err error) {
-			rec, err = recordEstimate(ctx, in.cfg.Store, in.fence, rows, usd, e, now)
-			return err
+		rec, err := result(in.patientHere(ctx), func() (store.Record, error) {
+			return recordEstimate(ctx, in.cfg.Store, in.fence, rows, usd, e, now)
 		})
 		if err != nil {
 			return jobBroke{err}

@@ -50,11 +50,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 	}
 	n.scanning = true
 	n.tasks.run(c, "look for jobs", func(ctx context.Context) step {
-		var orphans []store.Orphan
-		err := contain.Run(func() (err error) {
-			orphans, err = n.cfg.Store.Orphans(ctx, limit)
-			return err
-		})
+		orphans, err := result(contain.Run, func() ([]store.Orphan, error) { return n.cfg.Store.Orphans(ctx, limit) })
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
@@ -105,11 +101,7 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	}
 	job, session, by := o.JobID, n.lease.session, n.near.adopter(alone)
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
-		var rec store.Record
-		err := contain.Run(func() (err error) {
-			rec, err = n.cfg.Store.Claim(ctx, job, session, by)
-			return err
-		})
+		rec, err := result(contain.Run, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
 		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
 			rec, err = n.claimed(ctx, job, session, err)
 		}

@@ -61,11 +61,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
 	work := newTaskGroup(context.Background(), runs, nil) // the worker is to be made
 	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
-		var job *jobContext
-		err := contain.Run(func() (err error) {
-			job, err = n.loadContext(ctx, m, work)
-			return err
-		})
+		job, err := result(contain.Run, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
 		return func(c actor.Context) {
 			switch {
 			case err != nil:

@@ -37,15 +37,13 @@ func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
 func (o *ownership) first() bool { return firstClaim(o.claimed) }
 
 // update changes the record.
-func (o *ownership) update(ctx context.Context, change func(*store.Record)) (rec store.Record, err error) {
-	err = o.storage.WaitHere(ctx, func() (err error) {
-		rec, err = o.cfg.Store.Update(ctx, o.fence, func(r *store.Record) error {
+func (o *ownership) update(ctx context.Context, change func(*store.Record)) (store.Record, error) {
+	return result(o.patientHere(ctx), func() (store.Record, error) {
+		return o.cfg.Store.Update(ctx, o.fence, func(r *store.Record) error {
 			change(r)
 			return nil
 		})
-		return err
 	})
-	return rec, err
 }
 
 // look looks whether the job was cancelled at another node, or is owned there. It

@@ -38,6 +38,21 @@ type process struct {
 	all       *sync.WaitGroup // tasks and keepers
 }
 
+// patient waits for storage with each call of what it returns, as storage.Watch.Wait does.
+func (p *process) patient(ctx context.Context) func(func() error) error {
+	return func(do func() error) error { return p.storage.Wait(ctx, do) }
+}
+
+// patientHere is patient for what another node could do.
+func (p *process) patientHere(ctx context.Context) func(func() error) error {
+	return func(do func() error) error { return p.storage.WaitHere(ctx, do) }
+}
+
+// record reads the record of a job.
+func (p *process) record(ctx context.Context, job string) (store.Record, error) {
+	return result(p.patient(ctx), func() (store.Record, error) { return p.cfg.Store.Get(ctx, job) })
+}
+
 // nameOf is the name of the node at an address; the address where it has left.
 func (p *process) nameOf(address string) string {
 	if address == "" {

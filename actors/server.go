@@ -168,11 +168,7 @@ func (s *server) probe(c actor.Context) {
 	s.tasks.run(c, "probe the server", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.ProbeInterval)
 		defer cancel()
-		var info engine.Info
-		err := contain.Run(func() (err error) {
-			info, err = s.engine.Probe(ctx)
-			return err
-		})
+		info, err := result(contain.Run, func() (engine.Info, error) { return s.engine.Probe(ctx) })
 		return func(c actor.Context) { s.onProbed(c, began, info, err) }
 	})
 }
@@ -274,11 +270,7 @@ func (s *server) readGauges(c actor.Context) {
 	s.tasks.run(c, "read its gauges", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Servers.GaugeInterval)
 		defer cancel()
-		var g engine.Gauges
-		err := contain.Run(func() (err error) {
-			g, err = s.engine.Gauges(ctx)
-			return err
-		})
+		g, err := result(contain.Run, func() (engine.Gauges, error) { return s.engine.Gauges(ctx) })
 		return func(c actor.Context) {
 			s.health.HasRead()
 			switch {

@@ -29,10 +29,8 @@ func (s *server) ask(c actor.Context) {
 	s.tasks.run(c, "ask what a model does", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
-		var found engine.Capability
-		err := contain.Run(func() (err error) {
-			found, err = engine.FindCapability(ctx, s.engine, name, askPatience)
-			return err
+		found, err := result(contain.Run, func() (engine.Capability, error) {
+			return engine.FindCapability(ctx, s.engine, name, askPatience)
 		})
 		return func(c actor.Context) { s.onAsked(c, name, found, err) }
 	})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rowmill/rowmill/actors/retention"
 	"github.com/rowmill/rowmill/internal/contain"
-	"github.com/rowmill/rowmill/store"
 )
 
 // A job that is over settles: what its end makes superfluous stays for a while,
@@ -50,11 +49,7 @@ func (n *cleaner) settle(c actor.Context, job string) {
 func (n *cleaner) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
 	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
 		stopped()
-		var rec store.Record
-		err := n.storage.Wait(ctx, func() (err error) {
-			rec, err = n.cfg.Store.Get(ctx, job)
-			return err
-		})
+		rec, err := n.record(ctx, job)
 		if err != nil || !rec.Job.Status.Terminal() || expected && !rec.Tidied() {
 			return nil // who ends the job cleans up, or is about to
 		}

@@ -307,11 +307,8 @@ func (w *worker) write(c actor.Context, batches []*work.Batch) {
 				return nil
 			}
 			defer w.slots.write.Leave(w.job.spec.Account)
-			var part assign.Part
-			err := w.storage.Wait(ctx, func() (err error) {
-				key := layout.Part(w.job.id, b.Shard, w.job.fence.Epoch)
-				part, err = work.WritePart(ctx, w.cfg.Blob, w.job.schema, key, b)
-				return err
+			part, err := result(w.patient(ctx), func() (assign.Part, error) {
+				return work.WritePart(ctx, w.cfg.Blob, w.job.schema, layout.Part(w.job.id, b.Shard, w.job.fence.Epoch), b)
 			})
 			return func(c actor.Context) {
 				w.trail.Ended(b.Shard, span, err)

@@ -1,0 +1,86 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/storage"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/cluster"
+)
+
+// A lostBucket cannot be reached where err says why.
+type lostBucket struct {
+	blob.Bucket
+	err error
+}
+
+func (b *lostBucket) Delete(context.Context, string) error { return b.err }
+
+func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
+	t.Parallel()
+	bucket := &lostBucket{}
+	watch := storage.NewWatch(storage.Config{
+		Bucket: bucket, Node: "a", Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Met: func(context.Context, error) {},
+	})
+	member := func(node, objects string, draining bool) cluster.Member {
+		state, err := json.Marshal(nodes.State{Objects: objects, Draining: draining})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cluster.Member{ID: node, Node: node, Owns: true, State: state}
+	}
+	var others []cluster.Member
+	r := &reach{storage: watch, others: func() []cluster.Member { return others }}
+	use := func(err error) {
+		bucket.err = err
+		_ = watch.Bucket().Delete(t.Context(), "key")
+	}
+	elsewhere := func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := watch.WaitHere(ctx, func() error {
+			defer cancel() // no second try
+			return watch.Bucket().Delete(ctx, "key")
+		})
+		return errors.Is(err, storage.ErrElsewhere)
+	}
+	const once, later = 0, time.Hour
+	use(nil)
+	r.judge(once)
+	if r.leaves() || r.objects() != nodes.Reached {
+		t.Error("a node that reaches the bucket gives its jobs away")
+	}
+	use(syscall.ECONNREFUSED)
+	others = []cluster.Member{member("b", nodes.Away, false), member("c", nodes.Reached, true)}
+	r.judge(once)
+	if r.leaves() || elsewhere() || r.objects() != nodes.Away {
+		t.Error("jobs are for others, of which none can run them")
+	}
+	others = append(others, member("d", nodes.Reached, false))
+	r.judge(later)
+	if !r.leaves() || elsewhere() {
+		t.Error("a node that others can replace takes jobs, or gives them away before its patience is at its end")
+	}
+	r.judge(once)
+	if !elsewhere() {
+		t.Error("jobs wait for a bucket that another node reaches")
+	}
+	for _, job := range []string{"1", "2", "3"} {
+		if first, ok := r.next(job); !ok || first.Node != "d" {
+			t.Errorf("%s goes to %s, which does not reach the bucket", job, first.Node)
+		}
+	}
+	use(nil)
+	r.judge(once)
+	if r.leaves() || elsewhere() {
+		t.Error("the bucket is back, and jobs go elsewhere")
+	}
+}
