@@ -72,13 +72,13 @@ func Rowmill() Table {
 		},
 		Within: map[string]int{
 			"actors/fair": 0, "actors/order": 0, "actors/registry": 0, "actors/nodes": 0, "actors/trial": 0, "actors/assign": 0, "actors/storage": 0, "actors/commit": 1, "actors/ingest": 1, "actors/dispatch": 1, "actors/work": 2,
-			"store/kv": 0, "store/kv/bolt": 1, "store/records": 1, "store/bolt": 2,
+			"store/kv": 0, "store/kv/bolt": 1, "store/kv/redis": 1, "store/records": 1, "store/storetest": 1, "store/bolt": 2, "store/redis": 2,
 			"http/request": 0, "http/events": 0, "http/exchange": 1, "http/submission": 1, "http/sdk": 2, "http/batch": 2, "http/openai": 3, "http/anthropic": 3,
 		},
 		Strangers: [][2]string{{"actors", "http"}},
 		Only: map[string][]string{
 			"go.etcd.io/bbolt":                {"store/kv/bolt"},
-			"github.com/redis/go-redis":       {"store/redis"},
+			"github.com/redis/go-redis":       {"store/kv/redis"},
 			"github.com/minio/minio-go":       {"blob/s3"},
 			"github.com/hashicorp/memberlist": {"cluster"},
 			"connectrpc.com":                  {"cluster"},

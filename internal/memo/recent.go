@@ -32,6 +32,14 @@ func (r *Recent[K, V]) Put(key K, value V) {
 	r.put(key, value)
 }
 
+// Drop forgets a key.
+func (r *Recent[K, V]) Drop(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.now, key)
+	delete(r.before, key)
+}
+
 func (r *Recent[K, V]) put(key K, value V) {
 	if _, known := r.now[key]; !known && len(r.now) >= r.Most {
 		r.now, r.before = nil, r.now

@@ -1,6 +1,6 @@
 // Package kv is the contract between the records (store/records) and the engines that keep
-// them (store/kv/bolt, store/kv/mem): transactions over tables of keys and values. It knows
-// nothing of what the records are for. Package kvtest holds an engine to the contract.
+// them (store/kv/bolt, store/kv/redis, store/kv/mem): transactions over tables of keys and
+// values. It knows nothing of what the records are for. Package kvtest holds an engine to the contract.
 //
 // # Rules
 //
@@ -14,10 +14,11 @@
 //     function has returned an error: an error counts only if all that was read is of one
 //     moment.
 //  4. A scan is a hint: it puts nothing into the read set. What must be exact hangs on a key
-//     that every writer of the scanned keys writes too, and that the transaction reads before
-//     it scans. One call of Scan sees one moment, over all of its ranges.
+//     that every writer of the scanned keys writes too, and that the transaction gets before
+//     it scans, or wants before and gets then. A scan over several ranges sees one moment.
 //  5. A transaction sees its own Put and Delete in Get, and never in Scan.
-//  6. Add needs no read: transactions that add to the same key do not conflict.
+//  6. Add needs no read: transactions that add to the same key do not conflict. A key that
+//     Add writes is never written by Put.
 //  7. Now is the engine's clock when the transaction began. The same clock judges sessions.
 //  8. Each value carries a checksum over its table, its key and its bytes, which is checked
 //     where the value is read. A mismatch is ErrDamaged, and costs that value alone.
@@ -83,6 +84,14 @@ type Tx interface {
 	// nil.
 	Get(t Table, key []byte) ([]byte, error)
 
+	// Absent reports whether a key has no value, as Get would. It is for a key that has none
+	// almost always: an engine may take that for granted until the commit.
+	Absent(t Table, key []byte) (bool, error)
+
+	// Want says that the transaction will get some keys: an engine that asks a server reads
+	// them with the next key or ranges, in one answer.
+	Want(t Table, keys ...[]byte)
+
 	// Scan goes over the entries of ranges, one range after the other. An entry whose value
 	// is damaged comes with ErrDamaged and without a value, and the scan goes on. After any
 	// other error the scan is over.
@@ -97,18 +106,29 @@ type Tx interface {
 	// counters of zero. A sum beyond an int64 stays at its end.
 	Add(t Table, key []byte, more ...int64)
 
-	// Alive reports whether a session exists and has not expired.
-	Alive(session string) (bool, error)
+	// Alive reports for each session whether it exists and has not expired.
+	Alive(sessions ...string) (alive []bool, err error)
 
 	// Now is the engine's clock.
 	Now() time.Time
 }
 
-// A Range is keys of a table: those from From on and below To. A nil To has no end.
+// A Range is the keys of a table from From on and below To. A nil To has no end.
 type Range struct {
 	Table    Table
 	From, To []byte
 	Reverse  bool // from the last key down
+	Limit    int  // the most entries that a scan yields of the range; 0 for all
+}
+
+// Beyond is the part of a range that a scan has left once it has yielded a key.
+func (r Range) Beyond(key []byte) Range {
+	if r.Reverse {
+		r.To = append([]byte(nil), key...)
+	} else {
+		r.From = append(append([]byte(nil), key...), 0)
+	}
+	return r
 }
 
 // Prefix is the range of the keys that begin with a prefix.

@@ -8,22 +8,22 @@ import (
 	"math"
 )
 
-// A stored value is the id of its transaction (8 bytes), a checksum (4) and the bytes. The
-// checksum leaves the id out: an engine may give ids at the very end of a commit.
+// A stored value is the id of its transaction (8 bytes), the kind of its checksum (1), the
+// checksum (4) and the bytes. The checksum leaves the id out: an engine may give ids at the very
+// end of a commit.
 const (
 	idBytes  = 8
-	sumBytes = 4
-	overhead = idBytes + sumBytes
+	overhead = idBytes + 1 + 4
+
+	kindCRC = 0
+	kindSum = 1 // of counters that a server has added to, which cannot compute the other
 )
 
 // castagnoli is the polynomial that processors have an instruction for.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is the checksum of a value. The table and the key are in it, so that a value under the
-// wrong key is damaged too.
-func sum(t Table, key, value []byte) uint32 { return crc32.Update(Head(t, key), castagnoli, value) }
-
-// Head is the checksum of a table and a key, before that of the bytes behind them.
+// Head is the checksum of a table and a key, before that of the bytes behind them: a value under
+// the wrong key is damaged too.
 func Head(t Table, key []byte) uint32 {
 	crc := ^uint32(0)
 	for i := range len(t) { // by hand: the package takes no strings
@@ -33,20 +33,36 @@ func Head(t Table, key []byte) uint32 {
 	return crc32.Update(^crc, castagnoli, key)
 }
 
+// sum is the checksum of a value.
+func sum(kind byte, t Table, key, value []byte) uint32 {
+	if kind == kindCRC {
+		return crc32.Update(Head(t, key), castagnoli, value)
+	}
+	total := Head(t, key)
+	for i := 0; i+4 <= len(value); i += 4 {
+		total += uint32(i/4+1) * binary.BigEndian.Uint32(value[i:])
+	}
+	return total
+}
+
 // Seal returns a value as an engine stores it.
 func Seal(t Table, key []byte, id uint64, value []byte) []byte {
 	stored := make([]byte, 0, overhead+len(value))
-	stored = binary.BigEndian.AppendUint64(stored, id)
-	stored = binary.BigEndian.AppendUint32(stored, sum(t, key, value))
+	stored = append(binary.BigEndian.AppendUint64(stored, id), kindCRC)
+	stored = binary.BigEndian.AppendUint32(stored, sum(kindCRC, t, key, value))
 	return append(stored, value...)
 }
 
 // Unseal returns what Seal was given, or a *DamagedError. The value is part of stored.
 func Unseal(t Table, key, stored []byte) (id uint64, value []byte, err error) {
-	if len(stored) < overhead || binary.BigEndian.Uint32(stored[idBytes:]) != sum(t, key, stored[overhead:]) {
-		return 0, nil, &DamagedError{t, append([]byte(nil), key...)}
+	if len(stored) >= overhead {
+		kind, value := stored[idBytes], stored[overhead:len(stored):len(stored)]
+		known := kind == kindCRC || kind == kindSum && len(value) > 0 && len(value)%8 == 0
+		if known && binary.BigEndian.Uint32(stored[idBytes+1:]) == sum(kind, t, key, value) {
+			return binary.BigEndian.Uint64(stored), value, nil
+		}
 	}
-	return binary.BigEndian.Uint64(stored), stored[overhead:len(stored):len(stored)], nil
+	return 0, nil, &DamagedError{t, append([]byte(nil), key...)}
 }
 
 // Counters reads a value that Add has written. nil has none.

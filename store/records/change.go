@@ -27,6 +27,7 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {
+		t.wantRecord(f.JobID)
 		before, err := t.fenced(f)
 		if err != nil {
 			return fmt.Errorf("change: %w", err)
@@ -65,6 +66,7 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
 	var cancelled store.Record
 	err := s.write(ctx, func(t *tx) error {
+		t.wantRecord(jobID)
 		before, err := t.writable(jobID)
 		if err != nil {
 			return err
@@ -101,6 +103,7 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	}
 	var rec store.Record
 	err := s.write(ctx, func(t *tx) error {
+		t.wantRecord(jobID)
 		before, err := t.writable(jobID)
 		if err != nil {
 			return err

@@ -69,6 +69,7 @@ type header struct {
 	store.Record
 	Spec    *struct{} `json:"spec,omitempty"` // hides the record's: it is in table specs
 	Account string    `json:"account"`
+	Price   *price    `json:"price"`
 	// Writers says how many writes it has from whom (store.Writer).
 	Writers map[string]int64 `json:"writers,omitempty"`
 }
@@ -131,6 +132,9 @@ func (t *tx) putHeader(h header) error {
 	return nil
 }
 
+// wantRecord says that a whole record will be read.
+func (t *tx) wantRecord(id string) { t.want([]string{id}, tableJobs, tableTexts, tableSpecs) }
+
 // record completes a header to the whole record.
 func (t *tx) record(h header) (store.Record, error) {
 	rec, id := h.Record, []byte(h.Job.ID)
@@ -158,7 +162,7 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 	if rec.Job.Status.Terminal() {
 		rec.Reserved = 0
 	}
-	after := header{Record: rec, Account: account}
+	after := header{Record: rec, Account: account, Price: priceOf(rec.Spec.Model)}
 	if before != nil {
 		after.Writers = before.Writers
 	}
@@ -168,9 +172,14 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 	if err := t.putHeader(after); err != nil {
 		return err
 	}
-	switch old, err := t.Get(tableTexts, id); {
-	case err != nil:
-		return err
+	var old []byte
+	if before != nil {
+		var err error
+		if old, err = t.Get(tableTexts, id); err != nil {
+			return err
+		}
+	}
+	switch {
 	case bytes.Equal(old, texts):
 	case len(texts) == 0:
 		t.Delete(tableTexts, id)

@@ -49,8 +49,6 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	engine.Damage("specs", []byte(first), last)
 	_, err = s.Get(ctx, first)
 	damaged("get", err)
-	_, err = s.Claim(ctx, first, session, store.Adopter{})
-	damaged("claim", err)
 	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 3 {
 		t.Errorf("list: %d jobs, %v", len(jobs), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -198,7 +199,7 @@ func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.
 				found = append(found, d)
 			}
 			return err
-		})
+		}, tableDeliveries)
 		return err
 	})
 	if err != nil {
@@ -215,16 +216,18 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 		if err != nil {
 			return err
 		}
-		for _, endpoint := range endpoints {
-			d, err := t.due(endpoint, now)
+		for len(endpoints) > 0 && len(found) < limit {
+			some := endpoints[:min(limit-len(found), len(endpoints))]
+			endpoints = endpoints[len(some):]
+			first, err := t.firstDue(some, now)
+			for i := 0; i < len(some) && err == nil; i++ {
+				var d *store.Delivery
+				if d, err = t.due(some[i], first[some[i]], now); d != nil {
+					found = append(found, *d)
+				}
+			}
 			if err != nil {
 				return err
-			}
-			if d != nil {
-				found = append(found, *d)
-			}
-			if len(found) == limit {
-				break
 			}
 		}
 		return nil
@@ -235,21 +238,52 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 	return found, nil
 }
 
-// due is the delivery of an endpoint that has been due for longest at now, nil for none.
-func (t *tx) due(endpoint string, now time.Time) (*store.Delivery, error) {
+// firstDue is the id of the delivery of each endpoint that has been due for longest at now.
+func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]string, err error) {
+	first = map[string]string{}
+	var ranges []kv.Range
+	for _, endpoint := range endpoints {
+		list := deliveryList(endpoint)
+		ranges = append(ranges, kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now), Limit: 1})
+	}
+	for e, err := range t.intact(ranges...) {
+		if err != nil {
+			return nil, err
+		}
+		endpoint, rest, _ := bytes.Cut(e.Key, []byte{0})
+		first[string(endpoint)] = string(rest[positionBytes:])
+		t.Want(tableDeliveries, rest[positionBytes:])
+	}
+	return first, nil
+}
+
+// due is the delivery of an endpoint that has been due for longest at now, nil for none: the one
+// with the id first, or another where that one is damaged or was taken since the scan.
+func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error) {
+	try := func(id string) (*store.Delivery, error) {
+		d, _, err := t.delivery(id)
+		switch {
+		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case d.Due == nil || d.Due.After(now):
+			return nil, nil
+		}
+		return &d, nil
+	}
+	if first != "" {
+		if d, err := try(first); d != nil || err != nil {
+			return d, err
+		}
+	}
 	list := deliveryList(endpoint)
 	for e, err := range t.intact(kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now)}) {
 		if err != nil {
 			return nil, err
 		}
-		d, _, err := t.delivery(string(e.Key[len(list)+positionBytes:]))
-		switch {
-		case t.damaged(err):
-			continue
-		case err != nil:
-			return nil, err
-		case d.Due != nil && !d.Due.After(now): // else it was taken since the scan
-			return &d, nil
+		if d, err := try(string(e.Key[len(list)+positionBytes:])); d != nil || err != nil {
+			return d, err
 		}
 	}
 	return nil, nil

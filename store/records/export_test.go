@@ -3,12 +3,27 @@ package records
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"testing"
 
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/storetest"
 )
+
+// Layout is the number of the layout of the tables.
+const Layout = layout
+
+// Tables are all tables but meta.
+var Tables = tables
+
+// SetLayout says that the records have another layout, as a newer program does.
+func SetLayout(ctx context.Context, engine kv.Engine, layout int64) error {
+	return engine.Update(ctx, func(t kv.Tx) error {
+		t.Put(tableMeta, keyLayout, binary.BigEndian.AppendUint64(nil, uint64(layout)))
+		return nil
+	})
+}
 
 // FirstKey is the first key of a table.
 func FirstKey(t testing.TB, s *Store, table kv.Table) (key []byte) {

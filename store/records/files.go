@@ -22,37 +22,48 @@ func batchList(account, dialect string) []byte { return []byte(account + "\x00" 
 // empty one.
 func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// page visits a page of a list, and reports whether there are more behind it. An id whose record
-// is damaged, or has gone meanwhile, is left out.
-func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error) (more bool, err error) {
+// page visits a page of a list of what some tables hold, and reports whether there are more behind
+// it. An id whose record is damaged, or has gone meanwhile, is left out.
+func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error, hold ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
-	switch after := append(bytes.Clone(list), page.After...); {
-	case page.Ascending && page.After != "":
-		r.From = append(after, 0) // just behind it
-	case !page.Ascending:
-		r.Reverse = true
-		if page.After != "" {
-			r.To = after
-		}
+	r.Reverse = !page.Ascending
+	if page.After != "" {
+		r = r.Beyond(append(bytes.Clone(list), page.After...))
 	}
-	n := 0
-	for e, err := range t.intact(r) {
+	for n := 0; ; {
+		most := page.Limit - n + 1
+		ids, err := t.ids(r, len(list), most)
 		if err != nil {
 			return false, err
 		}
-		if n == page.Limit {
-			return true, nil
+		t.want(ids, hold...)
+		for _, id := range ids {
+			if n == page.Limit {
+				return true, nil
+			}
+			err := visit(id)
+			switch {
+			case err == nil:
+				n++
+			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
+			default:
+				return false, err
+			}
 		}
-		err := visit(string(e.Key[len(list):]))
-		switch {
-		case err == nil:
-			n++
-		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
-		default:
-			return false, err
+		if len(ids) < most {
+			return false, nil
+		}
+		r = r.Beyond(append(bytes.Clone(list), ids[len(ids)-1]...))
+	}
+}
+
+// want says that what some tables hold under ids will be read.
+func (t *tx) want(ids []string, hold ...kv.Table) {
+	for _, table := range hold {
+		for _, id := range ids {
+			t.Want(table, []byte(id))
 		}
 	}
-	return false, nil
 }
 
 // Batches returns a page of an account's batches.
@@ -68,7 +79,7 @@ func (s *Store) Batches(ctx context.Context, account, dialect string, page store
 				batches = append(batches, rec)
 			}
 			return err
-		})
+		}, tableJobs, tableTexts, tableSpecs)
 		return err
 	})
 	if err != nil {
@@ -152,7 +163,7 @@ func (s *Store) ListFiles(ctx context.Context, account, purpose string, page sto
 				files = append(files, f)
 			}
 			return err
-		})
+		}, tableFiles)
 		return err
 	})
 	if err != nil {
@@ -183,20 +194,20 @@ func (s *Store) DeleteFile(ctx context.Context, id string) error {
 func (s *Store) ExpiredFiles(ctx context.Context, now time.Time, limit int) (files []store.File, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		files = nil
-		for e, err := range t.intact(kv.Range{Table: tableFilesDue, To: until(nil, now)}) {
-			if err != nil {
-				return err
-			}
-			f, err := t.file(string(e.Key[positionBytes:]))
+		ids, err := t.ids(kv.Range{Table: tableFilesDue, To: until(nil, now)}, positionBytes, limit)
+		if err != nil {
+			return err
+		}
+		t.want(ids, tableFiles)
+		for _, id := range ids {
+			f, err := t.file(id)
 			switch {
 			case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
 				continue
 			case err != nil:
 				return err
 			}
-			if files = append(files, f); len(files) == limit {
-				break
-			}
+			files = append(files, f)
 		}
 		return nil
 	})

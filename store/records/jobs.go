@@ -2,10 +2,10 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -48,10 +48,13 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return nil
 		}
 		id := []byte(rec.Job.ID)
-		switch taken, err := t.Get(tableJobs, id); {
+		if _, err := t.Absent(tableTexts, id); err != nil { // so that reading the record back asks for nothing
+			return err
+		}
+		switch free, err := t.Absent(tableJobs, id); {
 		case err != nil:
 			return err
-		case taken != nil:
+		case !free:
 			return fmt.Errorf("create job %s: its id is taken: %w", rec.Job.ID, rowmill.ErrConflict)
 		}
 		t.Put(tableSpecs, id, spec)
@@ -87,6 +90,7 @@ func (t *tx) list(rec store.Record) {
 
 // whole reads a record with all its parts.
 func (t *tx) whole(id string) (store.Record, error) {
+	t.wantRecord(id)
 	h, err := t.header(id)
 	if err != nil {
 		return store.Record{}, err
@@ -226,6 +230,13 @@ type stand struct {
 func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	marks := make([]store.Mark, len(jobIDs))
 	err := s.view(ctx, func(t *tx) error {
+		t.want(jobIDs, tableJobs)
+		switch found, err := layoutOf(t); {
+		case err != nil:
+			return err
+		case found == 0:
+			return fmt.Errorf("the store has lost all records: restore it, or start the nodes anew: %w", rowmill.ErrUnavailable)
+		}
 		for i, id := range jobIDs {
 			raw, err := t.Get(tableJobs, []byte(id))
 			switch {
@@ -254,21 +265,38 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	found := make([][]string, len(accounts))
 	err := s.view(ctx, func(t *tx) error {
-		for i, account := range accounts {
+		clear(found)
+		var ranges []kv.Range
+		for _, account := range accounts {
 			first := []byte(account + "\x00")
-			owned, err := t.newest(tableOwned, account, first, math.MaxInt)
+			newest := kv.Range{From: first, To: []byte(account + "\x01"), Reverse: true}
+			for _, of := range []struct {
+				table kv.Table
+				from  []byte
+				limit int
+			}{{tableOwned, first, 0}, {tableWaiting, first, limit}, {tableAccounts, append(first, position(since)...), limit}} {
+				r := newest
+				r.Table, r.From, r.Limit = of.table, of.from, of.limit
+				if of.table == tableOwned || limit > 0 {
+					ranges = append(ranges, r)
+				}
+			}
+		}
+		at := map[string]int{}
+		for i, account := range accounts {
+			at[account] = i
+		}
+		for e, err := range t.intact(ranges...) {
 			if err != nil {
 				return err
 			}
-			waiting, err := t.newest(tableWaiting, account, first, limit)
-			if err != nil {
-				return err
+			account, _, id, ok := splitOrderKey(e.Key)
+			if !ok {
+				return fmt.Errorf("a key of table %s is cut off", e.Table)
 			}
-			created, err := t.newest(tableAccounts, account, append(first, position(since)...), limit)
-			if err != nil {
-				return err
-			}
-			found[i] = slices.Concat(owned, waiting, created)
+			found[at[account]] = append(found[at[account]], id)
+		}
+		for i := range found {
 			slices.Sort(found[i])
 			found[i] = slices.Compact(found[i])
 		}
@@ -278,16 +306,6 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 		return nil, fmt.Errorf("find jobs that are not over: %w", err)
 	}
 	return found, nil
-}
-
-// newest are the ids of up to limit jobs in an order of an account, the newest
-// first, down to a key.
-func (t *tx) newest(table kv.Table, account string, down []byte, limit int) ([]string, error) {
-	if limit <= 0 {
-		return nil, nil
-	}
-	r := kv.Range{Table: table, From: down, To: []byte(account + "\x01"), Reverse: true}
-	return t.ids(r, len(account)+1+positionBytes, limit)
 }
 
 // pageStart is the key in an account's order that a page is to stay below.
@@ -305,6 +323,22 @@ func pageStart(account string, limit int, cursor string) ([]byte, error) {
 // listAtOnce is for how many jobs List makes room in advance: a page of clients.
 const listAtOnce = 100
 
+// heads appends what clients see of jobs. A damaged job is left out.
+func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
+	t.want(ids, tableJobs, tableTexts)
+	for _, id := range ids {
+		head, err := s.head(t, id)
+		switch {
+		case t.damaged(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		jobs = append(jobs, &head.Job)
+	}
+	return jobs, nil
+}
+
 // List returns an account's jobs, newest first. Jobs created in the same
 // nanosecond come by id, the larger first.
 func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
@@ -314,34 +348,36 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 	}
 	jobs := make([]*rowmill.Job, 0, min(limit, listAtOnce))
 	var next string
+	prefix := []byte(account + "\x00")
 	err = s.view(ctx, func(t *tx) error {
 		jobs, next = jobs[:0], ""
-		var created []byte // of the last job listed
-		for e, err := range t.intact(kv.Range{Table: tableAccounts, From: []byte(account + "\x00"), To: start, Reverse: true}) {
-			if err != nil {
+		for r := (kv.Range{Table: tableAccounts, From: prefix, To: start, Reverse: true}); ; {
+			most := limit - len(jobs) + 1
+			places, err := t.ids(r, len(prefix), most)
+			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
-			_, at, id, ok := splitOrderKey(e.Key)
-			if !ok {
-				return fmt.Errorf("a key of table %s is cut off", tableAccounts)
+			more := len(places) == most
+			if more {
+				places = places[:most-1]
 			}
+			ids := make([]string, len(places))
+			for i, place := range places {
+				if len(place) < positionBytes {
+					return fmt.Errorf("a key of table %s is cut off", tableAccounts)
+				}
+				ids[i] = place[positionBytes:]
+			}
+			if jobs, err = s.heads(t, jobs, ids); err != nil || !more {
+				return err
+			}
+			last := places[len(places)-1]
 			if len(jobs) == limit {
-				next = store.EncodeCursor(slices.Concat(created, []byte(jobs[limit-1].ID))) // created is the engine's
+				next = store.EncodeCursor([]byte(last))
 				return nil
 			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			head, err := s.head(t, id)
-			switch {
-			case t.damaged(err):
-				continue
-			case err != nil:
-				return err
-			}
-			jobs, created = append(jobs, &head.Job), at
+			r = r.Beyond(append(bytes.Clone(prefix), last...)) // some were damaged
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("list jobs: %w", err)

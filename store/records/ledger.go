@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -55,40 +54,33 @@ func usageOf(account string, day uint32) []byte {
 
 // charge adds what was newly committed of a job to the ledger. An estimate is
 // not the account's usage.
-func (t *tx) charge(h header, added store.Totals) error {
+func (t *tx) charge(h header, added store.Totals) {
 	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
-		return nil
+		return
 	}
-	model, err := t.model(h.Job.ID)
-	if err != nil {
-		return err
-	}
+	model := h.Price.model()
 	more := used{added, model.Charge(added.InputTokens, added.OutputTokens)}.counters()
 	place := append(usageOf(h.Account, day(t.Now())), model.ID...)
 	t.Add(tableUsage, place, more...)
 	if key := store.KeyOf(h.Job); key != "" {
 		t.Add(tableKeyUsage, append(append(place, 0), key...), more...)
 	}
-	return nil
 }
 
-// model reads the model of a job, without the rest of its specification.
-func (t *tx) model(jobID string) (rowmill.Model, error) {
-	var small struct {
-		Model rowmill.Model `json:"model"`
-	}
-	spec, err := t.Get(tableSpecs, []byte(jobID))
-	var section []byte
-	if err == nil {
-		section, err = firstSection(spec)
-	}
-	if err == nil {
-		err = json.Unmarshal(section, &small)
-	}
-	if err != nil {
-		err = fmt.Errorf("read the model of job %s: %w", jobID, err)
-	}
-	return small.Model, err
+// A price is what the ledger needs of a job's model. It stands in the header, so that a commit
+// of parts reads no specification.
+type price struct {
+	Model   string  `json:"model"`
+	Input   float64 `json:"input,omitempty"`
+	Output  float64 `json:"output,omitempty"`
+	NoPrice bool    `json:"none,omitempty"`
+}
+
+func priceOf(m rowmill.Model) *price { return &price{m.ID, m.InputPrice, m.OutputPrice, m.NoPrice} }
+
+// model is the model with the price, and without what else is known of it.
+func (p *price) model() rowmill.Model {
+	return rowmill.Model{ID: p.Model, InputPrice: p.Input, OutputPrice: p.Output, NoPrice: p.NoPrice}
 }
 
 // A line of the ledger is what was used on a day of what its key names.
@@ -184,6 +176,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	}
 	var reserved store.Record
 	err := s.write(ctx, func(t *tx) error {
+		t.wantRecord(f.JobID)
 		before, err := t.fenced(f)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
@@ -213,46 +206,40 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 // afford returns a *store.LimitError where the reservation of h takes its
 // account beyond the limit of the month. Of two that ask at once for an account one runs again,
 // since both write the account's key in tableGranted; and so does one beside which a job of the
-// account commits parts, whose header was read before what the account has spent.
+// account commits parts, whose header was wanted before the scan of what the account has spent.
 func (t *tx) afford(h header, limit rowmill.Money) (err error) {
-	account := []byte(h.Account)
+	e := &store.LimitError{Limit: limit, Asked: h.unused()}
+	year, month, _ := t.Now().UTC().Date()
+	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+	account, prefix := []byte(h.Account), []byte(h.Account+"\x00")
+	t.Want(tableGranted, account)
+	jobs, err := t.ids(kv.Prefix(tableReserved, prefix), len(prefix), math.MaxInt)
+	if err != nil {
+		return err
+	}
 	if _, err := t.Get(tableGranted, account); err != nil {
 		return err
 	}
 	t.Put(tableGranted, account, nil)
-	e := &store.LimitError{Limit: limit}
-	if e.Asked, err = t.unused(h); err != nil {
-		return err
-	}
-	prefix := []byte(h.Account + "\x00")
-	for found, err := range t.intact(kv.Prefix(tableReserved, prefix)) {
+	t.want(jobs, tableJobs)
+	for l, err := range t.usage(h.Account, begin, begin.AddDate(0, 1, -1), tableUsage) {
 		if err != nil {
 			return err
 		}
-		id := string(found.Key[len(prefix):])
+		e.Spent = e.Spent.Plus(l.Cost)
+	}
+	for _, id := range jobs {
 		if id == h.Job.ID {
 			continue
 		}
 		other, err := t.header(id)
-		var money rowmill.Money
-		if err == nil {
-			money, err = t.unused(other)
-		}
 		switch {
 		case t.damaged(err): // nobody can commit rows of the job any more
 			continue
 		case err != nil:
 			return err
 		}
-		e.Reserved = e.Reserved.Plus(money)
-	}
-	year, month, _ := t.Now().UTC().Date()
-	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
-	for l, err := range t.usage(h.Account, begin, begin.AddDate(0, 1, -1), tableUsage) {
-		if err != nil {
-			return err
-		}
-		e.Spent = e.Spent.Plus(l.Cost)
+		e.Reserved = e.Reserved.Plus(other.unused())
 	}
 	if e.Spent.Plus(e.Reserved).Plus(e.Asked) > limit {
 		return e
@@ -261,14 +248,10 @@ func (t *tx) afford(h header, limit rowmill.Money) (err error) {
 }
 
 // unused is what a job has set aside beyond the cost of its committed rows.
-func (t *tx) unused(h header) (rowmill.Money, error) {
-	model, err := t.model(h.Job.ID)
-	if err != nil {
-		return 0, err
-	}
-	cost := model.Cost(&h.Job)
+func (h *header) unused() rowmill.Money {
+	cost := h.Price.model().Cost(&h.Job)
 	if cost == nil {
-		return h.Reserved, nil
+		return h.Reserved
 	}
-	return max(h.Reserved-rowmill.MoneyOf(*cost), 0), nil
+	return max(h.Reserved-rowmill.MoneyOf(*cost), 0)
 }

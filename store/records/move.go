@@ -37,7 +37,11 @@ var moved = []struct {
 
 // Export calls visit with all that is kept.
 func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error {
-	live, err := s.LiveSessions(ctx)
+	live := 0
+	err := s.engine.View(ctx, checkLayout)
+	if err == nil {
+		live, err = s.LiveSessions(ctx)
+	}
 	if err == nil && live > 0 {
 		err = fmt.Errorf("%d nodes run: %w", live, rowmill.ErrConflict)
 	}
@@ -215,17 +219,26 @@ func (t *tx) takeEntry(e store.Entry) error {
 	return fmt.Errorf("an entry holds nothing that this version of the program knows")
 }
 
-// takeUsage sets counters to what an entry has.
+// takeUsage brings counters to what an entry has.
 func (t *tx) takeUsage(u *store.MovedUsage) error {
 	table, key := tableUsage, append(usageOf(u.Account, day(u.Day)), u.Model...)
 	if u.Key != "" {
 		table, key = tableKeyUsage, append(append(key, 0), u.Key...)
 	}
-	value, err := kv.Sum(nil, used{u.Totals, u.Cost}.counters()...)
-	if err == nil {
-		t.Put(table, key, value)
+	raw, err := t.Get(table, key)
+	if err != nil {
+		return err
 	}
-	return err
+	known, err := kv.Counters(raw)
+	if err != nil {
+		return err
+	}
+	more := used{u.Totals, u.Cost}.counters()
+	for i, n := range known[:min(len(known), len(more))] {
+		more[i] -= n
+	}
+	t.Add(table, key, more...)
+	return nil
 }
 
 // putJSON writes a document.

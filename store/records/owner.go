@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -23,7 +22,7 @@ func (t *tx) fenced(f store.Fence) (header, error) {
 	}
 	owns := f.Session != "" && h.Session == f.Session && h.Epoch == f.Epoch
 	if owns {
-		owns, err = t.Alive(f.Session)
+		owns, err = t.alive(f.Session)
 	}
 	switch {
 	case err != nil:
@@ -36,26 +35,28 @@ func (t *tx) fenced(f store.Fence) (header, error) {
 	return h, t.writer.Check(f.JobID, t.holds)
 }
 
+// alive reports whether one session lives.
+func (t *tx) alive(session string) (bool, error) {
+	alive, err := t.Alive(session)
+	return err == nil && alive[0], err
+}
+
 // Claim makes session the owner of an orphan.
 func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	var claimed store.Record
 	err := s.write(ctx, func(t *tx) error {
+		t.wantRecord(jobID)
 		before, err := t.writable(jobID)
 		if err != nil {
 			return err
 		}
-		alive, err := t.Alive(session)
+		alive, err := t.Alive(session, before.Session)
 		if err != nil {
 			return err
 		}
-		owned := false
-		if before.Session != "" {
-			if owned, err = t.Alive(before.Session); err != nil {
-				return err
-			}
-		}
+		owned := alive[1]
 		switch {
-		case !alive:
+		case !alive[0]:
 			return fmt.Errorf("claim job %s for session %q: %w", jobID, session, rowmill.ErrLeaseLost)
 		case before.Job.Status.Terminal():
 			return fmt.Errorf("claim job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrTerminal)
@@ -104,8 +105,8 @@ type applicant struct {
 	taken   int     // its jobs with a live owner, and those listed so far
 	turn    uint64  // the transaction in which a job of it was last claimed; 0 for never
 	dead    []place // its orphans of dead sessions, oldest first
-	next    *place  // its oldest job without a session that is not listed yet; nil at the end
-	pull    func() (kv.Entry, error, bool)
+	waiting []place // its next jobs without a session, oldest first
+	more    bool    // there may be more of them than waiting has
 }
 
 // A place is one open job in the order of creation.
@@ -132,18 +133,18 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 		if err != nil {
 			return err
 		}
-		for _, account := range waiting {
-			pull, stop := iter.Pull2(t.intact(kv.Prefix(tableWaiting, []byte(account+"\x00"))))
-			defer stop()
-			a := applicantOf(known, account)
-			a.pull = pull
-			if err := a.advance(); err != nil {
+		for _, l := range waiting {
+			a := applicantOf(known, l.account)
+			a.more = l.more
+			if err := a.add(l.first); err != nil {
 				return err
 			}
 		}
 		applicants, err := t.turns(known)
 		for err == nil && len(orphans) < limit && len(applicants) > 0 {
-			orphans, applicants, err = t.take(orphans, applicants)
+			var taken []store.Orphan
+			taken, applicants, err = t.take(applicants, limit-len(orphans))
+			orphans = append(orphans, taken...)
 		}
 		return err
 	})
@@ -153,27 +154,34 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	return orphans, nil
 }
 
-// take lists the oldest orphan of the account whose turn it is, and leaves out an account
-// without more. A job that this program may not write, or cannot read, is not listed.
-func (t *tx) take(orphans []store.Orphan, applicants []*applicant) ([]store.Orphan, []*applicant, error) {
-	i := first(applicants)
-	orphan, more, err := applicants[i].pop()
-	if err != nil {
-		return nil, nil, err
+// take lists up to n orphans, each the oldest of the account whose turn it is, and leaves out
+// accounts without more. A job that this program may not write, or cannot read, is not listed.
+func (t *tx) take(applicants []*applicant, n int) (taken []store.Orphan, left []*applicant, err error) {
+	var found []store.Orphan
+	for len(found) < n && len(applicants) > 0 {
+		i := first(applicants)
+		orphan, more, err := applicants[i].pop(t)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !more {
+			applicants = slices.Delete(applicants, i, i+1)
+		}
+		found = append(found, orphan)
+		t.want([]string{orphan.JobID}, tableJobs)
 	}
-	if !more {
-		applicants = slices.Delete(applicants, i, i+1)
+	for _, orphan := range found {
+		h, err := t.writable(orphan.JobID)
+		switch {
+		case err == nil:
+			orphan.Priority, orphan.Tried = h.Job.Priority, h.Tried()
+			taken = append(taken, orphan)
+		case t.damaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
+		default:
+			return nil, nil, err
+		}
 	}
-	h, err := t.writable(orphan.JobID)
-	switch {
-	case err == nil:
-		orphan.Priority, orphan.Tried = h.Job.Priority, h.Tried()
-		orphans = append(orphans, orphan)
-	case t.damaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
-	default:
-		return nil, nil, err
-	}
-	return orphans, applicants, nil
+	return taken, applicants, nil
 }
 
 // first is the index of the account whose turn it is.
@@ -199,6 +207,8 @@ func applicantOf(known map[string]*applicant, account string) *applicant {
 
 // owned counts the jobs with a live owner, and notes those with a dead one.
 func (t *tx) owned(known map[string]*applicant) error {
+	var places []place
+	var sessions []string // of the places
 	for e, err := range t.intact(kv.Range{Table: tableOwned}) {
 		if err != nil {
 			return err
@@ -208,60 +218,87 @@ func (t *tx) owned(known map[string]*applicant) error {
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableOwned)
 		}
-		alive, err := t.Alive(session)
-		if err != nil {
-			return err
-		}
-		a := applicantOf(known, account)
-		if alive {
+		places = append(places, place{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
+		sessions = append(sessions, session)
+	}
+	once := slices.Compact(slices.Sorted(slices.Values(sessions)))
+	alive, err := t.Alive(once...)
+	if err != nil {
+		return err
+	}
+	for i, p := range places {
+		a := applicantOf(known, p.Account)
+		if n, _ := slices.BinarySearch(once, sessions[i]); alive[n] {
 			a.taken++
-			continue
+		} else {
+			a.dead = append(a.dead, p)
 		}
-		a.dead = append(a.dead, place{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
 	}
 	return nil
 }
 
 // turns returns the accounts that have orphans, with their last turns.
 func (t *tx) turns(known map[string]*applicant) (applicants []*applicant, err error) {
+	var ranges []kv.Range
 	for _, a := range known {
-		if len(a.dead) == 0 && a.next == nil {
-			continue
+		if len(a.dead)+len(a.waiting) > 0 {
+			applicants = append(applicants, a)
+			ranges = append(ranges, kv.Range{Table: tableTurns, From: []byte(a.account), To: []byte(a.account + "\x00")})
 		}
-		for e, err := range t.Scan(kv.Range{Table: tableTurns, From: []byte(a.account), To: []byte(a.account + "\x00")}) {
-			if err != nil && !t.damaged(err) {
-				return nil, err
-			}
-			a.turn = e.Tx // 0 where it is damaged, as if the account had never had a turn
+	}
+	for e, err := range t.Scan(ranges...) {
+		if err != nil && !t.damaged(err) {
+			return nil, err
 		}
-		applicants = append(applicants, a)
+		known[string(e.Key)].turn = e.Tx // 0 where it is damaged, as if the account had never had a turn
 	}
 	return applicants, nil
 }
 
-// advance goes on to the account's next job without a session.
-func (a *applicant) advance() error {
-	a.next = nil
-	e, err, more := a.pull()
-	if err != nil || !more {
-		return err
+// add notes jobs without a session.
+func (a *applicant) add(found []kv.Entry) error {
+	for _, e := range found {
+		_, _, id, ok := splitOrderKey(e.Key)
+		if !ok {
+			return fmt.Errorf("a key of table %s is cut off", tableWaiting)
+		}
+		a.waiting = append(a.waiting, place{e.Key, store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
 	}
-	_, _, id, ok := splitOrderKey(e.Key)
-	if !ok {
-		return fmt.Errorf("a key of table %s is cut off", tableWaiting)
-	}
-	a.next = &place{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}}
 	return nil
 }
 
 // pop takes the account's oldest orphan.
-func (a *applicant) pop() (orphan store.Orphan, more bool, err error) {
+func (a *applicant) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	a.taken++
-	if a.next == nil || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.next.key) < 0 {
+	if len(a.waiting) == 0 || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.waiting[0].key) < 0 {
 		orphan, a.dead = a.dead[0].Orphan, a.dead[1:]
-	} else {
-		orphan = a.next.Orphan
-		err = a.advance()
+		return orphan, len(a.dead)+len(a.waiting) > 0, nil
 	}
-	return orphan, len(a.dead) > 0 || a.next != nil, err
+	last := a.waiting[0]
+	a.waiting = a.waiting[1:]
+	if len(a.waiting) == 0 && a.more {
+		err = a.refill(t, last.key)
+	}
+	return last.Orphan, len(a.dead)+len(a.waiting) > 0, err
+}
+
+// refillBy is how many jobs of an account are read at once.
+const refillBy = 64
+
+// refill reads the account's next jobs without a session, behind a key.
+func (a *applicant) refill(t *tx, key []byte) error {
+	a.more = false
+	r := kv.Prefix(tableWaiting, []byte(a.account+"\x00")).Beyond(key)
+	for e, err := range t.intact(r) {
+		if err == nil {
+			err = a.add([]kv.Entry{{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)}})
+		}
+		if err != nil {
+			return err
+		}
+		if a.more = len(a.waiting) == refillBy; a.more {
+			break
+		}
+	}
+	return nil
 }

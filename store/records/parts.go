@@ -73,13 +73,13 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return fmt.Errorf("commit parts: %w", err)
 		}
 		added := 0
-		var fresh store.Totals // of the parts added
+		var more store.Totals // of the parts added
 		for _, p := range parts {
-			known, err := t.Get(tablePartKeys, append(partsOf(f.JobID), p.Key...))
+			fresh, err := t.Absent(tablePartKeys, append(partsOf(f.JobID), p.Key...))
 			if err != nil {
 				return err
 			}
-			if known != nil {
+			if !fresh {
 				continue
 			}
 			if err := t.addPart(f.JobID, before.Version+1, added, p); err != nil {
@@ -87,17 +87,15 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			}
 			added++
 			if !p.Carried {
-				fresh = fresh.Plus(p.Totals)
+				more = more.Plus(p.Totals)
 			}
 		}
-		if err := t.charge(before, fresh); err != nil {
-			return fmt.Errorf("commit parts: %w", err)
-		}
+		t.charge(before, more)
 		after := before
 		if !raise(&after.Job, totals) && added == 0 {
 			return nil
 		}
-		if fresh.Rows > 0 {
+		if more.Rows > 0 {
 			after.Adopters = nil
 		}
 		after.Version++

@@ -24,11 +24,15 @@ func (t *tx) reindexHeld(before *header, after header) {
 	}
 }
 
-// Holders returns the accounts that have held jobs. It costs one scan for each.
+// Holders returns the accounts that have held jobs.
 func (s *Store) Holders(ctx context.Context) ([]string, error) {
 	var accounts []string
-	err := s.view(ctx, func(t *tx) (err error) {
-		accounts, err = t.accounts(tableHeld)
+	err := s.view(ctx, func(t *tx) error {
+		leads, err := t.accounts(tableHeld)
+		accounts = nil
+		for _, l := range leads {
+			accounts = append(accounts, l.account)
+		}
 		return err
 	})
 	if err != nil {
@@ -37,31 +41,41 @@ func (s *Store) Holders(ctx context.Context) ([]string, error) {
 	return accounts, nil
 }
 
-// accounts are the accounts that have keys in an order of jobs.
-func (t *tx) accounts(table kv.Table) (accounts []string, err error) {
-	for from := []byte(nil); ; {
-		account, err := t.firstAccount(table, from)
-		if err != nil || account == "" {
-			return accounts, err
-		}
-		accounts = append(accounts, account)
-		from = []byte(account + "\x01") // just beyond the account's last
-	}
+// skipAfter is how many keys of one account are read before the rest of them is skipped, which
+// takes another scan.
+const skipAfter = 16
+
+// A lead is an account with the first keys that it has in an order of jobs.
+type lead struct {
+	account string
+	first   []kv.Entry
+	more    bool // there may be more keys
 }
 
-// firstAccount is the account of the first key of an order of jobs from a key on; empty for none.
-func (t *tx) firstAccount(table kv.Table, from []byte) (string, error) {
-	for e, err := range t.intact(kv.Range{Table: table, From: from}) {
-		if err != nil {
-			return "", err
+// accounts are the accounts that have keys in an order of jobs.
+func (t *tx) accounts(table kv.Table) (accounts []lead, err error) {
+	for r, skip := (kv.Range{Table: table}), true; skip; {
+		skip = false
+		for e, err := range t.intact(r) {
+			if err != nil {
+				return nil, err
+			}
+			account, _, _, ok := splitOrderKey(e.Key)
+			if !ok {
+				return nil, fmt.Errorf("a key of table %s is cut off", table)
+			}
+			if len(accounts) == 0 || accounts[len(accounts)-1].account != account {
+				accounts = append(accounts, lead{account: account})
+			}
+			last := &accounts[len(accounts)-1]
+			last.first = append(last.first, kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)})
+			if len(last.first) == skipAfter {
+				r.From, last.more, skip = []byte(account+"\x01"), true, true // just beyond its last
+				break
+			}
 		}
-		account, _, _, ok := splitOrderKey(e.Key)
-		if !ok {
-			return "", fmt.Errorf("a key of table %s is cut off", table)
-		}
-		return account, nil
 	}
-	return "", nil
+	return accounts, nil
 }
 
 // Held returns held jobs of an account, those that ended first first.
@@ -88,18 +102,26 @@ func until(prefix []byte, at time.Time) []byte {
 
 // ids are up to limit ids: the ends of the keys of a range, behind so many bytes.
 func (t *tx) ids(r kv.Range, behind, limit int) (ids []string, err error) {
-	for e, err := range t.intact(r) {
-		switch {
-		case err != nil:
-			return nil, err
-		case len(e.Key) < behind:
-			return nil, fmt.Errorf("a key of table %s is cut off", r.Table)
+	for {
+		r.Limit = limit - len(ids)
+		n, last := 0, []byte(nil)
+		for e, err := range t.Scan(r) {
+			n, last = n+1, e.Key
+			switch {
+			case t.damaged(err):
+				continue
+			case err != nil:
+				return nil, err
+			case len(e.Key) < behind:
+				return nil, fmt.Errorf("a key of table %s is cut off", r.Table)
+			}
+			ids = append(ids, string(e.Key[behind:]))
 		}
-		if ids = append(ids, string(e.Key[behind:])); len(ids) == limit {
-			break
+		if n < r.Limit || len(ids) >= limit {
+			return ids, nil
 		}
+		r = r.Beyond(last) // some were damaged
 	}
-	return ids, nil
 }
 
 // RemoveData says that a job's data must not be read any more.
@@ -130,6 +152,7 @@ func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 func (s *Store) settle(ctx context.Context, jobID string, change func(*store.Record) (bool, error)) (store.Record, error) {
 	var settled store.Record
 	err := s.write(ctx, func(t *tx) error {
+		t.wantRecord(jobID)
 		before, err := t.writable(jobID)
 		if err != nil {
 			return err

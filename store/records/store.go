@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -25,7 +26,7 @@ type Store struct {
 }
 
 // layout is the number of the tables that doc.go has. Records of another layout are refused.
-const layout = 3
+const layout = 4
 
 // Open returns the store over an engine, which Close closes. It refuses records of another
 // layout. log gets what an operator should know; nil discards it.
@@ -33,33 +34,76 @@ func Open(ctx context.Context, engine kv.Engine, log *slog.Logger) (*Store, erro
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{Sessions: engine, engine: engine, log: log, seen: seen{Most: seenJobs}}
 	err := engine.Update(ctx, func(t kv.Tx) error {
-		raw, err := t.Get(tableMeta, keyLayout)
+		found, err := layoutOf(t)
 		switch {
 		case err != nil:
-			return fmt.Errorf("read the layout of the records: %w", err)
-		case raw == nil:
+			return err
+		case found == 0:
 			t.Put(tableMeta, keyLayout, binary.BigEndian.AppendUint64(nil, layout))
-			return nil
+		case found != layout:
+			return fmt.Errorf("the records have layout %d, this version of rowmill reads layout %d: start the version that wrote them", found, layout)
 		}
-		found, err := number(raw)
-		if err == nil && found != layout {
-			err = fmt.Errorf("the records have layout %d, this version of rowmill reads layout %d: start the version that wrote them", found, layout)
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return &Store{Sessions: engine, engine: engine, log: log, seen: seen{Most: seenJobs}}, nil
+}
+
+// layoutOf is the layout of the records; 0 where there are none.
+func layoutOf(t kv.Tx) (int64, error) {
+	raw, err := t.Get(tableMeta, keyLayout)
+	if err == nil && raw == nil {
+		return 0, nil
+	}
+	found := int64(0)
+	if err == nil {
+		found, err = number(raw)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: read the layout of the records: %v", rowmill.ErrUnavailable, err) // no fault of one job
+	}
+	return found, nil
+}
+
+// checkLayout returns store.ErrNewer once a newer version of the program has changed the layout
+// of the records, beside this one or since it stopped answering.
+func checkLayout(t kv.Tx) error {
+	found, err := layoutOf(t)
+	if err == nil && found > layout {
+		err = fmt.Errorf("the records have layout %d now, this version of rowmill writes layout %d: %w", found, layout, store.ErrNewer)
+	}
+	return err
+}
+
+// OpenSession starts a session.
+func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	if err := s.engine.View(ctx, checkLayout); err != nil {
+		return "", err
+	}
+	return s.engine.OpenSession(ctx, node, ttl)
+}
+
+// RenewSession extends a session. The sessions of a program that may not write any more end.
+func (s *Store) RenewSession(ctx context.Context, session string) error {
+	if err := s.engine.View(ctx, checkLayout); err != nil {
+		return err
+	}
+	return s.engine.RenewSession(ctx, session)
+}
+
+// Ping reports whether the records can be written.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.engine.Ping(ctx); err != nil {
+		return err
+	}
+	return s.engine.View(ctx, checkLayout)
 }
 
 // Time is the time by the engine's clock.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.engine.Time(ctx) }
-
-// Ping reports whether the engine can be written to.
-func (s *Store) Ping(ctx context.Context) error { return s.engine.Ping(ctx) }
 
 // Close closes the engine.
 func (s *Store) Close() error { return s.engine.Close() }
@@ -83,9 +127,13 @@ func (s *Store) write(ctx context.Context, run func(*tx) error) error {
 	w := store.WriterOf(ctx)
 	var holds int64
 	err := s.engine.Update(ctx, func(k kv.Tx) error {
+		k.Want(tableMeta, keyLayout)
 		t := &tx{Tx: k, log: s.log, writer: w}
 		err := run(t)
 		holds = t.holds
+		if newer := checkLayout(k); newer != nil { // behind run, so that both read in one answer
+			return newer
+		}
 		return err
 	})
 	if err == nil {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,87 +107,6 @@ func (w *writer) holds(t *testing.T, s *redis.Store, safe time.Time) {
 	}
 }
 
-// consistent checks what the server holds against itself, behind the store's
-// back: indexes, counters and ledger must follow from jobs and parts.
-func consistent(t *testing.T, server *redistest.Server, s *redis.Store, prefix string) {
-	t.Helper()
-	lines := func(args ...string) []string {
-		t.Helper()
-		text, err := server.Command(args...)
-		if err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-		if text == "" {
-			return nil
-		}
-		return strings.Split(text, "\n")
-	}
-	number := func(text string) int64 {
-		t.Helper()
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	used := map[string]store.Totals{} // by account
-	owned := lines("HKEYS", prefix+"owned")
-	open := 0
-	for _, key := range lines("KEYS", prefix+"job:*") {
-		id := strings.TrimPrefix(key, prefix+"job:")
-		job := lines("HMGET", key, "status", "session", "account", "order", "rows", "input", "version")
-		status, session, account, order := rowmill.Status(job[0]), job[1], job[2], job[3]
-		listed := lines("ZSCORE", prefix+"jobs:"+account, order) != nil
-		waits := lines("ZSCORE", prefix+"waiting:"+account, order) != nil
-		is := slices.Contains(owned, id)
-		if !listed || waits != (!status.Terminal() && session == "") || is != (!status.Terminal() && session != "") {
-			t.Errorf("job %s, %s, session %q: listed %v, waits %v, owned %v", id, status, session, listed, waits, is)
-		}
-		if is {
-			open++
-		}
-		parts, err := s.ListParts(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var sum store.Totals
-		var keys []string
-		for _, p := range parts {
-			sum, keys = sum.Plus(p.Totals), append(keys, p.Key)
-		}
-		shards := lines("ZRANGE", prefix+"shards:"+id, "0", "-1")
-		slices.Sort(keys)
-		slices.Sort(shards)
-		if !slices.Equal(keys, shards) {
-			t.Errorf("job %s: parts %v, in shards %v", id, keys, shards)
-		}
-		if len(parts) > 0 && (number(job[4]) != sum.Rows || number(job[5]) != sum.InputTokens) {
-			t.Errorf("job %s: the record has %s rows and %s tokens, the parts %d and %d", id, job[4], job[5], sum.Rows, sum.InputTokens)
-		}
-		used[account] = used[account].Plus(sum)
-	}
-	if len(owned) != open {
-		t.Errorf("owned are %v, of which %d are open jobs", owned, open)
-	}
-	for account, want := range used {
-		for _, id := range lines("SMEMBERS", prefix+"reserved:"+account) {
-			if job := lines("HMGET", prefix+"job:"+id, "status", "reserved"); rowmill.Status(job[0]).Terminal() || job[1] == "0" {
-				t.Errorf("job %s, %s, is listed with %s set aside", id, job[0], job[1])
-			}
-		}
-		if got, _ := storetest.SumOf(t, s, account, time.Time{}, time.Now().AddDate(1, 0, 0)); got != want {
-			t.Errorf("account %s: the ledger has %+v, the parts %+v", account, got, want)
-		}
-	}
-	if waiters := lines("SMEMBERS", prefix+"waiters"); len(waiters) > 0 {
-		for _, account := range waiters {
-			if lines("ZRANGE", prefix+"waiting:"+account, "0", "0") == nil {
-				t.Errorf("account %s waits for nothing", account)
-			}
-		}
-	}
-}
-
 // crowd starts writers and returns them, stopped, once they have failed. That
 // is for then to bring about, which runs once enough commits were acknowledged.
 func crowd(t *testing.T, s *redis.Store, round string, enough func(commits int) bool, then func()) []*writer {
@@ -256,6 +172,6 @@ func TestKillLosesNothing(t *testing.T) {
 			}
 			w.holds(t, s, always)
 		}
-		consistent(t, server, s, "rowmill:")
+		storetest.Consistent(t, s.Engine(), s)
 	}
 }

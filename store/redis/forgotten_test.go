@@ -92,7 +92,7 @@ func TestForgottenTailIsWrittenAgain(t *testing.T) {
 			t.Errorf("epoch %d after %d, which was forgotten", rec.Epoch, f.Epoch)
 		}
 	}
-	consistent(t, server, s.Store.(*redis.Store), "rowmill:")
+	storetest.Consistent(t, s.Store.(*redis.Store).Engine(), s.Store.(*redis.Store))
 }
 
 // TestNothingIsWrittenIntoAnEmptyServer takes everything away from a node that

@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/seed"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // TestLostTail kills a server under appendfsync everysec, and then cuts its
@@ -46,7 +47,7 @@ func TestLostTail(t *testing.T) {
 		for _, w := range writers {
 			w.holds(t, after, safe)
 		}
-		consistent(t, server, after, "rowmill:")
+		storetest.Consistent(t, after.Engine(), after)
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}

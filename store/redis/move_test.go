@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
@@ -49,34 +50,27 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// What this version of the program does not know is not left behind in silence, and
-// what is another's is left alone.
-func TestMoveOfUnknownKeys(t *testing.T) {
+// TestClearLeavesOthersAlone removes the records of one prefix of two, beside keys of another program.
+func TestClearLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
-	s := open(t, redis.Config{URL: server.URL()})
-	none := func(store.Entry) error { return nil }
-	set := func(key string) {
-		t.Helper()
-		if _, err := server.Command("SET", key, "1"); err != nil {
+	s, others := open(t, redis.Config{URL: server.URL()}), open(t, redis.Config{URL: server.URL(), Prefix: "rowmill:two:"})
+	command(t, server, "SET", "other:key", "1")
+	for _, s := range []*redis.Store{s, others} {
+		if _, _, err := s.Create(t.Context(), storetest.Record("job", "a", "row"), nil); err != nil {
 			t.Fatal(err)
 		}
-	}
-	set("other:key")
-	if err := s.Export(t.Context(), none); err != nil {
-		t.Errorf("beside another's keys: %v", err)
-	}
-	set("rowmill:novelties:a")
-	if err := s.Export(t.Context(), none); !errors.Is(err, store.ErrNewer) {
-		t.Errorf("with a key of a newer version: %v", err)
 	}
 	if err := s.Clear(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Export(t.Context(), none); err != nil {
-		t.Errorf("after it was cleared: %v", err)
+	if _, err := s.Get(t.Context(), "job"); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("a job after all was removed: %v", err)
 	}
-	if text, err := server.Command("GET", "other:key"); err != nil || text != "1" {
-		t.Errorf("another's key is %q: %v", text, err)
+	if _, err := others.Get(t.Context(), "job"); err != nil {
+		t.Errorf("the job of another prefix: %v", err)
+	}
+	if text := command(t, server, "GET", "other:key"); text != "1" {
+		t.Errorf("another's key is %q", text)
 	}
 }

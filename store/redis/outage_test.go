@@ -101,7 +101,7 @@ func refusesWrites(t *testing.T, server *redistest.Server, s *redis.Store, f sto
 	if got := command(t, server, "DBSIZE"); got != keys {
 		t.Errorf("the server has %s keys after %s", got, keys)
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -132,14 +132,14 @@ func TestOutOfMemory(t *testing.T) {
 	if made == 0 || made == 1000 {
 		t.Fatalf("%d jobs fit into 300 KB", made)
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 	command(t, server, "CONFIG", "SET", "maxmemory", "0")
 	for name, err := range writes(t, s, f) {
 		if err != nil && !errors.Is(err, rowmill.ErrTerminal) { // once it is finished
 			t.Errorf("%s with memory: %v", name, err)
 		}
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 }
 
 func TestReadOnlyReplica(t *testing.T) {
@@ -203,7 +203,7 @@ func TestSlowServer(t *testing.T) {
 	if got, err := s.Get(t.Context(), "job"); err != nil || got.Version != rec.Version+1 || got.Job.RowsDone != 5 {
 		t.Errorf("the job has version %d and %d rows, %v", got.Version, got.Job.RowsDone, err)
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 }
 
 func TestGoneAndBack(t *testing.T) {
@@ -237,7 +237,7 @@ func TestGoneAndBack(t *testing.T) {
 	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "r", Rows: 1, Totals: of(1)}}, of(4)); err != nil {
 		t.Errorf("a commit after the server forgot its scripts: %v", err)
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 }
 
 // retryUntil repeats until done.
@@ -290,7 +290,7 @@ func TestFailover(t *testing.T) {
 	}
 	t.Logf("the first commits after the kill took %v", time.Since(start).Round(time.Millisecond))
 	w.holds(t, s, always)
-	consistent(t, replica, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/storetest"
 )
 
 // TestFenceHoldsAtTheWrite takes the job away between the read of a change and
@@ -57,7 +58,7 @@ func TestFenceHoldsAtTheWrite(t *testing.T) {
 	if !errors.Is(err, rowmill.ErrTerminal) {
 		t.Errorf("an update beside a cancel: %v, want ErrTerminal", err)
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 }
 
 // TestReservationsMeet lets jobs of one account ask at the same moment, from
@@ -96,7 +97,7 @@ func TestReservationsMeet(t *testing.T) {
 			t.Fatalf("round %d: %d jobs were granted what is left for one", round, granted.Load())
 		}
 	}
-	consistent(t, server, stores[0], "rowmill:")
+	storetest.Consistent(t, stores[0].Engine(), stores[0])
 }
 
 // What a burst of reservations asks of the server grows with their number and
@@ -126,7 +127,7 @@ func TestReservationsAreFewCalls(t *testing.T) {
 	if calls := scripts(t, server) - before; calls > 4*crowd {
 		t.Errorf("%d reservations took %d calls of scripts", crowd, calls)
 	}
-	consistent(t, server, s, "rowmill:")
+	storetest.Consistent(t, s.Engine(), s)
 }
 
 // scripts is how many scripts a server has executed.

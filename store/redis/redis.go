@@ -1,167 +1,62 @@
+// Package redis is the store of a cluster: the records (store/records) on a Redis server
+// (store/kv/redis), which any number of processes share.
 package redis
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
-	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	driver "github.com/redis/go-redis/v9"
-
-	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv/redis"
+	"github.com/rowmill/rowmill/store/records"
 )
 
-var _ store.Store = (*Store)(nil)
+// Config says where the server is and how it is used.
+type Config = redis.Config
 
-// Store is a store on a Redis server that any number of processes share. All
-// methods are safe for concurrent use.
+// Timeouts bound calls.
+type Timeouts = redis.Timeouts
+
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Movable = (*Store)(nil)
+)
+
+// Store is the records on a server. All methods are safe for concurrent use.
 type Store struct {
-	config    Config
-	sentinels bool
-	client    *driver.Client
-	at        atomic.Pointer[address] // as SetURL had it last
-	seen      memo.Recent[string, seenJob]
-
-	latency  prometheus.Histogram
-	failures *prometheus.CounterVec // attempts without an answer, or refused by the server
-	unknown  prometheus.Counter
-
-	closing sync.Once
-	closed  error
+	*records.Store
+	engine    *redis.Engine
+	reserving chan struct{} // holds one while a reservation is made
 }
 
-// Open connects to the server. It refuses one that would break the contract:
-// Redis Cluster, a replica, an eviction policy, a version before 6.2, records
-// of another schema version. What the server's settings can lose is for
-// Durability to say.
+// Open connects to the server. It refuses one that would break the contract (see redis.Open of
+// store/kv/redis), and records that another version of the program wrote.
 func Open(ctx context.Context, config Config) (*Store, error) {
-	if err := config.Validate(); err != nil {
-		return nil, err
-	}
-	config = config.WithDefaults()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	driver.SetLogger(newDriverLog(config.Logger))
-	at, err := parseAddress(config.URL)
+	engine, err := redis.Open(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	metrics := promauto.With(config.Metrics)
-	s := &Store{
-		config: config, sentinels: at.primary != "", seen: memo.Recent[string, seenJob]{Most: seenJobs},
-		latency: metrics.NewHistogram(prometheus.HistogramOpts{
-			Name:    "rowmill_store_redis_seconds",
-			Help:    "Time of one round trip to the Redis server, with its repeats.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 17), // 0.1 ms to 6.6 s
-		}),
-		failures: metrics.NewCounterVec(prometheus.CounterOpts{
-			Name: "rowmill_store_redis_failures_total",
-			Help: "Attempts that the Redis server did not answer or refused to execute, by cause.",
-		}, []string{"cause"}),
-		unknown: metrics.NewCounter(prometheus.CounterOpts{
-			Name: "rowmill_store_redis_unknown_outcomes_total",
-			Help: "Writes given up without knowing whether the Redis server executed them.",
-		}),
-	}
-	s.at.Store(&at)
-	s.client = s.connect(at)
-	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the Redis record store at %v: %w", at.hosts, err), s.Close())
-	}
-	return s, nil
-}
-
-// SetURL has connections from now on made with the user and password of another URL of
-// the same server; those there are go on as they are. It refuses another server or
-// database, and a server behind Sentinels, which the driver gives no new password.
-func (s *Store) SetURL(url string) error {
-	at, err := parseAddress(url)
+	s, err := records.Open(ctx, engine, config.Logger)
 	if err != nil {
-		return err
+		return nil, errors.Join(err, engine.Close())
 	}
-	now := *s.at.Load()
-	now.username, now.password = at.username, at.password
-	switch {
-	case !reflect.DeepEqual(at, now):
-		return errors.New("redis: URL: it names another server or database; only user and password can be changed while the store is open")
-	case s.sentinels:
-		return errors.New("redis: URL: user and password of a server behind Sentinels cannot be changed while the store is open")
-	}
-	s.at.Store(&at)
-	return nil
+	return &Store{s, engine, make(chan struct{}, 1)}, nil
 }
 
-// prepare checks server and schema.
-func (s *Store) prepare(ctx context.Context) error {
-	server, err := s.inspect(ctx)
-	if err != nil {
-		return err
+// Reserve sets money aside for a job. Those of one process queue up: all that are made for an
+// account at once would meet, and all but one of them would have to look again.
+func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+	select {
+	case <-ctx.Done():
+		return store.Record{}, ctx.Err()
+	case s.reserving <- struct{}{}:
 	}
-	if err := server.refusal(); err != nil {
-		return err
-	}
-	meta := s.key("meta")
-	if _, err := s.try(ctx, true, func(ctx context.Context) error {
-		return s.client.HSetNX(ctx, meta, "schema", store.SchemaVersion).Err()
-	}); err != nil {
-		return err
-	}
-	var found *driver.StringCmd
-	if err := s.read(ctx, func(p driver.Pipeliner) { found = p.HGet(ctx, meta, "schema") }); err != nil {
-		return err
-	}
-	if found.Val() != strconv.Itoa(store.SchemaVersion) {
-		return fmt.Errorf("its records have schema version %q, this program reads %d: start the version of rowmill that wrote them, or choose another prefix than %q",
-			found.Val(), store.SchemaVersion, s.config.Prefix)
-	}
-	return nil
+	defer func() { <-s.reserving }()
+	return s.Store.Reserve(ctx, f, usd, limit)
 }
 
-// Time is the time by the server's clock.
-func (s *Store) Time(ctx context.Context) (time.Time, error) {
-	var now *driver.TimeCmd
-	if err := s.read(ctx, func(p driver.Pipeliner) { now = p.Time(ctx) }); err != nil {
-		return time.Time{}, fmt.Errorf("ask for the server's time: %w", err)
-	}
-	return now.Val(), nil
-}
+// SetURL changes user and password of the connections from now on. See redis.Engine.
+func (s *Store) SetURL(url string) error { return s.engine.SetURL(url) }
 
-// pingScript
-//
-//	KEYS[1]  a key of its own
-//	ARGV[1]  now
-//	ARGV[2]  how long it is kept, ms
-//
-// answers 1.
-var pingScript = guarded(`
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-`)
-
-// Ping writes a key. It does not try again: the question is about now.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := pingScript.Run(ctx, s.client, s.withMeta(s.key("ping")), time.Now().UnixMilli(), time.Hour.Milliseconds()).Err()
-	if err == nil {
-		return nil
-	}
-	v := judge(ctx, err)
-	s.failures.WithLabelValues(v.cause).Inc()
-	return s.failed(ctx, false, v, err)
-}
-
-// Close closes the connections. Calls in flight fail.
-func (s *Store) Close() error {
-	s.closing.Do(func() { s.closed = s.client.Close() })
-	return s.closed
-}
+// Durability says what the server's settings can lose. See redis.Engine.
+func (s *Store) Durability(ctx context.Context) ([]string, error) { return s.engine.Durability(ctx) }

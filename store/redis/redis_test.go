@@ -2,19 +2,15 @@ package redis_test
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill/internal/redistest"
-	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/redis"
-	"github.com/rowmill/rowmill/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,28 +44,4 @@ func clock(t testing.TB, server *redistest.Server) time.Time {
 		t.Fatal(err)
 	}
 	return time.Unix(at, part*1000)
-}
-
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	// The suite makes some ten thousand calls; what a sync costs is for the
-	// benchmarks.
-	server := redistest.Start(t, "appendfsync everysec")
-	var places atomic.Int64
-	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		config := redis.Config{URL: server.URL(), Prefix: fmt.Sprintf("place%d:", places.Add(1))}
-		return storetest.Harness{
-			Open:    func(t testing.TB) store.Store { return open(t, config) },
-			Advance: func(d time.Duration) { <-time.After(d) },
-			Now:     func() time.Time { return clock(t, server) },
-			Edit: func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte) {
-				t.Helper()
-				if err := s.(*redis.Store).EditDocuments(t.Context(), edit); err != nil {
-					t.Fatal(err)
-				}
-			},
-			Sleeps: true,
-			TTL:    time.Second,
-		}
-	})
 }

@@ -61,6 +61,15 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return value, err
 }
 
+// Absent reports whether a key has no value.
+func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
+	value, err := t.Get(table, key)
+	return value == nil, err
+}
+
+// Want does nothing: the file is at hand.
+func (t *tx) Want(kv.Table, ...[]byte) {}
+
 // Scan goes over the entries of ranges.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
@@ -81,7 +90,7 @@ func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 	c := bucket.Cursor()
 	first, next := start(c, r)
 	key, stored := first()
-	for inside(r, key) {
+	for n := 0; inside(r, key) && (r.Limit == 0 || n < r.Limit); n++ {
 		id, value, err := kv.Unseal(r.Table, key, stored)
 		if !yield(kv.Entry{Table: r.Table, Key: key, Value: value, Tx: id}, err) {
 			return false
@@ -137,8 +146,13 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	t.writes.Put(table, key, value)
 }
 
-// Alive reports whether a session lives.
-func (t *tx) Alive(session string) (bool, error) { return t.sessions.Alive(session), nil }
+// Alive reports whether sessions live.
+func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
+	for _, session := range sessions {
+		alive = append(alive, t.sessions.Alive(session))
+	}
+	return alive, nil
+}
 
 // Now is the clock as the transaction began.
 func (t *tx) Now() time.Time { return t.now }

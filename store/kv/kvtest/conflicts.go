@@ -21,6 +21,7 @@ func testConflicts(s *suite) {
 	get := func(key string) func(kv.Tx) error {
 		return func(t kv.Tx) error { _, err := t.Get(table, []byte(key)); return err }
 	}
+	absent := func(t kv.Tx) error { _, err := t.Absent(table, []byte("none")); return err }
 	scan := func(t kv.Tx) error {
 		for _, err := range t.Scan(kv.Range{Table: table}) {
 			if err != nil {
@@ -40,6 +41,18 @@ func testConflicts(s *suite) {
 		}
 		return err
 	}
+	written := false
+	wanted := func(t kv.Tx) error {
+		t.Want(table, []byte("a"))
+		if err := scan(t); err != nil {
+			return err
+		}
+		if !written {
+			written = true
+			s.put("a", "2")
+		}
+		return get("a")(t)
+	}
 	put := func(key string) func() { return func() { s.put(key, "2") } }
 	for _, tt := range []struct {
 		name      string
@@ -58,8 +71,10 @@ func testConflicts(s *suite) {
 			s.put("a", "1")
 		}, 2},
 		{"a key that had no value gets one", get("none"), put("none"), 2},
+		{"a key that should have no value gets one", absent, put("none"), 2},
 		{"another key is written", get("a"), put("b"), 1},
 		{"a key that was scanned is written", scan, put("a"), 1},
+		{"a key that was wanted before a scan is written behind the scan", wanted, func() {}, 2},
 		{"a transaction that fails has read what is no more so", fails, put("b"), 2},
 		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.Alive(session); return err }, func() {
 			if err := s.CloseSession(s.Context(), session); err != nil {

@@ -36,6 +36,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"OwnWrites", testOwnWrites},
 		{"EmptyIsNotNone", testEmptyIsNotNone},
 		{"Scan", testScan},
+		{"ScanMany", testScanMany},
 		{"ScanRanges", testScanRanges},
 		{"IDsGrow", testIDsGrow},
 		{"KeptOverReopen", testKeptOverReopen},

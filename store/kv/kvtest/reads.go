@@ -2,6 +2,7 @@ package kvtest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -99,6 +100,12 @@ func testScan(s *suite) {
 			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
 				s.Errorf("from %q to %q, reverse (-want +got):\n%s", from, to, diff)
 			}
+			if r.Limit = 2; len(want) > r.Limit {
+				want = want[:r.Limit]
+			}
+			if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+				s.Errorf("two from %q to %q, reverse (-want +got):\n%s", from, to, diff)
+			}
 		}
 	}
 	for _, prefix := range bounds {
@@ -106,6 +113,39 @@ func testScan(s *suite) {
 		if diff := cmp.Diff(want, s.keys(kv.Prefix(table, []byte(prefix)))); diff != "" {
 			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
 		}
+	}
+}
+
+// testScanMany goes over more keys than an engine reads at once, as a whole and in pages.
+func testScanMany(s *suite) {
+	const many, page = 700, 130
+	var want []string
+	for i := range many {
+		want = append(want, fmt.Sprintf("k%03d", i))
+	}
+	s.update(func(t kv.Tx) error {
+		for _, key := range want {
+			t.Put(table, []byte(key), nil)
+		}
+		return nil
+	})
+	for _, reverse := range []bool{false, true} {
+		r := kv.Range{Table: table, Reverse: reverse}
+		if diff := cmp.Diff(want, s.keys(r)); diff != "" {
+			s.Errorf("reverse %v (-want +got):\n%s", reverse, diff)
+		}
+		var got []string
+		for r.Limit = page; len(got) < many; r = r.Beyond([]byte(got[len(got)-1])) {
+			keys := s.keys(r)
+			if len(keys) != min(page, many-len(got)) {
+				s.Fatalf("reverse %v: a page of %d keys after %d of %d", reverse, len(keys), len(got), many)
+			}
+			got = append(got, keys...)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			s.Errorf("pages, reverse %v (-want +got):\n%s", reverse, diff)
+		}
+		slices.Reverse(want)
 	}
 }
 
@@ -120,16 +160,16 @@ func testScanRanges(s *suite) {
 	})
 	err := s.View(s.Context(), func(t kv.Tx) error {
 		var got []string
-		ranges := []kv.Range{{Table: other, From: []byte("b")}, {Table: "never"}, {Table: table, Reverse: true}, {Table: other}}
+		ranges := []kv.Range{{Table: other, From: []byte("b")}, {Table: "never"}, {Table: table, Reverse: true, Limit: 2}, {Table: other}}
 		for e, err := range t.Scan(ranges...) {
 			if err != nil {
 				return err
 			}
-			if got = append(got, string(e.Table)+" "+string(e.Key)); len(got) == 6 {
+			if got = append(got, string(e.Table)+" "+string(e.Key)); len(got) == 5 {
 				break
 			}
 		}
-		if want := []string{"other b", "other c", "table c", "table b", "table a", "other a"}; !slices.Equal(got, want) {
+		if want := []string{"other b", "other c", "table c", "table b", "other a"}; !slices.Equal(got, want) {
 			s.Errorf("the scan has %v, want %v", got, want)
 		}
 		return nil
@@ -221,7 +261,7 @@ func testDamage(s *suite) {
 	s.put("a", "1", "b", "value", "c", "3")
 	s.update(func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
 	const header = 8 // the id of the transaction is not in the checksum
-	for at := header; at < header+4+len("value"); at++ {
+	for at := header; at < header+5+len("value"); at++ {
 		s.put("b", "value")
 		s.reopen(func() { s.Damage(s, table, []byte("b"), at) })
 		var damaged *kv.DamagedError
@@ -256,7 +296,7 @@ func testDamage(s *suite) {
 	if _, found := s.get("b"); found {
 		s.Error("a damaged value cannot be removed")
 	}
-	s.reopen(func() { s.Damage(s, other, []byte("n"), header+4) })
+	s.reopen(func() { s.Damage(s, other, []byte("n"), header+7) })
 	err := s.Update(s.Context(), func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
 	if !errors.Is(err, store.ErrDamaged) {
 		s.Errorf("add to counters that are damaged: %v", err)

@@ -96,8 +96,8 @@ func testAbsenceIsRead(s *suite) {
 		first := false
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			key := fmt.Appendf(nil, "k%d", round)
-			raw, err := t.Get(table, key)
-			if first = err == nil && raw == nil; first {
+			absent, err := t.Absent(table, key)
+			if first = err == nil && absent; first {
 				t.Put(table, key, nil)
 			}
 			return err
@@ -219,8 +219,11 @@ func testAddsDoNotConflict(s *suite) {
 // alive is what a transaction finds of a session.
 func (s *suite) alive(session string) (alive bool) {
 	s.Helper()
-	err := s.View(s.Context(), func(t kv.Tx) (err error) {
-		alive, err = t.Alive(session)
+	err := s.View(s.Context(), func(t kv.Tx) error {
+		both, err := t.Alive("never", session)
+		if err == nil {
+			alive = both[1] && !both[0]
+		}
 		return err
 	})
 	if err != nil {
@@ -282,7 +285,7 @@ func testFenceHoldsAtCommit(s *suite) {
 		dead := closed.Load()
 		err := s.Update(s.Context(), func(t kv.Tx) error {
 			alive, err := t.Alive(session)
-			if err == nil && !alive {
+			if err == nil && !alive[0] {
 				err = errDead
 			}
 			t.Put(table, fmt.Appendf(nil, "%d-%d", worker, round), nil)

@@ -84,6 +84,15 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return t.state.get(table, key)
 }
 
+// Absent reports whether a key has no value.
+func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
+	value, err := t.Get(table, key)
+	return value == nil, err
+}
+
+// Want does nothing: all is at hand.
+func (t *tx) Want(kv.Table, ...[]byte) {}
+
 // Scan goes over the entries of ranges.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
@@ -98,6 +107,9 @@ func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 			if r.Reverse {
 				entries = slices.Clone(entries)
 				slices.Reverse(entries)
+			}
+			if r.Limit > 0 {
+				entries = entries[:min(r.Limit, len(entries))]
 			}
 			for _, e := range entries {
 				_, value, err := kv.Unseal(e.Table, e.Key, e.Value)
@@ -121,11 +133,14 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	t.adds = append(t.adds, add{place{table, string(key)}, slices.Clone(more)})
 }
 
-// Alive reports whether a session lives.
-func (t *tx) Alive(session string) (bool, error) {
-	alive := t.engine.Alive(session)
-	if alive {
-		t.alive = append(t.alive, session)
+// Alive reports whether sessions live.
+func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
+	for _, session := range sessions {
+		lives := t.engine.Alive(session)
+		if lives {
+			t.alive = append(t.alive, session)
+		}
+		alive = append(alive, lives)
 	}
 	return alive, nil
 }

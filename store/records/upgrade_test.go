@@ -1,10 +1,10 @@
-package redis_test
+package records_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,17 +14,34 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/redis"
+	"github.com/rowmill/rowmill/store/kv"
+	"github.com/rowmill/rowmill/store/kv/redis"
+	"github.com/rowmill/rowmill/store/records"
 )
 
-// TestRecordsUpgradedUnderARunningNode raises the schema version while a node
+// TestRecordsUpgradedUnderARunningNode raises the layout, as another program does, while a node
 // is at work: from that moment none of its writes has an
 // effect, it can still read, and its session ends by itself.
 func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
-	s := open(t, redis.Config{URL: server.URL()})
 	ctx := t.Context()
+	connect := func() *redis.Engine {
+		e, err := redis.Open(ctx, redis.Config{URL: server.URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	s, newer := open(t, connect()), connect()
+	defer s.Close()
+	defer newer.Close()
+	setLayout := func(layout int64) {
+		t.Helper()
+		if err := records.SetLayout(ctx, newer, layout); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rec := store.Record{
 		Job:  rowmill.Job{ID: "job-1", Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Unix(1e9, 0).UTC()},
 		Spec: rowmill.Spec{Account: "a", Inline: []string{"row"}},
@@ -45,10 +62,8 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	if err := s.PutKey(ctx, key); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetSchema(ctx, store.SchemaVersion+1); err != nil {
-		t.Fatal(err)
-	}
-	before := everything(t, s)
+	setLayout(records.Layout + 1)
+	before := everything(t, newer)
 
 	second := rec
 	second.Job.ID = "job-2"
@@ -87,37 +102,42 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 			t.Errorf("%s: %v, want ErrNewer", what, err)
 		}
 	}
-	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+	if diff := cmp.Diff(before, everything(t, newer)); diff != "" {
 		t.Errorf("the records differ (-want +got):\n%s", diff)
 	}
 	if _, err := s.Get(ctx, rec.Job.ID); err != nil {
 		t.Errorf("get: %v", err)
 	}
-	_, err = redis.Open(ctx, redis.Config{URL: server.URL()})
-	says(t, "an upgraded store", err, "schema version")
-
-	if err := s.SetSchema(ctx, store.SchemaVersion); err != nil { // the upgrade is taken back
-		t.Fatal(err)
+	if err := s.Export(ctx, func(store.Entry) error { return nil }); !errors.Is(err, store.ErrNewer) {
+		t.Errorf("export: %v, want ErrNewer", err)
 	}
+	if _, err := records.Open(ctx, newer, nil); err == nil || !strings.Contains(err.Error(), "start the version that wrote them") {
+		t.Errorf("open an upgraded store: %v", err)
+	}
+
+	setLayout(records.Layout) // the upgrade is taken back
 	if err := s.RenewSession(ctx, session); err != nil {
 		t.Errorf("renew after the upgrade was taken back: %v", err)
 	}
 }
 
-// everything reads all that the store holds of the test.
-func everything(t *testing.T, s *redis.Store) string {
+// everything is all that the tables hold.
+func everything(t *testing.T, engine kv.Engine) string {
 	t.Helper()
-	var docs []string
-	if err := s.EditDocuments(t.Context(), func(kind, id string, doc []byte) []byte {
-		docs = append(docs, kind+" "+id+" "+string(doc))
-		return doc
+	var all strings.Builder
+	if err := engine.View(t.Context(), func(tx kv.Tx) error {
+		all.Reset()
+		for _, table := range records.Tables {
+			for e, err := range tx.Scan(kv.Range{Table: table}) {
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(&all, "%s %q %q\n", table, e.Key, e.Value)
+			}
+		}
+		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	values, err := s.ListValues(t.Context(), "")
-	if err != nil || len(values) > 0 {
-		t.Fatalf("values: %v, %v", values, err)
-	}
-	slices.Sort(docs)
-	return strings.Join(docs, "\n")
+	return all.String()
 }

@@ -26,11 +26,11 @@ type server struct {
 var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
 // inspect asks the server about itself.
-func (s *Store) inspect(ctx context.Context) (server, error) {
+func (e *Engine) inspect(ctx context.Context) (server, error) {
 	found := server{info: map[string]string{}, config: map[string]string{}}
 	var text string
-	if _, err := s.try(ctx, false, func(ctx context.Context) (err error) {
-		text, err = s.client.Info(ctx).Result()
+	if _, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+		text, err = e.client.Info(ctx).Result()
 		return err
 	}); err != nil {
 		return found, err
@@ -42,8 +42,8 @@ func (s *Store) inspect(ctx context.Context) (server, error) {
 	}
 	for _, name := range settings {
 		var values map[string]string
-		_, err := s.try(ctx, false, func(ctx context.Context) (err error) {
-			values, err = s.client.ConfigGet(ctx, name).Result()
+		_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+			values, err = e.client.ConfigGet(ctx, name).Result()
 			return err
 		})
 		var refused driver.Error
@@ -91,12 +91,12 @@ func (v server) evicts() bool {
 // Durability says, a sentence each, what the server's settings can lose of
 // what was acknowledged, or what keeps them from being known. It returns
 // nothing where they can lose nothing.
-func (s *Store) Durability(ctx context.Context) ([]string, error) {
-	found, err := s.inspect(ctx)
+func (e *Engine) Durability(ctx context.Context) ([]string, error) {
+	found, err := e.inspect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the Redis server's settings: %w", err)
 	}
-	return found.losses(s.sentinels), nil
+	return found.losses(e.sentinels), nil
 }
 
 // losses lists what can be lost. sentinels says that somebody may make a

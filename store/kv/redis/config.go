@@ -188,8 +188,8 @@ func parseAddress(text string) (address, error) {
 
 // connect makes the driver's client. The driver's own retries are off: a call
 // that is retried must know whether an earlier attempt may have been executed.
-func (s *Store) connect(a address) *driver.Client {
-	c := s.config
+func (e *Engine) connect(a address) *driver.Client {
+	c := e.config
 	var tlsConfig *tls.Config
 	if a.tls {
 		tlsConfig = c.TLS.Clone()
@@ -206,7 +206,7 @@ func (s *Store) connect(a address) *driver.Client {
 		})
 	}
 	return driver.NewClient(&driver.Options{
-		Addr: a.hosts[0], CredentialsProvider: s.login, DB: a.db, TLSConfig: tlsConfig,
+		Addr: a.hosts[0], CredentialsProvider: e.login, DB: a.db, TLSConfig: tlsConfig,
 		Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
 		DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
 		PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
@@ -215,7 +215,7 @@ func (s *Store) connect(a address) *driver.Client {
 }
 
 // login is whom a new connection is made for.
-func (s *Store) login() (username, password string) {
-	at := s.at.Load()
+func (e *Engine) login() (username, password string) {
+	at := e.at.Load()
 	return at.username, at.password
 }

@@ -36,7 +36,6 @@ var refusals = []struct {
 	word string
 	verdict
 }{
-	{wordNewer, verdict{cause: causeNewer, explain: "the records at the Redis server are of a newer version of rowmill: start that version"}},
 	{"LOADING", verdict{cause: "loading", again: true, explain: "the Redis server is loading its data after a start: wait until it has"}},
 	{"READONLY", verdict{cause: "readonly", again: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
 	{"MASTERDOWN", verdict{cause: "masterdown", again: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
@@ -49,9 +48,6 @@ var refusals = []struct {
 	{"WRONGPASS", verdict{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
 	{"NOPERM", verdict{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
 }
-
-// causeNewer is the cause where a guard has refused a script.
-const causeNewer = "newer"
 
 // judge sorts an error that the driver gave a call with that context.
 func judge(ctx context.Context, err error) verdict {
@@ -94,36 +90,34 @@ func judge(ctx context.Context, err error) verdict {
 // allow. doubt says that an attempt before the last may have been executed
 // too. A write whose last attempt failed after any of them may have been
 // executed returns store.ErrOutcomeUnknown.
-func (s *Store) try(ctx context.Context, write bool, call func(context.Context) error) (doubt bool, err error) {
+func (e *Engine) try(ctx context.Context, write bool, call func(context.Context) error) (doubt bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	start := time.Now()
-	defer func() { s.latency.Observe(time.Since(start).Seconds()) }()
+	defer func() { e.latency.Observe(time.Since(start).Seconds()) }()
 	var v verdict // on the last attempt
-	err = retry.Redis.Within(s.config.Timeouts.Retry).Do(ctx, func() error {
+	err = retry.Redis.Within(e.config.Timeouts.Retry).Do(ctx, func() error {
 		err := call(ctx)
 		if err == nil || errors.Is(err, driver.Nil) {
 			return nil
 		}
 		v = judge(ctx, err)
-		s.failures.WithLabelValues(v.cause).Inc()
+		e.failures.WithLabelValues(v.cause).Inc()
 		doubt = doubt || v.doubt
 		return err
 	}, func(error) bool { return v.again }, nil)
 	if err != nil {
-		err = s.failed(ctx, write && doubt, v, err)
+		err = e.failed(ctx, write && doubt, v, err)
 	}
 	return doubt, err
 }
 
 // failed composes the error of a call that was given up.
-func (s *Store) failed(ctx context.Context, unknown bool, v verdict, err error) error {
+func (e *Engine) failed(ctx context.Context, unknown bool, v verdict, err error) error {
 	switch {
 	case v.cause == "closed":
 		err = errClosed
-	case v.cause == causeNewer:
-		err = fmt.Errorf("%w: %w", store.ErrNewer, err)
 	case v.full:
 		err = fmt.Errorf("%w: %s: %w", rowmill.ErrFull, v.explain, err)
 	case v.explain != "":
@@ -133,20 +127,8 @@ func (s *Store) failed(ctx context.Context, unknown bool, v verdict, err error) 
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	if unknown {
-		s.unknown.Inc()
+		e.unknown.Inc()
 		err = fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, err)
 	}
-	return err
-}
-
-// read runs commands in one round trip that change nothing.
-func (s *Store) read(ctx context.Context, commands func(driver.Pipeliner)) error {
-	_, err := s.try(ctx, false, func(ctx context.Context) error {
-		_, err := s.client.Pipelined(ctx, func(p driver.Pipeliner) error {
-			commands(p)
-			return nil
-		})
-		return err
-	})
 	return err
 }

@@ -1,0 +1,174 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+var _ kv.Engine = (*Engine)(nil)
+
+// Engine keeps tables on a Redis server that any number of processes share. All methods are safe
+// for concurrent use.
+type Engine struct {
+	config    Config
+	sentinels bool
+	client    *driver.Client
+	at        atomic.Pointer[address] // as SetURL had it last
+	ahead     atomic.Int64            // how far the server's clock is ahead of this machine's, ns
+	known     memo.Recent[place, []byte]
+
+	latency   prometheus.Histogram
+	failures  *prometheus.CounterVec // attempts without an answer, or refused by the server
+	unknown   prometheus.Counter
+	conflicts prometheus.Counter
+
+	queues [queues]sync.Mutex
+	seed   maphash.Seed
+
+	mu      sync.Mutex
+	own     map[string]lease // sessions that were opened here
+	closing sync.Once
+	closed  error
+}
+
+// Open connects to the server. It refuses one that would break the contract:
+// Redis Cluster, a replica, an eviction policy, a version before 6.2. What the
+// server's settings can lose is for Durability to say.
+func Open(ctx context.Context, config Config) (*Engine, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.WithDefaults()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	driver.SetLogger(newDriverLog(config.Logger))
+	at, err := parseAddress(config.URL)
+	if err != nil {
+		return nil, err
+	}
+	metrics := promauto.With(config.Metrics)
+	e := &Engine{
+		config: config, sentinels: at.primary != "", known: memo.Recent[place, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
+		latency: metrics.NewHistogram(prometheus.HistogramOpts{
+			Name:    "rowmill_store_redis_seconds",
+			Help:    "Time of one round trip to the Redis server, with its repeats.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 17), // 0.1 ms to 6.6 s
+		}),
+		failures: metrics.NewCounterVec(prometheus.CounterOpts{
+			Name: "rowmill_store_redis_failures_total",
+			Help: "Attempts that the Redis server did not answer or refused to execute, by cause.",
+		}, []string{"cause"}),
+		unknown: metrics.NewCounter(prometheus.CounterOpts{
+			Name: "rowmill_store_redis_unknown_outcomes_total",
+			Help: "Writes given up without knowing whether the Redis server executed them.",
+		}),
+		conflicts: metrics.NewCounter(prometheus.CounterOpts{
+			Name: "rowmill_store_redis_conflicts_total",
+			Help: "Transactions that ran again because others had written what they had read.",
+		}),
+	}
+	e.at.Store(&at)
+	e.client = e.connect(at)
+	server, err := e.inspect(ctx)
+	if err == nil {
+		err = server.refusal()
+	}
+	if err == nil {
+		err = e.refuseOld(ctx)
+	}
+	if err == nil {
+		_, err = e.Time(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the Redis record store at %v: %w", at.hosts, err), e.Close())
+	}
+	return e, nil
+}
+
+// refuseOld refuses records that a version of the program before this layout wrote.
+func (e *Engine) refuseOld(ctx context.Context) error {
+	var found string
+	_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+		found, err = e.client.HGet(ctx, e.config.Prefix+"meta", "schema").Result()
+		return err
+	})
+	if err == nil && found != "" {
+		err = fmt.Errorf("its records have schema version %q, which this program does not read: start the version of rowmill that wrote them, or choose another prefix than %q", found, e.config.Prefix)
+	}
+	return err
+}
+
+// SetURL has connections from now on made with the user and password of another URL of
+// the same server; those there are go on as they are. It refuses another server or
+// database, and a server behind Sentinels, which the driver gives no new password.
+func (e *Engine) SetURL(url string) error {
+	at, err := parseAddress(url)
+	if err != nil {
+		return err
+	}
+	now := *e.at.Load()
+	now.username, now.password = at.username, at.password
+	switch {
+	case !reflect.DeepEqual(at, now):
+		return errors.New("redis: URL: it names another server or database; only user and password can be changed while the store is open")
+	case e.sentinels:
+		return errors.New("redis: URL: user and password of a server behind Sentinels cannot be changed while the store is open")
+	}
+	e.at.Store(&at)
+	return nil
+}
+
+// Time is the time by the server's clock.
+func (e *Engine) Time(ctx context.Context) (now time.Time, err error) {
+	if _, err = e.try(ctx, false, func(ctx context.Context) (err error) {
+		now, err = e.client.Time(ctx).Result()
+		return err
+	}); err != nil {
+		return time.Time{}, fmt.Errorf("ask for the server's time: %w", err)
+	}
+	e.heard(now)
+	return now, nil
+}
+
+// heard notes what the server's clock says.
+func (e *Engine) heard(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
+
+// now is about what the server's clock says.
+func (e *Engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())).Round(0) }
+
+// pingFor is how long the key of a ping is kept.
+const pingFor = time.Hour
+
+// Ping writes a key. It does not try again: the question is about now.
+func (e *Engine) Ping(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := e.client.Set(ctx, e.config.Prefix+"ping", 1, pingFor).Err()
+	if err == nil {
+		return nil
+	}
+	v := judge(ctx, err)
+	e.failures.WithLabelValues(v.cause).Inc()
+	return e.failed(ctx, false, v, err)
+}
+
+// Close closes the connections. Calls in flight fail.
+func (e *Engine) Close() error {
+	e.closing.Do(func() { e.closed = e.client.Close() })
+	return e.closed
+}

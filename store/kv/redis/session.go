@@ -1,0 +1,124 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill"
+)
+
+// A session is a key that expires. Its value is the ttl in milliseconds, which is also the
+// shortest.
+func (e *Engine) session(id string) string { return e.config.Prefix + "session:" + id }
+
+// A lease is what the engine knows of a session that was opened here.
+type lease struct {
+	ttl   time.Duration
+	until time.Time // by the clock of this machine, and no later than by the server's
+}
+
+// OpenSession starts a session.
+func (e *Engine) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
+	if ttl < time.Millisecond {
+		return "", fmt.Errorf("open a session for node %s: its ttl is %v and must be at least a millisecond", node, ttl)
+	}
+	id, asked := "session-"+uuid.NewString(), time.Now()
+	if _, err := e.try(ctx, true, func(ctx context.Context) error {
+		return e.client.Set(ctx, e.session(id), ttl.Milliseconds(), ttl).Err()
+	}); err != nil {
+		return "", fmt.Errorf("open a session for node %s: %w", node, err)
+	}
+	e.note(id, ttl, asked)
+	return id, nil
+}
+
+// note remembers a session that was opened or renewed.
+func (e *Engine) note(id string, ttl time.Duration, asked time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for other, l := range e.own {
+		if !asked.Before(l.until) {
+			delete(e.own, other)
+		}
+	}
+	e.own[id] = lease{ttl, asked.Add(ttl)}
+}
+
+// likely reports whether a session was opened here and should still live. A commit finds out.
+func (e *Engine) likely(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.own[id].until)
+}
+
+// RenewSession extends a session by its ttl from now.
+func (e *Engine) RenewSession(ctx context.Context, session string) error {
+	e.mu.Lock()
+	opened := e.own[session].ttl // 0 for a session of another process
+	e.mu.Unlock()
+	asked, ttl := time.Now(), time.Duration(0)
+	_, err := e.try(ctx, true, func(ctx context.Context) (err error) {
+		millis := opened.Milliseconds()
+		if millis == 0 {
+			millis, err = e.client.Get(ctx, e.session(session)).Int64()
+		}
+		if err == nil {
+			ttl = time.Duration(millis) * time.Millisecond
+			err = e.client.SetArgs(ctx, e.session(session), millis, driver.SetArgs{Mode: "XX", TTL: ttl}).Err()
+		}
+		if errors.Is(err, driver.Nil) {
+			ttl = 0
+		}
+		return err
+	})
+	if err == nil && ttl == 0 {
+		err = rowmill.ErrLeaseLost
+	}
+	if err != nil {
+		return fmt.Errorf("renew session %s: %w", session, err)
+	}
+	e.note(session, ttl, asked)
+	return nil
+}
+
+// CloseSession ends a session at once.
+func (e *Engine) CloseSession(ctx context.Context, session string) error {
+	e.mu.Lock()
+	delete(e.own, session)
+	e.mu.Unlock()
+	if _, err := e.try(ctx, true, func(ctx context.Context) error {
+		return e.client.Del(ctx, e.session(session)).Err()
+	}); err != nil {
+		return fmt.Errorf("close session %s: %w", session, err)
+	}
+	return nil
+}
+
+// LiveSessions returns how many sessions there are that have not expired.
+func (e *Engine) LiveSessions(ctx context.Context) (int, error) {
+	const count = 1000 // keys that the server looks at in one step, well below a millisecond
+	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(e.session("")) + "*"
+	live := map[string]bool{} // a key may come twice
+	for cursor := uint64(0); ; {
+		var keys []string
+		next := cursor
+		if _, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+			keys, next, err = e.client.Scan(ctx, cursor, pattern, count).Result()
+			return err
+		}); err != nil {
+			return 0, fmt.Errorf("count sessions: %w", err)
+		}
+		for _, key := range keys {
+			live[key] = true
+		}
+		if cursor = next; cursor == 0 {
+			return len(live), nil
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// A place is a key of a table.
+type place struct {
+	table kv.Table
+	key   string
+}
+
+// An add is what is to be added to counters.
+type add struct {
+	place
+	more []int64
+}
+
+// A tx is one run of a transaction.
+type tx struct {
+	ctx    context.Context
+	engine *Engine
+	now    time.Time
+	// believes says that what the engine knows, and the sessions that should live, are taken
+	// for true until the commit.
+	believes bool
+	read     map[place][]byte // as stored, nil for none
+	guessed  map[place]bool   // of read: taken for absent, and not read
+	wanted   []place          // to be read with what is read next
+	trips    int              // answers that read came in
+	alive    []string
+	writes   kv.Writes
+	adds     []add
+}
+
+// unchecked counts for an answer that nobody has given: it makes the engine check what was read,
+// also where nothing is written.
+const unchecked = 2
+
+// wrote reports whether there is anything to write.
+func (t *tx) wrote() bool {
+	list, err := t.writes.All()
+	return err != nil || len(list)+len(t.adds) > 0
+}
+
+// Get returns the value of a key.
+func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
+	if value, written := t.writes.Get(table, key); written {
+		return value, nil
+	}
+	at := place{table, string(key)}
+	if _, read := t.read[at]; !read {
+		if err := t.fetch(at); err != nil {
+			return nil, err
+		}
+	}
+	return open(at, t.read[at])
+}
+
+// Absent reports whether a key has no value. The commit finds out.
+func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
+	at := place{table, string(key)}
+	_, read := t.read[at]
+	if _, written := t.writes.Get(table, key); t.believes && !read && !written {
+		t.read[at], t.guessed[at] = nil, true
+		t.trips += unchecked
+	}
+	value, err := t.Get(table, key)
+	return value == nil, err
+}
+
+// Want notes keys to be read with the next that is not there.
+func (t *tx) Want(table kv.Table, keys ...[]byte) {
+	for _, key := range keys {
+		t.wanted = append(t.wanted, place{table, string(key)})
+	}
+}
+
+// open returns the value in what is stored.
+func open(at place, stored []byte) ([]byte, error) {
+	if stored == nil {
+		return nil, nil
+	}
+	_, value, err := kv.Unseal(at.table, []byte(at.key), stored)
+	return value, err
+}
+
+// fetch reads a key, and those that are wanted, in one answer.
+func (t *tx) fetch(first place) error {
+	t.wanted = append(t.wanted, first)
+	_, err := t.ask()
+	return err
+}
+
+// ask reads the keys that are wanted, as far as the engine does not know them, and ranges, in one
+// answer.
+func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
+	var gets []place
+	for _, at := range t.wanted {
+		if _, read := t.read[at]; read || slices.Contains(gets, at) {
+			continue
+		}
+		if stored, known := t.engine.known.Get(at); known && t.believes {
+			t.read[at], t.trips = stored, t.trips+unchecked
+			continue
+		}
+		gets = append(gets, at)
+	}
+	t.wanted = nil
+	if len(gets)+len(ranges) == 0 {
+		return nil, nil
+	}
+	got, err := t.engine.run(t.ctx, request{gets: gets, scans: ranges})
+	if err != nil {
+		return nil, err
+	}
+	if len(gets) > 0 {
+		t.trips++
+	}
+	for i, at := range gets {
+		stored, _ := got.gets[i].(string)
+		t.read[at] = []byte(stored)
+		if got.gets[i] == nil {
+			t.read[at] = nil
+		}
+	}
+	return got.scans, nil
+}
+
+// A scan of one range without a limit gets a few entries first, since many scans are broken off,
+// and then more.
+const (
+	firstChunk = 64
+	mostChunk  = 4096
+)
+
+// Scan goes over the entries of ranges. Those of several ranges come in one answer.
+func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		if len(ranges) == 1 && (ranges[0].Limit == 0 || ranges[0].Limit > mostChunk) {
+			t.scanInChunks(ranges[0], yield)
+			return
+		}
+		scans, err := t.ask(ranges...)
+		if err != nil {
+			yield(kv.Entry{}, err)
+			return
+		}
+		for i, found := range scans {
+			list, _ := found.([]any)
+			if _, more := entries(ranges[i].Table, list, yield); !more {
+				return
+			}
+		}
+	}
+}
+
+// scanInChunks goes over a range that may have many entries.
+func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
+	left := cmp.Or(r.Limit, math.MaxInt)
+	for chunk := firstChunk; left > 0; chunk = min(4*chunk, mostChunk) {
+		r.Limit = min(chunk, left)
+		scans, err := t.ask(r)
+		if err != nil {
+			yield(kv.Entry{}, err)
+			return
+		}
+		list, _ := scans[0].([]any)
+		last, more := entries(r.Table, list, yield)
+		if !more || len(list) < 2*r.Limit {
+			return
+		}
+		r, left = r.Beyond(last), left-r.Limit
+	}
+}
+
+// entries hands keys and what is stored under them to yield, and reports whether it wants more.
+func entries(table kv.Table, list []any, yield func(kv.Entry, error) bool) (last []byte, more bool) {
+	for i := 0; i+1 < len(list); i += 2 {
+		key, _ := list[i].(string)
+		stored, there := list[i+1].(string)
+		last = []byte(key)
+		if !there {
+			continue
+		}
+		id, value, err := kv.Unseal(table, last, []byte(stored))
+		if !yield(kv.Entry{Table: table, Key: last, Value: value, Tx: id}, err) {
+			return last, false
+		}
+	}
+	return last, true
+}
+
+// Put writes a value.
+func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, value) }
+
+// Delete removes a key.
+func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
+
+// Add adds to counters.
+func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
+	t.adds = append(t.adds, add{place{table, string(key)}, append([]int64(nil), more...)})
+}
+
+// Alive reports whether sessions live.
+func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
+	alive = make([]bool, len(sessions))
+	var ask []int
+	for i, session := range sessions {
+		if alive[i] = t.believes && t.engine.likely(session); !alive[i] && session != "" {
+			ask = append(ask, i)
+		}
+	}
+	if len(ask) > 0 {
+		if _, err := t.engine.try(t.ctx, false, func(ctx context.Context) error {
+			_, err := t.engine.client.Pipelined(ctx, func(p driver.Pipeliner) error {
+				found := make([]*driver.IntCmd, len(ask))
+				for n, i := range ask {
+					found[n] = p.Exists(ctx, t.engine.session(sessions[i]))
+				}
+				_, err := p.Exec(ctx)
+				for n, i := range ask {
+					alive[i] = found[n].Val() == 1
+				}
+				return err
+			})
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("look for sessions: %w", err)
+		}
+	}
+	for i, session := range sessions {
+		if alive[i] {
+			t.alive = append(t.alive, session)
+		}
+	}
+	return alive, nil
+}
+
+// Now is about the server's clock as the run began.
+func (t *tx) Now() time.Time { return t.now }

@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
+)
+
+// tables is all that an engine holds of some tables: keys and values.
+type tables map[kv.Table]map[string][]byte
+
+// Consistent checks what an engine holds against itself, behind the store's back: the indexes of
+// jobs, their totals and the ledger must follow from jobs and parts. s is the store over it, which
+// nobody uses meanwhile.
+func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
+	t.Helper()
+	names := []kv.Table{"jobs", "accounts", "waiting", "owned", "parts", "partkeys", "reserved", "specs"}
+	all := tables{}
+	if err := engine.View(t.Context(), func(tx kv.Tx) error {
+		for _, name := range names {
+			all[name] = map[string][]byte{}
+			for e, err := range tx.Scan(kv.Range{Table: name}) {
+				if err != nil {
+					return err
+				}
+				all[name][string(e.Key)] = bytes.Clone(e.Value)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	listed := map[kv.Table]int{}
+	used := map[string]store.Totals{} // by account
+	for id, raw := range all["jobs"] {
+		var h struct {
+			store.Record
+			Account string `json:"account"`
+		}
+		if err := json.Unmarshal(raw, &h); err != nil {
+			t.Fatalf("job %s: %v", id, err)
+		}
+		over := h.Job.Status.Terminal()
+		created := binary.BigEndian.AppendUint64(nil, uint64(h.Job.Created.UnixNano())^(1<<63))
+		place := h.Account + "\x00" + string(created) + id
+		for table, want := range map[kv.Table]struct {
+			key   string
+			there bool
+			value string
+		}{
+			"accounts": {place, true, ""},
+			"waiting":  {place, !over && h.Session == "", string(h.Job.Status)},
+			"owned":    {place, !over && h.Session != "", string(h.Job.Status) + "\x00" + h.Session},
+			"reserved": {h.Account + "\x00" + id, h.Reserved != 0, ""},
+			"specs":    {id, true, string(all["specs"][id])},
+		} {
+			value, there := all[table][want.key]
+			if there != want.there || there && string(value) != want.value {
+				t.Errorf("job %s, %s, session %q: table %s has it %v with %q, want %v", id, h.Job.Status, h.Session, table, there, value, want)
+			}
+			if there {
+				listed[table]++
+			}
+		}
+		if over && h.Reserved != 0 {
+			t.Errorf("job %s, %s, has %v set aside", id, h.Job.Status, h.Reserved)
+		}
+		parts, err := s.ListParts(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum store.Totals
+		for _, p := range parts {
+			sum = sum.Plus(p.Totals)
+			key, known := all["partkeys"][id+"\x00"+p.Key]
+			var stored store.Part
+			if err := json.Unmarshal(all["parts"][id+"\x00"+string(key)], &stored); !known || err != nil || stored.Key != p.Key {
+				t.Errorf("job %s: table partkeys leads from part %s to %q, %v", id, p.Key, stored.Key, err)
+			}
+		}
+		listed["parts"] += len(parts)
+		if len(parts) > 0 && (h.Job.RowsDone != sum.Rows || h.Job.InputTokens == nil || *h.Job.InputTokens != sum.InputTokens) {
+			t.Errorf("job %s: the record has %d rows and %v tokens, the parts %+v", id, h.Job.RowsDone, h.Job.InputTokens, sum)
+		}
+		used[h.Account] = used[h.Account].Plus(sum)
+	}
+	for _, place := range all["partkeys"] {
+		if len(place) > 1 { // else the part was merged into another
+			listed["partkeys"]++
+		}
+	}
+	if listed["partkeys"] != listed["parts"] {
+		t.Errorf("table partkeys has %d parts, jobs have %d", listed["partkeys"], listed["parts"])
+	}
+	for _, table := range []kv.Table{"accounts", "waiting", "owned", "reserved", "specs", "parts"} {
+		if len(all[table]) != listed[table] {
+			t.Errorf("table %s has %d keys, %d of them are those of jobs", table, len(all[table]), listed[table])
+		}
+	}
+	for account, want := range used {
+		if got, _ := SumOf(t, s, account, time.Time{}, time.Now().AddDate(1, 0, 0)); got != want {
+			t.Errorf("account %s: the ledger has %+v, the parts %+v", account, got, want)
+		}
+	}
+}
