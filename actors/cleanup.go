@@ -117,7 +117,7 @@ func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 // continuable reports whether rows of a job that is over are left to run.
 func continuable(rec *store.Record) bool {
 	switch {
-	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil:
+	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil || rec.SpecDamaged:
 		return false
 	case rec.Job.Status == rowmill.StatusSucceeded:
 		return rec.Job.FailedRows > 0

@@ -216,9 +216,10 @@ func statusMessage(job *rowmill.Job) string {
 // cancel answers POST /v1/jobs/{job_id}/cancel and GET /v1/job-cancel/{job_id}. The cancellation is durable
 // before the answer; the pipeline stops the work afterwards.
 func (j *jobs) cancel(c *gin.Context) (any, error) {
-	record, err := j.named(c)
+	var record store.Record
+	head, err := j.Head(c, c.Param("job_id")) // a job with a damaged specification has one too
 	if err == nil {
-		record, _, err = j.end(c.Request.Context(), record.Job.ID, "cancelled on request")
+		record, _, err = j.end(c.Request.Context(), head.Job.ID, "cancelled on request")
 	}
 	switch {
 	case err == nil:

@@ -200,6 +200,8 @@ func whatRuns(old store.Record, rows string) (string, error) {
 		return refuse("nothing_to_run", `so many rows of the job failed that a job which takes them over would fail too; send {"rows": %q} to run them again`, rowsFailed)
 	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile:
 		return refuse("nothing_to_run", "the job failed for its input, which a job that continues it would meet again; mend the input and submit it as a new job")
+	case old.SpecDamaged:
+		return refuse("input_removed", "the specification of the job was damaged in the record store, so there is nothing to resume; submit it again as a new job")
 	case old.InputRemoved != nil:
 		return refuse("input_removed", "the input of the job was removed at %s, as jobs.input_retention says; submit it again as a new job", old.InputRemoved.Format(time.RFC3339))
 	case old.Spec.URL != "" && old.DownloadFinished == nil:

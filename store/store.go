@@ -171,6 +171,10 @@ type Record struct {
 	// where it stands.
 	ShownRunning bool `json:"shown_running,omitempty"`
 
+	// SpecDamaged says that the store found the specification damaged and ended the job. Spec
+	// then holds the account, the model's price, and the dialect of a batch.
+	SpecDamaged bool `json:"spec_damaged,omitempty"`
+
 	// Trace is the span that the job was submitted in, as traceparent has it; empty where
 	// the client sent none.
 	Trace string `json:"trace,omitempty"`
@@ -265,7 +269,7 @@ type Jobs interface {
 	// rowmill.ErrConflict when it has a live owner (also when that is session
 	// itself), rowmill.ErrTerminal when it is over, rowmill.ErrLeaseLost when
 	// session has expired. by goes into the record as Record.Adopt says, which also
-	// notes the event.
+	// notes the event. A job whose specification is damaged fails, with ErrDamaged.
 	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
 
 	// Release gives a job back: it is an orphan from then on, and the event is noted.
@@ -287,7 +291,8 @@ type Jobs interface {
 	// NumRows. The parts' records stay until DropParts.
 	Finish(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
-	// Cancel ends a job on its client's behalf, whoever owns it: change sets
+	// Cancel ends a job on its client's behalf, whoever owns it, and also where its
+	// specification is damaged: change sets
 	// cost and message, Cancel itself the state and time. Of concurrent calls
 	// exactly one succeeds; the others get rowmill.ErrTerminal and the record.
 	Cancel(ctx context.Context, jobID string, now time.Time, change func(*Record)) (Record, error)

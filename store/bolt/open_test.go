@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.etcd.io/bbolt"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/kv"
@@ -159,11 +160,14 @@ func TestAFlippedBitIsNoPrompt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if rec, err := s.Get(t.Context(), "job-1"); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("get: %v, %v, want ErrDamaged", rec.Spec.Inline, err)
+	}
 	if _, err := s.Claim(t.Context(), "job-1", session, store.Adopter{}); !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("claim: %v, want ErrDamaged", err)
 	}
-	if rec, err := s.Get(t.Context(), "job-1"); !errors.Is(err, store.ErrDamaged) {
-		t.Errorf("get: %v, %v, want ErrDamaged", rec.Spec.Inline, err)
+	if rec, err := s.Get(t.Context(), "job-1"); err != nil || rec.Job.Status != rowmill.StatusFailed || rec.Spec.Inline != nil {
+		t.Errorf("after the claim: %s with %v, %v; want a failed job without its prompt", rec.Job.Status, rec.Spec.Inline, err)
 	}
 	if rec, err := s.Claim(t.Context(), "job-2", session, store.Adopter{}); err != nil || rec.Spec.Inline[0] != "Pay 1000 dollars for job-2" {
 		t.Errorf("the other job: %v, %v", rec.Spec.Inline, err)

@@ -72,11 +72,22 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 			return err
 		}
 		rec, err := t.record(before)
+		ruined := errors.Is(err, store.ErrDamaged)
+		if ruined {
+			rec, err = t.ruined(before)
+		}
 		if err != nil {
 			return err
 		}
 		if err := rec.Cancel(now, change); err != nil {
 			cancelled = rec
+			return err
+		}
+		if ruined {
+			if err := t.endRuined(before, rec); err != nil {
+				return err
+			}
+			cancelled, err = t.whole(jobID)
 			return err
 		}
 		rec.End(before.Job.Status, t.Now())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/records"
 	"github.com/rowmill/rowmill/store/storetest"
@@ -44,7 +45,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		}
 	}
 
-	// A specification: nobody runs it, and the job is listed.
+	// A specification: the job is listed.
 	first := storetest.JobID(0)
 	engine.Damage("specs", []byte(first), last)
 	_, err = s.Get(ctx, first)
@@ -111,6 +112,69 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "left a damaged record out of a list") {
 		t.Error("nothing was logged")
+	}
+}
+
+// TestDamagedSpecificationEndsItsJob claims a job and cancels another whose specification or texts
+// are damaged: both end, and can be read, listed, tidied and removed as others.
+func TestDamagedSpecificationEndsItsJob(t *testing.T) {
+	t.Parallel()
+	for _, table := range []kv.Table{"specs", "texts"} {
+		ctx, engine := t.Context(), mem.New(time.Now)
+		s, err := records.Open(ctx, engine, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must := func(what string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("table %s: %s: %v", table, what, err)
+			}
+		}
+		for i := range 2 {
+			rec, text := storetest.Record(storetest.JobID(i), "a", "row"), "system"
+			rec.Job.System, rec.Spec.System = &text, text
+			rec.Spec.Raw = &rowmill.Raw{Dialect: rowmill.DialectOpenAI, Path: "/v1/chat/completions"}
+			_, _, err := s.Create(ctx, rec, nil)
+			must("create", err)
+			engine.Damage(table, []byte(rec.Job.ID), last)
+		}
+		session, err := s.OpenSession(ctx, "node", time.Hour)
+		must("open a session", err)
+
+		failed, cancelled := storetest.JobID(0), storetest.JobID(1)
+		if _, err := s.Claim(ctx, failed, session, store.Adopter{}); !errors.Is(err, store.ErrDamaged) {
+			t.Errorf("table %s: claim: %v, want ErrDamaged", table, err)
+		}
+		rec, err := s.Get(ctx, failed)
+		must("get", err)
+		reason := rec.Job.FailureReason
+		if rec.Job.Status != rowmill.StatusFailed || reason == nil || reason.Code != rowmill.CodeInternalError || !strings.Contains(reason.Message, "specification of the job is damaged") {
+			t.Errorf("table %s: a job with a damaged specification is %s for %+v", table, rec.Job.Status, reason)
+		}
+		_, err = s.Claim(ctx, failed, session, store.Adopter{})
+		if !errors.Is(err, rowmill.ErrTerminal) {
+			t.Errorf("table %s: claim again: %v", table, err)
+		}
+		rec, err = s.Cancel(ctx, cancelled, time.Now(), func(r *store.Record) { r.Job.Message = "asked" })
+		must("cancel", err)
+		if rec.Job.Status != rowmill.StatusCancelled || rec.Job.Message != "asked" || !rec.SpecDamaged || rec.Spec.Account != "a" {
+			t.Errorf("table %s: it was cancelled as %+v", table, rec)
+		}
+		batches, _, err := s.Batches(ctx, "a", rowmill.DialectOpenAI, store.Page{Limit: 9})
+		if err != nil || len(batches) != 2 || batches[0].Spec.Raw == nil {
+			t.Errorf("table %s: batches %+v, %v", table, batches, err)
+		}
+		if orphans, err := s.Orphans(ctx, 9); err != nil || len(orphans) > 0 {
+			t.Errorf("table %s: orphans %v, %v", table, orphans, err)
+		}
+		for _, id := range []string{failed, cancelled} {
+			must("the input is gone", s.InputGone(ctx, id, time.Now()))
+			_, err := s.RemoveData(ctx, id, time.Now())
+			must("remove data", err)
+			must("data gone", s.DataGone(ctx, id))
+		}
+		storetest.Consistent(t, engine, s)
 	}
 }
 

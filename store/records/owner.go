@@ -44,7 +44,9 @@ func (t *tx) alive(session string) (bool, error) {
 // Claim makes session the owner of an orphan.
 func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	var claimed store.Record
+	var damaged error
 	err := s.write(ctx, func(t *tx) error {
+		damaged = nil
 		t.wantRecord(jobID)
 		before, err := t.writable(jobID)
 		if err != nil {
@@ -75,10 +77,12 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 			return err
 		}
 		t.Put(tableTurns, []byte(after.Account), nil) // the transaction that wrote it is its turn
-		claimed, err = t.record(after)
+		if claimed, err = t.record(after); errors.Is(err, store.ErrDamaged) {
+			damaged, err = fmt.Errorf("claim job %s, which has failed for that: %w", jobID, err), t.failRuined(after)
+		}
 		return err
 	})
-	if err != nil {
+	if err = cmp.Or(err, damaged); err != nil {
 		return store.Record{}, err
 	}
 	return claimed, nil

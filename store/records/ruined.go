@@ -1,0 +1,57 @@
+package records
+
+import (
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// A job is ruined once its specification or its texts are damaged: no row of it can run. It ends
+// with what its header has.
+
+// ruined is the record of a ruined job.
+func (t *tx) ruined(h header) (store.Record, error) {
+	rec := h.Record
+	rec.SpecDamaged = true
+	rec.Spec = rowmill.Spec{Account: h.Account, Model: h.Price.model()}
+	for _, dialect := range []string{rowmill.DialectOpenAI, rowmill.DialectAnthropic} {
+		batch, err := t.Get(tableBatches, append(batchList(h.Account, dialect), h.Job.ID...))
+		if err != nil {
+			return rec, err
+		}
+		if batch != nil {
+			rec.Spec.Model.Kind, rec.Spec.Raw = rowmill.KindRaw, &rowmill.Raw{Dialect: dialect}
+		}
+	}
+	return rec, nil
+}
+
+// endRuined writes the record of a ruined job that has ended, and a specification in place of the
+// damaged one.
+func (t *tx) endRuined(before header, rec store.Record) error {
+	spec, err := writeSpec(nil, rec.Spec)
+	if err != nil {
+		return err
+	}
+	id := []byte(rec.Job.ID)
+	t.Put(tableSpecs, id, spec)
+	t.Delete(tableTexts, id)
+	rec.End(before.Job.Status, t.Now())
+	rec.Version++
+	return t.save(&before, rec, before.Account)
+}
+
+// failRuined ends a ruined job as failed.
+func (t *tx) failRuined(h header) error {
+	rec, err := t.ruined(h)
+	if err == nil {
+		err = rec.Job.Become(rowmill.StatusFailed, t.Now())
+	}
+	if err != nil {
+		return err
+	}
+	rec.Job.FailureReason = rowmill.Failf(rowmill.CodeInternalError,
+		"The specification of the job is damaged in the record store, so no more rows of it can run. Submit the job again.")
+	rec.Job.Message = rec.Job.FailureReason.Message
+	rec.Job.JobCost = rec.Spec.Model.Cost(&rec.Job)
+	return t.endRuined(h, rec)
+}
