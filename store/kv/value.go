@@ -1,11 +1,13 @@
 package kv
 
 import (
+	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"strconv"
 )
 
 // A stored value is the id of its transaction (8 bytes), the kind of its checksum (1), the
@@ -16,7 +18,7 @@ const (
 	overhead = idBytes + 1 + 4
 
 	kindCRC = 0
-	kindSum = 1 // of counters that a server has added to, which cannot compute the other
+	kindSHA = 1 // of counters that a Redis server has added to: its scripts have SHA-1 and no CRC
 )
 
 // castagnoli is the polynomial that processors have an instruction for.
@@ -38,11 +40,8 @@ func sum(kind byte, t Table, key, value []byte) uint32 {
 	if kind == kindCRC {
 		return crc32.Update(Head(t, key), castagnoli, value)
 	}
-	total := Head(t, key)
-	for i := 0; i+4 <= len(value); i += 4 {
-		total += uint32(i/4+1) * binary.BigEndian.Uint32(value[i:])
-	}
-	return total
+	digest := sha1.Sum(append(strconv.AppendUint(nil, uint64(Head(t, key)), 10), value...))
+	return binary.BigEndian.Uint32(digest[:])
 }
 
 // Seal returns a value as an engine stores it.
@@ -57,7 +56,7 @@ func Seal(t Table, key []byte, id uint64, value []byte) []byte {
 func Unseal(t Table, key, stored []byte) (id uint64, value []byte, err error) {
 	if len(stored) >= overhead {
 		kind, value := stored[idBytes], stored[overhead:len(stored):len(stored)]
-		known := kind == kindCRC || kind == kindSum && len(value) > 0 && len(value)%8 == 0
+		known := kind == kindCRC || kind == kindSHA && len(value) > 0 && len(value)%8 == 0
 		if known && binary.BigEndian.Uint32(stored[idBytes+1:]) == sum(kind, t, key, value) {
 			return binary.BigEndian.Uint64(stored), value, nil
 		}

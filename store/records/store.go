@@ -63,7 +63,7 @@ func layoutOf(t kv.Tx) (int64, error) {
 		found, err = number(raw)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: read the layout of the records: %v", rowmill.ErrUnavailable, err) // no fault of one job
+		return 0, fmt.Errorf("%w: read the layout of the records: %s", rowmill.ErrUnavailable, err.Error()) // no fault of one job
 	}
 	return found, nil
 }

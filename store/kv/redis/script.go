@@ -44,10 +44,9 @@ end)
 list(1, function(session) if call('EXISTS', session) == 0 then stop = {'stale', session, ''} end end)
 if stop then return stop end
 
--- sealed puts counters behind their checksum: the head, and each half times its place.
-local function sealed(head, halves)
-  for i, half in ipairs(halves) do head = head + i * half end
-  return struct.pack('>BI4' .. string.rep('I4', #halves), 1, head % 4294967296, unpack(halves))
+-- sealed puts counters behind their checksum: the first bytes of a hash.
+local function sealed(head, counters)
+  return struct.pack('>BI4', 1, tonumber(string.sub(redis.sha1hex(head .. counters), 1, 8), 16)) .. counters
 end
 -- plus adds two numbers of 64 bits, and stays at their end.
 local function plus(h1, l1, h2, l2)
@@ -65,14 +64,14 @@ list(4, function(t, k, head, more)
   if old then
     halves = {struct.unpack('>' .. string.rep('I4', (#old - 13) / 4), old, 14)}
     halves[#halves] = nil -- where it has stopped
-    if sealed(head, halves) ~= string.sub(old, 9) then stop = {'damaged', t, k} end
+    if sealed(head, string.sub(old, 14)) ~= string.sub(old, 9) then stop = {'damaged', t, k} end
   end
   for p = 1, #more, 9 do
     local i, h, l = struct.unpack('>BI4I4', more, p)
     for j = #halves + 1, 2 * i + 2 do halves[j] = 0 end
     halves[2 * i + 1], halves[2 * i + 2] = plus(halves[2 * i + 1], halves[2 * i + 2], h, l)
   end
-  puts[#puts + 1] = {t, k, sealed(head, halves)}
+  puts[#puts + 1] = {t, k, sealed(head, struct.pack('>' .. string.rep('I4', #halves), unpack(halves)))}
 end)
 if stop then return stop end
 list(3, function(t, k, v) puts[#puts + 1] = {t, k, v} end)
