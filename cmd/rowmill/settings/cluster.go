@@ -31,7 +31,7 @@ type Store struct {
 
 	// Prefix begins every key in Redis. Default: rowmill:, so that other
 	// programs may use the same database; two services need two of them.
-	Prefix string `yaml:"prefix"`
+	Prefix string `yaml:"prefix" default:"rowmill:"`
 }
 
 // Embedded reports whether records are in the data directory.
@@ -126,7 +126,7 @@ type Cluster struct {
 	Node string `yaml:"node"`
 
 	// Role is both, api or engines. Default: both.
-	Role Role `yaml:"role"`
+	Role Role `yaml:"role" default:"both"`
 
 	// Listen is the address of the membership gossip, HOST:PORT, by TCP and by
 	// UDP. Default: empty, no cluster.
@@ -156,7 +156,7 @@ type Cluster struct {
 
 	// Label keeps clusters apart that reach one another: nodes with another
 	// label are not listened to. Default: rowmill.
-	Label string `yaml:"label"`
+	Label string `yaml:"label" default:"rowmill"`
 
 	// PeerListen is where nodes send one another work, HOST:PORT. Default:
 	// empty, the host of Listen and its port plus one.
@@ -206,31 +206,6 @@ func (c Cluster) Keys() ([][]byte, error) {
 // keyFields are the keys of a list.
 func keyFields(list Secret) []string {
 	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
-}
-
-// recordsWord stands for the keys of the records in a list.
-const recordsWord = "records"
-
-// SigningKeys are the keys that sign URLs and seal sessions, the one that does first;
-// nil among them for those of the records. None: those of the records alone.
-func (h HTTP) SigningKeys() ([][]byte, error) {
-	var keys [][]byte
-	fields := keyFields(h.SigningKey)
-	for i, field := range fields {
-		if field == recordsWord {
-			keys = append(keys, nil)
-			continue
-		}
-		key, err := base64.StdEncoding.DecodeString(field)
-		if err != nil || len(key) < 32 {
-			return nil, fmt.Errorf("key %d of %d must be 32 bytes or more in base64, or the word %s; `openssl rand -base64 32` makes one", i+1, len(fields), recordsWord)
-		}
-		keys = append(keys, key)
-	}
-	if h.SigningKey != "" && len(keys) == 0 {
-		return nil, errors.New("holds no key; `openssl rand -base64 32` makes one")
-	}
-	return keys, nil
 }
 
 // Exposure says, a sentence each, how whoever reaches this node could take part
@@ -290,9 +265,6 @@ func isLoopbackHost(address string) bool {
 
 // A namedValue is a setting's name and text.
 type namedValue struct{ key, value string }
-
-// checker collects broken rules.
-type checker func(good bool, key, format string, args ...any)
 
 // checkStorage holds the settings of records and objects against each other.
 func (s Settings) checkStorage(check checker) {

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -100,7 +101,7 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 // that it does not name.
 func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
-		d.fail(node, "%s must be a mapping of settings", nameOr(path, "the file"))
+		d.fail(node, "%s must be a mapping of settings", cmp.Or(path, "the file"))
 		return false
 	}
 	fields := fieldsOf(into.Type())
@@ -275,11 +276,4 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-func nameOr(name, other string) string {
-	if name == "" {
-		return other
-	}
-	return name
 }

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"reflect"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -86,20 +87,8 @@ func suggest(name string, candidates []string) string {
 	return "; did you mean " + best + "?"
 }
 
+// index matches the index in engines[3].url.
+var index = regexp.MustCompile(`\[\d*\]`)
+
 // unindexed turns engines[3].url into engines[].url.
-func unindexed(path string) string {
-	var out strings.Builder
-	inside := false
-	for _, r := range path {
-		switch {
-		case r == '[':
-			inside = true
-		case r == ']':
-			inside = false
-		case inside:
-			continue
-		}
-		out.WriteRune(r)
-	}
-	return out.String()
-}
+func unindexed(path string) string { return index.ReplaceAllLiteralString(path, "[]") }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -116,11 +117,8 @@ func (src Sources) environment(into *Settings, given map[string]bool) error {
 		}
 		key, known := byName[name]
 		if !known {
-			names := append([]string{}, others...)
-			for n := range byName {
-				names = append(names, n)
-			}
-			sort.Strings(names)
+			names := slices.Concat(others, slices.Collect(maps.Keys(byName)))
+			slices.Sort(names)
 			errs = append(errs, fmt.Errorf("environment variable %s: unknown setting%s", name, suggest(name, names)))
 			continue
 		}
@@ -238,12 +236,7 @@ func (s *Settings) mergeQuotas() error {
 
 // isOther reports whether a variable with our prefix is no setting.
 func isOther(name string) bool {
-	for _, other := range others {
-		if name == other {
-			return true
-		}
-	}
-	return serviceLink.MatchString(name) ||
+	return slices.Contains(others, name) || serviceLink.MatchString(name) ||
 		strings.HasPrefix(name, "ROWMILL_BENCH_") || strings.HasPrefix(name, "ROWMILL_TEST_")
 }
 

@@ -9,6 +9,36 @@ import (
 	"time"
 )
 
+// Tracing is how the node tells a collector of OpenTelemetry what became of jobs. See
+// package tracing.
+type Tracing struct {
+	// Endpoint is the URL that spans are posted to, by OTLP over HTTP; one without a path
+	// gets /v1/traces. Default: empty, nothing is traced, unless OpenTelemetry's own
+	// variables name a collector.
+	Endpoint string `yaml:"endpoint"`
+
+	// Headers go with each request, as NAME=VALUE apart by commas: what a collector wants
+	// to know its clients by. Default: none, or OTEL_EXPORTER_OTLP_HEADERS.
+	Headers Secret `yaml:"headers"`
+
+	// Sample is the share of jobs that are traced, among those that were not submitted
+	// within a trace: of these their client has decided. All nodes have the same.
+	// Default: 1, all: what a job costs, Rows bounds.
+	Sample float64 `yaml:"sample" default:"1"`
+
+	// Rows is the share of the rows of such a job whose requests are traced, the first
+	// among them. Default: 0.01: enough to see what a server does, and a job of a million
+	// rows makes ten thousand spans and no more.
+	Rows float64 `yaml:"rows" default:"0.01"`
+
+	// Queue bounds the spans that wait to be sent; others are dropped. Default: 4,096,
+	// about 6 MiB: some seconds of a busy node.
+	Queue int `yaml:"queue" default:"4096" min:"1"`
+
+	// Timeout bounds a request to the collector. Default: 10s, as the specification has it.
+	Timeout time.Duration `yaml:"timeout" default:"10s" min:"10ms"`
+}
+
 // complete takes from OpenTelemetry's own variables what is not set otherwise, where
 // they mean us: whoever injects them into all programs has ours told too. sampled says
 // that Sample is set.
@@ -91,14 +121,11 @@ func isToken(s string) bool {
 	})
 }
 
-// checkTracing holds the settings of traces against what they may be.
-func (s Settings) checkTracing(check checker) {
-	t := s.Tracing
+// check holds the settings of traces against what they may be.
+func (t Tracing) check(check checker) {
 	check(t.Endpoint == "" || isBaseURL(t.Endpoint), "tracing.endpoint", "must be an http or https URL without query, such as http://127.0.0.1:4318, is %q", t.Endpoint)
 	_, err := t.HeaderValues()
 	check(err == nil, "tracing.headers", "%v", err)
 	check(t.Sample >= 0 && t.Sample <= 1, "tracing.sample", "must be a share from 0 to 1, is %v", t.Sample)
 	check(t.Rows >= 0 && t.Rows <= 1, "tracing.rows", "must be a share from 0 to 1, is %v", t.Rows)
-	check(t.Queue > 0, "tracing.queue", "must be above 0, is %d", t.Queue)
-	check(t.Timeout >= 10*time.Millisecond, "tracing.timeout", "must be at least 10ms, is %v", t.Timeout)
 }
