@@ -141,7 +141,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	b.announce(model, "now", b.rounds*rows)
 	for round := range b.rounds {
 		if len(targets) > 0 {
-			rate, err := targets.runAll(ctx, b.prompts(fmt.Sprint("direct ", round), rows), b.best())
+			rate, err := targets.runAll(ctx, b.prompts(fmt.Sprint("direct ", round), rows), max(1, verdict.Best(b.measured.Steps).InFlight))
 			if err != nil {
 				return driving(ctx, err)
 			}
@@ -280,15 +280,4 @@ func (b *bench) prompts(run string, n int) []string {
 		all[i] = fmt.Sprintf("%s, %s, row %d. %s", b.nonce, run, i, filler)
 	}
 	return all
-}
-
-// best is the number in flight at each server that was best.
-func (b *bench) best() int {
-	best := verdict.Step{InFlight: 1}
-	for _, s := range b.measured.Steps {
-		if s.Rows > best.Rows {
-			best = s
-		}
-	}
-	return best.InFlight
 }

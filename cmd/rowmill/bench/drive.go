@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/cmd/rowmill/bench/verdict"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/openai"
@@ -153,7 +154,7 @@ func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		b.measured.Steps = append(b.measured.Steps, stepOf(n, step))
+		b.measured.Steps = append(b.measured.Steps, verdict.Step{InFlight: n, Rows: step})
 		b.Term.Say("%d in flight at each server: %s rows/s", n, figure(step))
 		if flat++; step > climbGain*best {
 			flat = 0

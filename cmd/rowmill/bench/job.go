@@ -23,10 +23,6 @@ const (
 	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
 )
 
-func stepOf(inFlight int, rows float64) verdict.Step {
-	return verdict.Step{InFlight: inFlight, Rows: rows}
-}
-
 // job runs rows as a job and takes its data away, also when it is interrupted.
 func (b *bench) job(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
 	if err := ctx.Err(); err != nil {

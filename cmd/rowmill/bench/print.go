@@ -101,10 +101,7 @@ func (r report) text(w io.Writer) error {
 	}
 	var lines strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&lines, "\n%-4s %s", f.Level, terminal.Printable(f.Text))
-		if f.Remedy != "" {
-			fmt.Fprintf(&lines, "\n     → %s", terminal.Printable(f.Remedy))
-		}
+		lines.WriteString("\n" + terminal.Finding(f.Level, f.Text, f.Remedy))
 	}
 	_, err = io.WriteString(w, lines.String()+"\n")
 	return err

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -248,11 +247,7 @@ func (d *doctor) print(asJSON bool) error {
 
 func (d *doctor) lines(w io.Writer) error {
 	for _, f := range d.found {
-		line := fmt.Sprintf("%-4s %s: %s", f.Level, terminal.Printable(f.Check), terminal.Printable(f.Text))
-		if f.Remedy != "" {
-			line += "\n     → " + terminal.Printable(f.Remedy)
-		}
-		if _, err := io.WriteString(w, strings.TrimSpace(line)+"\n"); err != nil {
+		if _, err := io.WriteString(w, terminal.Finding(f.Level, f.Check+": "+f.Text, f.Remedy)+"\n"); err != nil {
 			return err
 		}
 	}

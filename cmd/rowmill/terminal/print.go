@@ -36,6 +36,15 @@ func Dashed(cells ...string) []string {
 	return cells
 }
 
+// Finding is a finding for a person: a line, and the remedy below it.
+func Finding(level, text, remedy string) string {
+	line := fmt.Sprintf("%-4s %s", level, Printable(text))
+	if remedy != "" {
+		line += "\n     → " + Printable(remedy)
+	}
+	return strings.TrimSpace(line)
+}
+
 // JSON writes a value, indented.
 func JSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

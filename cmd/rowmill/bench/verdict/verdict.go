@@ -114,17 +114,22 @@ const (
 
 // Of judges.
 func Of(m Measured) Verdict {
-	var rates []float64
-	for _, j := range m.Jobs {
-		rates = append(rates, j.Rate())
+	rates := collect(m.Jobs, func(j Job) []float64 { return []float64{j.Rate()} })
+	known := func(values []float64) Spread {
+		return Over(slices.DeleteFunc(values, func(value float64) bool { return value == 0 }))
 	}
-	v := Verdict{Engines: Over(m.Direct), Rowmill: Over(slices.DeleteFunc(slices.Clone(rates), func(r float64) bool { return r == 0 })), Parts: []Part{}, Findings: []Finding{}}
-	if len(m.Direct) > 0 {
-		v.Ratio = Over(slices.DeleteFunc(ratios(rates, m.Direct), func(r float64) bool { return r == 0 }))
-	}
+	v := Verdict{Engines: Over(m.Direct), Ratio: known(ratios(rates, m.Direct)), Rowmill: known(rates)}
 	v.Parts = parts(m, v)
 	v.Findings = slices.Concat(ofMeasurement(m), ofRatio(m, v), ofEngines(m, v), ofStorage(m), ofGrowth(m, v))
 	return v
+}
+
+// collect concatenates the figures of all.
+func collect[T any](all []T, of func(T) []float64) (figures []float64) {
+	for _, one := range all {
+		figures = append(figures, of(one)...)
+	}
+	return figures
 }
 
 // parts says what each part bears, the servers first.
@@ -142,14 +147,14 @@ func parts(m Measured, v Verdict) []Part {
 		{Name: "engines", Rows: engines.Median, Nodes: m.Nodes, Basis: basis},
 		{Name: "ingest of one job", Rows: ingestRows, Nodes: feeds(ingestRows), Basis: "not of this run: one owner on two cores, docs/scale.md"},
 	}
-	commit := Over(join(m.Storage, func(s Storage) []float64 { return s.Commits }))
+	commit := Over(collect(m.Storage, func(s Storage) []float64 { return s.Commits }))
 	if commit.N > 0 && m.Interval > 0 {
 		// Each node commits a part of each job every interval, here one after the other.
 		nodes := m.Interval.Seconds() / commit.Median
 		all = append(all, Part{Name: "commits", Rows: nodes * each, Nodes: feeds(nodes * each), Basis: fmt.Sprintf("of one job, one commit of %s after the other, one a node every %v", millis(commit.Median), m.Interval)})
 	}
 	bytes := perRow(m.Jobs)
-	speed := Over(join(m.Storage, func(s Storage) (speeds []float64) {
+	speed := Over(collect(m.Storage, func(s Storage) (speeds []float64) {
 		for _, seconds := range s.Puts {
 			speeds = append(speeds, float64(s.ObjectBytes)/seconds)
 		}
@@ -160,13 +165,6 @@ func parts(m Measured, v Verdict) []Part {
 		all = append(all, Part{Name: "objects", Rows: rows, Basis: fmt.Sprintf("%.1f MB/s of each node, one object after the other; %.0f bytes of result a row, written %.1f times in all", speed.Median/1e6, bytes, written)})
 	}
 	return all
-}
-
-func join(all []Storage, of func(Storage) []float64) (joined []float64) {
-	for _, s := range all {
-		joined = append(joined, of(s)...)
-	}
-	return joined
 }
 
 // perRow is how many bytes of result a row has; 0 where that is not known.
@@ -185,60 +183,71 @@ func perRow(jobs []Job) float64 {
 
 func millis(seconds float64) string { return fmt.Sprintf("%.3g ms", 1000*seconds) }
 
-// ofMeasurement says what the figures are worth.
-func ofMeasurement(m Measured) (found []Finding) {
-	if m.Simulated {
-		found = append(found, Finding{Note, "the servers are simulated: these are no figures of a model", "start a real server, and bench again"})
-	}
-	if m.Unreached != "" {
-		found = append(found, Finding{Note, "the servers were not driven directly, so there is no ratio: " + m.Unreached, "run it where it reaches them, such as on their node"})
-	}
-	if m.Strangers > 0 {
-		found = append(found, Finding{Note, fmt.Sprintf("%d rows of others were in flight when it began: they took their share", m.Strangers), "bench while nothing else runs"})
-	}
-	if len(m.Steps) > 0 && m.Rising {
-		found = append(found, Finding{Note, fmt.Sprintf("the servers still became faster at %d in flight each, where the climb ended: their best may be higher", m.Steps[len(m.Steps)-1].InFlight), "bench for longer, with " + longer})
-	}
-	for _, j := range m.Jobs {
-		if j.Spoiled != "" {
-			found = append(found, Finding{Warn, "a job has no figure: " + j.Spoiled, "mend that, and bench again"})
-		} else if j.Failed > 0 {
-			found = append(found, Finding{Warn, fmt.Sprintf("%d of %d rows failed", j.Failed, j.Rows), "look into the log of the servers; `rowmill doctor` says what it sees of them"})
+// A rule is a finding with its condition.
+type rule struct {
+	holds   bool
+	finding Finding
+}
+
+// every returns the findings of all rules that hold.
+func every(rules ...rule) (found []Finding) {
+	for _, r := range rules {
+		if r.holds {
+			found = append(found, r.finding)
 		}
 	}
 	return found
 }
 
-// ofRatio says why Rowmill stays behind the servers.
+// first returns the finding of the first rule that holds.
+func first(rules ...rule) []Finding {
+	found := every(rules...)
+	return found[:min(1, len(found))]
+}
+
+// ofMeasurement judges the measurement itself.
+func ofMeasurement(m Measured) []Finding {
+	found := every(
+		rule{m.Simulated, Finding{Note, "the servers are simulated: these are no figures of a model", "start a real server, and bench again"}},
+		rule{m.Unreached != "", Finding{Note, "the servers were not driven directly, so there is no ratio: " + m.Unreached, "run it where it reaches them, such as on their node"}},
+		rule{m.Strangers > 0, Finding{Note, fmt.Sprintf("%d rows of others were in flight when it began: they took their share", m.Strangers), "bench while nothing else runs"}},
+	)
+	if len(m.Steps) > 0 && m.Rising {
+		found = append(found, Finding{Note, fmt.Sprintf("the servers still became faster at %d in flight each, where the climb ended: their best may be higher", m.Steps[len(m.Steps)-1].InFlight), "bench for longer, with " + longer})
+	}
+	for _, j := range m.Jobs {
+		found = append(found, first(
+			rule{j.Spoiled != "", Finding{Warn, "a job has no figure: " + j.Spoiled, "mend that, and bench again"}},
+			rule{j.Failed > 0, Finding{Warn, fmt.Sprintf("%d of %d rows failed", j.Failed, j.Rows), "look into the log of the servers; `rowmill doctor` says what it sees of them"}},
+		)...)
+	}
+	return found
+}
+
+// ofRatio explains why Rowmill is slower than the servers.
 func ofRatio(m Measured, v Verdict) []Finding {
 	if v.Ratio.N == 0 {
 		return nil
 	}
-	ratio := fmt.Sprintf("Rowmill reaches %.2f of what the servers do", v.Ratio.Median)
-	best := best(m.Steps)
-	window := 0
-	longest := 0.0
+	best, window, longest := Best(m.Steps).InFlight, 0, 0.0
 	for _, j := range m.Jobs {
 		window, longest = max(window, j.Window), max(longest, j.Seconds)
 	}
-	switch {
-	case v.Ratio.Most > apart*v.Ratio.Least:
-		return []Finding{{Note, fmt.Sprintf("%s, but of the rounds one says %.2f and one %.2f: something else uses these machines, and the median says little", ratio, v.Ratio.Least, v.Ratio.Most), "bench while nothing else runs, with more --rounds and a longer --length"}}
-	case v.Ratio.Median >= goodRatio:
-		return []Finding{{OK, ratio, ""}}
-	case window > 0 && window < best.InFlight && longest < shortJob:
-		return []Finding{{Warn, fmt.Sprintf("%s: it had %d rows in flight at a server at the most, which is best with %d; in jobs of seconds it is still finding that out", ratio, window, best.InFlight), "bench for longer, with " + longer + "; if it stays so, the server tells no slots: start it with its metrics on"}}
-	case window > 0 && window < best.InFlight:
-		return []Finding{{Warn, fmt.Sprintf("%s: it had %d rows in flight at a server at the most, which is best with %d", ratio, window, best.InFlight), "let the server tell its slots and its queue: --metrics of llama.cpp, and no gateway before it that hides /metrics"}}
-	case longest < shortJob:
-		return []Finding{{Warn, fmt.Sprintf("%s: jobs of %.1f s pay for their beginning, their last part and their result", ratio, longest), "bench for longer, with " + longer}}
-	default:
-		return []Finding{{Warn, ratio + ", with as many rows in flight", "look at the processor of the nodes: one that is busy wants more cores, or its servers on another machine; more nodes with --join"}}
-	}
+	narrow, short := window > 0 && window < best, longest < shortJob
+	ratio := fmt.Sprintf("Rowmill reaches %.2f of what the servers do", v.Ratio.Median)
+	tooFew := fmt.Sprintf("%s: it had %d rows in flight at a server at the most, which is best with %d", ratio, window, best)
+	return first(
+		rule{v.Ratio.Most > apart*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but of the rounds one says %.2f and one %.2f: something else uses these machines, and the median says little", ratio, v.Ratio.Least, v.Ratio.Most), "bench while nothing else runs, with more --rounds and a longer --length"}},
+		rule{v.Ratio.Median >= goodRatio, Finding{OK, ratio, ""}},
+		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of seconds it is still finding that out", "bench for longer, with " + longer + "; if it stays so, the server tells no slots: start it with its metrics on"}},
+		rule{narrow, Finding{Warn, tooFew, "let the server tell its slots and its queue: --metrics of llama.cpp, and no gateway before it that hides /metrics"}},
+		rule{short, Finding{Warn, fmt.Sprintf("%s: jobs of %.1f s pay for their beginning, their last part and their result", ratio, longest), "bench for longer, with " + longer}},
+		rule{true, Finding{Warn, ratio + ", with as many rows in flight", "look at the processor of the nodes: one that is busy wants more cores, or its servers on another machine; more nodes with --join"}},
+	)
 }
 
-// best is the quickest step.
-func best(steps []Step) (best Step) {
+// Best is the quickest step.
+func Best(steps []Step) (best Step) {
 	for _, s := range steps {
 		if s.Rows > best.Rows {
 			best = s
@@ -253,12 +262,11 @@ var limits = map[string]string{
 	"rowmill-sim": "simulator.slots, or --slots of rowmill sim",
 }
 
-// ofEngines says what the servers are limited by.
+// ofEngines names the settings that limit the servers.
 func ofEngines(m Measured, v Verdict) []Finding {
 	if v.Engines.N == 0 || m.Rising || len(m.Steps) == 0 {
 		return nil
 	}
-	b := best(m.Steps)
 	var settings []string
 	for _, kind := range m.Kinds {
 		if limits[kind] != "" {
@@ -269,40 +277,34 @@ func ofEngines(m Measured, v Verdict) []Finding {
 	if len(settings) > 0 {
 		remedy = "raise " + strings.Join(settings, ", ") + " where memory allows, else add servers"
 	}
-	return []Finding{{OK, fmt.Sprintf("the servers are best with %d in flight each; more brings nothing", b.InFlight), remedy}}
+	return []Finding{{OK, fmt.Sprintf("the servers are best with %d in flight each; more brings nothing", Best(m.Steps).InFlight), remedy}}
 }
 
-// ofStorage says what is slow.
+// ofStorage finds slow storage.
 func ofStorage(m Measured) (found []Finding) {
+	faster := "bring Redis nearer to the nodes, and its file (appendfsync) on a faster disk"
+	if m.Embedded {
+		faster = "put data on a faster disk, best one that keeps writes through a loss of power"
+	}
 	for _, s := range m.Storage {
 		commit, put := Over(s.Commits), Over(s.Puts)
-		remedy := "bring Redis nearer to the nodes, and its file (appendfsync) on a faster disk"
-		if m.Embedded {
-			remedy = "put data on a faster disk, best one that keeps writes through a loss of power"
-		}
-		switch {
-		case commit.N == 0:
-			found = append(found, Finding{Warn, s.Node + " could not time its records", "`rowmill doctor` says why"})
-		case commit.Median > slowCommit:
-			found = append(found, Finding{Warn, fmt.Sprintf("%s: a commit takes %s", s.Node, millis(commit.Median)), remedy})
-		}
-		switch {
-		case put.N == 0:
-			found = append(found, Finding{Warn, s.Node + " could not time its bucket", "`rowmill doctor` says why; an object of 1 MiB may take longer than a second there"})
-		case m.Interval > 0 && put.Median > crowded*m.Interval.Seconds():
-			found = append(found, Finding{Warn, fmt.Sprintf("%s: to write an object of 1 MiB takes %s, and parts are written every %v", s.Node, millis(put.Median), m.Interval), "raise jobs.part_interval, and jobs.part_bytes with it; or bring the bucket nearer"})
-		}
+		found = append(found, every(
+			rule{commit.N == 0, Finding{Warn, s.Node + " could not time its records", "`rowmill doctor` says why"}},
+			rule{commit.Median > slowCommit, Finding{Warn, fmt.Sprintf("%s: a commit takes %s", s.Node, millis(commit.Median)), faster}},
+			rule{put.N == 0, Finding{Warn, s.Node + " could not time its bucket", "`rowmill doctor` says why; an object of 1 MiB may take longer than a second there"}},
+			rule{m.Interval > 0 && put.Median > crowded*m.Interval.Seconds(), Finding{Warn, fmt.Sprintf("%s: to write an object of 1 MiB takes %s, and parts are written every %v", s.Node, millis(put.Median), m.Interval), "raise jobs.part_interval, and jobs.part_bytes with it; or bring the bucket nearer"}},
+		)...)
 	}
 	return found
 }
 
-// ofGrowth says what would stop the deployment from growing, and when.
+// ofGrowth names the part that stops the deployment from growing, and when.
 func ofGrowth(m Measured, v Verdict) []Finding {
-	first, found := least(v.Parts)
+	narrowest, found := least(v.Parts)
 	if !found {
 		return nil
 	}
-	if first.Name == "engines" {
+	if narrowest.Name == "engines" {
 		beyond := slices.DeleteFunc(slices.Clone(v.Parts), func(p Part) bool { return p.Name == "engines" || p.Nodes == 0 })
 		text := "the servers are the bottleneck, as they should be: more rows a second come from more of them"
 		if next, more := least(beyond); more {
@@ -317,6 +319,6 @@ func ofGrowth(m Measured, v Verdict) []Finding {
 		"ingest of one job": "split large inputs into several jobs, which several nodes read",
 		"commits":           "raise jobs.part_interval; a faster disk below the records",
 		"objects":           "a faster disk or bucket; more nodes, which write beside one another",
-	}[first.Name]
-	return []Finding{{Warn, fmt.Sprintf("the bottleneck is not the servers: %s bears %.0f rows/s, less than they give", first.Name, first.Rows), remedy}}
+	}[narrowest.Name]
+	return []Finding{{Warn, fmt.Sprintf("the bottleneck is not the servers: %s bears %.0f rows/s, less than they give", narrowest.Name, narrowest.Rows), remedy}}
 }
