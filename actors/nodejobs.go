@@ -140,7 +140,7 @@ func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string
 		}
 	case errors.Is(err, store.ErrDamaged): // the store has ended the job
 		n.log.Error("the job cannot run: its specification is damaged", "job", o.JobID, "err", err)
-		n.settle(c, o.JobID)
+		n.cleaner.settle(c, o.JobID)
 	case storage.Passing(err): // the watch has said so, once
 		n.claims.doubt(o)
 	default:

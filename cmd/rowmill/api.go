@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	nethttp "net/http"
 	"strings"
@@ -10,136 +12,200 @@ import (
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/identity"
+	"github.com/rowmill/rowmill/http/webhook/sender"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/journal"
 )
 
-// openListener opens the sockets of the API and of administration; requests wait
-// until openAPI.
-func (m *Main) openListener(ctx context.Context) error {
-	var err error
-	set := m.Settings.HTTP
-	if m.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, m.Logger); err != nil {
-		return err
-	}
-	m.opened("listener", m.api.stop)
-	m.Addr = m.api.Addr
-	m.URL, _ = m.api.url()
-	if set.AdminListen == "" {
-		return nil
-	}
-	if m.admin, err = listen(ctx, set.AdminListen, "", "", m.Logger); err != nil {
-		return err
-	}
-	m.opened("admin listener", m.admin.stop)
-	m.AdminAddr = m.admin.Addr
-	return nil
+// api answers requests.
+type api struct {
+	part
+	pipeline *pipeline
+	service  http.Service
+
+	API      *http.Server
+	FirstKey string           // made by this start; empty otherwise. Never log it
+	journal  *journal.Journal // of the audit record; nil for none
+	stream   *sender.Stream   // of the audit record; nil for none
 }
 
-// openJournal opens the file of the audit record, where there is to be one.
-func (m *Main) openJournal() (err error) {
-	if m.Settings.Log.Audit == "" {
+// openJournal opens the file of the audit record, if the settings name one.
+func (a *api) openJournal() (err error) {
+	if a.Settings.Log.Audit == "" {
 		return nil
 	}
-	if m.journal, err = journal.Open(m.Settings.Log.Audit); err != nil {
+	if a.journal, err = journal.Open(a.Settings.Log.Audit); err != nil {
 		return fmt.Errorf("log.audit: %w", err)
 	}
-	m.opened("file of the audit record", func(context.Context) error { return m.journal.Close() })
+	a.opened("file of the audit record", func(context.Context) error { return a.journal.Close() })
 	return nil
 }
 
-// audited is a store whose audit record stands in the file and is sent, too.
-func (m *Main) audited(s store.Store) store.Store {
-	if m.journal != nil {
-		s = m.journal.Of(s)
+// audited adds the file and the receiver of the audit record to a store.
+func (a *api) audited(s store.Store) store.Store {
+	if a.journal != nil {
+		s = a.journal.Of(s)
 	}
-	if m.stream != nil {
-		s = m.stream.Of(s)
+	if a.stream != nil {
+		s = a.stream.Of(s)
 	}
 	return s
 }
 
-// openAPI answers requests.
-func (m *Main) openAPI(ctx context.Context) error {
-	set := m.Settings.HTTP
-	if err := m.openJournal(); err != nil {
+// Start begins to answer.
+func (a *api) Start(ctx context.Context) error {
+	set, p, on := a.Settings.HTTP, a.pipeline, a.pipeline.listeners
+	if err := a.openJournal(); err != nil {
 		return err
 	}
-	if err := m.openStream(ctx); err != nil {
+	if err := a.openStream(ctx); err != nil {
 		return err
 	}
-	m.opened("API", m.api.stop)
-	objects, err := m.serveObjects()
+	a.opened("API", on.api.stop)
+	objects, err := a.serveObjects()
 	if err != nil {
 		return err
 	}
-	if len(m.Settings.APIKeys()) == 0 {
-		if m.FirstKey, err = http.EnsureFirstKey(ctx, m.audited(m.Store), m.now()); err != nil {
+	if len(a.Settings.APIKeys()) == 0 {
+		if a.FirstKey, err = http.EnsureFirstKey(ctx, a.audited(p.storage.Store), a.now()); err != nil {
 			return err
 		}
 	}
-	config := http.Config{
-		Store: m.audited(m.Pipeline.Watch().Store()), Bucket: m.Pipeline.Watch().Requests(), Catalog: m.Catalog, Service: service{m.Pipeline, m}, Webhooks: m.Webhooks,
-		Logger: m.Logger, Registerer: m.Registry, Gatherer: m.Registry, Tracer: m.Tracer,
-		Now: m.now, EnginesOnly: m.Settings.Cluster.Role == settings.EnginesOnly,
-		AdminKeys: m.Settings.APIKeys(), Version: http.Version(buildInfo()),
-		Console: console.Files(),
-		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: m.Settings.Inputs.MaxRows, MaxRowBytes: int(m.Settings.Inputs.MaxRowBytes), Dedup: m.Settings.Jobs.Dedup,
-		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
-	}
-	if o := m.Settings.OIDC; o.Issuer != "" {
-		config.Issuer = identity.New(identity.Config{
-			Issuer: o.Issuer, Audience: o.Audience,
-			Account: o.Account, AccountClaim: o.AccountClaim, Accounts: o.Accounts,
-			Role: o.Role, RoleClaim: o.RoleClaim, Roles: o.Roles, Ranks: http.Roles(),
-			ClockTolerance: o.ClockTolerance, KeysInterval: o.KeysInterval, Now: m.now, Logger: m.Logger,
-		})
-	}
-	for _, q := range m.Settings.Quotas {
-		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
-	}
+	config := a.config(objects)
 	if set.AdminListen != "" {
 		config.Gatherer = nil // metrics are on the other address
-		m.opened("admin listener", m.admin.stop)
-		m.serve(m.admin, adminHandler(m.Registry, m.Pipeline))
+		a.opened("admin listener", on.admin.stop)
+		on.serve(on.admin, adminHandler(a.Registry, p.System))
 	}
-	if m.API, err = http.New(config); err != nil {
+	if a.API, err = http.New(config); err != nil {
 		return err
 	}
 	secrets, err := set.SigningKeys()
 	if err != nil {
 		return fmt.Errorf("http.signing_key: %w", err)
 	}
-	if err := m.API.SealWith(secrets); err != nil {
+	if err := a.API.SealWith(secrets); err != nil {
 		return err
 	}
-	m.serve(m.api, m.API.Handler())
+	on.serve(on.api, a.API.Handler())
 	return nil
 }
 
-// serveObjects returns what answers the signed URLs of a directory; nil for
-// objects that have an address of their own.
-func (m *Main) serveObjects() (nethttp.Handler, error) {
-	if m.folder == nil {
-		return nil, nil
+// config is the API's configuration by the settings.
+func (a *api) config(objects nethttp.Handler) http.Config {
+	set, p := a.Settings.HTTP, a.pipeline
+	config := http.Config{
+		Store: a.audited(p.Watch().Store()), Bucket: p.Watch().Requests(), Catalog: p.engines.Catalog, Service: a.service, Webhooks: p.Webhooks,
+		Logger: a.Logger, Registerer: a.Registry, Gatherer: a.Registry, Tracer: p.traces.Tracer,
+		Now: a.now, EnginesOnly: a.Settings.Cluster.Role == settings.EnginesOnly,
+		AdminKeys: a.Settings.APIKeys(), Version: http.Version(buildInfo()),
+		Console: console.Files(),
+		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: a.Settings.Inputs.MaxRows, MaxRowBytes: int(a.Settings.Inputs.MaxRowBytes), Dedup: a.Settings.Jobs.Dedup,
+		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
 	}
-	base, open := m.api.url()
-	if public := m.Settings.HTTP.PublicURL; public != "" {
-		base = strings.TrimRight(public, "/")
-	} else if open {
-		m.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
+	if o := a.Settings.OIDC; o.Issuer != "" {
+		config.Issuer = identity.New(identity.Config{
+			Issuer: o.Issuer, Audience: o.Audience,
+			Account: o.Account, AccountClaim: o.AccountClaim, Accounts: o.Accounts,
+			Role: o.Role, RoleClaim: o.RoleClaim, Roles: o.Roles, Ranks: http.Roles(),
+			ClockTolerance: o.ClockTolerance, KeysInterval: o.KeysInterval, Now: a.now, Logger: a.Logger,
+		})
 	}
-	if err := m.folder.SetPublicURL(base); err != nil {
-		return nil, fmt.Errorf("http.public_url: %w", err)
+	for _, q := range a.Settings.Quotas {
+		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
 	}
-	return m.folder.Handler(), nil
+	return config
 }
 
-// serve answers on a listener until Close; any other end is a failure.
-func (m *Main) serve(l *listener, handler nethttp.Handler) {
-	go func() {
-		if err := l.serve(handler); err != nil {
-			m.failed <- err
-		}
-	}()
+// serveObjects returns the handler for the signed URLs of a directory; nil for
+// objects with their own address.
+func (a *api) serveObjects() (nethttp.Handler, error) {
+	folder := a.pipeline.storage.folder
+	if folder == nil {
+		return nil, nil
+	}
+	base, open := a.pipeline.listeners.api.url()
+	if public := a.Settings.HTTP.PublicURL; public != "" {
+		base = strings.TrimRight(public, "/")
+	} else if open {
+		a.Logger.Warn("download links will name this machine only: set http.public_url (--public-url) to the address that clients use", "address", base)
+	}
+	if err := folder.SetPublicURL(base); err != nil {
+		return nil, fmt.Errorf("http.public_url: %w", err)
+	}
+	return folder.Handler(), nil
+}
+
+// openStream prepares the sender of the audit record, if there is a receiver.
+func (a *api) openStream(ctx context.Context) error {
+	set := a.Settings.Log
+	if set.AuditWebhook == "" {
+		return nil
+	}
+	secrets, err := set.AuditSecrets()
+	if err != nil {
+		return fmt.Errorf("log.audit_webhook_secret: %w", err)
+	}
+	a.stream, err = sender.NewStream(ctx, sender.StreamConfig{
+		Store: a.pipeline.storage.Store, URL: set.AuditWebhook, Secrets: secrets, Reason: input.Reason, Nodes: a.pipeline.members.count, Clock: a.now,
+		Logger: a.Logger, Registerer: a.Registry,
+		// The operator has chosen the address, so that it may be any.
+		Transport: &nethttp.Transport{Proxy: nethttp.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}},
+	})
+	if err != nil {
+		return fmt.Errorf("log.audit_webhook: %w", err)
+	}
+	if a.Settings.Cluster.Role == settings.EnginesOnly { // others send
+		return nil
+	}
+	a.stream.Start()
+	a.opened("stream of the audit record", a.stream.Stop)
+	return nil
+}
+
+func (a *api) secrets() []secret {
+	all := []secret{{
+		name: "api_key",
+		of:   func(s settings.Settings) string { return strings.Join(s.APIKeys(), "\n") },
+		use: func(s settings.Settings) error {
+			if len(s.APIKeys()) == 0 {
+				return errors.New("there is none any more; a node is started without one to have none")
+			}
+			a.API.SetAdminKeys(s.APIKeys())
+			return nil
+		},
+	}, {
+		name: "http.signing_key",
+		of:   func(s settings.Settings) string { return s.HTTP.SigningKey.Reveal() },
+		use: func(s settings.Settings) error {
+			keys, err := s.HTTP.SigningKeys()
+			if err != nil {
+				return err
+			}
+			if signing := a.pipeline.storage.signing; signing != nil {
+				if err := signing.Use(keys); err != nil {
+					return err
+				}
+			}
+			return a.API.SealWith(keys)
+		},
+	}}
+	if a.stream == nil {
+		return all
+	}
+	return append(all, secret{
+		name: "log.audit_webhook_secret",
+		of:   func(s settings.Settings) string { return s.Log.AuditWebhookSecret.Reveal() },
+		use: func(s settings.Settings) error {
+			secrets, err := s.Log.AuditSecrets()
+			if err == nil && len(secrets) == 0 {
+				err = errors.New("there is none any more; a node is started without log.audit_webhook to have none")
+			}
+			if err == nil {
+				a.stream.SetSecrets(secrets)
+			}
+			return err
+		},
+	})
 }

@@ -23,8 +23,8 @@ import (
 // does, or when it has expired. Objects are held from before that moment on, so what
 // goes after it stays in the snapshot; what comes after it is no more than a
 // crash leaves.
-func (s service) Backup(ctx context.Context) (http.Backup, error) {
-	m := s.node
+func (s *service) Backup(ctx context.Context) (http.Backup, error) {
+	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
 	if !embedded || m.folder == nil {
 		return nil, fmt.Errorf("%w: they are at %s and %s", http.ErrNoBackup, m.records(), m.objects())
@@ -42,7 +42,7 @@ func (s service) Backup(ctx context.Context) (http.Backup, error) {
 
 // A heldBackup is records and objects in a folder that nobody changes.
 type heldBackup struct {
-	node     *Main
+	storage  *storage
 	snapshot *dir.Snapshot
 	header   backup.Header
 }
@@ -54,18 +54,18 @@ func (b *heldBackup) Write(ctx context.Context, w io.Writer) error {
 }
 
 func (b *heldBackup) Close() error {
-	defer b.node.backingUp.Store(false)
+	defer b.storage.backingUp.Store(false)
 	return b.snapshot.Close()
 }
 
-func (m *Main) hold(ctx context.Context, records *bolt.Store) (*heldBackup, error) {
-	before, err := m.jobFolders()
+func (s *storage) hold(ctx context.Context, records *bolt.Store) (*heldBackup, error) {
+	before, err := s.jobFolders()
 	if err != nil {
 		return nil, err
 	}
-	b := &heldBackup{node: m, header: backup.Header{Format: backup.Format, Version: buildInfo().Version, Deployment: m.deployment.ID}}
-	b.snapshot, err = m.folder.Snapshot(ctx, func(folder string) error {
-		b.header.At = m.now().UTC()
+	b := &heldBackup{storage: s, header: backup.Header{Format: backup.Format, Version: buildInfo().Version, Deployment: s.deployment.ID}}
+	b.snapshot, err = s.folder.Snapshot(ctx, func(folder string) error {
+		b.header.At = s.now().UTC()
 		return records.Copy(ctx, filepath.Join(folder, backup.Records))
 	})
 	if err != nil {
@@ -81,8 +81,8 @@ func (m *Main) hold(ctx context.Context, records *bolt.Store) (*heldBackup, erro
 }
 
 // jobFolders are the jobs that there are objects of.
-func (m *Main) jobFolders() (map[string]bool, error) {
-	entries, err := os.ReadDir(filepath.Join(m.objects(), layout.Jobs))
+func (s *storage) jobFolders() (map[string]bool, error) {
+	entries, err := os.ReadDir(filepath.Join(s.objects(), layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func benchmark(t *testing.T, m *Main, args ...string) (benched, string) {
 
 func operator(t *testing.T, m *Main) *client.Client {
 	t.Helper()
-	api, err := client.New(client.Config{Server: m.URL, Key: clusterKey})
+	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
 	if err != nil {
 		t.Fatal(err)
 	}

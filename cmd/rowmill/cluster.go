@@ -12,13 +12,22 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// openCluster listens for other nodes, looks for them and lets them know of
-// this one. Nothing that they ask is answered before openPipeline; none of
-// them need to be there yet.
-func (m *Main) openCluster(ctx context.Context) error {
+// membership is the node's place in the cluster; empty on a node alone.
+type membership struct {
+	part
+	listeners *listeners
+	ready     func() bool // whether this node takes work of others
+
+	Cluster *cluster.Cluster // nil on a node alone
+	peers   *peer.Server     // nil on a node alone
+}
+
+// Start listens for other nodes, looks for them and lets them know of this one.
+// Their requests wait until the pipeline has started. No other node needs to be
+// there yet.
+func (m *membership) Start(ctx context.Context) error {
 	set := m.Settings.Cluster
 	if !set.Enabled() {
 		return nil
@@ -56,17 +65,17 @@ func (m *Main) openCluster(ctx context.Context) error {
 	return nil
 }
 
-func (m *Main) peerConfig() peer.Config {
+func (m *membership) peerConfig() peer.Config {
 	set := m.Settings.Cluster
 	return peer.Config{
 		Listen: set.PeerListen, TLS: peer.TLS{CertFile: set.TLSCert, KeyFile: set.TLSKey, CAFile: set.TLSCA},
-		Ready:  func() bool { return !m.Pipeline.Draining() },
+		Ready:  m.ready,
 		Logger: m.Logger, Metrics: m.Registry,
 	}
 }
 
-// openPeers makes what asks the other nodes.
-func (m *Main) openPeers() (actors.Peers, error) {
+// client makes the client for requests to other nodes.
+func (m *membership) client() (actors.Peers, error) {
 	config := m.peerConfig()
 	config.Node = m.Cluster.Self().ID
 	client, err := peer.NewClient(config)
@@ -90,14 +99,39 @@ var _ actors.Peers = peersOf{}
 func (p peersOf) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
 // announced is the base of the API as other machines reach this node.
-func (m *Main) announced() string {
-	u, err := url.Parse(m.URL)
+func (m *membership) announced() string {
+	u, err := url.Parse(m.listeners.URL)
 	if err != nil {
-		return m.URL // made by url, which writes them well
+		return m.listeners.URL // made by url, which writes them well
 	}
 	set := m.Settings.Cluster
-	u.Host = reachable(m.Addr.String(), cmp.Or(set.Advertise, set.Listen))
+	u.Host = reachable(m.listeners.Addr.String(), cmp.Or(set.Advertise, set.Listen))
 	return u.String()
+}
+
+// count is how many nodes there are, this one included.
+func (m *membership) count() int {
+	if m.Cluster == nil {
+		return 1
+	}
+	return len(m.Cluster.Members())
+}
+
+func (m *membership) secrets() []secret {
+	if m.Cluster == nil {
+		return nil
+	}
+	return []secret{{
+		name: "cluster.key",
+		of:   func(s settings.Settings) string { return s.Cluster.Key.Reveal() },
+		use: func(s settings.Settings) error {
+			keys, err := s.Cluster.Keys()
+			if err != nil {
+				return err
+			}
+			return m.Cluster.SetKeys(keys)
+		},
+	}}
 }
 
 // reachable is the address of a listener for others: where it is on all
@@ -112,34 +146,4 @@ func reachable(address, advertised string) string {
 		return address // not of a TCP listener
 	}
 	return net.JoinHostPort(host, port)
-}
-
-// checkCluster has a line for each node, and says who else could be one.
-func (s service) checkCluster(ctx context.Context, say func(name, text string)) {
-	m := s.node
-	if m.Cluster == nil {
-		return
-	}
-	for _, n := range s.Nodes(ctx) {
-		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
-			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
-		switch {
-		case n.Self:
-			text += "; this one"
-		case n.Since == nil:
-			text = fmt.Sprintf("role %s, at %s, has not said what it serves yet", n.Role, n.URL)
-		}
-		say("node "+n.ID, text)
-	}
-	gossip, requests := "encrypted", "with mutual TLS"
-	if m.Settings.Cluster.Key == "" {
-		gossip = "in the clear"
-	}
-	if m.Settings.Cluster.TLSCert == "" {
-		requests = "without TLS"
-	}
-	say("cluster", fmt.Sprintf("gossip on %s %s, requests between nodes on %s %s", m.Settings.Cluster.Listen, gossip, m.peers.Addr(), requests))
-	for _, warning := range m.Settings.Cluster.Exposure() {
-		say("cluster", "OPEN TO STRANGERS: "+warning)
-	}
 }

@@ -71,7 +71,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		return len(a) == 2 && len(b) == 2 && len(a["gpu"].Models) > 0
 	})
 	nodes := list(gpu)
-	if n := nodes["web"]; n.Role != http.NodeAPI || n.Self || n.URL != web.URL || n.Window != 0 {
+	if n := nodes["web"]; n.Role != http.NodeAPI || n.Self || n.URL != web.Listeners.URL || n.Window != 0 {
 		t.Errorf("web is listed as %+v", n)
 	}
 	if n := nodes["gpu"]; n.Role != http.NodeEngines || !n.Self || n.Window == 0 || n.Version != buildInfo().Version {
@@ -102,7 +102,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		t.Errorf("%d outputs, error %v", len(got.Outputs), err)
 	}
 	code, _, said = runCommand(t.Context(), environ(gpu, clusterKey), "one\n", "jobs", "submit", "-", "--detach")
-	if code == 0 || !strings.Contains(said, "ask "+web.URL) {
+	if code == 0 || !strings.Contains(said, "ask "+web.Listeners.URL) {
 		t.Errorf("a node that takes no jobs: code %d:\n%s", code, said)
 	}
 

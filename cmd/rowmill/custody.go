@@ -50,7 +50,7 @@ back.`,
 
 // with gives a command the settings of a node, and a body that works on the
 // storage they name.
-func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context, m *Main, args []string) error) *cobra.Command {
+func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
 	load := settingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		set, err := load()
@@ -58,12 +58,10 @@ func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context,
 			return err
 		}
 		set.Log.Level = slog.LevelError.String()
-		m := &Main{Settings: set, Logger: newLogger(s.term, set.Log)}
-		defer func() { err = errors.Join(err, m.closeAll(context.WithoutCancel(cmd.Context()))) }()
-		for _, step := range []func(context.Context) error{m.openMetrics, m.openStore, m.openBucket} {
-			if err := step(cmd.Context()); err != nil {
-				return exit.With(exit.Failure, err)
-			}
+		m := &storage{part: part{node: newNode(set, newLogger(s.term, set.Log))}}
+		defer func() { err = errors.Join(err, m.Stop(context.WithoutCancel(cmd.Context()))) }()
+		if err := m.open(cmd.Context()); err != nil {
+			return exit.With(exit.Failure, err)
 		}
 		return body(cmd.Context(), m, args)
 	}
@@ -83,7 +81,7 @@ where anything is wrong. It asks for each job, so it takes minutes for many.`,
 		Args: cobra.NoArgs,
 	}
 	form := command.PrintFlag(cmd, "table", "json")
-	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
+	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
 		how, err := form()
 		if err != nil {
 			return err
@@ -123,7 +121,7 @@ func (s storageCommands) progress() func(jobs int) {
 	}
 }
 
-func (s storageCommands) print(m *Main, r deployment.Report, skew time.Duration) error {
+func (s storageCommands) print(m *storage, r deployment.Report, skew time.Duration) error {
 	whose := func(i *deployment.Identity) string {
 		if i == nil {
 			return "no deployment's yet"
@@ -177,7 +175,7 @@ bucket says since when. Once the records know a job again its note goes.`,
 		Args:    cobra.NoArgs,
 	}
 	form := command.PrintFlag(cmd, "table", "json")
-	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
+	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
 		how, err := form()
 		if err != nil {
 			return err
@@ -226,7 +224,7 @@ the records know by then stays. It asks before it removes anything, unless
 	cmd.Flags().DurationVar(&older, "older-than", 0, "those set aside longer ago, such as 720h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and remove nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.with(cmd, func(ctx context.Context, m *Main, args []string) error {
+	return s.with(cmd, func(ctx context.Context, m *storage, args []string) error {
 		if ways := min(len(args), 1) + count(all) + count(older > 0); ways != 1 {
 			return exit.With(exit.Usage, errors.New("say what goes: names of jobs, --older-than or --all, one of the three"))
 		}
@@ -258,7 +256,7 @@ func count(set bool) int {
 }
 
 // remove purges jobs; one that fails, or is known again, holds up no other.
-func (s storageCommands) remove(ctx context.Context, m *Main, chosen []deployment.Note) error {
+func (s storageCommands) remove(ctx context.Context, m *storage, chosen []deployment.Note) error {
 	removed, failed := 0, error(nil)
 	for _, n := range chosen {
 		switch err := m.pair().Purge(ctx, n.JobID); {
@@ -300,7 +298,7 @@ It asks first, unless --yes is given.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return s.with(cmd, func(ctx context.Context, m *Main, _ []string) error {
+	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
 		if !yes && !s.agreed("do the records at %s and the objects in %s belong together, and does nobody else use them?", m.records(), m.objects()) {
 			return exit.With(exit.Failure, errors.New("nothing was changed"))
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -35,20 +34,27 @@ func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 	return id
 }
 
-// opened is the storage of a node that does not run.
+// opened opens the storage of a node that does not run.
 func opened(t *testing.T, m *Main) *Main {
 	t.Helper()
-	for _, step := range []func(context.Context) error{m.openMetrics, m.openStore, m.openBucket} {
-		if err := step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	if err := m.Storage.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// settled is opened, and gives the storage an identity.
+func settled(t *testing.T, m *Main) *Main {
+	t.Helper()
+	if err := m.Storage.Start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	return m
 }
 
 func closed(t *testing.T, m *Main) {
 	t.Helper()
-	if err := m.closeAll(t.Context()); err != nil {
+	if err := m.Storage.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -72,15 +78,12 @@ func TestStorageCommands(t *testing.T) {
 			}
 		}
 	}
-	m := opened(t, prepare(t, data, nil))
-	if err := m.settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m := settled(t, prepare(t, data, nil))
 	closed(t, m)
-	says(command(0, "", "check"), m.deployment.ID)
+	says(command(0, "", "check"), m.Storage.deployment.ID)
 
 	m = opened(t, prepare(t, data, nil))
-	one, two := leave(t, m.Bucket, "results/full-1-a.parquet"), leave(t, m.Bucket, "input/rows.jsonl")
+	one, two := leave(t, m.Storage.Bucket, "results/full-1-a.parquet"), leave(t, m.Storage.Bucket, "input/rows.jsonl")
 	closed(t, m)
 	says(command(1, "", "check"), one, two, "do not agree")
 	says(command(2, "", "purge"), "say what goes")
@@ -119,7 +122,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		}
 	}
 	first := start(t, t.TempDir(), on("0"))
-	lost := leave(t, first.Bucket, "results/full-1-a.parquet")
+	lost := leave(t, first.Storage.Bucket, "results/full-1-a.parquet")
 
 	second := prepare(t, t.TempDir(), on("1"))
 	var differ *deployment.DifferError
@@ -127,7 +130,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 	if !errors.As(err, &differ) {
 		t.Fatalf("the second one started, or ended with %v", err)
 	}
-	for _, part := range []string{first.deployment.ID, "/1", "s3://" + objects.Bucket + "/production", "rowmill storage adopt"} {
+	for _, part := range []string{first.Storage.deployment.ID, "/1", "s3://" + objects.Bucket + "/production", "rowmill storage adopt"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q does not name %s", err, part)
 		}
@@ -144,7 +147,7 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		status, text := readiness(t, first)
 		return status == 503 && strings.Contains(text, "the records were lost")
 	})
-	if _, err := first.Bucket.Stat(t.Context(), layout.Job(lost)+"results/full-1-a.parquet"); err != nil {
+	if _, err := first.Storage.Bucket.Stat(t.Context(), layout.Job(lost)+"results/full-1-a.parquet"); err != nil {
 		t.Errorf("what nobody knows was removed: %v", err)
 	}
 	again := prepare(t, t.TempDir(), on("0"))
@@ -152,12 +155,12 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 		t.Fatalf("it started with records that know nothing: %v", err)
 	}
 	word := opened(t, prepare(t, t.TempDir(), on("0")))
-	if adopted, _, _, err := word.pair().Adopt(t.Context()); err != nil || adopted != first.deployment {
-		t.Errorf("adopted %v, %v, want %v", adopted, err, first.deployment)
+	if adopted, _, _, err := word.Storage.pair().Adopt(t.Context()); err != nil || adopted != first.Storage.deployment {
+		t.Errorf("adopted %v, %v, want %v", adopted, err, first.Storage.deployment)
 	}
 	closed(t, word)
 	wait.For(t, "the first one is ready again", func() bool {
-		status, _ := fetch(t, first.URL+"/readyz")
+		status, _ := fetch(t, first.Listeners.URL+"/readyz")
 		return status == 200
 	})
 }
@@ -168,8 +171,8 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	t.Parallel()
 	records, data := redistest.Start(t), t.TempDir()
 	alone := start(t, data, nil)
-	own := alone.deployment
-	kept := leave(t, alone.Bucket, "results/full-1-a.parquet")
+	own := alone.Storage.deployment
+	kept := leave(t, alone.Storage.Bucket, "results/full-1-a.parquet")
 	stop(t, alone)
 
 	// The directory of objects alone is shared: the records in Redis know none.
@@ -183,10 +186,10 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	}
 
 	back := start(t, data, nil)
-	if back.deployment != own {
-		t.Errorf("it came back as %v, was %v", back.deployment, own)
+	if back.Storage.deployment != own {
+		t.Errorf("it came back as %v, was %v", back.Storage.deployment, own)
 	}
-	if _, err := back.Bucket.Stat(t.Context(), layout.Job(kept)+"results/full-1-a.parquet"); err != nil {
+	if _, err := back.Storage.Bucket.Stat(t.Context(), layout.Job(kept)+"results/full-1-a.parquet"); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/rowmill/rowmill/http"
 )
 
-// Diagnose has every node examine itself.
-func (s service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
+// Diagnose lets every node check itself.
+func (s *service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
 	replies, err := s.System.Facts(ctx)
 	if err != nil {
 		return nil, err
@@ -42,70 +42,69 @@ func (s service) Diagnose(ctx context.Context) ([]http.Diagnosis, error) {
 			out[i].Error = orNull(short(r.Err))
 			continue
 		}
-		if facts.Members == nil {
-			facts.Members = []string{}
-		}
 		if facts.Settings == nil {
 			facts.Settings = map[string]string{}
 		}
-		if facts.Findings == nil {
-			facts.Findings = []http.Finding{}
-		}
+		facts.Members, facts.Findings = list(facts.Members), list(facts.Findings)
 		s := &facts.Storage
-		for _, times := range []*[]float64{&s.Commits, &s.Syncs, &s.Puts, &s.Gets} {
-			if *times == nil {
-				*times = []float64{}
-			}
-		}
+		s.Commits, s.Syncs, s.Puts, s.Gets = list(s.Commits), list(s.Syncs), list(s.Puts), list(s.Gets)
 		out[i].Facts = facts
 	}
 	return out, nil
 }
 
-// An examination gathers what a node finds of itself.
-type examination struct {
-	*Main
+// list is a list for JSON: never null.
+func list[T any](values []T) []T {
+	if values == nil {
+		return []T{}
+	}
+	return values
+}
+
+// A diagnosis is what a node finds out about itself.
+type diagnosis struct {
+	*service
 	found []http.Finding
 	times http.StorageTimes
 
-	written int64 // version of the record that commits are timed by; 0 before it is known
+	written int64 // version of the record that times commits; 0 before it is known
 }
 
-func (x *examination) say(check, level, text, remedy string) {
+func (x *diagnosis) say(check, level, text, remedy string) {
 	x.found = append(x.found, http.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
-// tryTimeout bounds each thing that a node tries: the server of its records, the
-// other nodes, its bucket. Together they stay below what others wait for it.
+// tryTimeout bounds each try of a node: the server of its records, the other nodes,
+// its bucket. Other nodes wait longer than all tries take.
 const tryTimeout = 2 * time.Second
 
-// facts examines this node.
-func (m *Main) facts(ctx context.Context) http.Facts {
-	x := &examination{Main: m}
-	for _, f := range doctor.OfSettings(m.Settings, m.now()) {
+// facts checks this node.
+func (s *service) facts(ctx context.Context) any {
+	x := &diagnosis{service: s}
+	for _, f := range doctor.OfSettings(s.Settings, s.now()) {
 		x.found = append(x.found, http.Finding(f))
 	}
 	x.rotation()
 	x.deploymentAndClock()
-	x.engines()
+	x.tryEngines()
 	x.machine()
-	for _, try := range []func(context.Context){x.records, x.bucket, x.peers} {
+	for _, try := range []func(context.Context){x.tryRecords, x.tryBucket, x.tryPeers} {
 		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 		try(ctx)
 		cancel()
 	}
 	facts := http.Facts{
-		Version: buildInfo().Version, Deployment: m.deployment.ID, Catalog: hashOf(m.Catalog),
-		Settings: doctor.Shared(m.Settings), Findings: x.found, Storage: x.times,
+		Version: buildInfo().Version, Deployment: s.storage.deployment.ID, Catalog: hashOf(s.engines.Catalog),
+		Settings: doctor.Shared(s.Settings), Findings: x.found, Storage: x.times,
 	}
-	maps.Copy(facts.Settings, m.fingerprints())
-	for _, n := range m.Pipeline.Nodes() {
+	maps.Copy(facts.Settings, s.secrets.fingerprints())
+	for _, n := range s.System.Nodes() {
 		facts.Members = append(facts.Members, n.ID)
 	}
 	return facts
 }
 
-// hashOf tells catalogs apart.
+// hashOf is the same for equal catalogs only.
 func hashOf(c *catalog.Catalog) string {
 	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
@@ -115,22 +114,19 @@ func hashOf(c *catalog.Catalog) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// rotation says what of the secrets that have changed is not in use.
-func (x *examination) rotation() {
-	if x.secrets == nil {
-		return
-	}
+// rotation reports changed secrets that are not in use.
+func (x *diagnosis) rotation() {
 	if trouble := x.secrets.trouble.Load(); trouble != nil {
 		x.say("secrets", doctor.Warn, *trouble, "mend the settings or files that it names, or restart the node where it says so; docs/security.md")
 	}
 }
 
-// clockOff is from when on a clock is worth a word, well before
+// clockOff is the error of a clock from which on the node reports it, well below
 // retention.clock_tolerance.
 const clockOff = 30 * time.Second
 
-func (x *examination) deploymentAndClock() {
-	status := x.Pipeline.Storage()
+func (x *diagnosis) deploymentAndClock() {
+	status := x.Storage()
 	switch skew := status.Skew; {
 	case skew.Abs() > clockOff:
 		x.say("clock", doctor.Fail, fmt.Sprintf("it is %v ahead of that of the records", skew.Round(time.Second)), "synchronise the clock of the machine (NTP)")
@@ -145,17 +141,17 @@ func (x *examination) deploymentAndClock() {
 	}
 }
 
-func (x *examination) records(ctx context.Context) {
-	if err := x.Store.Ping(ctx); err != nil {
-		x.say("records", doctor.Fail, "they cannot be written: "+short(err), "look at "+x.Main.records())
+func (x *diagnosis) tryRecords(ctx context.Context) {
+	if err := x.storage.Store.Ping(ctx); err != nil {
+		x.say("records", doctor.Fail, "they cannot be written: "+short(err), "look at "+x.storage.records())
 		return
 	}
-	x.say("records", doctor.OK, "they can be written at "+x.Main.records(), "")
+	x.say("records", doctor.OK, "they can be written at "+x.storage.records(), "")
 	x.timeRecords(ctx)
-	if x.durability == nil {
+	if x.storage.redis == nil {
 		return
 	}
-	weak, err := x.durability(ctx)
+	weak, err := x.storage.redis.Durability(ctx)
 	if err != nil {
 		x.say("records", doctor.Warn, "the settings of Redis cannot be read: "+short(err), "allow the user of store.url INFO and CONFIG GET")
 	}
@@ -164,19 +160,19 @@ func (x *examination) records(ctx context.Context) {
 	}
 }
 
-// bucket tries what a node does with objects.
-func (x *examination) bucket(ctx context.Context) {
-	at := " at " + x.objects()
+// tryBucket tries each operation of a node on objects.
+func (x *diagnosis) tryBucket(ctx context.Context) {
+	at := " at " + x.storage.objects()
 	key := layout.Probe(x.nodeName() + "-doctor")
 	steps := []struct{ what, action string }{{"written", "s3:PutObject"}, {"listed", "s3:ListBucket"}, {"deleted", "s3:DeleteObject"}}
 	for i, try := range []func() error{
-		func() error { return putProbe(ctx, x.Bucket, key, []byte("rowmill doctor was here")) },
-		func() error { _, err := x.Bucket.List(ctx, "probe/"); return err },
-		func() error { x.timeBucket(ctx, key); return x.Bucket.Delete(ctx, key) },
+		func() error { return putProbe(ctx, x.storage.Bucket, key, []byte("rowmill doctor was here")) },
+		func() error { _, err := x.storage.Bucket.List(ctx, "probe/"); return err },
+		func() error { x.timeBucket(ctx, key); return x.storage.Bucket.Delete(ctx, key) },
 	} {
 		if err := try(); err != nil {
 			remedy := "allow the user of the node to write to " + x.Settings.Data + ", and look whether the disk has room"
-			if x.folder == nil {
+			if x.storage.folder == nil {
 				remedy = "look whether the service answers, and allow the keys " + steps[i].action + " on the bucket"
 			}
 			x.say("bucket", doctor.Fail, "objects cannot be "+steps[i].what+at+": "+short(err), remedy)
@@ -184,13 +180,13 @@ func (x *examination) bucket(ctx context.Context) {
 		}
 	}
 	x.say("bucket", doctor.OK, "objects can be written, listed and deleted"+at, "")
-	if x.s3 != nil {
-		x.limits(x.s3.Limits())
+	if x.storage.s3 != nil {
+		x.limits(x.storage.s3.Limits())
 	}
 }
 
-// limits lists the calls that the S3 service does not do, and how nodes do without.
-func (x *examination) limits(found []s3.Limit) {
+// limits lists the calls that the S3 service lacks, and how nodes work without them.
+func (x *diagnosis) limits(found []s3.Limit) {
 	for _, l := range found {
 		level := doctor.OK
 		if l.Remedy != "" {
@@ -213,21 +209,21 @@ func putProbe(ctx context.Context, bucket blob.Bucket, key string, text []byte) 
 	return err
 }
 
-func (x *examination) engines() {
+func (x *diagnosis) tryEngines() {
 	if x.Settings.Cluster.Role == settings.APIOnly {
 		return
 	}
-	all := x.Pipeline.Engines()
+	all := x.Engines()
 	if len(all) == 0 {
 		x.say("engines", doctor.Fail, "there is none", "start an inference server at "+strings.Join(x.Settings.Discover.Addresses, ", ")+", or name one in engines")
 	}
 	for _, e := range all {
-		x.engine(e)
+		x.tryEngine(e)
 	}
 }
 
-func (x *examination) engine(e actors.EngineStatus) {
-	check, at := "engine "+e.Name, " at "+x.host(e.Name)
+func (x *diagnosis) tryEngine(e actors.EngineStatus) {
+	check, at := "engine "+e.Name, " at "+x.engines.host(e.Name)
 	if !e.Up {
 		remedy := "start it, or take it out of engines"
 		var refused *engine.Error
@@ -245,7 +241,7 @@ func (x *examination) engine(e actors.EngineStatus) {
 		x.say(check, doctor.Warn, "it serves no model"+at, "load one there, such as with ollama pull, or start the server with one")
 		return
 	}
-	if e.Info.Simulated && x.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
+	if e.Info.Simulated && x.engines.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
 		x.say(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node; --simulate says that this is wanted")
 		return
 	}
@@ -266,23 +262,23 @@ func (x *examination) engine(e actors.EngineStatus) {
 	for _, why := range actors.Resting(e.Resting) {
 		warn(fmt.Sprintf("the server%s gets %s", at, why), "look into the log of the server")
 	}
-	for _, model := range x.Catalog.All() {
+	for _, model := range x.engines.Catalog.All() {
 		if s, ok := e.Info.Find(model); ok && s.ContextLength > 0 && s.ContextLength < model.ContextLength {
 			warn(fmt.Sprintf("it takes %d tokens for %s, the catalog says %d: longer rows are cut or refused", s.ContextLength, model.ID, model.ContextLength),
 				"start the server with a longer context (--max-model-len, -c), or lower context_length in the catalog")
 		}
 	}
 	if well {
-		x.say(check, doctor.OK, "it serves "+x.serves(e.Info)+at, "")
+		x.say(check, doctor.OK, "it serves "+x.engines.serves(e.Info)+at, "")
 	}
 }
 
-// peers asks every other node something small.
-func (x *examination) peers(ctx context.Context) {
-	if x.Cluster == nil {
+// tryPeers sends every other node a small request.
+func (x *diagnosis) tryPeers(ctx context.Context) {
+	if x.members.Cluster == nil {
 		return
 	}
-	replies, err := x.Pipeline.Actors(ctx, "", registry.Filter{Kind: "none"})
+	replies, err := x.System.Actors(ctx, "", registry.Filter{Kind: "none"})
 	for _, r := range replies {
 		if r.Err != nil {
 			x.say("peers", doctor.Fail, fmt.Sprintf("node %s cannot be asked at %s: %s", r.Node.Name, r.Node.Peer, short(r.Err)),
@@ -295,18 +291,18 @@ func (x *examination) peers(ctx context.Context) {
 	}
 }
 
-// What a machine should have.
+// The least that a machine should have.
 const (
 	fewFiles   = 4096 // open at once: connections of clients, engines and storage, and files
 	littleRoom = 0.1  // of a disk
 )
 
-func (x *examination) machine() {
+func (x *diagnosis) machine() {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil && files.Cur < fewFiles {
 		x.say("files", doctor.Warn, fmt.Sprintf("the process may open %d files", files.Cur), "set LimitNOFILE=65536 in the unit of the service, or ulimit -n 65536 before it starts")
 	}
-	if x.folder == nil && !x.Settings.Store.Embedded() {
+	if x.storage.folder == nil && !x.Settings.Store.Embedded() {
 		return
 	}
 	var disk syscall.Statfs_t

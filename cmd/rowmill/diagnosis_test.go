@@ -13,7 +13,7 @@ import (
 // operator has to set something.
 func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
 	t.Parallel()
-	x := &examination{}
+	x := &diagnosis{}
 	x.limits([]s3.Limit{
 		{Missing: "copy an object", Answer: "501", Instead: "a node copies it"},
 		{Missing: "list uploads", Answer: "405", Instead: "they stay", Remedy: "set a rule"},

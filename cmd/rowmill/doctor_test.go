@@ -128,7 +128,7 @@ func TestDoctor_SoundDeployment(t *testing.T) {
 	for _, m := range nodes {
 		up(t, m, 1)
 	}
-	found, code := consult(t, nodes[1].URL, clusterKey)
+	found, code := consult(t, nodes[1].Listeners.URL, clusterKey)
 	diagnosed(t, found)
 	checks := map[string]bool{}
 	for _, f := range found {
@@ -151,7 +151,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	m := start(t, data, func(s *settings.Settings) { s.APIKey = clusterKey })
-	api, err := client.New(client.Config{Server: m.URL, Key: clusterKey})
+	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 			}
 		}
 	}
-	left, err := m.Bucket.List(t.Context(), "probe/")
+	left, err := m.Storage.Bucket.List(t.Context(), "probe/")
 	if err != nil || len(left) != 0 {
 		t.Errorf("objects %v are left, error %v", left, err)
 	}
@@ -189,20 +189,20 @@ func TestDoctor_ServiceAndKey(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	m := start(t, t.TempDir(), func(s *settings.Settings) { s.APIKey = clusterKey })
-	found, _ = consult(t, m.URL, "a-wrong-key")
+	found, _ = consult(t, m.Listeners.URL, "a-wrong-key")
 	diagnosed(t, found, planted{"key", "fail", "unknown, revoked or expired", "keys create"})
 	_, user, _ := runCommand(t.Context(), environ(m, clusterKey), "", "keys", "create", "--role", "user", "--name", "somebody", "-o", "json")
 	var made struct{ Key string }
 	if err := json.Unmarshal([]byte(user), &made); err != nil {
 		t.Fatal(err, user)
 	}
-	found, _ = consult(t, m.URL, made.Key)
+	found, _ = consult(t, m.Listeners.URL, made.Key)
 	diagnosed(t, found, planted{"key", "fail", "may not see nodes", "administrator's key"})
 	files, _ := issued(t)
 	secure := start(t, t.TempDir(), func(s *settings.Settings) {
 		s.APIKey, s.HTTP.TLSCert, s.HTTP.TLSKey = clusterKey, files.Cert, files.Key
 	})
-	found, _ = consult(t, secure.URL, clusterKey)
+	found, _ = consult(t, secure.Listeners.URL, clusterKey)
 	diagnosed(t, found, planted{"certificate", "fail", "clients refuse", "http.tls_cert"}, planted{"api", "fail", "does not answer", ""})
 }
 
@@ -260,7 +260,7 @@ func TestDoctor_Engines(t *testing.T) {
 		}
 		return errors.New("no engine was found to refuse its model's rows")
 	})
-	found, code := consult(t, m.URL, clusterKey)
+	found, code := consult(t, m.Listeners.URL, clusterKey)
 	diagnosed(t, found,
 		planted{"engine locked", "fail", "HTTP 401", "api_key"},
 		planted{"engine gone", "fail", "down", "start it"},
@@ -273,7 +273,7 @@ func TestDoctor_Engines(t *testing.T) {
 	none := start(t, t.TempDir(), func(s *settings.Settings) {
 		s.APIKey, s.Simulator.Enabled, s.Discover.Addresses = clusterKey, settings.Never, []string{freeAddress(t)}
 	})
-	found, _ = consult(t, none.URL, clusterKey)
+	found, _ = consult(t, none.Listeners.URL, clusterKey)
 	diagnosed(t, found, planted{"engines", "fail", "none", "name one in engines"})
 }
 
@@ -309,7 +309,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	if err := os.WriteFile(probe, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found, _ := consult(t, nodes[1].URL, clusterKey)
+	found, _ := consult(t, nodes[1].Listeners.URL, clusterKey)
 	diagnosed(t, found,
 		planted{"node1: records", "warn", "once a second", "redis.conf"},
 		planted{"node2: records", "warn", "once a second", "redis.conf"},
@@ -328,7 +328,7 @@ func TestDoctor_Cluster(t *testing.T) {
 		planted{"catalog", "fail", "nodes differ in catalog", "same catalog"},
 		planted{"setting tracing.sample", "warn", "nothing is traced", "each decides"},
 	)
-	found, _ = consult(t, nodes[0].URL, clusterKey)
+	found, _ = consult(t, nodes[0].Listeners.URL, clusterKey)
 	for _, f := range found {
 		if f.Check == "node node2" && f.Level == "fail" && strings.Contains(f.Remedy, "cluster.peer_listen") {
 			return

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -19,9 +21,26 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/http"
 )
 
-// openEngines decides what rows run on at first:
+// engines are the models and the inference servers of a node.
+type engines struct {
+	part
+	GPUs gpu.Source // of this machine
+
+	Catalog   *catalog.Catalog
+	Engines   []engine.Engine // those at the start
+	Simulator *sim.Server     // nil where outputs are real
+
+	named   map[string]*openai.Engine // the configured engines
+	gpus    *gpu.Monitor
+	finder  *discover.Finder // nil where the node looks for no servers
+	policy  simPolicy        // decides which of the found servers are used
+	waiting string           // why a node that had no server at start does not simulate one
+}
+
+// Start chooses the first inference servers:
 //
 //	cluster.role is api ─────► nothing here
 //	engines are configured ──► those
@@ -30,23 +49,20 @@ import (
 //	                └─ none ─┬─ no GPU here, and no cluster ──► the simulated engine
 //	                         └─ else, or simulator.enabled is never ──► wait
 //
-// Servers that appear later are openDiscovery's.
-func (m *Main) openEngines(ctx context.Context) error {
-	if m.GPUs == nil {
-		m.GPUs = gpu.SMI{}
-	}
-	m.gpus = gpu.NewMonitor(m.GPUs)
-	m.Registry.MustRegister(m.gpus)
-	set := m.Settings
+// Servers that appear later are for discovery.
+func (e *engines) Start(ctx context.Context) error {
+	e.gpus = gpu.NewMonitor(e.GPUs)
+	e.Registry.MustRegister(e.gpus)
+	set := e.Settings
 	if set.Cluster.Role == settings.APIOnly {
 		return nil
 	}
-	m.search.policy.simulatedNever = set.Simulator.Enabled == settings.Never
-	if err := m.openFinder(); err != nil {
+	e.policy.simulatedNever = set.Simulator.Enabled == settings.Never
+	if err := e.openFinder(); err != nil {
 		return err
 	}
-	for _, e := range set.Engines {
-		if err := m.openEngine(e); err != nil {
+	for _, named := range set.Engines {
+		if err := e.openEngine(named); err != nil {
 			return err
 		}
 	}
@@ -54,87 +70,124 @@ func (m *Main) openEngines(ctx context.Context) error {
 	case len(set.Engines) > 0:
 		return nil
 	case set.Simulator.Enabled == settings.Always:
-		return m.openSimulated(ctx, "--simulate, or simulator.enabled, says so")
-	case m.search.finder != nil:
-		found := m.search.finder.Look(ctx)
+		return e.openSimulated(ctx, "--simulate, or simulator.enabled, says so")
+	case e.finder != nil:
+		found := e.finder.Look(ctx)
 		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
-			m.search.policy.decide(false) // a real one goes before a simulated one
+			e.policy.decide(false) // a real one goes before a simulated one
 		}
 		for _, f := range found {
-			if m.admit(f) {
-				m.Engines = append(m.Engines, f.Engine)
-				m.opened("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
+			if e.admit(f) {
+				e.Engines = append(e.Engines, f.Engine)
+				e.opened("engine "+f.Engine.Name(), func(context.Context) error { f.Engine.Close(); return nil })
 			}
 		}
 	}
-	if len(m.Engines) > 0 {
+	if len(e.Engines) > 0 {
 		return nil
 	}
-	return m.simulateOrWait(ctx)
+	return e.simulateOrWait(ctx)
 }
 
-// simulateOrWait is for a node without any server.
-func (m *Main) simulateOrWait(ctx context.Context) error {
+// loadCatalog reads a catalog; the embedded one without a name.
+func loadCatalog(name string) (*catalog.Catalog, error) {
+	if name == "" {
+		return catalog.Default(), nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	defer file.Close()
+	c, err := catalog.Load(file)
+	if err != nil {
+		return nil, fmt.Errorf("catalog %s: %w", name, err)
+	}
+	return c, nil
+}
+
+func (e *engines) secrets() (all []secret) {
+	for _, named := range e.Settings.Engines {
+		name := named.DisplayName()
+		find := func(s settings.Settings) string {
+			for _, e := range s.Engines {
+				if e.DisplayName() == name {
+					return e.APIKey.Reveal()
+				}
+			}
+			return ""
+		}
+		all = append(all, secret{
+			name: "api_key of engine " + name,
+			of:   find,
+			use:  func(s settings.Settings) error { return e.named[name].SetAPIKey(find(s)) },
+		})
+	}
+	return all
+}
+
+// simulateOrWait decides for a node without a server.
+func (e *engines) simulateOrWait(ctx context.Context) error {
 	reason := "simulator.enabled is never"
 	switch {
-	case m.Settings.Simulator.Enabled == settings.Never:
-	case m.Settings.Cluster.Enabled():
+	case e.Settings.Simulator.Enabled == settings.Never:
+	case e.Settings.Cluster.Enabled():
 		reason = "other nodes of the cluster may have servers, and outputs are not simulated beside real ones"
 	default:
 		// A driver that does not answer is no proof that there is no GPU.
-		gpus, err := m.gpus.Read(ctx)
+		gpus, err := e.gpus.Read(ctx)
 		switch {
 		case errors.Is(err, gpu.ErrNone):
-			return m.openSimulated(ctx, "no engine is configured, and no server was found")
+			return e.openSimulated(ctx, "no engine is configured, and no server was found")
 		case len(gpus) > 0:
 			reason = fmt.Sprintf("this machine has a GPU (%s), whose server may still be loading", gpus[0].Name)
 		default:
 			reason = fmt.Sprintf("this machine seems to have a GPU: %v", err)
 		}
 	}
-	if m.search.finder == nil {
+	if e.finder == nil {
 		return fmt.Errorf("no engine is configured, discover.enabled is never, and outputs are not simulated: %s; name a server with --engine URL, or give --simulate; in a cluster a node of cluster.role api needs none", reason)
 	}
-	m.search.waiting = reason
-	m.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start it, or name it with --engine URL; --simulate makes answers up",
-		"looking_at", strings.Join(m.search.finder.Waiting(), ","), "reason", reason)
+	e.waiting = reason
+	e.Logger.Warn("NO INFERENCE SERVER YET: jobs wait for one; start it, or name it with --engine URL; --simulate makes answers up",
+		"looking_at", strings.Join(e.finder.Waiting(), ","), "reason", reason)
 	return nil
 }
 
 // openEngine makes the adapter of a configured server.
-func (m *Main) openEngine(e settings.Engine) error {
+func (e *engines) openEngine(set settings.Engine) error {
 	adapter, err := openai.New(openai.Config{
-		Name: e.DisplayName(), BaseURL: e.URL, APIKey: e.APIKey.Reveal(), ModelMap: e.Models, Logger: m.Logger,
+		Name: set.DisplayName(), BaseURL: set.URL, APIKey: set.APIKey.Reveal(), ModelMap: set.Models, Logger: e.Logger,
 	})
 	if err != nil {
-		return fmt.Errorf("engine %s: %w", e.DisplayName(), err)
+		return fmt.Errorf("engine %s: %w", set.DisplayName(), err)
 	}
-	m.Engines = append(m.Engines, adapter)
-	if m.named == nil {
-		m.named = map[string]*openai.Engine{}
+	e.Engines = append(e.Engines, adapter)
+	if e.named == nil {
+		e.named = map[string]*openai.Engine{}
 	}
-	m.named[e.DisplayName()] = adapter
-	m.opened("engine "+e.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
+	e.named[set.DisplayName()] = adapter
+	e.opened("engine "+set.DisplayName(), func(context.Context) error { adapter.Close(); return nil })
 	return nil
 }
 
 // openSimulated starts the simulated engine.
-func (m *Main) openSimulated(ctx context.Context, reason string) error {
+func (e *engines) openSimulated(ctx context.Context, reason string) error {
 	server, err := openSimulator(ctx, "127.0.0.1:0", sim.Config{
-		Models: simulated(m.Catalog.All()), Profile: paced(sim.DefaultProfile(), m.Settings.Simulator), Logger: m.Logger,
+		Models: simulated(e.Catalog.All()), Profile: paced(sim.DefaultProfile(), e.Settings.Simulator), Logger: e.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	m.Simulator = server
-	m.opened("simulator", server.Stop)
-	m.search.policy.decide(true)
-	m.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
-	return m.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
+	e.Simulator = server
+	e.opened("simulator", server.Stop)
+	e.policy.decide(true)
+	e.Logger.Warn("OUTPUTS ARE SIMULATED; give a real server with --engine URL", "address", server.URL(), "reason", reason)
+	return e.openEngine(settings.Engine{URL: server.URL(), Name: simulatorName})
 }
 
-// simulated are the models of a catalog as they are simulated: what an entry
-// leaves out a simulated server has to make up too.
+// simulated fills in the kind and dimension that entries of a catalog leave out: a
+// simulated server needs them.
 func simulated(models []rowmill.Model) []rowmill.Model {
 	for i := range models {
 		switch m := &models[i]; {
@@ -152,12 +205,27 @@ func simulated(models []rowmill.Model) []rowmill.Model {
 	return models
 }
 
-// simulatorName is how the built-in simulated engine is called.
+// openSimulator starts a simulated server.
+func openSimulator(ctx context.Context, address string, config sim.Config) (*sim.Server, error) {
+	server, err := sim.New(config)
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	return server, server.Start(ctx, address)
+}
+
+// paced is a profile with the settings' pace.
+func paced(p sim.Profile, set settings.Simulator) sim.Profile {
+	p.TimeToFirstToken, p.TimePerToken, p.Slots = set.TTFT, set.PerToken, set.Slots
+	return p
+}
+
+// simulatorName is the name of the built-in simulated engine.
 const simulatorName = "simulator"
 
-// openFinder prepares the search for servers, where there is to be one.
-func (m *Main) openFinder() error {
-	set := m.Settings
+// openFinder prepares the search for servers, unless the settings forbid it.
+func (e *engines) openFinder() error {
+	set := e.Settings
 	switch set.Discover.Enabled {
 	case settings.Never:
 		return nil
@@ -171,54 +239,26 @@ func (m *Main) openFinder() error {
 			slices.ContainsFunc(set.Engines, func(e settings.Engine) bool { return e.Host() == address })
 	})
 	var err error
-	m.search.finder, err = discover.New(discover.Config{
-		Addresses: addresses, Interval: set.Discover.Interval, Timeout: set.Discover.Timeout, Logger: m.Logger,
+	e.finder, err = discover.New(discover.Config{
+		Addresses: addresses, Interval: set.Discover.Interval, Timeout: set.Discover.Timeout, Logger: e.Logger,
 		Open: func(baseURL string) (engine.Engine, error) { return openai.New(openai.Config{BaseURL: baseURL}) },
 	})
 	if err != nil {
 		return err
 	}
-	m.opened("finder", func(context.Context) error { m.search.finder.Close(); return nil })
+	e.opened("finder", func(context.Context) error { e.finder.Close(); return nil })
 	return nil
 }
 
-// openDiscovery goes on looking for servers while the node runs.
-func (m *Main) openDiscovery(ctx context.Context) error {
-	if m.search.finder == nil {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		m.search.finder.Run(ctx, func(f discover.Found) {
-			for _, e := range m.Pipeline.Engines() {
-				if e.Info.Kind != "" { // a configured one that has answered
-					m.search.policy.decide(e.Info.Simulated)
-				}
-			}
-			if m.admit(f) {
-				m.Pipeline.Attach(f.Engine)
-			}
-		})
-	}()
-	m.opened("discovery", func(context.Context) error {
-		cancel()
-		<-over
-		return nil
-	})
-	return nil
-}
-
-// admit decides about a server that was found, and says so.
-func (m *Main) admit(f discover.Found) bool {
-	log := m.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", m.serves(f.Info))
-	if reason := m.search.policy.refuse(f); reason != "" {
+// admit decides whether the node uses a found server, and logs the decision.
+func (e *engines) admit(f discover.Found) bool {
+	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.serves(f.Info))
+	if reason := e.policy.refuse(f); reason != "" {
 		f.Engine.Close()
 		log.Warn("INFERENCE SERVER FOUND AND NOT USED", "reason", reason)
 		return false
 	}
-	m.search.policy.decide(f.Info.Simulated)
+	e.policy.decide(f.Info.Simulated)
 	if f.Info.Simulated {
 		log.Warn("OUTPUTS ARE SIMULATED: a simulated server was found and is used")
 	} else {
@@ -227,7 +267,7 @@ func (m *Main) admit(f discover.Found) bool {
 	return true
 }
 
-// identified is what a server is, for a person.
+// identified describes a server for a person.
 func identified(info engine.Info) string {
 	text := strings.TrimSpace(info.Kind + " " + info.Version)
 	if info.Simulated {
@@ -236,21 +276,52 @@ func identified(info engine.Info) string {
 	return text
 }
 
-// served are the ids of the models that a server serves: the catalog's, by
-// whatever names, and then others by the server's.
-func (m *Main) served(info engine.Info) (ids []string) {
-	all := offer.New(m.Catalog, func() []offer.Server { return []offer.Server{{Models: info.Models}} })
+// models are the models of a server by the ids that jobs name: the models of the
+// catalog, by all their names, and then others by the server's names.
+func (e *engines) models(served []engine.ServedModel) (models []http.EngineModel) {
+	all := offer.New(e.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
 	for _, offered := range all.List() {
-		if len(offered.Servers) > 0 {
-			ids = append(ids, offered.Model.ID)
+		for _, server := range offered.Servers {
+			models = append(models, http.EngineModel{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: orNull(string(offered.Model.Kind))})
 		}
+	}
+	return models
+}
+
+// served are the ids of the models that a server serves.
+func (e *engines) served(info engine.Info) (ids []string) {
+	for _, model := range e.models(info.Models) {
+		ids = append(ids, model.ID)
 	}
 	return ids
 }
 
-// serves is what a server serves, for a person.
-func (m *Main) serves(info engine.Info) string {
-	return cmp.Or(terminal.Few(m.served(info)), "no model")
+// serves lists the models of a server for a person.
+func (e *engines) serves(info engine.Info) string {
+	return cmp.Or(terminal.Few(e.served(info)), "no model")
+}
+
+// url is the address of an engine's server, http://HOST:PORT. A found server has its
+// HOST:PORT as the name.
+func (e *engines) url(name string) string {
+	if e.Simulator != nil && name == simulatorName {
+		return e.Simulator.URL()
+	}
+	for _, named := range e.Settings.Engines {
+		if named.DisplayName() == name {
+			if strings.HasPrefix(named.URL, "https:") {
+				return "https://" + named.Host()
+			}
+			return "http://" + named.Host()
+		}
+	}
+	return "http://" + name
+}
+
+// host is HOST:PORT of an engine's server.
+func (e *engines) host(name string) string {
+	_, host, _ := strings.Cut(e.url(name), "://")
+	return host
 }
 
 // isOwn reports whether a client that dials address reaches a listener on
@@ -268,4 +339,12 @@ func isOwn(address, listen string) bool {
 func isLocal(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// orNull is a text, or nil where it is empty.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }

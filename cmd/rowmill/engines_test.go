@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -53,7 +52,7 @@ func looking(t *testing.T, gpus machine, address string, change func(*settings.S
 		}
 	})
 	logs := &watched{}
-	m.GPUs, m.Logger = gpus, slog.New(slog.NewTextHandler(io.MultiWriter(logs, testWriter{t}), nil))
+	m.Engines.GPUs, m.Logger = gpus, slog.New(slog.NewTextHandler(io.MultiWriter(logs, testWriter{t}), nil))
 	return m, logs
 }
 
@@ -64,7 +63,7 @@ func (m *Main) run(t *testing.T) *client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(t, m) })
-	api, err := client.New(client.Config{Server: m.URL, Key: m.FirstKey})
+	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: m.API.FirstKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +145,8 @@ func TestServeUsesTheServerItFinds(t *testing.T) {
 	kill := startSim(t, address, 20*time.Millisecond)
 	m, logs := looking(t, gpuBox, address, nil)
 	api := m.run(t)
-	if m.Simulator != nil || len(m.Engines) != 1 || m.Engines[0].Name() != address {
-		t.Fatalf("engines %v, simulator %v", m.Engines, m.Simulator)
+	if m.Engines.Simulator != nil || len(m.Engines.Engines) != 1 || m.Engines.Engines[0].Name() != address {
+		t.Fatalf("engines %v, simulator %v", m.Engines.Engines, m.Engines.Simulator)
 	}
 	awaitReady(t, m, "engine "+address+": SIMULATED, outputs are made up; rowmill-sim", "at "+address+", up since 20", "serves ", "a window of ", "gpu 0: NVIDIA H200, 47.0 of 141.0 GiB used, 50 % busy")
 	if !strings.Contains(logs.String(), "OUTPUTS ARE SIMULATED: a simulated server was found") {
@@ -176,7 +175,7 @@ func TestServeUsesTheServerItFinds(t *testing.T) {
 		`rowmill_gpu_memory_bytes{index="0",kind="total"} 1.5`,
 	} {
 		wait.For(t, "metrics have "+want, func() bool { // on a busy machine a probe fails now and then
-			_, metrics := fetch(t, m.URL+"/metrics")
+			_, metrics := fetch(t, m.Listeners.URL+"/metrics")
 			return strings.Contains(metrics, want)
 		})
 	}
@@ -189,8 +188,8 @@ func TestGPUMachineWaitsForItsServer(t *testing.T) {
 	address := freeAddress(t)
 	m, logs := looking(t, gpuBox, address, nil)
 	api := m.run(t)
-	if m.Simulator != nil || len(m.Engines) > 0 {
-		t.Fatalf("engines %v, simulator %v", m.Engines, m.Simulator)
+	if m.Engines.Simulator != nil || len(m.Engines.Engines) > 0 {
+		t.Fatalf("engines %v, simulator %v", m.Engines.Engines, m.Engines.Simulator)
 	}
 	awaitReady(t, m, "engines: NONE YET, jobs wait for a server at "+address, "this machine has a GPU (NVIDIA H200)")
 	if text := logs.String(); !strings.Contains(text, "NO INFERENCE SERVER YET") || !strings.Contains(text, "--simulate") {
@@ -211,7 +210,7 @@ func TestRealServerBesideTheSimulator(t *testing.T) {
 	address := freeAddress(t)
 	m, logs := looking(t, nil, address, nil)
 	api := m.run(t)
-	if m.Simulator == nil || !m.search.policy.simulates() {
+	if m.Engines.Simulator == nil || !m.Engines.policy.simulates() {
 		t.Fatal("no simulator on a machine without GPU and server")
 	}
 	var rows, keys atomic.Int64
@@ -280,7 +279,7 @@ func TestWithoutAServer(t *testing.T) {
 					t.Errorf("error %v, want %q", err, test.want)
 				}
 				return
-			case m.Simulator != nil:
+			case m.Engines.Simulator != nil:
 				greet(&terminal.IO{Out: &greeting}, m)
 				if test.want != "simulate" || !strings.Contains(greeting.String(), "OUTPUTS ARE SIMULATED") {
 					t.Errorf("it simulates, want %s:\n%s", test.want, greeting.String())
@@ -300,9 +299,9 @@ func TestWithoutAServer(t *testing.T) {
 func TestNodesDoNotUseEachOther(t *testing.T) {
 	t.Parallel()
 	other := start(t, t.TempDir(), nil)
-	m, _ := looking(t, nil, other.Addr.String(), nil)
+	m, _ := looking(t, nil, other.Listeners.Addr.String(), nil)
 	m.run(t)
-	if m.Simulator == nil {
+	if m.Engines.Simulator == nil {
 		t.Error("another node was taken for an inference server")
 	}
 	for _, test := range []struct {
@@ -335,12 +334,12 @@ func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 		m, _ := looking(t, nil, freeAddress(t), func(s *settings.Settings) {
 			s.Cluster.Listen, s.Simulator.Enabled = "127.0.0.1:0", choice
 		})
-		m.Catalog = catalog.Default()
-		err := errors.Join(m.openMetrics(t.Context()), m.openEngines(t.Context()))
-		if err != nil || (m.Simulator != nil) != want || !want && !strings.Contains(m.search.waiting, "other nodes") {
-			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Simulator != nil, m.search.waiting, err)
+		m.Engines.Catalog = catalog.Default()
+		err := m.Engines.Start(t.Context())
+		if err != nil || (m.Engines.Simulator != nil) != want || !want && !strings.Contains(m.Engines.waiting, "other nodes") {
+			t.Errorf("%s: simulates %v, waits since %q, error %v", choice, m.Engines.Simulator != nil, m.Engines.waiting, err)
 		}
-		if err := m.closeAll(t.Context()); err != nil {
+		if err := m.Engines.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -348,7 +347,7 @@ func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 
 func TestServesTellsTheCatalogsModels(t *testing.T) {
 	t.Parallel()
-	m := &Main{Catalog: catalog.Default()}
+	m := &engines{Catalog: catalog.Default()}
 	all := m.Catalog.All()
 	var info engine.Info
 	for _, model := range all { // as servers call them, and as the catalog does

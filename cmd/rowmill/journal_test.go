@@ -23,7 +23,7 @@ func TestActsStandInAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	m := start(t, t.TempDir(), func(s *settings.Settings) { s.Log.Audit = path })
-	code, made, said := runCommand(t.Context(), environ(m, m.FirstKey), "", "keys", "create", "--name", "nightly", "-o", "json")
+	code, made, said := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "keys", "create", "--name", "nightly", "-o", "json")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
@@ -49,7 +49,7 @@ func TestActsStandInAFile(t *testing.T) {
 	if len(acts) != 2 || !strings.HasPrefix(acts[0], "key.create ") || acts[1] != "key.create "+key.ID {
 		t.Errorf("the file has %q, want the first key and %s", acts, key.ID)
 	}
-	if strings.Contains(string(text), key.Key) || strings.Contains(string(text), m.FirstKey) {
+	if strings.Contains(string(text), key.Key) || strings.Contains(string(text), m.API.FirstKey) {
 		t.Error("the file has a secret")
 	}
 	code, _, said = runCommand(t.Context(), nil, "", "serve", "--simulate", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--set", "log.audit="+t.TempDir())

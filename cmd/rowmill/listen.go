@@ -30,6 +30,47 @@ const (
 	headerBytes = 256 << 10
 )
 
+// listeners are the sockets of the API and of administration.
+type listeners struct {
+	part
+	Addr      net.Addr // of the API
+	AdminAddr net.Addr // nil without an address for administration
+	URL       string   // base of the API for a client on this machine
+
+	api, admin *listener
+	failed     chan error // a listener that stopped by itself
+}
+
+// Start opens the sockets. Requests wait until api serves them.
+func (l *listeners) Start(ctx context.Context) error {
+	var err error
+	set := l.Settings.HTTP
+	if l.api, err = listen(ctx, set.Listen, set.TLSCert, set.TLSKey, l.Logger); err != nil {
+		return err
+	}
+	l.opened("listener", l.api.stop)
+	l.Addr = l.api.Addr
+	l.URL, _ = l.api.url()
+	if set.AdminListen == "" {
+		return nil
+	}
+	if l.admin, err = listen(ctx, set.AdminListen, "", "", l.Logger); err != nil {
+		return err
+	}
+	l.opened("admin listener", l.admin.stop)
+	l.AdminAddr = l.admin.Addr
+	return nil
+}
+
+// serve answers on a listener until its stop; any other end is a failure.
+func (l *listeners) serve(one *listener, handler nethttp.Handler) {
+	go func() {
+		if err := one.serve(handler); err != nil {
+			l.failed <- err
+		}
+	}()
+}
+
 // A listener serves a handler on one address.
 type listener struct {
 	Addr   net.Addr

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/actors/nodes"
-	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/exchange"
 )
@@ -20,6 +18,7 @@ const engineRateOver = time.Minute
 
 // A meter remembers what the node has done, from the metrics that it keeps anyway.
 type meter struct {
+	part
 	read func(time.Time) (reading, error)
 
 	mu     sync.Mutex
@@ -77,17 +76,13 @@ func (m *meter) rate(engine string) *exchange.Decimal {
 	return &rate
 }
 
-// openMeter reads the metrics every http.StatsStep.
-func (m *Main) openMeter(ctx context.Context) error {
-	m.meter = &meter{read: m.reading}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
+// Start reads the metrics every http.StatsStep.
+func (m *meter) Start(ctx context.Context) error {
+	m.run(ctx, "meter", func(ctx context.Context) {
 		due := time.NewTicker(http.StatsStep)
 		defer due.Stop()
 		for {
-			if err := m.meter.take(m.now()); err != nil {
+			if err := m.take(m.now()); err != nil {
 				m.Logger.Warn("reading the node's own metrics failed", "err", err)
 			}
 			select {
@@ -96,19 +91,14 @@ func (m *Main) openMeter(ctx context.Context) error {
 			case <-due.C:
 			}
 		}
-	}()
-	m.opened("meter", func(context.Context) error {
-		cancel()
-		<-over
-		return nil
 	})
 	return nil
 }
 
-// reading reads the metrics.
-func (m *Main) reading(now time.Time) (reading, error) {
+// measure reads the metrics of a node and of its engines.
+func measure(now time.Time, metrics prometheus.Gatherer, engines []actors.EngineStatus) (reading, error) {
 	r := reading{at: now, answers: map[string]float64{}}
-	families, err := m.Registry.Gather()
+	families, err := metrics.Gather()
 	if err != nil {
 		return r, err
 	}
@@ -137,54 +127,11 @@ func (m *Main) reading(now time.Time) (reading, error) {
 			}
 		}
 	}
-	for _, e := range m.Pipeline.Engines() {
+	for _, e := range engines {
 		if e.Up {
 			limit, inFlight, _ := e.Load()
 			r.window, r.inFlight = r.window+limit, r.inFlight+inFlight
 		}
 	}
 	return r, nil
-}
-
-// remoteEngine is an engine of another node, as that describes it.
-func (m *Main) remoteEngine(node string, e nodes.Engine) http.Engine {
-	return http.Engine{
-		Node: node, Name: e.Name, Kind: orNull(e.Kind), State: http.EngineUp, Models: m.engineModels(e.Models), Window: e.Window, InFlight: e.InFlight,
-		LastError: orNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
-	}
-}
-
-func (m *Main) ownEngine(node string, e actors.EngineStatus) http.Engine {
-	url := "http://" + m.host(e.Name)
-	for _, named := range m.Settings.Engines {
-		if named.DisplayName() == e.Name && strings.HasPrefix(named.URL, "https:") {
-			url = "https://" + named.Host()
-		}
-	}
-	since := e.Since.UTC()
-	shown := http.Engine{
-		Node: node, Name: e.Name, Kind: orNull(e.Info.Kind), URL: &url, State: http.EngineDown, Since: &since,
-		Models: m.engineModels(e.Info.Models), Rows: m.meter.rate(e.Name), Simulated: e.Info.Simulated,
-	}
-	if e.Up {
-		shown.State, shown.LastError = http.EngineUp, orNull(strings.Join(e.Waits(), "; "))
-		shown.Window, shown.InFlight, _ = e.Load()
-	} else if e.Err != nil {
-		shown.LastError = orNull(short(e.Err))
-	}
-	if e.Since.IsZero() {
-		shown.Since = nil
-	}
-	return shown
-}
-
-// engineModels are the models of a server by the ids that jobs name.
-func (m *Main) engineModels(served []engine.ServedModel) (models []http.EngineModel) {
-	all := offer.New(m.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
-	for _, offered := range all.List() {
-		for _, s := range offered.Servers {
-			models = append(models, http.EngineModel{ID: offered.Model.ID, Name: s.Models[0].Name, Kind: orNull(string(offered.Model.Kind))})
-		}
-	}
-	return models
 }

@@ -212,12 +212,12 @@ func same(a, b string) bool {
 
 // An openPlace belongs to a node that does not run.
 type openPlace struct {
-	main  *Main
+	*storage
 	place move.Place
 }
 
 func (o *openPlace) close(ctx context.Context) error {
-	return o.main.closeAll(context.WithoutCancel(ctx))
+	return o.Stop(context.WithoutCancel(ctx))
 }
 
 // open opens a place that a flag names. One to move from has to be there.
@@ -246,48 +246,43 @@ func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ 
 			return nil, exit.With(exit.Usage, fmt.Errorf("%s: %w", flag, err))
 		}
 	}
-	o := &openPlace{main: &Main{Settings: set, Logger: newLogger(g.term, set.Log)}}
+	o := &openPlace{storage: &storage{part: part{node: newNode(set, newLogger(g.term, set.Log))}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%s: %w", flag, err), o.close(ctx))
 		}
 	}()
-	m := o.main
-	if err := m.openMetrics(ctx); err != nil {
-		return nil, err
-	}
 	if err := o.openRecords(ctx); err != nil {
 		return nil, err
 	}
 	if set.Objects.URL != "" {
-		err = m.openS3(ctx)
-	} else if m.folder, err = dir.Open(dir.Config{Root: set.Data, Logger: m.Logger}); err == nil {
-		m.Bucket = m.folder // without keys: nobody signs
-		m.opened("bucket", func(context.Context) error { return m.folder.Close() })
+		err = o.openS3(ctx)
+	} else if o.folder, err = dir.Open(dir.Config{Root: set.Data, Logger: o.Logger}); err == nil {
+		o.Bucket = o.folder // without keys: nobody signs
+		o.opened("bucket", func(context.Context) error { return o.folder.Close() })
 	}
 	if err != nil {
 		return nil, err
 	}
-	o.place.Pair = m.pair()
+	o.place.Pair = o.pair()
 	return o, nil
 }
 
 // openRecords opens the records as they are, without what a node remembers of them.
 func (o *openPlace) openRecords(ctx context.Context) error {
-	m := o.main
-	if m.Settings.Store.Embedded() {
-		if err := m.openStore(ctx); err != nil {
+	if o.Settings.Store.Embedded() {
+		if err := o.openStore(ctx); err != nil {
 			return err
 		}
-		o.place.Records = m.Store.(*bolt.Store) // openStore makes no other of embedded records
+		o.place.Records = o.Store.(*bolt.Store) // openStore makes no other of embedded records
 		return nil
 	}
-	records, err := m.dialRedis(ctx)
+	records, err := o.dialRedis(ctx)
 	if err != nil {
 		return err
 	}
-	m.Store, o.place.Records = records, records
-	m.opened("store", func(context.Context) error { return records.Close() })
+	o.Store, o.place.Records = records, records
+	o.opened("store", func(context.Context) error { return records.Close() })
 	return nil
 }
 

@@ -27,12 +27,9 @@ func TestMigrateCommand(t *testing.T) {
 		}
 		return out
 	}
-	m := opened(t, prepare(t, at("data"), nil))
-	if err := m.settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	storetest.Everything(t, m.Store, time.Now())
-	leave(t, m.Bucket, "results/full-1-a.parquet")
+	m := settled(t, prepare(t, at("data"), nil))
+	storetest.Everything(t, m.Storage.Store, time.Now())
+	leave(t, m.Storage.Bucket, "results/full-1-a.parquet")
 	closed(t, m)
 
 	migrate(2, "", "name both", "--from", at("data"))
@@ -47,7 +44,7 @@ func TestMigrateCommand(t *testing.T) {
 	migrate(1, "", "not empty", "--from", at("data"), "--to", at("new"), "--force")
 
 	var archive bytes.Buffer
-	h := backup.Header{Version: "v", Deployment: m.deployment.ID, At: time.Now().UTC()}
+	h := backup.Header{Version: "v", Deployment: m.Storage.deployment.ID, At: time.Now().UTC()}
 	if err := h.Measure(at("data")); err != nil {
 		t.Fatal(err)
 	}

@@ -3,216 +3,113 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"os"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/blob"
-	"github.com/rowmill/rowmill/blob/dir"
-	"github.com/rowmill/rowmill/blob/s3"
-	"github.com/rowmill/rowmill/cluster"
-	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/engine"
-	"github.com/rowmill/rowmill/engine/catalog"
-	"github.com/rowmill/rowmill/engine/discover"
-	"github.com/rowmill/rowmill/engine/openai"
-	"github.com/rowmill/rowmill/engine/sim"
-	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/http/webhook/sender"
-	"github.com/rowmill/rowmill/internal/tracing"
-	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/deployment"
-	"github.com/rowmill/rowmill/store/journal"
-	"github.com/rowmill/rowmill/store/redis"
 )
 
-const (
-	// graceTimeout is how long a node that has drained may take to answer its
-	// last requests and to close: less than stopTimeout, at which it is ended.
-	graceTimeout = 8 * time.Second
-	// requestGrace is how much of that is left to requests: what closes after
-	// the listeners wants some of it too.
-	requestGrace = 4 * time.Second
-)
-
-// Main is a running node: its parts, built from the bottom floor to the top.
+// Main is a running node: its parts, started from the bottom to the top.
 //
 //	        settings
 //	           │
-//	Catalog    │    Store ◄─── DIR/rowmill.db or Redis
-//	   │       │      │ signing keys
-//	   │       │    Bucket ◄── DIR/objects or S3
+//	Catalog    │    Storage ◄─── DIR/rowmill.db or Redis, and their signing keys
+//	   │       │      │     ◄─── DIR/objects or S3
 //	   │       │      │
-//	   │   Engines ───┼──────► inference servers, named or found, or Simulator
+//	   │    Engines ──┼──────► inference servers, named or found, or simulated
 //	   │       │      │
-//	   │       │      │  Cluster, peer listener ◄─► other nodes
+//	   │       │      │  Members ◄─► other nodes
 //	   │       │      │      │ who is there; requests between nodes
-//	   │    ┌──▼──────▼──────▼──┐ ◄── servers found later
-//	   │    │     Pipeline      │  claims jobs from Store, runs rows on Engines
+//	   │    ┌──▼──────▼──────▼──┐ ◄── Discovery: servers found later
+//	   │    │     Pipeline      │  claims jobs from Storage, runs rows on Engines
 //	   │    └──▲─────────────┬──┘  and on those of other nodes
 //	   │       │             └────► Webhooks: tell receivers of ends of jobs
 //	   │       │ submitted, cancelled, draining?, nodes
 //	   │    ┌──┴─────────┐
-//	   └───►│    API     │  reads Store and Bucket; /objects/ is Bucket's
+//	   └───►│    API     │  reads Storage; /objects/ is a directory's
 //	        └──▲─────────┘
 //	           │
-//	   listener (API), admin listener (metrics, pprof)
+//	       Listeners: API, administration (metrics, pprof)
 //
-// Run builds it upwards; only the listeners' sockets come earlier, so that other
-// nodes can be told the API's address, and no input leads to either. Close says
-// that the node is draining and drains the pipeline while the API still answers
-// and other nodes take over, and then takes everything down in the reverse
-// order: the API, the pipeline with its session, the cluster, which tells the
-// others, and what is below.
+// Run starts the parts upwards. Only the sockets of Listeners open earlier, so that
+// Members can tell other nodes the address of the API, and no input leads to one of
+// them. Close drains the pipeline while the API still answers and other nodes take
+// over, and then stops the parts in the reverse order.
 type Main struct {
-	Settings settings.Settings
-	Logger   *slog.Logger
+	*node
 
-	// Reload reads the settings again, of which secrets take effect; nil: never.
-	Reload func() (settings.Settings, error)
-	// Hangup asks for that at once.
-	Hangup <-chan os.Signal
-
-	Registry  *prometheus.Registry
-	Tracer    *tracing.Tracer // nil where nothing is traced
-	Catalog   *catalog.Catalog
-	Store     store.Store
-	Bucket    blob.Bucket
-	GPUs      gpu.Source       // of this machine; nil: those that nvidia-smi knows
-	Simulator *sim.Server      // nil where outputs are real
-	Engines   []engine.Engine  // those there were at start
-	Cluster   *cluster.Cluster // nil on a node alone
-	Pipeline  *actors.System
-	Webhooks  *sender.Sender
-	API       *http.Server
-
-	Addr      net.Addr // of the API
-	AdminAddr net.Addr // nil where there is none
-	URL       string   // base of the API for a client on this machine
-	FirstKey  string   // made by this start; empty otherwise. Never log it
-
-	deployment deployment.Identity                         // of Store and Bucket
-	durability func(ctx context.Context) ([]string, error) // what Store's settings can lose; nil: nothing
-	redis      *redis.Store                                // below Store; nil where that is embedded
-	s3         *s3.Bucket                                  // Bucket where it is one; nil otherwise
-	named      map[string]*openai.Engine                   // the configured engines
-	secrets    *secrets                                    // as they took effect last
-	journal    *journal.Journal                            // of the audit record; nil for none
-	stream     *sender.Stream                              // of the audit record; nil for none
-	signing    *dir.Keyring                                // of folder
-	folder     *dir.Bucket                                 // Bucket where it is a directory; nil otherwise
-	backingUp  atomic.Bool                                 // a backup of Store and folder is held
-	gpus       *gpu.Monitor
-	meter      *meter // what Pipeline has done of late
-	asked      *asked // what other nodes have said of late
-	search     serverSearch
-
-	peers      *peer.Server // nil on a node alone
-	api, admin *listener
-	failed     chan error // a listener that stopped by itself
-	closers    []closer   // what is open, in the order of opening
-	watchdog   *watchdog  // nil in tests
+	Tracing   *traces
+	Storage   *storage
+	Engines   *engines
+	Listeners *listeners
+	Members   *membership
+	Pipeline  *pipeline
+	Discovery *discovery
+	Meter     *meter
+	API       *api
+	Secrets   *secrets
+	Service   *service // the pipeline for the API and for other nodes
 }
 
-// A serverSearch looks for inference servers.
-type serverSearch struct {
-	finder  *discover.Finder // nil where no servers are looked for
-	policy  simPolicy        // which of those that were found are used
-	waiting string           // why a node that had no server at start does not simulate one
+// newMain makes the parts of a node.
+func newMain(set settings.Settings, log *slog.Logger) *Main {
+	n := newNode(set, log)
+	base := part{node: n}
+	m := &Main{node: n, Tracing: &traces{part: base}, Storage: &storage{part: base}, Engines: &engines{part: base, GPUs: gpu.SMI{}}}
+	m.Listeners = &listeners{part: base, failed: make(chan error, 2)}
+	m.Members = &membership{part: base, listeners: m.Listeners, ready: func() bool { return !m.Pipeline.Draining() }}
+	m.Pipeline = &pipeline{part: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
+	m.Discovery = &discovery{part: base, engines: m.Engines, pipeline: m.Pipeline}
+	m.Meter = &meter{part: base, read: func(now time.Time) (reading, error) { return measure(now, n.Registry, m.Pipeline.Engines()) }}
+	m.Secrets = &secrets{part: base}
+	m.Service = &service{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newRecent()}
+	m.Pipeline.facts, m.Pipeline.figures = m.Service.facts, m.Service.figures
+	m.API = &api{part: base, pipeline: m.Pipeline, service: m.Service}
+	m.Secrets.from = []rotating{m.API, m.Members, m.Storage, m.Tracing, m.Engines}
+	return m
 }
 
-// A closer is a part to be closed.
-type closer struct {
-	name  string
-	close func(ctx context.Context) error
+// parts are the parts in the order of their start.
+func (m *Main) parts() []startStopper {
+	return []startStopper{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets}
 }
 
-// Run brings the node up and returns once it answers, or takes down again what
-// was up and returns why not.
+// Run brings the node up and returns once it answers, or takes down again what was
+// up and returns why not.
 func (m *Main) Run(ctx context.Context) error {
-	m.failed = make(chan error, 2)
-	for _, step := range []func(context.Context) error{
-		m.openMetrics, m.openTracing, m.openStore, m.openBucket, m.settle, m.openEngines,
-		m.openListener, m.openCluster, m.openPipeline, m.openDiscovery, m.openMeter, m.openAPI, m.openSecrets,
-	} {
-		if err := step(ctx); err != nil {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
-			defer cancel()
-			return errors.Join(err, m.closeAll(closing))
+	var err error
+	m.Engines.Catalog, err = loadCatalog(m.Settings.Catalog)
+	for _, part := range m.parts() {
+		if err == nil {
+			err = part.Start(ctx)
 		}
 	}
-	return nil
+	if err == nil {
+		return nil
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
+	defer cancel()
+	return errors.Join(err, m.stop(closing))
 }
 
 // Failed receives the error of a part that stopped by itself.
-func (m *Main) Failed() <-chan error { return m.failed }
+func (m *Main) Failed() <-chan error { return m.Listeners.failed }
 
 // Close takes the node down: no new jobs, rows in flight are finished and
-// committed, then everything is closed, in all within one deadline. Calling
-// it twice is harmless.
+// committed, then the parts stop, in all within one deadline. Calling it twice is
+// harmless.
 func (m *Main) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout+graceTimeout)
 	defer cancel()
-	var err error
-	if m.Pipeline != nil && m.api != nil {
-		m.watchdog.at("rows in flight")
-		drain, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout)
-		defer cancel()
-		if err = m.Pipeline.Drain(drain); err != nil {
-			err = fmt.Errorf("rows in flight were given up and will be run again: %w", err)
-		}
-	}
-	return errors.Join(err, m.closeAll(ctx))
+	return errors.Join(m.Pipeline.drain(ctx), m.stop(ctx))
 }
 
-func (m *Main) closeAll(ctx context.Context) error {
+func (m *Main) stop(ctx context.Context) error {
 	var errs []error
-	for i := len(m.closers) - 1; i >= 0; i-- {
-		m.watchdog.at(m.closers[i].name)
-		if err := m.closers[i].close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", m.closers[i].name, err))
-		}
+	for _, part := range slices.Backward(m.parts()) {
+		errs = append(errs, part.Stop(ctx))
 	}
-	m.closers, m.api = nil, nil
 	return errors.Join(errs...)
-}
-
-func (m *Main) opened(name string, close func(ctx context.Context) error) {
-	m.closers = append(m.closers, closer{name, close})
-}
-
-func (m *Main) openMetrics(context.Context) error {
-	b := buildInfo()
-	m.Registry = prometheus.NewRegistry()
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rowmill_build_info", Help: "1, labelled with what program this is.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
-	})
-	info.Set(1)
-	m.Registry.MustRegister(info, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return nil
-}
-
-// now is the time for records.
-func (m *Main) now() time.Time { return time.Now().Add(m.Settings.ClockOffset) }
-
-// nodeName is how records, logs and other nodes call this node.
-func (m *Main) nodeName() string {
-	if name := m.Settings.Cluster.Node; name != "" {
-		return name
-	}
-	if name, err := os.Hostname(); err == nil && name != "" {
-		return name
-	}
-	return "node"
 }

@@ -46,7 +46,7 @@ func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
 	if change != nil {
 		change(&s)
 	}
-	return &Main{Settings: s, Logger: slog.New(slog.NewJSONHandler(testWriter{t}, nil))}
+	return newMain(s, slog.New(slog.NewJSONHandler(testWriter{t}, nil)))
 }
 
 func stop(t *testing.T, m *Main) {
@@ -64,7 +64,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 }
 
 func environ(m *Main, key string) []string {
-	return []string{"ROWMILL_SERVER=" + m.URL, "ROWMILL_API_KEY=" + key}
+	return []string{"ROWMILL_SERVER=" + m.Listeners.URL, "ROWMILL_API_KEY=" + key}
 }
 
 // The whole way: a CSV file through the client, the API, the pipeline and the
@@ -84,7 +84,7 @@ func TestSubmitThroughTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := filepath.Join(folder, "out.json")
-	code, _, said := runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "submit", name, "--column", "prompt",
+	code, _, said := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "submit", name, "--column", "prompt",
 		"--model", "llama-3.1-8b", "--param", "max_tokens=20", "--include-inputs", "--output", results)
 	if code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, said)
@@ -118,14 +118,14 @@ func TestSubmitThroughTheNode(t *testing.T) {
 
 	// The same by Parquet and a signed URL, and as a table.
 	parquet := filepath.Join(folder, "out.parquet")
-	_, id, _ := runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "list", "-o", "json")
+	_, id, _ := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "list", "-o", "json")
 	var jobs []struct {
 		ID string `json:"job_id"`
 	}
 	if err := json.Unmarshal([]byte(id), &jobs); err != nil || len(jobs) != 1 {
 		t.Fatal(err, id)
 	}
-	code, _, said = runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "results", jobs[0].ID, "--output", parquet)
+	code, _, said = runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "results", jobs[0].ID, "--output", parquet)
 	content, err = os.ReadFile(parquet)
 	if code != 0 || err != nil || !strings.HasPrefix(string(content), "PAR1") || !strings.HasSuffix(string(content), "PAR1") {
 		t.Errorf("code %d, %d bytes, error %v:\n%s", code, len(content), err, said)
@@ -139,7 +139,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	key := m.FirstKey
+	key := m.API.FirstKey
 	code, id, said := runCommand(t.Context(), environ(m, key), "one\n", "jobs", "submit", "-", "--detach")
 	if code != 0 || key == "" {
 		t.Fatalf("code %d, key %q:\n%s", code, key, said)
@@ -148,7 +148,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 	stop(t, m) // twice is harmless
 
 	m = start(t, data, nil)
-	if m.FirstKey != "" {
+	if m.API.FirstKey != "" {
 		t.Error("the second start made another key")
 	}
 	code, _, said = runCommand(t.Context(), environ(m, key), "", "jobs", "attach", strings.TrimSpace(id), "--output", filepath.Join(data, "out.parquet"))
@@ -172,7 +172,7 @@ func TestAddressInUse(t *testing.T) {
 	t.Parallel()
 	first := start(t, t.TempDir(), nil)
 	data := t.TempDir()
-	second := prepare(t, data, func(s *settings.Settings) { s.HTTP.Listen = first.Addr.String() })
+	second := prepare(t, data, func(s *settings.Settings) { s.HTTP.Listen = first.Listeners.Addr.String() })
 	if err := second.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Fatal(err)
 	}
@@ -185,23 +185,23 @@ func TestAddressesAndHealth(t *testing.T) {
 		s.HTTP.AdminListen = "127.0.0.1:0"
 		s.APIKey = "an-administrator-key"
 	})
-	if m.FirstKey != "" {
+	if m.API.FirstKey != "" {
 		t.Error("a key was made although one is configured")
 	}
 	if code, _, said := runCommand(t.Context(), environ(m, "an-administrator-key"), "", "jobs", "list"); code != 0 {
 		t.Errorf("the configured key: code %d:\n%s", code, said)
 	}
-	admin := "http://" + m.AdminAddr.String()
+	admin := "http://" + m.Listeners.AdminAddr.String()
 	for _, test := range []struct {
 		url    string
 		status int
 		holds  string
 	}{
-		{m.URL + "/livez", 200, ""},
-		{m.URL + "/readyz?verbose", 200, "[+] engine\n"},
-		{m.URL + "/version", 200, buildInfo().Version},
-		{m.URL + "/metrics", 404, ""},
-		{m.URL + "/debug/pprof/", 404, ""},
+		{m.Listeners.URL + "/livez", 200, ""},
+		{m.Listeners.URL + "/readyz?verbose", 200, "[+] engine\n"},
+		{m.Listeners.URL + "/version", 200, buildInfo().Version},
+		{m.Listeners.URL + "/metrics", 404, ""},
+		{m.Listeners.URL + "/debug/pprof/", 404, ""},
 		{admin + "/metrics", 200, "rowmill_build_info{"},
 		{admin + "/metrics", 200, "process_open_fds"},
 		{admin + "/debug/pprof/", 200, "goroutine"},
@@ -225,7 +225,7 @@ func fetch(t *testing.T, url string) (int, string) {
 // readiness is what a node tells its operator of itself.
 func readiness(t *testing.T, m *Main) (int, string) {
 	t.Helper()
-	return fetchAs(t, m.URL+"/readyz?verbose", cmp.Or(m.FirstKey, m.Settings.APIKey.Reveal()))
+	return fetchAs(t, m.Listeners.URL+"/readyz?verbose", cmp.Or(m.API.FirstKey, m.Settings.APIKey.Reveal()))
 }
 
 // fetchAs asks with a key, or without any.

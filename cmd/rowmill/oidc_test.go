@@ -87,7 +87,7 @@ func TestOIDC(t *testing.T) {
 	if code, _, said := runCommand(t.Context(), environ(m, signedIn(t, p, mockoidc.DefaultUser())), "", "jobs", "list"); code == 0 || !strings.Contains(said, "are the clocks right") {
 		t.Errorf("a token of tomorrow: code %d %s", code, said)
 	}
-	_, page, _ := runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "list", "-o", "json")
+	_, page, _ := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "list", "-o", "json")
 	if strings.Contains(page, "job-") {
 		t.Errorf("another account sees the job: %s", page)
 	}

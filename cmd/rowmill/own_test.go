@@ -18,12 +18,12 @@ func TestOwnPartsAreNoInput(t *testing.T) {
 		s.Inputs.AllowLoopback, s.Inputs.AllowPrivateNetworks = true, true
 	})
 	for _, url := range []string{
-		m.URL + "/metrics",
-		"http://" + m.AdminAddr.String() + "/debug/pprof/heap?debug=1",
-		m.Simulator.URL() + "/v1/models",
-		strings.Replace(m.Simulator.URL(), "127.0.0.1", "localhost", 1) + "/metrics",
+		m.Listeners.URL + "/metrics",
+		"http://" + m.Listeners.AdminAddr.String() + "/debug/pprof/heap?debug=1",
+		m.Engines.Simulator.URL() + "/v1/models",
+		strings.Replace(m.Engines.Simulator.URL(), "127.0.0.1", "localhost", 1) + "/metrics",
 	} {
-		code, out, said := runCommand(t.Context(), environ(m, m.FirstKey), "", "jobs", "submit", url, "--column", "a")
+		code, out, said := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "submit", url, "--column", "a")
 		if code == 0 || !strings.Contains(out+said, "this service itself or to one of its inference servers") {
 			t.Errorf("%s: code %d:\n%s%s", url, code, out, said)
 		}
@@ -38,9 +38,9 @@ func TestOwnAddressesOfACluster(t *testing.T) {
 		s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Advertise = freeAddress(t), "127.0.0.1:0", "localhost:7946"
 	})
 	m.Settings.Engines = []settings.Engine{{URL: "https://gpu.example.org/v1"}, {URL: "http://[::1]:8000"}}
-	own := m.ownAddresses()
+	own := m.Pipeline.ownAddresses()
 	for _, want := range []string{
-		m.Addr.String(), m.Simulator.Addr().String(), m.Settings.Cluster.Listen, m.peers.Addr().String(), "localhost:7946",
+		m.Listeners.Addr.String(), m.Engines.Simulator.Addr().String(), m.Settings.Cluster.Listen, m.Members.peers.Addr().String(), "localhost:7946",
 		"gpu.example.org:443", "[::1]:8000",
 	} {
 		if !slices.Contains(own, want) {

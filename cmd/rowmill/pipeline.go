@@ -4,84 +4,191 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/http/webhook/sender"
 	"github.com/rowmill/rowmill/input"
+	"github.com/rowmill/rowmill/store"
 )
 
-// openPipeline starts what claims jobs and runs their rows.
-func (m *Main) openPipeline(ctx context.Context) error {
-	in, jobs := m.Settings.Inputs, m.Settings.Jobs
+// pipeline claims jobs and runs their rows.
+type pipeline struct {
+	part
+	traces    *traces
+	storage   *storage
+	engines   *engines
+	listeners *listeners
+	members   *membership
+	facts     func(ctx context.Context) any                       // of this node, for other nodes
+	figures   func(ctx context.Context, what string) (any, error) // likewise
+
+	*actors.System
+	Webhooks *sender.Sender
+}
+
+// Start starts the pipeline, its webhooks, and the answers to other nodes.
+func (p *pipeline) Start(ctx context.Context) error {
+	p.Webhooks = p.newWebhooks()
+	config, err := p.config()
+	if err != nil {
+		return err
+	}
+	if p.System, err = actors.New(config); err != nil {
+		return err
+	}
+	if err := p.System.Start(ctx); err != nil {
+		return fmt.Errorf("start the pipeline: %w", err)
+	}
+	p.opened("pipeline", p.System.Stop)
+	if p.Settings.Cluster.Role != settings.EnginesOnly { // owners of jobs send events
+		p.Webhooks.Start()
+		p.opened("webhooks", p.Webhooks.Stop)
+	}
+	if p.members.peers != nil {
+		p.members.peers.Serve(p.Service())
+	}
+	p.Registry.MustRegister(engineMetrics{engines: p.System.Engines, host: p.engines.host})
+	return nil
+}
+
+// config is the pipeline's configuration by the settings.
+func (p *pipeline) config() (config actors.Config, err error) {
+	in, jobs := p.Settings.Inputs, p.Settings.Jobs
 	downloader, err := input.New(input.Config{
 		MaxBytes: int64(in.MaxBytes), ConnectTimeout: in.ConnectTimeout, StallTimeout: in.StallTimeout, TotalTimeout: in.TotalTimeout,
-		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: m.ownAddresses, Logger: m.Logger,
+		AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: p.ownAddresses, Logger: p.Logger,
 	})
 	if err != nil {
-		return fmt.Errorf("inputs: %w", err)
+		return config, fmt.Errorf("inputs: %w", err)
 	}
-	words := newVocabularies(m.Settings.Tokenizers)
-	if err := words.check(m.Catalog.All()); err != nil {
-		return fmt.Errorf("tokenizers: %w", err)
+	words := newVocabularies(p.Settings.Tokenizers)
+	if err := words.check(p.engines.Catalog.All()); err != nil {
+		return config, fmt.Errorf("tokenizers: %w", err)
 	}
 	settle := jobs.SettleTime
-	if m.Settings.Store.Embedded() { // it forgets nothing
+	if p.Settings.Store.Embedded() { // it forgets nothing
 		settle = 0
 	}
-	m.newWebhooks()
-	m.asked = newAsked()
-	config := actors.Config{
-		Node: m.nodeName(), Store: m.Store, Blob: m.Bucket, Engines: m.Engines,
+	config = actors.Config{
+		Node: p.nodeName(), Store: p.storage.Store, Blob: p.storage.Bucket, Engines: p.engines.Engines,
 		Inputs: actors.Inputs{
 			Downloader: downloader, Readers: in.Readers, Retention: jobs.InputRetention,
 			Limits: input.Limits{MaxRows: in.MaxRows, MaxRowBytes: int64(in.MaxRowBytes), MaxInflatedBytes: int64(in.MaxBytes)},
 		},
-		Logger: m.Logger, Registerer: m.Registry, Tracer: m.Tracer,
-		Version: buildInfo().Version, Clock: m.now, Tokenizers: words.tokenizer,
+		Logger: p.Logger, Registerer: p.Registry, Tracer: p.traces.Tracer,
+		Version: buildInfo().Version, Clock: p.now, Tokenizers: words.tokenizer,
 		StoragePatience: jobs.StoragePatience, MemoryBudget: int64(jobs.MemoryBudget), DrainTimeout: jobs.DrainTimeout,
 		Ownership: actors.Ownership{
-			OwnsNone: m.Settings.Cluster.Role == settings.EnginesOnly,
+			OwnsNone: p.Settings.Cluster.Role == settings.EnginesOnly,
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
 			Settle: settle,
 		},
 		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
 		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},
 		Rows:      actors.Rows{MaxAttempts: jobs.MaxAttempts, Patience: jobs.RowPatience},
-		Estimates: actors.Estimates{Threshold: m.Settings.Estimates.SamplingThreshold, Sample: m.Settings.Estimates.SampleTokens},
-		Servers:   actors.Servers{Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval},
-		Ended:     m.announce,
-		Facts:     func(ctx context.Context) any { return m.facts(ctx) },
-		Figures:   m.figures,
+		Estimates: actors.Estimates{Threshold: p.Settings.Estimates.SamplingThreshold, Sample: p.Settings.Estimates.SampleTokens},
+		Servers: actors.Servers{
+			Wait: jobs.WaitForEngine, ProbeInterval: jobs.ProbeInterval, Pace: p.Settings.Pace, Asked: cmp.Or(jobs.AskedModels, -1),
+			Warm:  func(served []engine.ServedModel) { words.warm(p.engines.Catalog, served) },
+			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.Describes(s.Names()...) },
+		},
+		Ended:   p.announce,
+		Facts:   p.facts,
+		Figures: p.figures,
 		Janitor: actors.Janitor{
-			Confirm:  m.confirm,
-			Interval: m.Settings.Retention.Interval, Batch: m.Settings.Retention.Batch, OrphanAge: m.Settings.Retention.OrphanAge,
-			ClockTolerance: m.Settings.Retention.ClockTolerance, CatchUp: m.Settings.Retention.CatchUp,
+			Confirm:  p.storage.confirm,
+			Interval: p.Settings.Retention.Interval, Batch: p.Settings.Retention.Batch, OrphanAge: p.Settings.Retention.OrphanAge,
+			ClockTolerance: p.Settings.Retention.ClockTolerance, CatchUp: p.Settings.Retention.CatchUp,
 		},
 	}
-	config.Servers.Pace = m.Settings.Pace
-	config.Servers.Asked = cmp.Or(jobs.AskedModels, -1)
-	config.Servers.Warm = func(served []engine.ServedModel) { words.warm(m.Catalog, served) }
-	config.Servers.Known = func(s engine.ServedModel) bool { return m.Catalog.Describes(s.Names()...) }
-	if m.Cluster != nil {
-		if config.Peers, err = m.openPeers(); err != nil {
-			return err
+	if p.members.Cluster != nil {
+		if config.Peers, err = p.members.client(); err != nil {
+			return config, err
 		}
 	}
 	if jobs.MaxFailedRows != nil {
 		config.Rows.MaxFailed = *jobs.MaxFailedRows
 	}
-	if m.Pipeline, err = actors.New(config); err != nil {
-		return err
+	return config, nil
+}
+
+// drain lets rows in flight finish, for jobs.drain_timeout at most.
+func (p *pipeline) drain(ctx context.Context) error {
+	if len(p.closers) == 0 { // it has not started, or has stopped
+		return nil
 	}
-	if err := m.Pipeline.Start(ctx); err != nil {
-		return fmt.Errorf("start the pipeline: %w", err)
+	p.watchdog.at("rows in flight")
+	ctx, cancel := context.WithTimeout(ctx, p.Settings.Jobs.DrainTimeout)
+	defer cancel()
+	if err := p.Drain(ctx); err != nil {
+		return fmt.Errorf("rows in flight were given up and will be run again: %w", err)
 	}
-	m.opened("pipeline", m.Pipeline.Stop)
-	m.startWebhooks()
-	if m.peers != nil {
-		m.peers.Serve(m.Pipeline.Service())
-	}
-	m.Registry.MustRegister(engineMetrics{engines: m.Pipeline.Engines, host: m.host})
 	return nil
+}
+
+// Stop shadows that of actors.System.
+func (p *pipeline) Stop(ctx context.Context) error { return p.part.Stop(ctx) }
+
+// newWebhooks makes the sender of events. They may go where inputs may come from.
+func (p *pipeline) newWebhooks() *sender.Sender {
+	in := p.Settings.Inputs
+	return sender.New(sender.Config{
+		Store: p.storage.Store, Schedule: p.Settings.Webhooks.Retries, Clock: p.now, Logger: p.Logger, Registerer: p.Registry, Reason: input.Reason, Nodes: p.members.count,
+		Transport: input.NewTransport(input.Config{
+			ConnectTimeout: in.ConnectTimeout, AllowLoopback: in.AllowLoopback, AllowPrivateNetworks: in.AllowPrivateNetworks, Own: p.ownAddresses,
+		}),
+	})
+}
+
+// announce stores the events about the end of a job.
+func (p *pipeline) announce(ctx context.Context, rec *store.Record) error {
+	made, err := webhook.Announce(ctx, p.storage.Store, rec)
+	if made {
+		p.Webhooks.Wake()
+	}
+	return err
+}
+
+// ownAddresses are the listeners and the inference servers of all nodes, HOST:PORT
+// each: no input may lead to one of them. It works from the start of the pipeline on.
+func (p *pipeline) ownAddresses() []string {
+	addresses := []string{p.listeners.Addr.String()}
+	if p.listeners.AdminAddr != nil {
+		addresses = append(addresses, p.listeners.AdminAddr.String())
+	}
+	for _, e := range p.Settings.Engines {
+		addresses = append(addresses, hostPort(e.URL))
+	}
+	// A server that was found, or is simulated, has no URL in the settings. The pipeline
+	// lists a server of the start a moment later, when its actor runs.
+	for _, e := range p.engines.Engines {
+		addresses = append(addresses, p.engines.host(e.Name()))
+	}
+	for _, e := range p.System.Engines() {
+		addresses = append(addresses, p.engines.host(e.Name))
+	}
+	if p.members.Cluster == nil {
+		return addresses
+	}
+	set := p.Settings.Cluster
+	addresses = append(addresses, set.Listen, set.Advertise, p.members.peers.Addr().String(), set.PeerAdvertise)
+	for _, member := range p.members.Cluster.Members() {
+		addresses = append(addresses, member.Peer, hostPort(member.API))
+	}
+	return addresses
+}
+
+// hostPort is HOST:PORT of a URL, the port of its scheme where it names none.
+func hostPort(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	usual := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), usual))
 }

@@ -21,14 +21,11 @@ func opensRecords(t *testing.T, store settings.Store) error {
 			t.Fatal(err)
 		}
 	})
-	if err := m.openMetrics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	err := m.openStore(t.Context())
+	err := m.Storage.openStore(t.Context())
 	if err == nil {
-		err = m.Store.Ping(t.Context())
+		err = m.Storage.Store.Ping(t.Context())
 	}
-	if closing := m.closeAll(t.Context()); closing != nil {
+	if closing := m.Storage.Stop(t.Context()); closing != nil {
 		t.Error(closing)
 	}
 	return err

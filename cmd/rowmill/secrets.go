@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,145 +24,50 @@ type secret struct {
 	use func(settings.Settings) error
 }
 
-// secrets are those of a node, as they took effect last. Everything that settings come
-// from is read again, and nothing but secrets is taken from it.
+// A rotating part has secrets that take effect while the node runs.
+type rotating interface{ secrets() []secret }
+
+// secrets are the secrets of a node in use. They read all settings again and use the
+// secrets among them only.
 type secrets struct {
-	*Main
+	part
+	// Reload reads the settings again; nil: never.
+	Reload func() (settings.Settings, error)
+	// Hangup asks for that at once.
+	Hangup <-chan os.Signal
+
+	from  []rotating
 	all   []secret
 	mu    sync.Mutex
-	used  map[string]string // by name; under mu
+	used  map[string]string // by name; nil before Start; under mu
 	plain string            // the other settings, as the node began with them
 
 	said    string                 // the last trouble that was logged
 	trouble atomic.Pointer[string] // the present one; nil for none
 }
 
-// openSecrets begins to look for changes.
-func (m *Main) openSecrets(context.Context) error {
-	if m.Reload == nil {
+// Start begins to look for changes.
+func (s *secrets) Start(ctx context.Context) error {
+	if s.Reload == nil {
 		return nil
 	}
-	s := &secrets{Main: m, all: m.rotating(), used: map[string]string{}, plain: plain(m.Settings)}
-	for _, secret := range s.all {
-		s.used[secret.name] = secret.of(m.Settings)
+	used := map[string]string{}
+	for _, part := range s.from {
+		for _, secret := range part.secrets() {
+			s.all = append(s.all, secret)
+			used[secret.name] = secret.of(s.Settings)
+		}
 	}
-	m.secrets = s
-	halt, all := make(chan struct{}), sync.WaitGroup{}
-	all.Go(func() { s.run(halt) })
-	m.opened("secrets", func(context.Context) error { close(halt); all.Wait(); return nil })
+	s.plain = plain(s.Settings)
+	s.mu.Lock()
+	s.used = used
+	s.mu.Unlock()
+	s.run(ctx, "secrets", s.watch)
 	return nil
 }
 
-// rotating are the secrets that this node has a use for.
-func (m *Main) rotating() []secret {
-	all := []secret{{
-		name: "api_key",
-		of:   func(s settings.Settings) string { return strings.Join(s.APIKeys(), "\n") },
-		use: func(s settings.Settings) error {
-			if len(s.APIKeys()) == 0 {
-				return errors.New("there is none any more; a node is started without one to have none")
-			}
-			m.API.SetAdminKeys(s.APIKeys())
-			return nil
-		},
-	}}
-	all = append(all, secret{
-		name: "http.signing_key",
-		of:   func(s settings.Settings) string { return s.HTTP.SigningKey.Reveal() },
-		use: func(s settings.Settings) error {
-			keys, err := s.HTTP.SigningKeys()
-			if err != nil {
-				return err
-			}
-			if m.signing != nil {
-				if err := m.signing.Use(keys); err != nil {
-					return err
-				}
-			}
-			return m.API.SealWith(keys)
-		},
-	})
-	if m.stream != nil {
-		all = append(all, secret{
-			name: "log.audit_webhook_secret",
-			of:   func(s settings.Settings) string { return s.Log.AuditWebhookSecret.Reveal() },
-			use: func(s settings.Settings) error {
-				secrets, err := s.Log.AuditSecrets()
-				if err == nil && len(secrets) == 0 {
-					err = errors.New("there is none any more; a node is started without log.audit_webhook to have none")
-				}
-				if err == nil {
-					m.stream.SetSecrets(secrets)
-				}
-				return err
-			},
-		})
-	}
-	if m.Cluster != nil {
-		all = append(all, secret{
-			name: "cluster.key",
-			of:   func(s settings.Settings) string { return s.Cluster.Key.Reveal() },
-			use: func(s settings.Settings) error {
-				keys, err := s.Cluster.Keys()
-				if err != nil {
-					return err
-				}
-				return m.Cluster.SetKeys(keys)
-			},
-		})
-	}
-	if m.redis != nil {
-		all = append(all, secret{
-			name: "store.url",
-			of:   func(s settings.Settings) string { return s.Store.URL.Reveal() },
-			use:  func(s settings.Settings) error { return m.redis.SetURL(s.Store.URL.Reveal()) },
-		})
-	}
-	if m.s3 != nil {
-		all = append(all, secret{
-			name: "objects.access_key",
-			of: func(s settings.Settings) string {
-				return s.Objects.AccessKey.Reveal() + "\n" + s.Objects.SecretKey.Reveal()
-			},
-			use: func(s settings.Settings) error {
-				return m.s3.SetKeys(s.Objects.AccessKey.Reveal(), s.Objects.SecretKey.Reveal())
-			},
-		})
-	}
-	if m.Tracer != nil {
-		all = append(all, secret{
-			name: "tracing.headers",
-			of:   func(s settings.Settings) string { return s.Tracing.Headers.Reveal() },
-			use: func(s settings.Settings) error {
-				headers, err := s.Tracing.HeaderValues()
-				if err == nil {
-					m.Tracer.SetHeaders(headers)
-				}
-				return err
-			},
-		})
-	}
-	for _, e := range m.Settings.Engines {
-		name := e.DisplayName()
-		find := func(s settings.Settings) string {
-			for _, e := range s.Engines {
-				if e.DisplayName() == name {
-					return e.APIKey.Reveal()
-				}
-			}
-			return ""
-		}
-		all = append(all, secret{
-			name: "api_key of engine " + name,
-			of:   find,
-			use:  func(s settings.Settings) error { return m.named[name].SetAPIKey(find(s)) },
-		})
-	}
-	return all
-}
-
-// run looks again and again, and when it is asked to.
-func (s *secrets) run(halt <-chan struct{}) {
+// watch looks again and again, and when it is asked to.
+func (s *secrets) watch(ctx context.Context) {
 	var due <-chan time.Time
 	if every := s.Settings.SecretsInterval; every > 0 {
 		ticks := time.NewTicker(every)
@@ -172,7 +76,7 @@ func (s *secrets) run(halt <-chan struct{}) {
 	}
 	for {
 		select {
-		case <-halt:
+		case <-ctx.Done():
 			return
 		case <-due:
 			s.look()
@@ -234,23 +138,23 @@ var alike = []string{"api_key", "http.signing_key", "cluster.key", "log.audit_we
 
 // fingerprints tell the secrets apart that nodes have to have alike, by name, without
 // telling them. Each of several has its own, in their order.
-func (m *Main) fingerprints() map[string]string {
+func (s *secrets) fingerprints() map[string]string {
 	out := map[string]string{}
-	if m.secrets == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used == nil {
 		return out
 	}
-	m.secrets.mu.Lock()
-	defer m.secrets.mu.Unlock()
 	for _, name := range alike {
 		var marks []string
-		for _, key := range strings.FieldsFunc(m.secrets.used[name], func(r rune) bool { return r == '\n' || r == '\r' || r == ',' || r == ' ' }) {
+		for _, key := range strings.FieldsFunc(s.used[name], func(r rune) bool { return r == '\n' || r == '\r' || r == ',' || r == ' ' }) {
 			marks = append(marks, fingerprint([]byte(key)))
 		}
 		if len(marks) > 0 {
 			out[name] = strings.Join(marks, " ")
 		}
 	}
-	if file := m.Settings.Cluster.TLSCA; file != "" {
+	if file := s.Settings.Cluster.TLSCA; file != "" {
 		if text, err := os.ReadFile(file); err == nil {
 			out["cluster.tls_ca"] = fingerprint(text)
 		}

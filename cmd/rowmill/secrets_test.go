@@ -48,7 +48,9 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 		t.Fatal(err)
 	}
 	signals := make(chan os.Signal, 1)
-	return &Main{Settings: s, Logger: slog.New(slog.NewJSONHandler(log, nil)), Reload: load, Hangup: signals}, signals
+	m = newMain(s, slog.New(slog.NewJSONHandler(log, nil)))
+	m.Secrets.Reload, m.Secrets.Hangup = load, signals
+	return m, signals
 }
 
 // A nodeLog is what a node has logged.
@@ -74,7 +76,7 @@ func (j *nodeLog) has(words string) bool {
 // status is what a request to a node is answered with.
 func status(t *testing.T, m *Main, key string) int {
 	t.Helper()
-	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.URL+"/v1/me", nethttp.NoBody)
+	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/v1/me", nethttp.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +120,8 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	if status(t, m, "second") != 200 {
 		t.Error("with an empty file the former keys are not good any more")
 	}
-	if facts := m.facts(t.Context()); !strings.Contains(fmt.Sprint(facts.Findings), "it must hold the secret") {
-		t.Errorf("the node finds nothing wrong with itself: %v", facts.Findings)
+	if facts := m.Service.facts(t.Context()); !strings.Contains(fmt.Sprint(facts), "it must hold the secret") {
+		t.Errorf("the node finds nothing wrong with itself: %v", facts)
 	}
 
 	put(t, key, "second\n")
@@ -146,9 +148,9 @@ func (r rotated) replace(t *testing.T, name, setting, text string) {
 	t.Helper()
 	put(t, r.file(name), text)
 	wait.For(t, setting+" is in use", func() bool {
-		r.secrets.mu.Lock()
-		defer r.secrets.mu.Unlock()
-		return r.secrets.used[setting] == strings.TrimRight(text, "\n")
+		r.Secrets.mu.Lock()
+		defer r.Secrets.mu.Unlock()
+		return r.Secrets.used[setting] == strings.TrimRight(text, "\n")
 	})
 }
 
@@ -245,7 +247,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	key.Store(&before)
 	ask := func(m *Main, method, path, body string, into any) {
 		t.Helper()
-		code, text, err := send(t.Context(), method, m.URL+path, body, *key.Load())
+		code, text, err := send(t.Context(), method, m.Listeners.URL+path, body, *key.Load())
 		if err == nil && code == 200 {
 			err = json.Unmarshal(text, into)
 		}
@@ -255,7 +257,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	}
 	wait.Until(t, func() error {
 		for _, n := range nodes {
-			if all := n.Cluster.Members(); len(all) != 3 {
+			if all := n.Members.Cluster.Members(); len(all) != 3 {
 				return fmt.Errorf("%s sees %d nodes", n.nodeName(), len(all))
 			}
 		}
@@ -299,7 +301,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	for _, n := range nodes {
 		load.Go(func() {
 			for ctx.Err() == nil {
-				code, text, err := send(ctx, nethttp.MethodGet, n.URL+"/v1/nodes", "", *key.Load())
+				code, text, err := send(ctx, nethttp.MethodGet, n.Listeners.URL+"/v1/nodes", "", *key.Load())
 				var list struct{ Nodes []json.RawMessage }
 				switch {
 				case ctx.Err() != nil:
@@ -324,7 +326,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		t.Helper()
 		_, path, _ := strings.Cut(signed, "/objects/")
 		for _, n := range nodes { // whoever signed it
-			if code, text, err := send(t.Context(), nethttp.MethodGet, n.URL+"/objects/"+path, "", ""); err != nil || code != want {
+			if code, text, err := send(t.Context(), nethttp.MethodGet, n.Listeners.URL+"/objects/"+path, "", ""); err != nil || code != want {
 				t.Errorf("%s is answered by %s with %d %.200s %v, want %d", what, n.nodeName(), code, text, err, want)
 			}
 		}
@@ -348,7 +350,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		return func() bool { return answers.Load() > from+6 }
 	}())
 	steps("admin", "api_key", "after")
-	if code, _, err := send(t.Context(), nethttp.MethodGet, nodes[2].URL+"/v1/me", "", before); err != nil || code != 401 {
+	if code, _, err := send(t.Context(), nethttp.MethodGet, nodes[2].Listeners.URL+"/v1/me", "", before); err != nil || code != 401 {
 		t.Errorf("the old key is answered with %d, %v", code, err)
 	}
 
@@ -371,7 +373,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	running = submit(rows)
 	steps("gossip", "cluster.key", random("b")+"\n"+random("a"), random("a")+"\n"+random("b"))
 	nodes[0].replace(t, "gossip", "cluster.key", random("a"))
-	if marks := nodes[0].fingerprints()["cluster.key"]; marks == "" || marks == nodes[1].fingerprints()["cluster.key"] {
+	if marks := nodes[0].Secrets.fingerprints()["cluster.key"]; marks == "" || marks == nodes[1].Secrets.fingerprints()["cluster.key"] {
 		t.Errorf("nodes of different keys show %q", marks)
 	}
 	steps("gossip", "cluster.key", random("a"))
@@ -402,7 +404,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	onlyNext.AppendCertsFromPEM([]byte(issue(outerNext, "127.0.0.1")["ca"]))
 	strict := &nethttp.Client{Transport: &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: onlyNext, MinVersion: tls.VersionTLS13}, DisableKeepAlives: true}}
 	for _, n := range nodes {
-		response, err := strict.Get(n.URL + "/livez")
+		response, err := strict.Get(n.Listeners.URL + "/livez")
 		if err != nil {
 			t.Errorf("the new certificate of %s: %v", n.nodeName(), err)
 			continue
@@ -412,8 +414,8 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 
 	succeeds(running)
 	for _, n := range nodes {
-		if facts := n.facts(t.Context()); strings.Contains(fmt.Sprint(facts.Findings), "cannot be asked") {
-			t.Errorf("%s: %v", n.nodeName(), facts.Findings)
+		if facts := n.Service.facts(t.Context()); strings.Contains(fmt.Sprint(facts), "cannot be asked") {
+			t.Errorf("%s: %v", n.nodeName(), facts)
 		}
 	}
 	t.Logf("%d requests answered meanwhile", answers.Load())

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -72,12 +71,13 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(s))
 	}
-	m := &Main{Settings: s, Logger: newLogger(term, s.Log), Reload: reload}
+	m := newMain(s, newLogger(term, s.Log))
+	m.Secrets.Reload = reload
 	if !term.Live { // where it is one, the terminal is gone
 		hangup := make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
-		m.Hangup = hangup
+		m.Secrets.Hangup = hangup
 	}
 	m.watchdog = &watchdog{log: m.Logger, limit: s.Jobs.DrainTimeout + stopTimeout, end: func() { os.Exit(exit.Overdue) }}
 	defer m.watchdog.disarm()
@@ -86,7 +86,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 		return exit.With(exit.Failure, err)
 	}
 	greet(term, m)
-	m.Logger.Info("listening", "address", m.Addr.String(), "records", m.records(), "objects", m.objects(), "version", buildInfo().Version)
+	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.records(), "objects", m.Storage.objects(), "version", buildInfo().Version)
 	tell := func(state string) {
 		if err := notify(context.WithoutCancel(ctx), os.Getenv("NOTIFY_SOCKET"), state); err != nil {
 			m.Logger.Warn("systemd does not listen", "err", err)
@@ -119,20 +119,6 @@ func memoryLimit(s settings.Settings) int64 {
 		limit += 32 * settings.MiB
 	}
 	return int64(limit)
-}
-
-// newLogger writes to standard error: text for a person at a terminal, JSON
-// for everything else.
-func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
-	var level slog.LevelVar
-	if err := level.UnmarshalText([]byte(set.Level)); err != nil {
-		level.Set(slog.LevelInfo) // Validate has refused it already
-	}
-	options := &slog.HandlerOptions{Level: &level}
-	if set.Format == "text" || set.Format == "auto" && term.Live {
-		return slog.New(slog.NewTextHandler(term.Err, options))
-	}
-	return slog.New(slog.NewJSONHandler(term.Err, options))
 }
 
 // must is for what can only fail by a mistake in this package.

@@ -1,113 +1,167 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strings"
+	"slices"
 	"time"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
-	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/cluster/peer"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/http"
-	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/internal/memo"
 )
 
-// service is the pipeline as the API sees it.
+// service is the pipeline for the API. Most methods are those of actors.System,
+// which pipeline embeds.
 type service struct {
-	*actors.System
-	node *Main
+	*pipeline
+	meter   *meter
+	secrets *secrets
+	recent  *recent // answers of other nodes
 }
 
-var _ http.Service = service{}
+var _ http.Service = (*service)(nil)
 
-// Checks has a line for each inference server and each GPU, and says where
-// records and objects are and who else is there. Only storage that is
-// another deployment's and objects that cannot be used make the node unready:
-// without them it neither takes larger inputs nor gives results, where another
-// node may. Whatever else it lacks, jobs are accepted and
-// wait.
-func (s service) Checks(ctx context.Context) []http.Check {
-	var checks []http.Check
-	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
-	checks = append(checks, s.deploymentCheck())
-	s.checkRecords(ctx, say)
-	checks = append(checks, s.checkObjects())
-	s.checkCluster(ctx, say)
-	engines := s.Engines()
-	for _, e := range engines {
-		say("engine "+e.Name, s.node.describeEngine(e))
+// The age at which an answer of other nodes is asked for again: many open pages cost
+// no more than one. maxWhere bounds the jobs with such an answer.
+const (
+	figuresFresh = time.Second
+	maxWhere     = 1000
+)
+
+// recent holds recent answers of other nodes.
+type recent struct {
+	figures memo.Memo[string, []actors.Reply[json.RawMessage]] // by question
+	where   memo.Memo[string, *http.Whereabouts]               // by job
+}
+
+func newRecent() *recent {
+	return &recent{
+		figures: memo.Memo[string, []actors.Reply[json.RawMessage]]{Age: figuresFresh, Most: 3},
+		where:   memo.Memo[string, *http.Whereabouts]{Age: figuresFresh, Most: maxWhere},
 	}
+}
+
+// Nodes returns the live nodes by id.
+func (s *service) Nodes(context.Context) []http.Node {
+	var nodes []http.Node
+	for _, n := range s.System.Nodes() {
+		node := http.Node{
+			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: http.NodeRunning,
+			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.served(offers(n.Servers)),
+			Jobs: n.Jobs, Window: n.Window, InFlight: n.InFlight,
+		}
+		if n.Self {
+			node.URL = s.members.announced()
+		}
+		if n.Draining {
+			node.State = http.NodeDraining
+		}
+		if !n.Since.IsZero() {
+			node.Since = &n.Since
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// Servers returns the inference servers that take rows now.
+func (s *service) Servers() (servers []offer.Server) {
+	for _, n := range s.System.Nodes() {
+		if n.Draining {
+			continue
+		}
+		for _, e := range n.Servers {
+			servers = append(servers, offer.Server{Node: n.Name, Name: e.Name, Kind: e.Kind, Counts: openai.Counts(e.Kind), Simulated: e.Simulated, Models: e.Models})
+		}
+	}
+	return servers
+}
+
+// Counting describes how this node counts prompts of a model. Counts of embeddings are
+// not compared with those of servers: embeddings go in groups.
+func (s *service) Counting(m rowmill.Model) http.Counting {
+	exact, off, compared := s.System.Counting(m)
+	said := http.Counting{Exact: exact}
+	if compared {
+		said.MeanError = &off
+	}
+	return said
+}
+
+// offers are the models of all servers of a node.
+func offers(servers []nodes.Engine) (info engine.Info) {
+	for _, s := range servers {
+		info.Models = append(info.Models, s.Models...)
+	}
+	return info
+}
+
+func role(n nodes.Status) string {
 	switch {
-	case len(engines) > 0:
-	case s.node.Settings.Cluster.Role == settings.APIOnly:
-		say("engines", "none: rows run on other nodes, cluster.role is api")
-	case len(s.node.Engines) > 0:
-		say("engines", "not asked yet")
-	default:
-		looking := s.node.Settings.Discover
-		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
-			strings.Join(looking.Addresses, ", "), looking.Interval, s.node.search.waiting))
+	case !n.Owns:
+		return http.NodeEngines
+	case !n.Engines:
+		return http.NodeAPI
 	}
-	for _, u := range s.node.search.policy.passedOver() {
-		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identified(u.Info)+", serves "+s.node.serves(u.Info))
-	}
-	gpus, err := s.node.gpus.Read(ctx)
-	for _, g := range gpus {
-		say(fmt.Sprintf("gpu %d", g.Index), describeGPU(g))
-	}
-	if err != nil && !errors.Is(err, gpu.ErrNone) {
-		say("gpus", "cannot be read: "+short(err))
-	}
-	return checks
+	return http.NodeBoth
 }
 
-func (m *Main) describeEngine(e actors.EngineStatus) string {
-	host := m.host(e.Name)
-	since := e.Since.UTC().Format(time.RFC3339)
-	if !e.Up {
-		text := fmt.Sprintf("DOWN since %s, jobs for its models wait; at %s", since, host)
-		if e.Err != nil {
-			text += ": " + short(e.Err)
+// DrainNode drains a node.
+func (s *service) DrainNode(ctx context.Context, id string) error {
+	err := s.System.DrainNode(ctx, id)
+	var refusal *peer.Refusal
+	if errors.Is(err, peer.ErrRefused) || errors.Is(err, peer.ErrUnreachable) || errors.As(err, &refusal) {
+		return fmt.Errorf("%w: %w", http.ErrNodeAway, err)
+	}
+	return err
+}
+
+// Actors lists the actors of the nodes.
+func (s *service) Actors(ctx context.Context, f http.ActorFilter) ([]http.Actor, []http.Answered, error) {
+	replies, err := s.System.Actors(ctx, f.Node, registry.Filter{Kind: f.Kind, Job: f.Job, MinAge: f.MinAge})
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []http.Actor
+	answered := []http.Answered{}
+	for _, r := range replies {
+		a := http.Answered{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
+		if r.Err != nil {
+			a.Error = orNull(short(r.Err))
 		}
-		return text
-	}
-	limit, inFlight, queued := e.Load()
-	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
-		identified(e.Info), host, since, m.serves(e.Info), limit, inFlight, queued)
-	for _, why := range e.Waits() {
-		text += "; " + why
-	}
-	return text
-}
-
-func describeGPU(g gpu.GPU) string {
-	text := g.Name
-	gib := func(bytes int64) float64 { return float64(bytes) / float64(settings.GiB) }
-	if g.MemoryTotal >= 0 && g.MemoryUsed >= 0 {
-		text += fmt.Sprintf(", %.1f of %.1f GiB used", gib(g.MemoryUsed), gib(g.MemoryTotal))
-	}
-	if g.Utilisation >= 0 {
-		text += fmt.Sprintf(", %.0f %% busy", math.Round(100*g.Utilisation))
-	}
-	return text
-}
-
-// short cuts an error to what fits into a line.
-func short(err error) string { return spelling.Shorten(err.Error(), 300) }
-
-// host is where an engine's server is, HOST:PORT; a server that was found is
-// called by it.
-func (m *Main) host(name string) string {
-	if m.Simulator != nil && name == simulatorName {
-		return m.Simulator.Addr().String()
-	}
-	for _, e := range m.Settings.Engines {
-		if e.DisplayName() == name {
-			return e.Host()
+		answered = append(answered, a)
+		for _, one := range r.Answer.Actors {
+			all = append(all, actorOf(r.Node.ID, r.Node.Name, one))
 		}
 	}
-	return name
+	slices.SortStableFunc(all, func(a, b http.Actor) int {
+		return cmp.Compare(max(b.Oldest, b.ErrandSeconds), max(a.Oldest, a.ErrandSeconds))
+	})
+	return all, answered, nil
 }
+
+func actorOf(id, name string, a registry.Actor) http.Actor {
+	actor := http.Actor{
+		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: orNull(a.Job), Engine: orNull(a.Engine), State: a.State, Since: a.Since,
+		Restarts: a.Restarts, Depth: a.Depth, Oldest: seconds(a.Oldest),
+		Errands: a.Errands, Errand: orNull(a.Errand), ErrandSeconds: seconds(a.ErrandTime),
+	}
+	if a.Trouble != nil {
+		actor.LastError = &http.LastError{Message: a.Trouble.Text, At: a.Trouble.At}
+	}
+	return actor
+}
+
+// seconds is a duration in seconds, to the millisecond.
+func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

@@ -175,18 +175,3 @@ func runSimulator(ctx context.Context, term *terminal.IO, address string, config
 	defer cancel()
 	return server.Stop(closing)
 }
-
-// openSimulator starts a simulated server.
-func openSimulator(ctx context.Context, address string, config sim.Config) (*sim.Server, error) {
-	server, err := sim.New(config)
-	if err != nil {
-		return nil, exit.With(exit.Usage, err)
-	}
-	return server, server.Start(ctx, address)
-}
-
-// paced is a profile with the settings' pace.
-func paced(p sim.Profile, set settings.Simulator) sim.Profile {
-	p.TimeToFirstToken, p.TimePerToken, p.Slots = set.TTFT, set.PerToken, set.Slots
-	return p
-}

@@ -68,7 +68,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	if job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" || job.RowsDone != 100 {
 		t.Errorf("the job ended so: %s", job.Raw)
 	}
-	wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.URL+"/readyz"); return status == 200 })
+	wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.Listeners.URL+"/readyz"); return status == 200 })
 	for line, most := range map[string]int{"storage cannot be used": 3, "storage can be used again": 3, "level=WARN": 20} {
 		if n := strings.Count(log.String(), line); n > most || n == 0 && most == 3 {
 			t.Errorf("%d lines %q:\n%s", n, line, log)
@@ -135,7 +135,7 @@ func TestRedisAway(t *testing.T) {
 		if err := test.start(); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.URL+"/readyz"); return status == 200 })
+		wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.Listeners.URL+"/readyz"); return status == 200 })
 		if _, err := api.Job(t.Context(), id); err != nil {
 			t.Errorf("Redis %s, and is back: %v", way, err)
 		}

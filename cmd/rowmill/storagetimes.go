@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// How storage is timed. An object has the size of the part of a few thousand rows.
-// What is timed may take half of what trying may, so that the other half is left for
-// taking the object away.
+// How a node times its storage. An object has the size of a part with a few thousand
+// rows. Timing may take half of tryTimeout; the other half is for the removal of the
+// object.
 const (
 	timedCommits  = 9
 	timedObjects  = 5
@@ -25,9 +25,9 @@ const (
 	timingTimeout = tryTimeout / 2
 )
 
-// timeRecords times commits of a small record, which stays as the node's own, and
-// where the node keeps the records itself what the disk takes to flush.
-func (x *examination) timeRecords(ctx context.Context) {
+// timeRecords times commits of a small record, which stays in the store. With the
+// embedded store it also times flushes of the disk.
+func (x *diagnosis) timeRecords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
 	defer cancel()
 	x.times.Commits = x.timed(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
@@ -50,12 +50,12 @@ func (x *examination) timeRecords(ctx context.Context) {
 	})
 }
 
-// commit writes the record that commits are timed by. Where another who examines the
-// node at the same time writes it first, the attempt fails.
-func (x *examination) commit(ctx context.Context) error {
+// commit writes the record that times commits. It fails if another diagnosis of the
+// node writes the record at the same time.
+func (x *diagnosis) commit(ctx context.Context) error {
 	name := "probe/" + x.nodeName()
 	if x.written == 0 {
-		_, version, err := x.Store.GetValue(ctx, name)
+		_, version, err := x.storage.Store.GetValue(ctx, name)
 		if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 			return err
 		}
@@ -65,22 +65,22 @@ func (x *examination) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := x.Store.PutValue(ctx, name, doc, x.written)
+	version, err := x.storage.Store.PutValue(ctx, name, doc, x.written)
 	x.written = version
 	return err
 }
 
-// timeBucket times writing and reading an object, which stays.
-func (x *examination) timeBucket(ctx context.Context, key string) {
+// timeBucket times the writing and the reading of an object. The object stays.
+func (x *diagnosis) timeBucket(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
 	defer cancel()
 	text := make([]byte, timedObject)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(text) // never fails; storage that packs gains nothing
 	x.times.ObjectBytes = len(text)
-	x.times.Puts = x.timed(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.Bucket, key, text) })
+	x.times.Puts = x.timed(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
 	if len(x.times.Puts) > 0 {
-		x.times.Gets = x.timed(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.Bucket, key) })
+		x.times.Gets = x.timed(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.storage.Bucket, key) })
 	}
 }
 
@@ -97,9 +97,9 @@ func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
 	return err
 }
 
-// timed says in seconds how long each of n tries took, as far as they went well. After
-// the end of ctx no other one begins than the first.
-func (x *examination) timed(ctx context.Context, what string, n int, try func() error) []float64 {
+// timed returns the seconds of up to n tries. It ends after an error, and begins no
+// further try after the end of ctx.
+func (x *diagnosis) timed(ctx context.Context, what string, n int, try func() error) []float64 {
 	var times []float64
 	for len(times) < n && (len(times) == 0 || ctx.Err() == nil) {
 		begun := time.Now()

@@ -33,13 +33,13 @@ func TestServeHTTPS(t *testing.T) {
 	m := start(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
 		s.HTTP.TLSCert, s.HTTP.TLSKey = files.Cert, files.Key
 	})
-	if !strings.HasPrefix(m.URL, "https://") {
-		t.Fatalf("the node says it answers at %s, want https", m.URL)
+	if !strings.HasPrefix(m.Listeners.URL, "https://") {
+		t.Fatalf("the node says it answers at %s, want https", m.Listeners.URL)
 	}
 	transport := &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	client := &nethttp.Client{Transport: transport}
-	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.URL+"/livez", nethttp.NoBody)
+	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/livez", nethttp.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

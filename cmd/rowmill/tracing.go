@@ -5,15 +5,22 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// openTracing begins to tell a collector of jobs, where one is named.
-func (m *Main) openTracing(context.Context) error {
-	metrics, set := tracing.NewMetrics(m.Registry), m.Settings.Tracing
+// traces are the traces of jobs on their way to a collector.
+type traces struct {
+	part
+	Tracer *tracing.Tracer // nil: nothing is traced
+}
+
+// Start sends traces to the collector in the settings, if they name one.
+func (t *traces) Start(context.Context) error {
+	metrics, set := tracing.NewMetrics(t.Registry), t.Settings.Tracing
 	if set.Endpoint == "" {
 		if unused := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); unused != "" {
-			m.Logger.Info("OTEL_EXPORTER_OTLP_ENDPOINT is set and nothing is traced: other variables of OpenTelemetry ask for another protocol than http/protobuf, another exporter, or none; tracing.endpoint goes before them")
+			t.Logger.Info("OTEL_EXPORTER_OTLP_ENDPOINT is set and nothing is traced: other variables of OpenTelemetry ask for another protocol than http/protobuf, another exporter, or none; tracing.endpoint goes before them")
 		}
 		return nil
 	}
@@ -21,14 +28,31 @@ func (m *Main) openTracing(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("tracing.headers: %w", err)
 	}
-	m.Tracer, err = tracing.New(tracing.Config{
+	t.Tracer, err = tracing.New(tracing.Config{
 		Endpoint: set.Endpoint, Headers: headers, Sample: set.Sample, Rows: set.Rows, Queue: set.Queue, Timeout: set.Timeout,
-		Node: m.nodeName(), Version: buildInfo().Version, Metrics: metrics, Logger: m.Logger,
+		Node: t.nodeName(), Version: buildInfo().Version, Metrics: metrics, Logger: t.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("tracing: %w", err)
 	}
-	m.opened("tracing", func(ctx context.Context) error { m.Tracer.Close(ctx); return nil })
-	m.Logger.Info("jobs are traced", "collector", set.Endpoint, "sample", set.Sample, "rows", set.Rows)
+	t.opened("tracing", func(ctx context.Context) error { t.Tracer.Close(ctx); return nil })
+	t.Logger.Info("jobs are traced", "collector", set.Endpoint, "sample", set.Sample, "rows", set.Rows)
 	return nil
+}
+
+func (t *traces) secrets() []secret {
+	if t.Tracer == nil {
+		return nil
+	}
+	return []secret{{
+		name: "tracing.headers",
+		of:   func(s settings.Settings) string { return s.Tracing.Headers.Reveal() },
+		use: func(s settings.Settings) error {
+			headers, err := s.Tracing.HeaderValues()
+			if err == nil {
+				t.Tracer.SetHeaders(headers)
+			}
+			return err
+		},
+	}}
 }

@@ -78,7 +78,7 @@ func TestTracing(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("exit code %d: %s%s", code, out, said)
 		}
-		jobs, _, err := m.Store.List(t.Context(), "default", 1, "")
+		jobs, _, err := m.Storage.Store.List(t.Context(), "default", 1, "")
 		if err != nil || len(jobs) != 1 {
 			t.Fatal(jobs, err)
 		}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/actors/retention"
+	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
+	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// Checks reports on storage, nodes, inference servers and GPUs. Two faults make the
+// node not ready: storage of another deployment, and objects that cannot be used.
+// With any other fault, jobs are accepted and wait.
+func (s *service) Checks(ctx context.Context) []http.Check {
+	var checks []http.Check
+	say := func(name, text string) { checks = append(checks, http.Check{Name: name, OK: true, Text: text}) }
+	checks = append(checks, s.deploymentCheck())
+	s.checkRecords(ctx, say)
+	checks = append(checks, s.checkObjects())
+	s.checkCluster(ctx, say)
+	engines := s.Engines()
+	for _, e := range engines {
+		say("engine "+e.Name, s.describeEngine(e))
+	}
+	switch {
+	case len(engines) > 0:
+	case s.Settings.Cluster.Role == settings.APIOnly:
+		say("engines", "none: rows run on other nodes, cluster.role is api")
+	case len(s.engines.Engines) > 0:
+		say("engines", "not asked yet")
+	default:
+		looking := s.Settings.Discover
+		say("engines", fmt.Sprintf("NONE YET, jobs wait for a server at %s, looked for every %v; answers are not simulated: %s",
+			strings.Join(looking.Addresses, ", "), looking.Interval, s.engines.waiting))
+	}
+	for _, u := range s.engines.policy.passedOver() {
+		say("server "+u.Address, "FOUND AND NOT USED: "+u.reason+"; "+identified(u.Info)+", serves "+s.engines.serves(u.Info))
+	}
+	gpus, err := s.engines.gpus.Read(ctx)
+	for _, g := range gpus {
+		say(fmt.Sprintf("gpu %d", g.Index), describeGPU(g))
+	}
+	if err != nil && !errors.Is(err, gpu.ErrNone) {
+		say("gpus", "cannot be read: "+short(err))
+	}
+	return checks
+}
+
+func (s *service) describeEngine(e actors.EngineStatus) string {
+	host := s.engines.host(e.Name)
+	since := e.Since.UTC().Format(time.RFC3339)
+	if !e.Up {
+		text := fmt.Sprintf("DOWN since %s, jobs for its models wait; at %s", since, host)
+		if e.Err != nil {
+			text += ": " + short(e.Err)
+		}
+		return text
+	}
+	limit, inFlight, queued := e.Load()
+	text := fmt.Sprintf("%s at %s, up since %s, serves %s; a window of %d rows, %d in flight, %d waiting",
+		identified(e.Info), host, since, s.engines.serves(e.Info), limit, inFlight, queued)
+	for _, why := range e.Waits() {
+		text += "; " + why
+	}
+	return text
+}
+
+func describeGPU(g gpu.GPU) string {
+	text := g.Name
+	gib := func(bytes int64) float64 { return float64(bytes) / float64(settings.GiB) }
+	if g.MemoryTotal >= 0 && g.MemoryUsed >= 0 {
+		text += fmt.Sprintf(", %.1f of %.1f GiB used", gib(g.MemoryUsed), gib(g.MemoryTotal))
+	}
+	if g.Utilisation >= 0 {
+		text += fmt.Sprintf(", %.0f %% busy", math.Round(100*g.Utilisation))
+	}
+	return text
+}
+
+// short shortens an error to a line.
+func short(err error) string { return spelling.Shorten(err.Error(), 300) }
+
+// remoteTimeout bounds each request to a server that nodes share. Clients of /readyz
+// wait longer.
+const remoteTimeout = 500 * time.Millisecond
+
+// deploymentCheck names the deployment of the storage. A node is not ready after
+// its storage was exchanged: another deployment would keep its new jobs.
+func (s *service) deploymentCheck() http.Check {
+	held := s.Storage().Held
+	var skew *retention.SkewError
+	switch {
+	case held == nil:
+		return http.Check{Name: "deployment", OK: true, Text: s.storage.deployment.String()}
+	case errors.As(held, &skew):
+		return http.Check{Name: "deployment", OK: true, Text: s.storage.deployment.String() + "; NO DATA IS REMOVED: " + held.Error()}
+	}
+	return http.Check{Name: "deployment", Text: "NO DATA IS REMOVED: " + held.Error()}
+}
+
+// checkRecords reports where records are, and which records can be lost.
+func (s *service) checkRecords(ctx context.Context, say func(name, text string)) {
+	if unknown := s.Storage().Unknown; unknown.Jobs > 0 {
+		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until somebody decides, see rowmill storage check", unknown.Jobs, unknown.Bytes))
+	}
+	say("records", "at "+s.storage.records())
+	if s.storage.redis == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	warnings, err := s.storage.redis.Durability(ctx)
+	cancel()
+	if err != nil {
+		say("records", "the server's settings cannot be read: "+short(err))
+	}
+	for _, warning := range warnings {
+		say("records", "CAN BE LOST: "+warning)
+	}
+	for _, warning := range s.Settings.Store.Exposure() {
+		say("records", "OPEN TO STRANGERS: "+warning)
+	}
+}
+
+// lookedAt is how long the last result of a call on objects counts as their state.
+const lookedAt = 5 * time.Second
+
+// checkObjects reports where objects are, and since when they cannot be used. It
+// knows this from recent calls of the node. Without any, it makes a call, and waits
+// for the answer for remoteTimeout at most.
+func (s *service) checkObjects() http.Check {
+	known := s.Watch()
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		known.Look(context.Background(), lookedAt)
+	}()
+	select {
+	case <-looked:
+	case <-time.After(remoteTimeout):
+	}
+	outage, away := known.Objects()
+	if !away {
+		return http.Check{Name: "objects", OK: true, Text: "at " + s.storage.objects()}
+	}
+	what := "CANNOT BE USED"
+	if outage.Full {
+		what = "HAVE NO ROOM"
+	}
+	return http.Check{Name: "objects", Text: fmt.Sprintf("%s since %s, jobs wait; at %s: %s",
+		what, outage.Since.Format(time.RFC3339), s.storage.objects(), short(outage.Err))}
+}
+
+// checkCluster reports each node, and whether strangers can join.
+func (s *service) checkCluster(ctx context.Context, say func(name, text string)) {
+	if s.members.Cluster == nil {
+		return
+	}
+	for _, n := range s.Nodes(ctx) {
+		text := fmt.Sprintf("role %s, %s, at %s, version %s, serves %s; owns %d jobs, %d of %d rows in flight",
+			n.Role, n.State, n.URL, n.Version, cmp.Or(terminal.Few(n.Models), "no model"), n.Jobs, n.InFlight, n.Window)
+		switch {
+		case n.Self:
+			text += "; this one"
+		case n.Since == nil:
+			text = fmt.Sprintf("role %s, at %s, has not said what it serves yet", n.Role, n.URL)
+		}
+		say("node "+n.ID, text)
+	}
+	gossip, requests := "encrypted", "with mutual TLS"
+	if s.Settings.Cluster.Key == "" {
+		gossip = "in the clear"
+	}
+	if s.Settings.Cluster.TLSCert == "" {
+		requests = "without TLS"
+	}
+	say("cluster", fmt.Sprintf("gossip on %s %s, requests between nodes on %s %s", s.Settings.Cluster.Listen, gossip, s.members.peers.Addr(), requests))
+	for _, warning := range s.Settings.Cluster.Exposure() {
+		say("cluster", "OPEN TO STRANGERS: "+warning)
+	}
+}
