@@ -175,37 +175,26 @@ func (a *api) secrets() []secret {
 			a.API.SetAdminKeys(s.APIKeys())
 			return nil
 		},
-	}, {
-		name: "http.signing_key",
-		of:   func(s settings.Settings) string { return s.HTTP.SigningKey.Reveal() },
-		use: func(s settings.Settings) error {
-			keys, err := s.HTTP.SigningKeys()
-			if err != nil {
-				return err
-			}
+	}, parsed("http.signing_key", func(set settings.Settings) settings.Secret { return set.HTTP.SigningKey },
+		func(set settings.Settings) ([][]byte, error) { return set.HTTP.SigningKeys() },
+		func(keys [][]byte) error {
 			if signing := a.pipeline.storage.signing; signing != nil {
 				if err := signing.Use(keys); err != nil {
 					return err
 				}
 			}
 			return a.API.SealWith(keys)
-		},
-	}}
-	if a.stream == nil {
-		return all
+		})}
+	if a.stream != nil {
+		all = append(all, parsed("log.audit_webhook_secret", func(set settings.Settings) settings.Secret { return set.Log.AuditWebhookSecret },
+			func(set settings.Settings) ([]string, error) { return set.Log.AuditSecrets() },
+			func(keys []string) error {
+				if len(keys) == 0 {
+					return errors.New("there is none any more; a node is started without log.audit_webhook to have none")
+				}
+				a.stream.SetSecrets(keys)
+				return nil
+			}))
 	}
-	return append(all, secret{
-		name: "log.audit_webhook_secret",
-		of:   func(s settings.Settings) string { return s.Log.AuditWebhookSecret.Reveal() },
-		use: func(s settings.Settings) error {
-			secrets, err := s.Log.AuditSecrets()
-			if err == nil && len(secrets) == 0 {
-				err = errors.New("there is none any more; a node is started without log.audit_webhook to have none")
-			}
-			if err == nil {
-				a.stream.SetSecrets(secrets)
-			}
-			return err
-		},
-	})
+	return all
 }

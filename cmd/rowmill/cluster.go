@@ -121,17 +121,8 @@ func (m *membership) secrets() []secret {
 	if m.Cluster == nil {
 		return nil
 	}
-	return []secret{{
-		name: "cluster.key",
-		of:   func(s settings.Settings) string { return s.Cluster.Key.Reveal() },
-		use: func(s settings.Settings) error {
-			keys, err := s.Cluster.Keys()
-			if err != nil {
-				return err
-			}
-			return m.Cluster.SetKeys(keys)
-		},
-	}}
+	return []secret{parsed("cluster.key", func(set settings.Settings) settings.Secret { return set.Cluster.Key },
+		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
 }
 
 // reachable is the address of a listener for others: where it is on all

@@ -329,16 +329,8 @@ func (e *engines) host(name string) string {
 func isOwn(address, listen string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ownHost, ownPort, ownErr := net.SplitHostPort(listen)
-	if err != nil || ownErr != nil || port != ownPort {
-		return false
-	}
-	return host == ownHost || isLocal(host) && isLocal(ownHost)
-}
-
-// isLocal reports whether a host is this machine, or all its addresses.
-func isLocal(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+	local := func(address string) bool { return settings.IsLoopback(address) || settings.IsUnspecified(address) }
+	return err == nil && ownErr == nil && port == ownPort && (host == ownHost || local(address) && local(listen))
 }
 
 // orNull is a text, or nil where it is empty.

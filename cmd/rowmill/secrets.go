@@ -24,6 +24,17 @@ type secret struct {
 	use func(settings.Settings) error
 }
 
+// parsed is a secret with a form: parse returns the error of another form.
+func parsed[T any](name string, of func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
+	return secret{name, func(set settings.Settings) string { return of(set).Reveal() }, func(set settings.Settings) error {
+		value, err := parse(set)
+		if err != nil {
+			return err
+		}
+		return use(value)
+	}}
+}
+
 // A rotating part has secrets that take effect while the node runs.
 type rotating interface{ secrets() []secret }
 

@@ -203,11 +203,8 @@ func (s *storage) objects() string {
 
 func (s *storage) secrets() (all []secret) {
 	if s.redis != nil {
-		all = append(all, secret{
-			name: "store.url",
-			of:   func(set settings.Settings) string { return set.Store.URL.Reveal() },
-			use:  func(set settings.Settings) error { return s.redis.SetURL(set.Store.URL.Reveal()) },
-		})
+		all = append(all, parsed("store.url", func(set settings.Settings) settings.Secret { return set.Store.URL },
+			func(set settings.Settings) (string, error) { return set.Store.URL.Reveal(), nil }, s.redis.SetURL))
 	}
 	if s.s3 != nil {
 		all = append(all, secret{

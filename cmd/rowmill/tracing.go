@@ -44,15 +44,7 @@ func (t *traces) secrets() []secret {
 	if t.Tracer == nil {
 		return nil
 	}
-	return []secret{{
-		name: "tracing.headers",
-		of:   func(s settings.Settings) string { return s.Tracing.Headers.Reveal() },
-		use: func(s settings.Settings) error {
-			headers, err := s.Tracing.HeaderValues()
-			if err == nil {
-				t.Tracer.SetHeaders(headers)
-			}
-			return err
-		},
-	}}
+	return []secret{parsed("tracing.headers", func(set settings.Settings) settings.Secret { return set.Tracing.Headers },
+		func(set settings.Settings) (map[string]string, error) { return set.Tracing.HeaderValues() },
+		func(headers map[string]string) error { t.Tracer.SetHeaders(headers); return nil })}
 }
