@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/nodes"
 )
 
 func TestDiagnosis(t *testing.T) {
@@ -15,7 +17,7 @@ func TestDiagnosis(t *testing.T) {
 		 "settings": {"jobs.max_active": "64"}, "findings": [{"check": "bucket", "level": "fail", "text": "cannot be written", "remedy": "allow s3:PutObject"}],
 		 "storage": {"commit_seconds": [0.002], "sync_seconds": [], "put_seconds": [0.01], "get_seconds": [], "object_bytes": 1024}}},
 		{"id": "gpu2-b", "name": "gpu2", "error": "no answer in time", "facts": null}]}`)
-	for _, key := range []string{w.keyOf(DefaultAccount, RoleUser), w.keyOf("acme", RoleAdmin)} {
+	for _, key := range []string{w.keyOf(caller.DefaultAccount, caller.RoleUser), w.keyOf("acme", caller.RoleAdmin)} {
 		w.get("/v1/diagnosis", "Authorization", "Key "+key).want(403)
 	}
 	w.get("/v1/diagnosis", bare...).want(401)
@@ -26,18 +28,18 @@ func TestActors_List(t *testing.T) {
 	w := setup(t)
 	job, errand, away := "job-1", "write a part", "ask 10.0.0.2:7947 for actors: no answer in time"
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	w.service.actors = []Actor{{
+	w.service.actors = []nodes.Actor{{
 		NodeID: "gpu1-k3x", Node: "gpu1", ID: "node/worker-1", Kind: "worker", Job: &job, State: "running", Since: at, Restarts: 2, Depth: 3, Oldest: 1.5,
-		Errands: 1, Errand: &errand, ErrandSeconds: 90, LastError: &LastError{"503 SlowDown", at},
+		Errands: 1, Errand: &errand, ErrandSeconds: 90, LastError: &nodes.LastError{Message: "503 SlowDown", At: at},
 	}}
-	w.service.answered = []Answered{{ID: "gpu1-k3x", Name: "gpu1"}, {ID: "gpu2-a", Name: "gpu2", Error: &away}}
+	w.service.answered = []nodes.Answered{{ID: "gpu1-k3x", Name: "gpu1"}, {ID: "gpu2-a", Name: "gpu2", Error: &away}}
 	w.get("/v1/actors?kind=worker&job_id=job-1&node=gpu1&min_age=60").wantBody(`{"actors": [
 		{"node_id": "gpu1-k3x", "node": "gpu1", "id": "node/worker-1", "kind": "worker", "job_id": "job-1", "engine": null, "state": "running",
 		 "since": "2026-11-21T12:00:00Z", "restarts": 2, "mailbox_depth": 3, "oldest_message_seconds": 1.5, "errands": 1, "errand": "write a part",
 		 "errand_seconds": 90, "last_error": {"message": "503 SlowDown", "at": "2026-11-21T12:00:00Z"}}],
 		"nodes": [{"id": "gpu1-k3x", "name": "gpu1", "error": null, "left_out": 0},
 		 {"id": "gpu2-a", "name": "gpu2", "error": "ask 10.0.0.2:7947 for actors: no answer in time", "left_out": 0}]}`)
-	if want := (ActorFilter{Kind: "worker", Job: "job-1", Node: "gpu1", MinAge: time.Minute}); w.service.asked != want {
+	if want := (nodes.ActorFilter{Kind: "worker", Job: "job-1", Node: "gpu1", MinAge: time.Minute}); w.service.asked != want {
 		t.Errorf("asked for %+v", w.service.asked)
 	}
 	w.get("/v1/actors?kind=jobs").wantError(400, "invalid_request", "one of node, engine, job, worker, results")
@@ -46,7 +48,7 @@ func TestActors_List(t *testing.T) {
 	w.get("/v1/actors?node=gpu9").wantError(404, "unknown_node", `"gpu9"`)
 	w.service.actorsErr = rowmill.ErrConflict
 	w.get("/v1/actors?node=gpu1").wantError(409, "ambiguous_node", "by its id")
-	for _, key := range []string{w.keyOf(DefaultAccount, RoleUser), w.keyOf("acme", RoleAdmin)} {
+	for _, key := range []string{w.keyOf(caller.DefaultAccount, caller.RoleUser), w.keyOf("acme", caller.RoleAdmin)} {
 		w.get("/v1/actors", "Authorization", "Key "+key).want(403)
 	}
 	w.get("/v1/actors", bare...).want(401)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/keys"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -85,7 +86,7 @@ func TestAudit_WhoWhatWhenFromWhichKey(t *testing.T) {
 	}
 	whole := string(w.get("/v1/audit").want(200).text)
 	for _, k := range []madeKey{admin, made, rotated} {
-		if _, secret, _ := splitKey(k.text); strings.Contains(whole, secret) {
+		if secret := secretOf(k.text); strings.Contains(whole, secret) {
 			t.Error("a secret is in the record")
 		}
 	}
@@ -202,7 +203,7 @@ func TestAudit_ActThatFailedSaysSo(t *testing.T) {
 func TestAudit_FirstKeyOfTheService(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	if _, err := EnsureFirstKey(t.Context(), w.store, time.Now()); err != nil {
+	if _, err := keys.EnsureFirst(t.Context(), w.store, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	entries := w.entries("")

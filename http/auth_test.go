@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/keys"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -83,7 +85,7 @@ func TestAuth_SchemeWordInAnyCase(t *testing.T) {
 func TestAuth_KeyOfTheStore(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	key := w.keyOf("acme", RoleUser)
+	key := w.keyOf("acme", caller.RoleUser)
 	if !regexp.MustCompile(`^rk_[0-9a-f]{12}_[A-Za-z0-9_-]{43}$`).MatchString(key) {
 		t.Errorf("key %s", key)
 	}
@@ -124,63 +126,6 @@ func (c *clock) set(at time.Time) {
 
 func (c *clock) pass(d time.Duration) { c.set(c.now().Add(d)) }
 
-func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, nil, 0, c.now)
-	text, record := NewKey("acme", RoleUser, "n", c.at)
-	expires := c.at.Add(time.Hour)
-	record.Expires = &expires
-	if err := w.store.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
-	works := func() bool {
-		who, err := ring.find(t.Context(), text)
-		return err == nil && who.account == "acme" && who.role == RoleUser && who.keyID == record.ID
-	}
-	if !works() {
-		t.Fatal("the key does not work")
-	}
-	c.set(expires.Add(-time.Nanosecond))
-	if !works() {
-		t.Error("the key expired early")
-	}
-	c.set(expires)
-	if works() {
-		t.Error("the key outlived its expiry")
-	}
-	c.set(expires.Add(-time.Minute))
-	if !works() {
-		t.Fatal("the key does not work any more")
-	}
-	if err := w.store.DeleteKey(t.Context(), record.ID); err != nil {
-		t.Fatal(err)
-	}
-	c.pass(keysFresh)
-	if works() {
-		t.Error("a revoked key works")
-	}
-}
-
-func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, nil, 0, c.now)
-	if _, err := ring.find(t.Context(), "rk_00_x"); err == nil {
-		t.Fatal("an unknown key works")
-	}
-	text, record := NewKey("acme", RoleUser, "n", c.at)
-	if err := w.store.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
-	c.pass(keysFreshUnknown)
-	if _, err := ring.find(t.Context(), text); err != nil {
-		t.Error(err)
-	}
-}
-
 // countedKeys counts and can refuse listings.
 type countedKeys struct {
 	store.Store
@@ -196,25 +141,10 @@ func (k *countedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
 	return k.Store.ListKeys(ctx)
 }
 
-func TestKeyring_BadKeysDoNotFloodTheStore(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	counted := &countedKeys{Store: w.store}
-	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(counted, nil, 0, c.now)
-	for range 1000 {
-		_, _ = ring.find(t.Context(), "rk_00_x")
-		c.pass(time.Millisecond)
-	}
-	if counted.lists != 10 {
-		t.Errorf("listed %d times in a second, want 10", counted.lists)
-	}
-}
-
 func TestKeyring_StoreThatFailsLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	key := w.keyOf("acme", RoleUser)
+	key := w.keyOf("acme", caller.RoleUser)
 	counted := &countedKeys{Store: w.store, fail: errors.New("broken")}
 	w2 := setup(t, func(c *Config) { c.Store = counted })
 	w2.get("/v1/list-jobs", "Authorization", "Key "+key).wantError(500, "internal_error", "request_id")
@@ -223,44 +153,14 @@ func TestKeyring_StoreThatFailsLetsNobodyIn(t *testing.T) {
 	}
 }
 
-func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
-	t.Parallel()
-	w := setup(t)
-	c := &clock{at: time.Unix(1_700_000_000, 0)}
-	ring := newKeyring(w.store, nil, 0, c.now)
-	versions := func() int64 {
-		_, version, err := w.store.GetValue(t.Context(), usedValue("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return version
-	}
-	for range 3 {
-		if err := ring.used(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := versions()
-	c.pass(usedEvery)
-	if err := ring.used(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
-	if again := versions(); again != first+1 {
-		t.Errorf("version %d after %d", again, first)
-	}
-	if err := ring.used(t.Context(), ""); err != nil {
-		t.Errorf("the configured key: %v", err)
-	}
-}
-
 func TestEnsureFirstKey_OnceAndOnlyItsHashIsKept(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	text, err := EnsureFirstKey(t.Context(), w.store, time.Now())
+	text, err := keys.EnsureFirst(t.Context(), w.store, time.Now())
 	if err != nil || text == "" {
 		t.Fatalf("%q, %v", text, err)
 	}
-	again, err := EnsureFirstKey(t.Context(), w.store, time.Now())
+	again, err := keys.EnsureFirst(t.Context(), w.store, time.Now())
 	if err != nil || again != "" {
 		t.Errorf("a second key %q, %v", again, err)
 	}
@@ -268,7 +168,7 @@ func TestEnsureFirstKey_OnceAndOnlyItsHashIsKept(t *testing.T) {
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("keys %v, %v", keys, err)
 	}
-	_, secret, _ := splitKey(text)
+	secret := secretOf(text)
 	if want := sha256.Sum256([]byte(secret)); string(keys[0].Hash) != string(want[:]) || keys[0].Account != "default" || keys[0].Role != "admin" {
 		t.Errorf("key %+v", keys[0])
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/nodes"
 )
 
 // A heldText is a backup whose archive is a text.
@@ -32,13 +34,13 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	closed := 0
-	w.service.backup = func() (Backup, error) { return heldText{text: "an archive", closed: &closed}, nil }
+	w.service.backup = func() (nodes.Backup, error) { return heldText{text: "an archive", closed: &closed}, nil }
 	got := w.do("POST", "/v1/backup", "").want(200)
 	if string(got.text) != "an archive" || got.header.Get("Content-Type") != "application/x-tar" ||
 		got.header.Get("Content-Disposition") != `attachment; filename="rowmill-20260102T030405Z.tar"` || closed != 1 {
 		t.Errorf("%q %v, closed %d times", got.text, got.header, closed)
 	}
-	entries, _, err := w.store.ListAudit(t.Context(), DefaultAccount, 10, "")
+	entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 10, "")
 	if err != nil || len(entries) != 1 || entries[0].Action != "backup.make" {
 		t.Errorf("the audit record has %+v, %v", entries, err)
 	}
@@ -47,7 +49,7 @@ func TestBackup(t *testing.T) {
 	if got := w.do("POST", "/v1/backup", "").want(409); !strings.Contains(string(got.text), `"no_backup"`) {
 		t.Errorf("of a node on Redis: %s", got.text)
 	}
-	w.service.backup = func() (Backup, error) { return nil, fmt.Errorf("another: %w", rowmill.ErrConflict) }
+	w.service.backup = func() (nodes.Backup, error) { return nil, fmt.Errorf("another: %w", rowmill.ErrConflict) }
 	if got := w.do("POST", "/v1/backup", "").want(409); !strings.Contains(string(got.text), `"backup_under_way"`) {
 		t.Errorf("beside another: %s", got.text)
 	}
@@ -58,7 +60,7 @@ func TestBackup_BreaksOff(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	closed := 0
-	w.service.backup = func() (Backup, error) {
+	w.service.backup = func() (nodes.Backup, error) {
 		return heldText{strings.Repeat("much ", 100_000), errors.New("the disk fails"), &closed}, nil
 	}
 	request, err := nethttp.NewRequestWithContext(t.Context(), "POST", w.http.URL+"/v1/backup", nil)

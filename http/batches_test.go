@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/caller"
 )
 
 // formType is the media type of formOf.
@@ -214,7 +215,7 @@ func TestBatches_WhatIsRefused(t *testing.T) {
 			t.Errorf("%s: code %v, param %v", tt.body, code, param)
 		}
 	}
-	if jobs, _, err := w.store.List(t.Context(), DefaultAccount, 10, ""); err != nil || len(jobs) != 0 {
+	if jobs, _, err := w.store.List(t.Context(), caller.DefaultAccount, 10, ""); err != nil || len(jobs) != 0 {
 		t.Errorf("jobs %v, %v", jobs, err)
 	}
 }

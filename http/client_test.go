@@ -15,6 +15,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/http/quotas"
 )
 
 // goClient is the client of package client with a key of the account default.
@@ -80,7 +81,7 @@ func TestGoClient_Limits(t *testing.T) {
 	t.Parallel()
 	limits, err := setup(t).goClient().Limits(t.Context())
 	var want []client.Quota
-	for _, q := range defaultQuotas() {
+	for _, q := range quotas.Defaults() {
 		want = append(want, client.Quota(q))
 	}
 	if err != nil || !slices.Equal(limits, want) {

@@ -3,11 +3,8 @@ package http
 import (
 	"bytes"
 	"compress/gzip"
-	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/gin-gonic/gin"
 )
 
 // fakeConsole has one script, whose name is that of its content, and an icon.
@@ -110,18 +107,5 @@ func TestConsole_BrowsersAreSentToIt(t *testing.T) {
 			t.Errorf("%s: %v", path, got.header)
 		}
 		w.get(path, append(bare, "Accept", "application/json")...).wantError(404, "unknown_route", "/openapi.json")
-	}
-}
-
-func TestTakesGzip(t *testing.T) {
-	t.Parallel()
-	for accepted, want := range map[string]bool{
-		"": false, "identity": false, "gzip": true, "br, GZIP;q=0.5": true, "deflate,gzip; q=1": true, "gzip;q=0": false, "gzip;q=0.0, br": false, "xgzip": false,
-	} {
-		c := &gin.Context{Request: httptest.NewRequest("GET", "/", nil)}
-		c.Request.Header.Set("Accept-Encoding", accepted)
-		if got := takesGzip(c); got != want {
-			t.Errorf("%q: %v", accepted, got)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -76,7 +77,7 @@ func TestDeleteData_OfAnotherAccountIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
-	w.do("DELETE", "/v1/jobs/"+id+"/data", "", "Authorization", "Key "+w.keyOf("other", RoleAdmin)).wantError(404, "job_not_found", id)
+	w.do("DELETE", "/v1/jobs/"+id+"/data", "", "Authorization", "Key "+w.keyOf("other", caller.RoleAdmin)).wantError(404, "job_not_found", id)
 	w.get("/v1/jobs/" + id + "/results").want(200)
 }
 
@@ -109,7 +110,7 @@ func TestDeleteData_LeavesTheJobHeld(t *testing.T) {
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
-	if held, err := w.store.Held(t.Context(), DefaultAccount, time.Now().Add(time.Hour), 10); err != nil || !cmp.Equal(held, []string{id}) {
+	if held, err := w.store.Held(t.Context(), caller.DefaultAccount, time.Now().Add(time.Hour), 10); err != nil || !cmp.Equal(held, []string{id}) {
 		t.Errorf("held %v, %v", held, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/events"
 	"github.com/rowmill/rowmill/store"
 )
@@ -226,8 +227,8 @@ func TestEvents_Refuse(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.MaxStreams = 1 })
 	id := w.submitted(`{"inputs":["a"]}`)
-	user := w.keyOf("other", RoleUser)
-	as, administrator := []string{"Authorization", "Key " + user}, w.keyOf("other", RoleAdmin)
+	user := w.keyOf("other", caller.RoleUser)
+	as, administrator := []string{"Authorization", "Key " + user}, w.keyOf("other", caller.RoleAdmin)
 	w.get("/v1/events?topics=jobs,engines").wantField("topics", `"engines"; there are jobs, job:<job id> and nodes`)
 	w.get("/v1/events?topics=").wantField("topics", `""`)
 	w.get("/v1/events?topics="+manyTopics()).wantField("topics", "at most 32")
@@ -246,7 +247,7 @@ func TestEvents_Refuse(t *testing.T) {
 
 // manyTopics are more topics than one stream may have.
 func manyTopics() string {
-	names := make([]string, maxTopics+1)
+	names := make([]string, 33)
 	for i := range names {
 		names[i] = fmt.Sprint("t", i)
 	}
@@ -323,7 +324,7 @@ func (q *quietStore) Marks(_ context.Context, ids []string, _ string) ([]store.M
 func (q *quietStore) Get(context.Context, string) (store.Record, error) {
 	return store.Record{
 		Job:  rowmill.Job{ID: quietJob, Status: rowmill.StatusRunning, RowCounts: rowmill.RowCounts{RowsDone: q.version.Load()}},
-		Spec: rowmill.Spec{Account: DefaultAccount},
+		Spec: rowmill.Spec{Account: caller.DefaultAccount},
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/http/caller"
 )
 
 const grade = `{
@@ -147,9 +148,9 @@ func TestFunctions_ListHoldsThePublishedOnes(t *testing.T) {
 func TestFunctions_AdministratorsChangeThemAndAnyKeyReads(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	user := []string{"Authorization", "Key " + w.keyOf("acme", RoleUser)}
-	admin := []string{"Authorization", "Key " + w.keyOf("acme", RoleAdmin)}
-	other := []string{"Authorization", "Key " + w.keyOf("other", RoleAdmin)}
+	user := []string{"Authorization", "Key " + w.keyOf("acme", caller.RoleUser)}
+	admin := []string{"Authorization", "Key " + w.keyOf("acme", caller.RoleAdmin)}
+	other := []string{"Authorization", "Key " + w.keyOf("other", caller.RoleAdmin)}
 	w.publish(grade, admin...)
 	for _, change := range []func(headers []string) *answered{
 		func(h []string) *answered { return w.do("POST", "/v1/functions", grade, h...) },
@@ -283,7 +284,11 @@ func TestFunctions_ActsAreOnRecord(t *testing.T) {
 	text := w.get("/v1/audit").want(200).text
 	var acts []string
 	var body struct {
-		Entries []auditView `json:"entries"`
+		Entries []struct {
+			Action         string
+			Details        json.RawMessage
+			Target, Failed *string
+		} `json:"entries"`
 	}
 	if err := json.Unmarshal(text, &body); err != nil {
 		t.Fatal(err)

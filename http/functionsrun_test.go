@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -42,7 +43,7 @@ func (w *world) runGrade(input string) *answered {
 // lastJob is the account's newest.
 func (w *world) lastJob() store.Record {
 	w.Helper()
-	jobs, _, err := w.store.List(w.Context(), DefaultAccount, 1, "")
+	jobs, _, err := w.store.List(w.Context(), caller.DefaultAccount, 1, "")
 	if err != nil || len(jobs) != 1 {
 		w.Fatalf("jobs %v, %v", jobs, err)
 	}
@@ -138,7 +139,7 @@ func TestRunFunction_OfADraft(t *testing.T) {
 	}
 	// Those who may submit may run a draft; readers may not.
 	body := `{"input":{"essay":"E"},"definition":` + strings.ReplaceAll(draft, "NAME", "new") + `}`
-	user, reader := "Key "+w.keyOf("acme", RoleUser), "Key "+w.keyOf("acme", RoleReader)
+	user, reader := "Key "+w.keyOf("acme", caller.RoleUser), "Key "+w.keyOf("acme", caller.RoleReader)
 	w.do("POST", "/v1/functions/new/run", body, "Authorization", reader).wantError(403, "forbidden", "reader")
 	w.do("POST", "/v1/functions/new/run", body, "Authorization", user).want(200)
 }

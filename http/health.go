@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 )
@@ -56,13 +57,24 @@ func openAPIDocument(version string) ([]byte, error) {
 // is needed, but for what only operators may know.
 type health struct {
 	*exchange.Exchange
-	keys  *keyring
+	gate  *access.Gate
 	store interface {
 		Ping(ctx context.Context) error
 	}
 	service Service
 	version Version
 	openapi []byte // openapi.yaml as JSON
+}
+
+// route adds the routes of health. Load balancers ask with GET or HEAD.
+func (h *health) route(root gin.IRoutes, gatherer prometheus.Gatherer) {
+	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} {
+		root.Handle(method, "/livez", h.live)
+		root.Handle(method, "/readyz", h.ready)
+	}
+	root.GET("/version", h.Handle(h.showVersion))
+	root.GET("/metrics", h.metrics(gatherer))
+	root.GET("/openapi.json", h.openAPI)
 }
 
 // live says that the process runs; it asks nobody.
@@ -74,9 +86,9 @@ func (h *health) ready(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
 	defer cancel()
 	_, verbose := c.GetQuery("verbose")
-	key, _ := (&gate{keys: h.keys, schemes: []string{schemeKey}}).apiKey(c) // without one it is a stranger
+	key, _ := h.gate.APIKey(c) // without one it is a stranger
 	told := make(chan bool, 1)
-	go func() { told <- verbose && h.operated(ctx, key) }()
+	go func() { told <- verbose && h.gate.Operated(ctx, key) }()
 	checks := h.checks(ctx, c)
 	status, summary := nethttp.StatusOK, "ready\n"
 	if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
@@ -90,16 +102,6 @@ func (h *health) ready(c *gin.Context) {
 	}
 	c.Header("Cache-Control", "no-store")
 	c.String(status, "%s", summary)
-}
-
-// operated reports whether a key is one of those who run the service. One that
-// cannot be looked up is not.
-func (h *health) operated(ctx context.Context, key string) bool {
-	if key == "" {
-		return false
-	}
-	who, err := h.keys.find(ctx, key)
-	return err == nil && who.role == RoleAdmin && who.account == DefaultAccount
 }
 
 func mark(ok bool) string {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/rowmill/rowmill/http/caller"
 )
 
 func TestSubmit_WithoutIdempotencyKeyARepeatIsASecondJob(t *testing.T) {
@@ -32,7 +34,7 @@ func TestSubmit_IdempotencyKey(t *testing.T) {
 	if id := w.submitted(body, "Idempotency-Key", "k2"); id == first["results"] {
 		t.Error("another key led to the same job")
 	}
-	other := w.keyOf("other", RoleUser)
+	other := w.keyOf("other", caller.RoleUser)
 	if id := w.submitted(body, "Idempotency-Key", "k1", "Authorization", "Key "+other); id == first["results"] {
 		t.Error("another account's key led to the same job")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -151,7 +152,7 @@ func TestJobs_Counts(t *testing.T) {
 	id := w.submitted(`{"inputs":["a"]}`)
 	w.submitted(`{"inputs":["a"]}`)
 	w.get("/v1/jobs/counts").wantBody(none) // still fresh
-	clock.pass(countsFresh)
+	clock.pass(2 * time.Second)
 	w.get("/v1/job-cancel/" + id).want(200)
 	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1},"counted":2,"of_all":true}`)
 	other := w.newKey(`{"account":"acme"}`)
@@ -185,7 +186,7 @@ func TestJobs_CancelMany(t *testing.T) {
 	said(cancel(`{"filter":{"q":"n"},"dry_run":true}`), 3, 2, 1, ids[1], ids[2])
 	said(cancel(`{"filter":{"status":["pending","running"],"model":null},"dry_run":true}`), 2, 2, 0, ids[1], ids[2])
 	said(cancel(`{"filter":{"status":"cancelled"},"dry_run":true}`), 1, 0, 1)
-	if entries, _, err := w.store.ListAudit(t.Context(), DefaultAccount, 10, ""); err != nil || len(entries) != 0 {
+	if entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 10, ""); err != nil || len(entries) != 0 {
 		t.Errorf("entries %v, %v", entries, err)
 	}
 	user := w.newKey(`{}`)
@@ -197,7 +198,7 @@ func TestJobs_CancelMany(t *testing.T) {
 			t.Errorf("%s is %s", id, status)
 		}
 	}
-	entries, _, err := w.store.ListAudit(t.Context(), DefaultAccount, 10, "")
+	entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 10, "")
 	if err != nil || len(entries) != 3 || entries[0].Action != "jobs.cancel" || entries[1].ByKey != user.id || !strings.Contains(string(entries[1].Details), ids[1]) {
 		t.Errorf("entries %+v, %v", entries, err)
 	}

@@ -58,34 +58,3 @@ func TestLimit_NothingOfARefusedRequestIsDone(t *testing.T) {
 	w.post(`{"inputs":["a"]}`, k.header()...).wantError(429, "rate_limited", "1 requests a minute")
 	w.noJobs()
 }
-
-func TestLimiter_KeysThatRestAreForgotten(t *testing.T) {
-	t.Parallel()
-	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	l := newLimiter(c.now)
-	for i := range 5 * sweepAt {
-		c.pass(time.Second)
-		if wait := l.take(principal{keyID: string(rune('a'+i%26)) + time.Duration(i).String(), perMinute: 60}); wait != 0 {
-			t.Fatalf("the first request of a key waits %v", wait)
-		}
-	}
-	if len(l.full) > sweepAt {
-		t.Errorf("%d keys are remembered", len(l.full))
-	}
-}
-
-func TestLimiter_ExactlySoManyPerMinute(t *testing.T) {
-	t.Parallel()
-	for _, perMinute := range []int{1, 2, 7, 59, 60, 61, 1000, maxPerMinute} {
-		c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-		l := newLimiter(c.now)
-		who := principal{keyID: "k", perMinute: perMinute}
-		taken := 0
-		for l.take(who) == 0 {
-			taken++
-		}
-		if taken != perMinute {
-			t.Errorf("%d requests at once at %d a minute", taken, perMinute)
-		}
-	}
-}

@@ -62,8 +62,15 @@ type serverView struct {
 
 // modelList is what jobs can run on.
 type modelList struct {
+	*exchange.Exchange
 	all      *offer.Models
 	counting func(rowmill.Model) Counting
+}
+
+// route adds the routes of models.
+func (m *modelList) route(v1 gin.IRoutes) {
+	v1.GET("/models", m.Handle(m.list))
+	v1.GET("/models/*model", m.Handle(m.show))
 }
 
 // errorOfModels is the body of an error in the form of the client that asks: Anthropic's
@@ -120,7 +127,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 
 func (m *modelList) view(o offer.ListedModel) modelView {
 	v := modelView{
-		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: orNull(o.Problem),
+		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: exchange.OrNull(o.Problem),
 		ContextLength: orNone(o.Model.ContextLength), Dimension: orNone(o.Model.Dimension), Servers: []serverView{}, Counted: countedRoughly,
 	}
 	if o.Model.Kind != "" {

@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/nodes"
 )
 
 func twoNodes(w *world) {
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	w.service.nodes = []Node{
+	w.service.nodes = []nodes.Node{
 		{
-			ID: "gpu1-k3x", Name: "gpu1", Self: true, Role: NodeEngines, State: NodeRunning, URL: "http://10.0.0.1:8088", Peer: "10.0.0.1:7947",
+			ID: "gpu1-k3x", Name: "gpu1", Self: true, Role: nodes.NodeEngines, State: nodes.NodeRunning, URL: "http://10.0.0.1:8088", Peer: "10.0.0.1:7947",
 			Version: "v1", Models: []string{"llama-3.1-8b"}, Window: 256, InFlight: 17, Since: &since,
 		},
-		{ID: "web-9f2", Name: "web", Role: NodeAPI, State: NodeRunning, URL: "http://10.0.0.2:8088"},
+		{ID: "web-9f2", Name: "web", Role: nodes.NodeAPI, State: nodes.NodeRunning, URL: "http://10.0.0.2:8088"},
 	}
 }
 
@@ -43,7 +45,7 @@ func TestNodes_DrainReachesTheNode(t *testing.T) {
 	w.do("POST", "/v1/nodes/gpu9/drain", "").wantError(404, "unknown_node", `"gpu9"`)
 	w.service.drainErr = rowmill.ErrConflict
 	w.do("POST", "/v1/nodes/gpu1/drain", "").wantError(409, "ambiguous_node", "by its id")
-	w.service.drainErr = fmt.Errorf("ask 10.0.0.9: %w", ErrNodeAway)
+	w.service.drainErr = fmt.Errorf("ask 10.0.0.9: %w", nodes.ErrAway)
 	w.do("POST", "/v1/nodes/gpu1/drain", "").wantError(502, "node_away", "SIGTERM")
 	w.service.drainErr = errors.New("connection to 10.0.0.9 refused")
 	w.do("POST", "/v1/nodes/gpu1/drain", "").wantError(500, "internal_error", "log")
@@ -55,7 +57,7 @@ func TestNodes_DrainReachesTheNode(t *testing.T) {
 func TestNodes_ForOperatorsAlone(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	for _, key := range []string{w.keyOf(DefaultAccount, RoleUser), w.keyOf("acme", RoleAdmin)} {
+	for _, key := range []string{w.keyOf(caller.DefaultAccount, caller.RoleUser), w.keyOf("acme", caller.RoleAdmin)} {
 		auth := []string{"Authorization", "Key " + key}
 		w.get("/v1/nodes", auth...).want(403)
 		w.do("POST", "/v1/nodes/gpu1/drain", "", auth...).want(403)
@@ -72,7 +74,7 @@ func TestNodes_EnginesOnlyNamesAnother(t *testing.T) {
 	w.get("/v1/list-jobs").wantError(503, "engines_only", "none is known")
 	twoNodes(w)
 	w.post(`{"inputs":["a"]}`).wantError(503, "engines_only", "ask http://10.0.0.2:8088")
-	w.service.nodes[1].State = NodeDraining
+	w.service.nodes[1].State = nodes.NodeDraining
 	w.get("/v1/jobs/job-1").wantError(503, "engines_only", "none is known")
 	w.get("/v1/nodes").want(200)
 	w.get("/readyz", bare...).want(200)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -67,13 +68,13 @@ func TestProgress_WhereTheRowsAre(t *testing.T) {
 	w := setup(t)
 	path := "/v1/jobs/" + w.running(`{"inputs":["a"]}`, 1000).JobID + "/progress"
 	for _, test := range []struct {
-		where *Whereabouts
+		where *jobs.Whereabouts
 		want  string
 	}{
 		{nil, "<nil> <nil>"},
-		{&Whereabouts{Shards: ShardCount{2, 0}}, "map[complete:0 total:2] []"},
+		{&jobs.Whereabouts{Shards: jobs.ShardCount{Total: 2, Complete: 0}}, "map[complete:0 total:2] []"},
 		{
-			&Whereabouts{Shards: ShardCount{2, 1}, Nodes: []NodeRows{{"gpu1", 5, 7, nil}, {"gpu2", 0, 1, new(0.5)}}},
+			&jobs.Whereabouts{Shards: jobs.ShardCount{Total: 2, Complete: 1}, Nodes: []jobs.NodeRows{{Node: "gpu1", Assigned: 5, Done: 7, Rate: nil}, {Node: "gpu2", Assigned: 0, Done: 1, Rate: new(0.5)}}},
 			"map[complete:1 total:2] [map[node:gpu1 rows_assigned:5 rows_done:7 rows_per_second:<nil>] map[node:gpu2 rows_assigned:0 rows_done:1 rows_per_second:0.5]]",
 		},
 	} {
@@ -85,30 +86,6 @@ func TestProgress_WhereTheRowsAre(t *testing.T) {
 	over := w.get("/v1/jobs/" + w.succeeded(`{"inputs":["a"]}`, answers("x", "")) + "/progress").want(200).json()
 	if over["shards"] != nil || over["nodes"] != nil {
 		t.Errorf("%v", over)
-	}
-}
-
-// What is remembered is bounded, in samples and in jobs.
-func TestTrack_IsBounded(t *testing.T) {
-	t.Parallel()
-	var track track
-	now := time.Unix(1_700_000_000, 0)
-	for i := range 3 * int(samplesKept/samplesEvery) {
-		now = now.Add(samplesEvery / 2)
-		track.note("one", sample{at: now, rows: int64(i)})
-	}
-	if n := len(track.samples["one"]); n > int(samplesKept/samplesEvery)+1 || n < int(samplesKept/samplesEvery)-1 {
-		t.Errorf("%d samples", n)
-	}
-	for i := range 2 * maxSampled {
-		now = now.Add(time.Millisecond)
-		track.note(fmt.Sprint(i), sample{at: now})
-	}
-	if n := len(track.samples); n != maxSampled {
-		t.Errorf("%d jobs", n)
-	}
-	if _, kept := track.samples[fmt.Sprint(2*maxSampled-1)]; !kept {
-		t.Error("the last was forgotten")
 	}
 }
 

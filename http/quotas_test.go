@@ -11,13 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/quotas"
 )
 
 // quotaed is a world whose configuration differs from the interface's.
 func quotaed(t testing.TB) *world {
 	return setup(t, func(c *Config) {
-		c.Quotas = []Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
+		c.Quotas = []quotas.Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
 	})
 }
 
@@ -159,8 +161,8 @@ func TestQuotas_AreForAdministrators(t *testing.T) {
 	t.Parallel()
 	w := quotaed(t)
 	as := func(account, role string) []string { return []string{"Authorization", "Key " + w.keyOf(account, role)} }
-	user, admin, theirs := as("acme", RoleUser), as("acme", RoleAdmin), as("other", RoleAdmin)
-	root, plain := as(DefaultAccount, RoleAdmin), as(DefaultAccount, RoleUser)
+	user, admin, theirs := as("acme", caller.RoleUser), as("acme", caller.RoleAdmin), as("other", caller.RoleAdmin)
+	root, plain := as(caller.DefaultAccount, caller.RoleAdmin), as(caller.DefaultAccount, caller.RoleUser)
 	const body = `{"quotas":[{"priority":0,"row_quota":77}]}`
 	for _, key := range [][]string{user, plain} {
 		for _, query := range []string{"", "?account=acme"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -195,7 +196,7 @@ func TestResults_OfAnEstimateJobAre409(t *testing.T) {
 	w := setup(t)
 	record := store.Record{SchemaVersion: store.SchemaVersion}
 	record.Job.ID, record.Job.Status, record.Job.RunType = rowmill.NewJobID(), rowmill.StatusPending, rowmill.RunEstimate
-	record.Job.Created, record.Spec.Account = time.Now().UTC(), DefaultAccount
+	record.Job.Created, record.Spec.Account = time.Now().UTC(), caller.DefaultAccount
 	if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestResults_LogprobsThatWereNotRecordedAre400(t *testing.T) {
 	} {
 		w := setup(t)
 		record := store.Record{SchemaVersion: store.SchemaVersion, Spec: spec}
-		record.Spec.Account = DefaultAccount
+		record.Spec.Account = caller.DefaultAccount
 		record.Job = rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
 		if _, _, err := w.store.Create(t.Context(), record, nil); err != nil {
 			t.Fatal(err)

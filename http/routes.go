@@ -1,131 +1,86 @@
 package http
 
 import (
-	"context"
 	nethttp "net/http"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/anthropic"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/console"
+	"github.com/rowmill/rowmill/http/downloads"
+	"github.com/rowmill/rowmill/http/events"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/functions"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/keys"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/http/openai"
+	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/rows"
 	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/http/settings"
+	"github.com/rowmill/rowmill/http/streams"
 	"github.com/rowmill/rowmill/http/submission"
-	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/http/submit"
+	"github.com/rowmill/rowmill/http/usage"
+	"github.com/rowmill/rowmill/http/webhooks"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/input/function"
-	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results/archive"
-	"github.com/rowmill/rowmill/store"
 )
 
 // routes builds the engine. Every route here is in openapi.yaml and the other
 // way round, which a test checks.
 func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
+	engine := s.empty(metrics)
+	ring := access.NewKeyring(s.Store, s.AdminKeys, s.Issuer, s.RequestsPerMinute, s.Now)
+	sessions := access.NewSessions(s.exchange, ring, s.Store, s.Now)
+	s.ring, s.seal = ring, sessions.Seal
+	own := access.NewGate(ring, sessions)
+	(&health{Exchange: s.exchange, gate: own, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}).route(engine, s.Gatherer)
+	(&console.Pages{Exchange: s.exchange, Console: s.Console}).Route(engine)
+	sessions.Route(engine)
+
+	acts := &audit.Auditor{Exchange: s.exchange, Store: s.Store, Now: s.Now}
+	fleet := &nodes.Nodes{Exchange: s.exchange, Service: s.Service, Audit: acts, Now: s.Now}
+	always := engine.Group("/v1", own.Pass) // on nodes of any role
+	fleet.Route(always)
+	(&nodes.Self{Exchange: s.exchange, Nodes: s.Service, Version: s.Version.Version}).Route(always)
+
+	by := s.entrances(engine, own, sessions, fleet)
+	known := jobs.New(jobs.Config{Exchange: s.exchange, Store: s.Store, Bucket: s.Bucket, Service: s.Service, Audit: acts, Now: s.Now})
+	hub := events.New(events.Config{
+		Store: s.Store, Nodes: fleet.Text, Waiting: s.Service.Waiting, Logger: s.Logger, Now: s.Now, Most: s.MaxStreams,
+	})
+	(&streams.Streams{Exchange: s.exchange, Jobs: known, Gate: own, Hub: hub, Draining: s.Service.Draining}).Route(by.own)
+	s.routeJobs(known, by, acts)
+	(&keys.Keys{Exchange: s.exchange, Store: s.Store, Ring: ring, Audit: acts, Most: s.MaxKeys, Now: s.Now}).Route(by.own)
+	(&settings.Settings{Exchange: s.exchange, Store: s.Store, Audit: acts}).Route(by.own)
+	(&webhooks.Webhooks{Exchange: s.exchange, Store: s.Store, Sender: s.Webhooks, Audit: acts, Now: s.Now}).Route(by.own)
+	(&usage.Usage{Exchange: s.exchange, Store: s.Store, Now: s.Now}).Route(by.own)
+	acts.Route(by.own)
+	return engine
+}
+
+// empty is an engine without routes but those of signed addresses: what all requests
+// pass through.
+func (s *Server) empty(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
 	engine.Use(s.exchange.Linger, unsniffed, identify, s.observe(metrics), s.recovered, s.boundHeaders)
-	engine.NoRoute(s.exchange.Do(unknownRoute))
+	engine.NoRoute(s.exchange.Do(exchange.UnknownRoute))
 	engine.NoMethod(s.exchange.Do(wrongMethod))
 	if s.Objects != nil {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
 	}
 	engine.Use(s.wellAsked) // of signed addresses the signature decides
-	handle := s.exchange.Handle
-
-	ring := newKeyring(s.Store, s.AdminKeys, s.RequestsPerMinute, s.Now)
-	ring.issuer = s.Issuer
-	s.ring = ring
-	health := &health{Exchange: s.exchange, keys: ring, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}
-	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} { // load balancers ask with either
-		engine.Handle(method, "/livez", health.live)
-		engine.Handle(method, "/readyz", health.ready)
-	}
-	engine.GET("/version", handle(health.showVersion))
-	engine.GET("/metrics", health.metrics(s.Gatherer))
-	engine.GET("/openapi.json", health.openAPI)
-	console := &pages{Exchange: s.exchange, console: s.Console}
-	for _, path := range []string{"/", "/console"} {
-		engine.GET(path, s.exchange.Do(console.enter))
-	}
-	engine.GET("/console/*path", console.show)
-
-	sessions := newSessions(s.exchange, ring, s.Store, s.Now)
-	s.seal = sessions.seal
-	engine.POST("/console/session", handle(sessions.begin))
-	engine.DELETE("/console/session", handle(sessions.end))
-
-	own := (&gate{Exchange: s.exchange, keys: ring, limits: newLimiter(s.Now), schemes: []string{schemeKey}}).taking(sessions)
-	audit := &auditor{store: s.Store, logger: s.Logger, now: s.Now}
-	nodes := &nodes{Exchange: s.exchange, fleet: s.Service, audit: audit}
-	fleet := engine.Group("/v1/nodes", own.pass)
-	fleet.GET("", handle(nodes.list))
-	fleet.POST("/:node/drain", handle(nodes.drain))
-
-	engine.GET("/v1/me", own.pass, handle((&self{service: s.Service, version: s.Version.Version}).show))
-	servers := &engines{service: s.Service, now: s.Now}
-	engine.GET("/v1/engines", own.pass, handle(servers.list))
-	engine.GET("/v1/gpus", own.pass, handle(servers.gpus))
-	engine.GET("/v1/stats", own.pass, handle(servers.stats))
-	engine.GET("/v1/actors", own.pass, handle(nodes.actors))
-	engine.GET("/v1/diagnosis", own.pass, handle(nodes.diagnose))
-	engine.POST("/v1/backup", own.pass, s.exchange.Do((&backups{Exchange: s.exchange, vault: s.Service, audit: audit}).make))
-
-	enter := func(by *gin.RouterGroup, g *gate) *gin.RouterGroup {
-		by.Use(g.pass)
-		if s.EnginesOnly {
-			by.Use(nodes.elsewhere)
-		}
-		return by
-	}
-	v1 := enter(engine.Group("/v1"), own)
-	jobs := &jobs{
-		Exchange: s.exchange, store: s.Store, bucket: s.Bucket, cancelled: s.Service.Cancelled, waiting: s.Service.Waiting, now: s.Now,
-		spelled: spelled{memo.Recent[*rowmill.Job, []byte]{Most: spelledJobs}},
-		announce: func(ctx context.Context, record *store.Record) error {
-			_, err := webhook.Announce(ctx, s.Store, record)
-			return err
-		},
-	}
-	v1.GET("/events", s.exchange.Do(s.newStreams(jobs, own, nodes).listen))
-	s.routeJobs(jobs, entrances{
-		own:       v1,
-		shared:    enter(engine.Group("/v1", exchange.Shaped(errorOfModels)), own.speaking(anthropic.HeaderKey, schemeKey, openai.Scheme).taking(sessions)),
-		openai:    enter(engine.Group("/v1", exchange.Shaped(openai.Error)), own.speaking("", openai.Scheme, schemeKey).taking(sessions)),
-		anthropic: enter(engine.Group("/v1", exchange.Shaped(anthropic.Error), anthropic.Identify), own.speaking(anthropic.HeaderKey, anthropic.Scheme, schemeKey)),
-	}, audit)
-
-	keys := &keys{Exchange: s.exchange, store: s.Store, ring: ring, audit: audit, most: s.MaxKeys, now: s.Now}
-	v1.GET("/auth/check", handle(checkAuth))
-	v1.GET("/try-authentication", handle(checkAuth))
-	v1.GET("/keys", handle(keys.list))
-	v1.POST("/keys", handle(keys.create))
-	v1.POST("/keys/:key_id/rotate", handle(keys.rotate))
-	v1.DELETE("/keys/:key_id", handle(keys.revoke))
-
-	settings := &settings{Exchange: s.exchange, store: s.Store, audit: audit}
-	v1.GET("/settings", handle(settings.show))
-	v1.PATCH("/settings", handle(settings.patch))
-	v1.GET("/settings/preview", handle(settings.preview))
-	webhooks := &webhooks{Exchange: s.exchange, store: s.Store, sender: s.Webhooks, audit: audit, now: s.Now}
-	v1.GET("/webhooks", handle(webhooks.list))
-	v1.POST("/webhooks", handle(webhooks.create))
-	v1.GET("/webhooks/:webhook_id", handle(webhooks.show))
-	v1.PATCH("/webhooks/:webhook_id", handle(webhooks.patch))
-	v1.DELETE("/webhooks/:webhook_id", handle(webhooks.remove))
-	v1.POST("/webhooks/:webhook_id/rotate", handle(webhooks.rotate))
-	v1.POST("/webhooks/:webhook_id/test", handle(webhooks.test))
-	v1.GET("/webhooks/:webhook_id/deliveries", handle(webhooks.deliveries))
-	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", handle(webhooks.redeliver))
-	usage := &usage{store: s.Store, now: s.Now}
-	v1.GET("/usage", handle(usage.show))
-	v1.GET("/audit", handle(audit.list))
 	return engine
 }
 
@@ -138,82 +93,61 @@ type entrances struct {
 	anthropic *gin.RouterGroup // as Anthropic's clients do
 }
 
+// entrances makes the groups of requests about jobs, which not every node takes.
+func (s *Server) entrances(engine *gin.Engine, own *access.Gate, sessions *access.Sessions, fleet *nodes.Nodes) entrances {
+	enter := func(g *access.Gate, before ...gin.HandlerFunc) *gin.RouterGroup {
+		by := engine.Group("/v1", append(before, g.Pass)...)
+		if s.EnginesOnly {
+			by.Use(fleet.Elsewhere)
+		}
+		return by
+	}
+	return entrances{
+		own:       enter(own),
+		shared:    enter(own.Speaking(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).Taking(sessions), exchange.Shaped(errorOfModels)),
+		openai:    enter(own.Speaking("", openai.Scheme, access.SchemeKey).Taking(sessions), exchange.Shaped(openai.Error)),
+		anthropic: enter(own.Speaking(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.Shaped(anthropic.Error), anthropic.Identify),
+	}
+}
+
 // routeJobs adds the routes of jobs, of what bounds them, and of the Functions
 // that they run.
-func (s *Server) routeJobs(jobs *jobs, by entrances, audit *auditor) {
-	v1 := by.own
-	handle, do := s.exchange.Handle, s.exchange.Do
+func (s *Server) routeJobs(known *jobs.Jobs, by entrances, acts *audit.Auditor) {
 	shelf := archive.New(s.Store, s.Bucket, s.Logger)
-	dialect := &sdk.Dialect{
-		Exchange: s.exchange, Jobs: jobs, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now,
-		Spoken: speaksSDK,
-	}
-	dialect.Route(v1)
-	shared := newSharing(s.Now)
-	v1.GET("/jobs/:job_id", handle(shared.of(jobs.show)))
-	v1.GET("/job-status/:job_id", handle(jobs.statusIn(dialect)))
-	v1.GET("/job-cancel/:job_id", handle(jobs.cancel))
-	v1.POST("/jobs/:job_id/cancel", handle(jobs.cancel))
-	v1.POST("/jobs/cancel", handle((&bulk{jobs, audit}).cancelAll))
-	v1.GET("/jobs/counts", handle(newTally(jobs).show))
-	v1.GET("/list-jobs", do(jobs.listIn(shared)))
-	v1.DELETE("/jobs/:job_id/data", handle(jobs.deleteData))
+	dialect := &sdk.Dialect{Exchange: s.exchange, Jobs: known, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now}
+	dialect.Route(by.own)
+	known.Route(by.own, dialect)
+	(&downloads.Downloads{Exchange: s.exchange, Jobs: known, Archive: shelf, Bucket: s.Bucket}).Route(by.own)
+	(&rows.Rows{Jobs: known, Archive: shelf}).Route(by.own)
+	bounds := &quotas.Quotas{Exchange: s.exchange, Store: s.Store, Configured: s.Quotas, Audit: acts}
+	bounds.Route(by.own)
 
-	downloads := &downloads{Exchange: s.exchange, jobs: jobs, archive: shelf, bucket: s.Bucket}
-	v1.GET("/jobs/:job_id/results", do(downloads.file))
-	v1.GET("/jobs/:job_id/results-url", handle(downloads.urls))
-	rows := &rows{jobs: jobs, archive: shelf}
-	v1.GET("/jobs/:job_id/rows/:row", handle(rows.show))
-	v1.GET("/jobs/:job_id/errors", handle(rows.failures))
-	v1.GET("/jobs/:job_id/errors/counts", handle(shared.of(rows.countFailures)))
-	v1.GET("/jobs/:job_id/preview", handle(rows.preview))
-	progress := &progress{jobs: jobs, whereabouts: s.Service.Whereabouts}
-	v1.GET("/jobs/:job_id/progress", handle(shared.of(progress.show)))
-	v1.GET("/jobs/:job_id/timeline", handle(shared.of(progress.timeline)))
-
-	quotas := &quotas{Exchange: s.exchange, store: s.Store, configured: s.Quotas, audit: audit}
-	v1.GET("/get-quotas", handle(quotas.get))
-	v1.GET("/quotas", handle(quotas.show))
-	v1.PUT("/quotas", handle(quotas.put))
-
-	models := offer.New(s.Catalog, s.Service.Servers)
-	list := &modelList{all: models, counting: s.Service.Counting}
-	by.shared.GET("/models", handle(list.list))
-	by.shared.GET("/models/*model", handle(list.show))
+	offered := offer.New(s.Catalog, s.Service.Servers)
+	(&modelList{Exchange: s.exchange, all: offered, counting: s.Service.Counting}).route(by.shared)
 	library := function.Library{Values: s.Store, Now: s.Now}
-	submissions := &submissions{
-		Exchange: s.exchange, quotas: quotas, store: s.Store, service: s.Service, keyTTL: s.IdempotencyTTL, now: s.Now,
-		intake: &submission.Intake{
-			Models: models, Functions: library, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
+	made := &submit.Submissions{
+		Exchange: s.exchange, Quotas: bounds, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, Now: s.Now,
+		Intake: &submission.Intake{
+			Models: offered, Functions: library, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
-	v1.POST("/batch-inference", handle(submissions.submit))
-	batched, limits := &batches{jobs: jobs, submissions: submissions}, input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}
+	made.Route(by.own, known, s.Store.Continued)
+	s.routeBatches(&submit.Batches{Jobs: known, Submissions: made}, by, shelf, offered)
+	(&functions.Functions{Exchange: s.exchange, Library: library, Models: offered, Audit: acts}).Route(by.own)
+	(&functions.Runs{Submissions: made, Jobs: known, Archive: shelf, Deadline: s.FunctionDeadline}).Route(by.own)
+}
+
+// routeBatches adds the routes of the dialects that send batches.
+func (s *Server) routeBatches(batched *submit.Batches, by entrances, shelf *archive.Archive, offered *offer.Models) {
+	limits := input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}
 	(&openai.Dialect{
 		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
-		Model: models.Find, Now: s.Now, Limits: openai.Limits{FileBytes: s.MaxFileBytes, UploadBytes: s.MaxUploadBytes, Input: limits},
+		Model: offered.Find, Now: s.Now, Limits: openai.Limits{FileBytes: s.MaxFileBytes, UploadBytes: s.MaxUploadBytes, Input: limits},
 	}).Route(by.openai)
 	(&anthropic.Dialect{
 		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
-		Model: models.Find, Now: s.Now, Limits: anthropic.Limits{BodyBytes: s.MaxFileBytes, Input: limits},
+		Model: offered.Find, Now: s.Now, Limits: anthropic.Limits{BodyBytes: s.MaxFileBytes, Input: limits},
 	}).Route(by.anthropic)
-	resumptions := &resumptions{submissions: submissions, jobs: jobs, continued: s.Store.Continued}
-	v1.POST("/jobs/:job_id/resume", handle(resumptions.resume))
-
-	functions := &functions{Exchange: s.exchange, library: library, models: models, audit: audit}
-	v1.GET("/functions", do(functions.list))
-	v1.POST("/functions", handle(functions.publish))
-	v1.GET("/functions/:function", handle(functions.show))
-	v1.DELETE("/functions/:function", handle(functions.unpublish))
-	v1.GET("/functions/:function/revisions", do(functions.revisions))
-	v1.POST("/functions/:function/rollback", handle(functions.rollback))
-	runs := &runs{submissions: submissions, jobs: jobs, archive: shelf, deadline: s.FunctionDeadline}
-	v1.POST("/functions/:function/run", handle(runs.run))
-}
-
-func unknownRoute(c *gin.Context) error {
-	return request.Errorf(nethttp.StatusNotFound, "unknown_route",
-		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, spelling.Shorten(c.Request.URL.Path, 256))
 }
 
 func wrongMethod(c *gin.Context) error {

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/store"
 )
@@ -19,7 +21,7 @@ import (
 // sdkKey makes a key of the dialect, as a header.
 func (w *world) sdkKey() []string {
 	w.Helper()
-	text, record := NewKey(DefaultAccount, RoleUser, "sdk", time.Now())
+	text, record := access.NewKey(caller.DefaultAccount, caller.RoleUser, "sdk", time.Now())
 	record.Dialect = sdk.Name
 	if err := w.store.PutKey(w.Context(), record); err != nil {
 		w.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -44,7 +45,7 @@ func TestJobResults_Refuses(t *testing.T) {
 	post(`{"job_id":"`+rowmill.NewJobID()+`"}`).wantError(404, "job_not_found", "no job")
 	post(`{"job_id":"`+id+`"}`).wantError(409, "job_not_succeeded", "pending")
 	done := w.succeeded(`{"inputs":["a"]}`, answers("x"))
-	w.do("POST", "/v1/job-results", `{"job_id":"`+done+`"}`, "Authorization", "Key "+w.keyOf("other", RoleUser)).wantError(404, "job_not_found", done)
+	w.do("POST", "/v1/job-results", `{"job_id":"`+done+`"}`, "Authorization", "Key "+w.keyOf("other", caller.RoleUser)).wantError(404, "job_not_found", done)
 }
 
 // lines reads a stream to its end.
@@ -93,7 +94,7 @@ func TestStreamProgress_OfAJobThatIsOver(t *testing.T) {
 		t.Errorf("tokens per second %s look like an integer", got)
 	}
 	w.get("/v1/stream-job-progress/"+rowmill.NewJobID()).wantError(404, "job_not_found", "no job")
-	w.get("/v1/stream-job-progress/"+done, "Authorization", "Key "+w.keyOf("other", RoleUser)).wantError(404, "job_not_found", done)
+	w.get("/v1/stream-job-progress/"+done, "Authorization", "Key "+w.keyOf("other", caller.RoleUser)).wantError(404, "job_not_found", done)
 }
 
 // readStore tells whoever waits that a record was read.

@@ -6,6 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/http/caller"
+)
+
+// What the API promises of sessions: how long one lasts, and how many unknown keys an
+// address may send a minute.
+const (
+	sessionLasts = 12 * time.Hour
+	mostFailures = 10
 )
 
 // signIn begins a session with a key and returns the header of its cookie.
@@ -59,7 +68,7 @@ func TestSession_StandsForAKey(t *testing.T) {
 	w.do("POST", "/v1/jobs/"+id+"/cancel", "", session...).want(200)
 
 	// The header goes before the cookie, good or bad.
-	if me := w.get("/v1/me", "Cookie", session[3]).want(200).json(); me["account"] != DefaultAccount {
+	if me := w.get("/v1/me", "Cookie", session[3]).want(200).json(); me["account"] != caller.DefaultAccount {
 		t.Errorf("got %v", me)
 	}
 	w.get("/v1/me", "Cookie", session[3], "Authorization", "Key rk_00_x").wantError(401, "unknown_key", "")
@@ -85,7 +94,7 @@ func TestSession_Ends(t *testing.T) {
 	}
 	w.get("/v1/me", three...).want(200)
 	w.get("/v1/keys", configured...).want(200)
-	clock.pass(sessionTime)
+	clock.pass(sessionLasts)
 	w.get("/v1/me", three...).wantError(401, "session_expired", "sign in")
 	for _, value := range []string{"x", "", "AAAA", strings.Repeat("A", 200)} {
 		w.get("/v1/me", append(bare, "Cookie", "rowmill_session="+value)...).want(401)
@@ -121,17 +130,17 @@ func TestSession_AnotherSeal(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
 	old := w.signIn(adminKey)
-	_, version, err := w.store.GetValue(t.Context(), sealValue)
+	_, version, err := w.store.GetValue(t.Context(), "console/session_seal")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.store.PutValue(t.Context(), sealValue, []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version); err != nil {
+	if _, err := w.store.PutValue(t.Context(), "console/session_seal", []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version); err != nil {
 		t.Fatal(err)
 	}
 	other := setup(t, func(c *Config) { c.Store = w.store })
 	other.get("/v1/me", old...).want(401)
 	again := other.signIn(adminKey)
-	clock.pass(sealFresh)
+	clock.pass(time.Second)
 	w.get("/v1/me", again...).want(200)
 }
 
@@ -143,7 +152,7 @@ func TestSession_SlidesWithUse(t *testing.T) {
 		t.Errorf("renewed at once: %s", got)
 	}
 	for range 4 {
-		clock.pass(sessionTime / 2)
+		clock.pass(sessionLasts / 2)
 		cookie := w.get("/v1/me", session...).want(200).cookie()
 		session = append(bare, "Cookie", cookie.Name+"="+cookie.Value)
 	}
@@ -180,7 +189,7 @@ func TestSession_OtherSites(t *testing.T) {
 func TestSession_FailuresAreLimited(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
-	for range maxSignInFailures {
+	for range mostFailures {
 		w.do("POST", "/console/session", `{"key":"rk_00_x"}`, bare...).wantError(401, "unknown_key", "")
 	}
 	limited := w.do("POST", "/console/session", `{"key":"`+adminKey+`"}`, bare...).wantError(429, "too_many_failures", "wait 6 s")
@@ -189,7 +198,7 @@ func TestSession_FailuresAreLimited(t *testing.T) {
 	}
 	clock.pass(6 * time.Second)
 	w.signIn(adminKey)
-	for range 3 * maxSignInFailures { // those that succeed do not count
+	for range 3 * mostFailures { // those that succeed do not count
 		w.signIn(adminKey)
 	}
 	if strings.Contains(w.logs.String(), "rk_00_x") {
@@ -205,25 +214,13 @@ func TestSession_BodyOfSignIn(t *testing.T) {
 	w.do("POST", "/console/session", `{"key":"a","user":"b"}`, bare...).wantField("user", "unknown")
 }
 
-func TestAddress(t *testing.T) {
-	t.Parallel()
-	for from, want := range map[string]string{
-		"10.0.0.1:5000": "10.0.0.1", "[::ffff:10.0.0.1]:5000": "10.0.0.1", "[2001:db8:1:2:3::4]:1": "2001:db8:1:2::/64",
-		"[fe80::1%eth0]:1": "fe80::/64", "pipe": "pipe",
-	} {
-		if got := address(&nethttp.Request{RemoteAddr: from}); got != want {
-			t.Errorf("%s: %s, want %s", from, got, want)
-		}
-	}
-}
-
 // A stream ends with its cookie; with its key it ends with a word.
 func TestSession_OfEvents(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
 	k := w.newKey(`{}`)
 	session := w.signIn(k.text)
-	clock.pass(sessionTime - 3*time.Second)
+	clock.pass(sessionLasts - 3*time.Second)
 	quiet := w.listening("/v1/events", session...)
 	quiet.ready()
 	for e, more := quiet.next(); more; e, more = quiet.next() {
@@ -232,7 +229,7 @@ func TestSession_OfEvents(t *testing.T) {
 	l := w.listening("/v1/events", w.signIn(k.text)...)
 	l.ready()
 	w.do("DELETE", "/v1/keys/"+k.id, "").want(200)
-	clock.pass(keysFresh)
+	clock.pass(2 * time.Second)
 	if e, _ := l.next(); e.name != "expired" {
 		t.Errorf("got %v", e)
 	}

@@ -3,6 +3,7 @@ package http
 import (
 	"testing"
 
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -56,7 +57,7 @@ func TestSettings_ArePerAccount(t *testing.T) {
 	w.patchSettings("?account=acme", `{"retention_days":7}`).wantBody(`{"account":"acme","retention_days":7}`)
 	w.patchSettings("", `{"account":"other","retention_days":1}`).wantBody(`{"account":"other","retention_days":1}`)
 	w.get("/v1/settings").wantBody(`{"account":"default","retention_days":90}`)
-	admin := "Key " + w.keyOf("acme", RoleAdmin)
+	admin := "Key " + w.keyOf("acme", caller.RoleAdmin)
 	w.get("/v1/settings", "Authorization", admin).wantBody(`{"account":"acme","retention_days":7}`)
 	w.patchSettings("?account=a", `{"account":"b"}`).wantField("account", "name one")
 }
@@ -77,7 +78,7 @@ func TestSettings_AreReadByAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	keys := map[string]string{}
-	for _, role := range []string{RoleUser, RoleReader} {
+	for _, role := range []string{caller.RoleUser, caller.RoleReader} {
 		keys[role] = "Key " + w.keyOf("acme", role)
 	}
 	w.patchSettings("?account=acme", `{"retention_days":7}`).want(200)

@@ -27,6 +27,10 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -51,35 +55,35 @@ type fakeService struct {
 	checks    []Check
 	draining  bool
 	waiting   string
-	nodes     []Node
+	nodes     []nodes.Node
 	servers   []offer.Server
 	counting  map[string]Counting
-	actors    []Actor
-	answered  []Answered
-	asked     ActorFilter // for actors
+	actors    []nodes.Actor
+	answered  []nodes.Answered
+	asked     nodes.ActorFilter // for actors
 	actorsErr error
 	drained   []string
 	drainErr  error
-	engines   []Engine
-	points    func() []NodePoints
-	gpus      []NodeGPUs
+	engines   []nodes.Engine
+	points    func() []nodes.NodePoints
+	gpus      []nodes.NodeGPUs
 	missing   []string
-	where     *Whereabouts
-	backup    func() (Backup, error) // nil: ErrNoBackup
+	where     *jobs.Whereabouts
+	backup    func() (nodes.Backup, error) // nil: ErrNoBackup
 }
 
-func (f *fakeService) EngineList(context.Context) (all []Engine, missing []string, err error) {
+func (f *fakeService) EngineList(context.Context) (all []nodes.Engine, missing []string, err error) {
 	return f.engines, f.missing, nil
 }
 
-func (f *fakeService) Points(context.Context) ([]NodePoints, error) {
+func (f *fakeService) Points(context.Context) ([]nodes.NodePoints, error) {
 	if f.points == nil {
 		return nil, nil
 	}
 	return f.points(), nil
 }
 
-func (f *fakeService) GPUs(context.Context) ([]NodeGPUs, error) { return f.gpus, nil }
+func (f *fakeService) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return f.gpus, nil }
 
 func (f *fakeService) Submitted(record store.Record) {
 	f.mu.Lock()
@@ -93,33 +97,33 @@ func (f *fakeService) Cancelled(id string) {
 	f.cancelled = append(f.cancelled, id)
 }
 
-func (f *fakeService) Whereabouts(context.Context, *store.Record) *Whereabouts { return f.where }
+func (f *fakeService) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return f.where }
 
 func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
 func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }
 func (f *fakeService) Draining() bool                      { return f.draining }
-func (f *fakeService) Nodes(context.Context) []Node        { return f.nodes }
+func (f *fakeService) Nodes(context.Context) []nodes.Node  { return f.nodes }
 func (f *fakeService) Counting(m rowmill.Model) Counting   { return f.counting[m.ID] }
 func (f *fakeService) Servers() []offer.Server             { return f.servers }
 
-func (f *fakeService) Actors(_ context.Context, filter ActorFilter) ([]Actor, []Answered, error) {
+func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = filter
 	return f.actors, f.answered, f.actorsErr
 }
 
-func (f *fakeService) Diagnose(context.Context) ([]Diagnosis, error) {
+func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 	away := "no answer in time"
-	return []Diagnosis{
-		{ID: "gpu1-a", Name: "gpu1", Facts: &Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []Finding{{"bucket", "fail", "cannot be written", "allow s3:PutObject"}}, Storage: StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
+	return []nodes.Diagnosis{
+		{ID: "gpu1-a", Name: "gpu1", Facts: &nodes.Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []nodes.Finding{{Check: "bucket", Level: "fail", Text: "cannot be written", Remedy: "allow s3:PutObject"}}, Storage: nodes.StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
 		{ID: "gpu2-b", Name: "gpu2", Error: &away},
 	}, nil
 }
 
-func (f *fakeService) Backup(context.Context) (Backup, error) {
+func (f *fakeService) Backup(context.Context) (nodes.Backup, error) {
 	if f.backup == nil {
-		return nil, ErrNoBackup
+		return nil, nodes.ErrNoBackup
 	}
 	return f.backup()
 }
@@ -332,7 +336,7 @@ func (w *world) submitted(body string, headers ...string) string {
 // noJobs fails the test if anything was created.
 func (w *world) noJobs() {
 	w.Helper()
-	jobs, _, err := w.store.List(w.Context(), DefaultAccount, 10, "")
+	jobs, _, err := w.store.List(w.Context(), caller.DefaultAccount, 10, "")
 	if err != nil || len(jobs) != 0 {
 		w.Fatalf("jobs %v, error %v; want none", jobs, err)
 	}
@@ -344,7 +348,7 @@ func (w *world) noJobs() {
 // keyOf makes a key of another account.
 func (w *world) keyOf(account, role string) string {
 	w.Helper()
-	text, record := NewKey(account, role, "test", time.Now())
+	text, record := access.NewKey(account, role, "test", time.Now())
 	if err := w.store.PutKey(w.Context(), record); err != nil {
 		w.Fatal(err)
 	}

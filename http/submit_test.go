@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -179,9 +180,9 @@ func TestSubmit_DrainingNodeTakesJobsForOthers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.service.draining = true
-	w.service.nodes = []Node{{ID: "self", Self: true, Role: NodeBoth, State: NodeDraining}, {ID: "gpu", Role: NodeEngines, State: NodeRunning}}
+	w.service.nodes = []nodes.Node{{ID: "self", Self: true, Role: nodes.NodeBoth, State: nodes.NodeDraining}, {ID: "gpu", Role: nodes.NodeEngines, State: nodes.NodeRunning}}
 	w.post(`{"inputs":["a"]}`).wantError(503, "draining", "about to stop")
-	w.service.nodes = append(w.service.nodes, Node{ID: "other", Role: NodeBoth, State: NodeRunning})
+	w.service.nodes = append(w.service.nodes, nodes.Node{ID: "other", Role: nodes.NodeBoth, State: nodes.NodeRunning})
 	w.submitted(`{"inputs":["a"]}`)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/identity"
 )
 
@@ -30,12 +31,12 @@ func TestTokens(t *testing.T) {
 	issuer := tokens{}
 	w, clock := setupClock(t, func(c *Config) { c.Issuer = issuer })
 	for token, known := range map[string]any{
-		"ey.user.x":   identity.Bearer{ID: "0123456789ab", Name: "jane", Account: "acme", Role: RoleUser, Expires: clock.now().Add(time.Hour)},
-		"ey.reader.x": identity.Bearer{ID: "0123456789ac", Name: "joe", Account: "acme", Role: RoleReader, Expires: clock.now().Add(time.Hour)},
+		"ey.user.x":   identity.Bearer{ID: "0123456789ab", Name: "jane", Account: "acme", Role: caller.RoleUser, Expires: clock.now().Add(time.Hour)},
+		"ey.reader.x": identity.Bearer{ID: "0123456789ac", Name: "joe", Account: "acme", Role: caller.RoleReader, Expires: clock.now().Add(time.Hour)},
 		"ey.nobody.x": &identity.Refusal{Reason: "the token maps to no role", ValidToken: true},
 		"ey.away.x":   errors.New("dial tcp: refused"),
 		"ey.nameless.x": identity.Bearer{
-			ID: "0123456789ad", Account: strings.Repeat("x", maxAccountName+1), Role: RoleAdmin, Expires: clock.now().Add(time.Hour),
+			ID: "0123456789ad", Account: strings.Repeat("x", 129), Role: caller.RoleAdmin, Expires: clock.now().Add(time.Hour),
 		},
 	} {
 		issuer[token] = known
@@ -45,7 +46,7 @@ func TestTokens(t *testing.T) {
 	// In place of any key, behind either word.
 	for _, headers := range [][]string{bearer("ey.user.x"), {"Authorization", "Key ey.user.x"}} {
 		me := w.get("/v1/me", headers...).want(200).json()
-		if me["account"] != "acme" || me["role"] != RoleUser || me["key_id"] != "0123456789ab" || me["key_name"] != "jane" || me["operator"] != false {
+		if me["account"] != "acme" || me["role"] != caller.RoleUser || me["key_id"] != "0123456789ab" || me["key_name"] != "jane" || me["operator"] != false {
 			t.Errorf("got %v", me)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -42,16 +44,16 @@ func TestSettings_KeepWhatANewerVersionWrote(t *testing.T) {
 func TestQuotas_KeepWhatANewerVersionWrote(t *testing.T) {
 	t.Parallel()
 	w := quotaed(t)
-	w.putValue(QuotasValue("default"), `{"quotas":[{"priority":1,"row_quota":3,"burst":9}],"cost_quota_usd":null,"jobs_a_day":5}`, 0)
+	w.putValue(quotas.Value("default"), `{"quotas":[{"priority":1,"row_quota":3,"burst":9}],"cost_quota_usd":null,"jobs_a_day":5}`, 0)
 	w.putQuotas("", `{"quotas":[{"priority":0,"row_quota":7},{"priority":1,"row_quota":4}]}`).want(200)
-	w.wantValue(QuotasValue("default"), `"row_quota":7`, `"row_quota":4`, `"burst":9`, `"jobs_a_day":5`)
+	w.wantValue(quotas.Value("default"), `"row_quota":7`, `"row_quota":4`, `"burst":9`, `"jobs_a_day":5`)
 }
 
 // A role of a newer version may allow less than any that is known here.
 func TestKeys_OfAnUnknownRoleOpenNothing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	text, key := NewKey("default", "auditor", "newer", time.Now())
+	text, key := access.NewKey("default", "auditor", "newer", time.Now())
 	if err := w.store.PutKey(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -24,7 +26,7 @@ func (w *world) used(account, model string, totals store.Totals) {
 func (w *world) usedWith(key, account, model string, totals store.Totals) {
 	w.Helper()
 	record := store.Record{
-		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), KeyID: orNull(key)},
+		Job:  rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now(), KeyID: exchange.OrNull(key)},
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)
@@ -58,12 +60,12 @@ func TestUsage_ByDayAndModel(t *testing.T) {
 	w.get("/v1/usage").wantBody(`{"account":"default","from":"2026-02-01","to":"2026-02-27","usage":[],
 		"total":{"rows":0,"failed_rows":0,"deduplicated_rows":0,"input_tokens":0,"output_tokens":0,"cost_usd":0}}`)
 	one := store.Totals{Rows: 3, Failed: 1, InputTokens: 1, OutputTokens: 3}
-	w.used(DefaultAccount, "n", one)
-	w.used(DefaultAccount, "m", one)
+	w.used(caller.DefaultAccount, "n", one)
+	w.used(caller.DefaultAccount, "m", one)
 	w.used("other", "m", one)
 	now = now.Add(2 * time.Minute)
-	w.used(DefaultAccount, "m", one)
-	w.used(DefaultAccount, "m", one)
+	w.used(caller.DefaultAccount, "m", one)
+	w.used(caller.DefaultAccount, "m", one)
 	line := func(day, model string) string {
 		return `{"day":"` + day + `","model":"` + model + `","rows":3,"failed_rows":1,"deduplicated_rows":0,"input_tokens":1,"output_tokens":3,"cost_usd":0.000001}`
 	}
@@ -89,14 +91,14 @@ func TestUsage_ByKey(t *testing.T) {
 	theirs := w.newKey(`{"account":"acme","name":"theirs"}`)
 	w.do("DELETE", "/v1/keys/"+revoked.id, "").want(200)
 	of := func(n int64) store.Totals { return store.Totals{Rows: n, Failed: 1, InputTokens: 10 * n} }
-	w.used(DefaultAccount, "m", of(1)) // before keys were recorded
-	w.usedWith(named.id, DefaultAccount, "m", of(10))
-	w.usedWith(named.id, DefaultAccount, "n", of(100))
-	w.usedWith(bare.id, DefaultAccount, "m", of(1000))
+	w.used(caller.DefaultAccount, "m", of(1)) // before keys were recorded
+	w.usedWith(named.id, caller.DefaultAccount, "m", of(10))
+	w.usedWith(named.id, caller.DefaultAccount, "n", of(100))
+	w.usedWith(bare.id, caller.DefaultAccount, "m", of(1000))
 	w.usedWith(theirs.id, "acme", "m", of(5))
 	now = now.Add(2 * time.Minute)
-	w.usedWith(named.id, DefaultAccount, "m", of(20))
-	w.usedWith(revoked.id, DefaultAccount, "m", of(2))
+	w.usedWith(named.id, caller.DefaultAccount, "m", of(20))
+	w.usedWith(revoked.id, caller.DefaultAccount, "m", of(2))
 
 	figures := func(rows, failed int64) string {
 		return fmt.Sprintf(`"rows":%d,"failed_rows":%d,"deduplicated_rows":0,"input_tokens":%d,"output_tokens":0,"cost_usd":%v`, rows, failed, 10*rows, rowmill.Money(1_000_000*rows).USD())
@@ -202,7 +204,7 @@ func TestUsage_OfTheCallersAccountAlone(t *testing.T) {
 	w := setup(t)
 	w.used("acme", "m", store.Totals{Rows: 1, InputTokens: 5})
 	as := func(account, role string) []string { return []string{"Authorization", "Key " + w.keyOf(account, role)} }
-	ours, theirs, plain := as("acme", RoleUser), as("other", RoleAdmin), as(DefaultAccount, RoleUser)
+	ours, theirs, plain := as("acme", caller.RoleUser), as("other", caller.RoleAdmin), as(caller.DefaultAccount, caller.RoleUser)
 	rows := func(query string, key ...string) float64 {
 		t.Helper()
 		return w.get("/v1/usage"+query, key...).want(200).json()["total"].(map[string]any)["rows"].(float64)

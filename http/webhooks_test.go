@@ -11,6 +11,8 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/store"
 )
@@ -42,7 +44,7 @@ func TestWebhooks_Life(t *testing.T) {
 	w := setup(t, func(c *Config) { c.Webhooks = sender })
 	made := w.do("POST", "/v1/webhooks", `{"url":"https://example.com/a?token=hidden","events":["batch.completed","job.failed"],"description":"mine"}`).want(200).json()
 	id, secret := made["id"].(string), made["secret"].(string)
-	if !strings.HasPrefix(secret, "whsec_") || made["disabled"] != false || fmt.Sprint(made["events"]) != "[batch.completed job.failed]" || made["account"] != DefaultAccount {
+	if !strings.HasPrefix(secret, "whsec_") || made["disabled"] != false || fmt.Sprint(made["events"]) != "[batch.completed job.failed]" || made["account"] != caller.DefaultAccount {
 		t.Fatalf("%v", made)
 	}
 	path := "/v1/webhooks/" + id
@@ -74,7 +76,7 @@ func TestWebhooks_Life(t *testing.T) {
 	for _, gone := range []*answered{w.get(path), w.do("DELETE", path, ""), w.do("PATCH", path, `{}`), w.do("POST", path+"/rotate", ""), w.do("POST", path+"/test", ""), w.get(path + "/deliveries")} {
 		gone.wantError(404, "webhook_not_found", id)
 	}
-	entries, _, err := w.store.ListAudit(t.Context(), DefaultAccount, 100, "")
+	entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 100, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestWebhooks_Life(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, action := range []string{actWebhookCreate, actWebhookChange, actWebhookRotate, actWebhookDelete} {
+	for _, action := range []string{audit.WebhookCreate, audit.WebhookChange, audit.WebhookRotate, audit.WebhookDelete} {
 		if !strings.Contains(string(audited), action) {
 			t.Errorf("no entry says %s: %s", action, audited)
 		}
@@ -129,7 +131,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	var jobs []string
 	for n := range 5 {
 		ended := time.Now().UTC().Add(time.Duration(n) * time.Second)
-		rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: DefaultAccount}}
+		rec := store.Record{Job: rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusFailed, Completed: &ended}, Spec: rowmill.Spec{Account: caller.DefaultAccount}}
 		if made, err := webhook.Announce(t.Context(), w.store, &rec); err != nil || !made {
 			t.Fatal(made, err)
 		}

@@ -11,7 +11,10 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/identity"
+	"github.com/rowmill/rowmill/http/keys"
+	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/http/webhook/sender"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
@@ -68,7 +71,7 @@ func (a *api) Start(ctx context.Context) error {
 		return err
 	}
 	if len(a.Settings.APIKeys()) == 0 {
-		if a.FirstKey, err = http.EnsureFirstKey(ctx, a.audited(p.storage.Store), a.now()); err != nil {
+		if a.FirstKey, err = keys.EnsureFirst(ctx, a.audited(p.storage.Store), a.now()); err != nil {
 			return err
 		}
 	}
@@ -101,19 +104,23 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 		Now: a.now, EnginesOnly: a.Settings.Cluster.Role == settings.EnginesOnly,
 		AdminKeys: a.Settings.APIKeys(), Version: http.Version(buildInfo()),
 		Console: console.Files(),
-		Objects: objects, MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload), MaxInputRows: a.Settings.Inputs.MaxRows, MaxRowBytes: int(a.Settings.Inputs.MaxRowBytes), Dedup: a.Settings.Jobs.Dedup,
-		RequestsPerMinute: set.RequestsPerMinute, MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
+		Objects: objects, Dedup: a.Settings.Jobs.Dedup, RequestsPerMinute: set.RequestsPerMinute,
+		Limits: http.Limits{
+			MaxBodyBytes: int64(set.MaxBody), MaxFileBytes: int64(set.MaxFile), MaxUploadBytes: int64(set.MaxUpload),
+			MaxInputRows: a.Settings.Inputs.MaxRows, MaxRowBytes: int(a.Settings.Inputs.MaxRowBytes),
+			MaxKeys: set.MaxKeys, MaxStreams: set.MaxStreams,
+		},
 	}
 	if o := a.Settings.OIDC; o.Issuer != "" {
 		config.Issuer = identity.New(identity.Config{
 			Issuer: o.Issuer, Audience: o.Audience,
 			Account: o.Account, AccountClaim: o.AccountClaim, Accounts: o.Accounts,
-			Role: o.Role, RoleClaim: o.RoleClaim, Roles: o.Roles, Ranks: http.Roles(),
+			Role: o.Role, RoleClaim: o.RoleClaim, Roles: o.Roles, Ranks: caller.Roles(),
 			ClockTolerance: o.ClockTolerance, KeysInterval: o.KeysInterval, Now: a.now, Logger: a.Logger,
 		})
 	}
 	for _, q := range a.Settings.Quotas {
-		config.Quotas = append(config.Quotas, http.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
+		config.Quotas = append(config.Quotas, quotas.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
 	}
 	return config
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/layout"
-	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store/backup"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -23,11 +23,11 @@ import (
 // does, or when it has expired. Objects are held from before that moment on, so what
 // goes after it stays in the snapshot; what comes after it is no more than a
 // crash leaves.
-func (s *service) Backup(ctx context.Context) (http.Backup, error) {
+func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
 	if !embedded || m.folder == nil {
-		return nil, fmt.Errorf("%w: they are at %s and %s", http.ErrNoBackup, m.records(), m.objects())
+		return nil, fmt.Errorf("%w: they are at %s and %s", nodes.ErrNoBackup, m.records(), m.objects())
 	}
 	if !m.backingUp.CompareAndSwap(false, true) {
 		return nil, fmt.Errorf("make a backup: another is under way: %w", rowmill.ErrConflict)

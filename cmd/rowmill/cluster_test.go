@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/http"
+	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
@@ -54,13 +54,13 @@ func TestClusterOfTwoRoles(t *testing.T) {
 			t.Error("a data directory was made that nothing is in")
 		}
 	}
-	list := func(m *Main) (nodes map[string]http.Node) {
+	list := func(m *Main) (nodes map[string]apinodes.Node) {
 		_, out, _ := runCommand(t.Context(), environ(m, clusterKey), "", "nodes", "list", "-o", "json")
-		var doc struct{ Nodes []http.Node }
+		var doc struct{ Nodes []apinodes.Node }
 		if err := json.Unmarshal([]byte(out), &doc); err != nil {
 			t.Fatal(err, out)
 		}
-		nodes = map[string]http.Node{}
+		nodes = map[string]apinodes.Node{}
 		for _, n := range doc.Nodes {
 			nodes[n.Name] = n
 		}
@@ -71,10 +71,10 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		return len(a) == 2 && len(b) == 2 && len(a["gpu"].Models) > 0
 	})
 	nodes := list(gpu)
-	if n := nodes["web"]; n.Role != http.NodeAPI || n.Self || n.URL != web.Listeners.URL || n.Window != 0 {
+	if n := nodes["web"]; n.Role != apinodes.NodeAPI || n.Self || n.URL != web.Listeners.URL || n.Window != 0 {
 		t.Errorf("web is listed as %+v", n)
 	}
-	if n := nodes["gpu"]; n.Role != http.NodeEngines || !n.Self || n.Window == 0 || n.Version != buildInfo().Version {
+	if n := nodes["gpu"]; n.Role != apinodes.NodeEngines || !n.Self || n.Window == 0 || n.Version != buildInfo().Version {
 		t.Errorf("gpu is listed as %+v", n)
 	}
 	_, text := readiness(t, web)

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/engine/sim"
-	"github.com/rowmill/rowmill/http"
+	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
 // engines are the models and the inference servers of a node.
@@ -278,11 +278,11 @@ func identified(info engine.Info) string {
 
 // models are the models of a server by the ids that jobs name: the models of the
 // catalog, by all their names, and then others by the server's names.
-func (e *engines) models(served []engine.ServedModel) (models []http.EngineModel) {
+func (e *engines) models(served []engine.ServedModel) (models []apinodes.EngineModel) {
 	all := offer.New(e.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
 	for _, offered := range all.List() {
 		for _, server := range offered.Servers {
-			models = append(models, http.EngineModel{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: orNull(string(offered.Model.Kind))})
+			models = append(models, apinodes.EngineModel{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: orNull(string(offered.Model.Kind))})
 		}
 	}
 	return models

@@ -11,7 +11,8 @@ import (
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
-	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/jobs"
+	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -76,8 +77,8 @@ func (a answer[T]) problem() *string {
 
 // EngineList lists the inference servers of all nodes. For a node without an answer
 // it lists the servers that the node announced before.
-func (s *service) EngineList(ctx context.Context) (all []http.Engine, missing []string, err error) {
-	replies, err := answers[[]http.Engine](ctx, s, figuresEngines)
+func (s *service) EngineList(ctx context.Context) (all []apinodes.Engine, missing []string, err error) {
+	replies, err := answers[[]apinodes.Engine](ctx, s, figuresEngines)
 	for _, r := range replies {
 		if r.err == nil {
 			all = append(all, r.value...)
@@ -91,8 +92,8 @@ func (s *service) EngineList(ctx context.Context) (all []http.Engine, missing []
 	return all, missing, err
 }
 
-func (s *service) ownEngines() []http.Engine {
-	all := []http.Engine{}
+func (s *service) ownEngines() []apinodes.Engine {
+	all := []apinodes.Engine{}
 	name := ""
 	for _, n := range s.System.Nodes() {
 		if n.Self {
@@ -106,21 +107,21 @@ func (s *service) ownEngines() []http.Engine {
 }
 
 // Points are the recent figures of all nodes.
-func (s *service) Points(ctx context.Context) ([]http.NodePoints, error) {
-	replies, err := answers[[]http.Point](ctx, s, figuresPoints)
-	all := make([]http.NodePoints, len(replies))
+func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
+	replies, err := answers[[]apinodes.Point](ctx, s, figuresPoints)
+	all := make([]apinodes.NodePoints, len(replies))
 	for i, r := range replies {
-		all[i] = http.NodePoints{Node: r.node.Name, Points: r.value, Problem: r.problem()}
+		all[i] = apinodes.NodePoints{Node: r.node.Name, Points: r.value, Problem: r.problem()}
 	}
 	return all, err
 }
 
 // GPUs are the GPUs of all nodes.
-func (s *service) GPUs(ctx context.Context) ([]http.NodeGPUs, error) {
-	replies, err := answers[http.NodeGPUs](ctx, s, figuresGPUs)
-	all := make([]http.NodeGPUs, len(replies))
+func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
+	replies, err := answers[apinodes.NodeGPUs](ctx, s, figuresGPUs)
+	all := make([]apinodes.NodeGPUs, len(replies))
 	for i, r := range replies {
-		all[i] = http.NodeGPUs{Node: r.node.Name, GPUs: r.value.GPUs, Problem: r.value.Problem}
+		all[i] = apinodes.NodeGPUs{Node: r.node.Name, GPUs: r.value.GPUs, Problem: r.value.Problem}
 		if r.err != nil {
 			all[i].Problem = r.problem()
 		}
@@ -129,15 +130,15 @@ func (s *service) GPUs(ctx context.Context) ([]http.NodeGPUs, error) {
 }
 
 // Whereabouts asks the owner of a job where its rows are, unless there is a recent answer.
-func (s *service) Whereabouts(ctx context.Context, record *store.Record) *http.Whereabouts {
-	where, err := s.recent.where.Get(ctx, record.Job.ID, func(ctx context.Context) (*http.Whereabouts, error) {
+func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.Whereabouts {
+	where, err := s.recent.where.Get(ctx, record.Job.ID, func(ctx context.Context) (*jobs.Whereabouts, error) {
 		found, err := s.System.Whereabouts(ctx, record)
 		if err != nil {
 			return nil, err
 		}
-		all := &http.Whereabouts{Shards: http.ShardCount{Total: found.Shards, Complete: found.Complete}}
+		all := &jobs.Whereabouts{Shards: jobs.ShardCount{Total: found.Shards, Complete: found.Complete}}
 		for _, n := range found.Nodes {
-			all.Nodes = append(all.Nodes, http.NodeRows(n))
+			all.Nodes = append(all.Nodes, jobs.NodeRows(n))
 		}
 		return all, nil
 	})
@@ -148,14 +149,14 @@ func (s *service) Whereabouts(ctx context.Context, record *store.Record) *http.W
 }
 
 // ownGPUs are the GPUs of this machine.
-func (s *service) ownGPUs(ctx context.Context) (own http.NodeGPUs) {
+func (s *service) ownGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
 	found, err := s.engines.gpus.Read(ctx)
 	if err != nil && !errors.Is(err, gpu.ErrNone) {
 		text := "nvidia-smi cannot be read: " + short(err)
 		own.Problem = &text
 	}
 	for _, g := range found {
-		own.GPUs = append(own.GPUs, http.GPU{
+		own.GPUs = append(own.GPUs, apinodes.GPU{
 			Index: g.Index, Name: g.Name, UUID: g.UUID, MemoryTotal: known(g.MemoryTotal), MemoryUsed: known(g.MemoryUsed),
 			Utilization: known(g.Utilisation), Power: known(g.Power), Temperature: known(g.Temperature),
 		})
@@ -172,22 +173,22 @@ func known[T int64 | float64](figure T) *T {
 }
 
 // remoteEngine is an engine of another node, as that node announced it.
-func (s *service) remoteEngine(node string, e nodes.Engine) http.Engine {
-	return http.Engine{
-		Node: node, Name: e.Name, Kind: orNull(e.Kind), State: http.EngineUp, Models: s.engines.models(e.Models), Window: e.Window, InFlight: e.InFlight,
+func (s *service) remoteEngine(node string, e nodes.Engine) apinodes.Engine {
+	return apinodes.Engine{
+		Node: node, Name: e.Name, Kind: orNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: e.Window, InFlight: e.InFlight,
 		LastError: orNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
 	}
 }
 
-func (s *service) ownEngine(node string, e actors.EngineStatus) http.Engine {
+func (s *service) ownEngine(node string, e actors.EngineStatus) apinodes.Engine {
 	url := s.engines.url(e.Name)
 	since := e.Since.UTC()
-	shown := http.Engine{
-		Node: node, Name: e.Name, Kind: orNull(e.Info.Kind), URL: &url, State: http.EngineDown, Since: &since,
+	shown := apinodes.Engine{
+		Node: node, Name: e.Name, Kind: orNull(e.Info.Kind), URL: &url, State: apinodes.EngineDown, Since: &since,
 		Models: s.engines.models(e.Info.Models), Rows: s.meter.rate(e.Name), Simulated: e.Info.Simulated,
 	}
 	if e.Up {
-		shown.State, shown.LastError = http.EngineUp, orNull(strings.Join(e.Waits(), "; "))
+		shown.State, shown.LastError = apinodes.EngineUp, orNull(strings.Join(e.Waits(), "; "))
 		shown.Window, shown.InFlight, _ = e.Load()
 	} else if e.Err != nil {
 		shown.LastError = orNull(short(e.Err))

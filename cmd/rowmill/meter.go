@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/exchange"
+	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
 // engineRateOver is over how long the rate of an engine is taken.
@@ -24,7 +24,7 @@ type meter struct {
 	mu     sync.Mutex
 	last   *reading  // nil before the first
 	recent []reading // those of engineRateOver, oldest first
-	points []http.Point
+	points []apinodes.Point
 }
 
 // A reading is what the metrics say at a time.
@@ -45,19 +45,19 @@ func (m *meter) take(now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last := m.last; last != nil {
-		m.points = append(m.points, http.Point{
+		m.points = append(m.points, apinodes.Point{
 			At: now.UTC(), Rows: int64(r.done - last.done + r.failed - last.failed), Failed: int64(r.failed - last.failed),
 			InputTokens: int64(r.inputTokens - last.inputTokens), OutputTokens: int64(r.outputToken - last.outputToken),
 			InFlight: r.inFlight, Window: r.window,
 		})
-		m.points = slices.DeleteFunc(m.points, func(p http.Point) bool { return now.Sub(p.At) > http.StatsKept })
+		m.points = slices.DeleteFunc(m.points, func(p apinodes.Point) bool { return now.Sub(p.At) > apinodes.StatsKept })
 	}
 	m.last = &r
 	m.recent = slices.DeleteFunc(append(m.recent, r), func(r reading) bool { return now.Sub(r.at) > engineRateOver })
 	return nil
 }
 
-func (m *meter) all() []http.Point {
+func (m *meter) all() []apinodes.Point {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.points)
@@ -76,10 +76,10 @@ func (m *meter) rate(engine string) *exchange.Decimal {
 	return &rate
 }
 
-// Start reads the metrics every http.StatsStep.
+// Start reads the metrics every apinodes.StatsStep.
 func (m *meter) Start(ctx context.Context) error {
 	m.run(ctx, "meter", func(ctx context.Context) {
-		due := time.NewTicker(http.StatsStep)
+		due := time.NewTicker(apinodes.StatsStep)
 		defer due.Stop()
 		for {
 			if err := m.take(m.now()); err != nil {

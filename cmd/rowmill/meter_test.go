@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/nodes"
 )
 
 func TestMeter(t *testing.T) {
@@ -25,24 +25,24 @@ func TestMeter(t *testing.T) {
 		if err := m.take(now); err != nil {
 			t.Fatal(err)
 		}
-		now = now.Add(http.StatsStep)
+		now = now.Add(nodes.StatsStep)
 	}
 	take(reading{done: 100, answers: map[string]float64{"a": 50}})
 	if points := m.all(); len(points) != 0 || m.rate("a") != nil {
 		t.Errorf("points %v", points)
 	}
 	take(reading{done: 110, failed: 2, inputTokens: 500, outputToken: 90, inFlight: 7, window: 8, answers: map[string]float64{"a": 150, "b": 5}})
-	want := []http.Point{{At: now.Add(-http.StatsStep), Rows: 12, Failed: 2, InputTokens: 500, OutputTokens: 90, InFlight: 7, Window: 8}}
+	want := []nodes.Point{{At: now.Add(-nodes.StatsStep), Rows: 12, Failed: 2, InputTokens: 500, OutputTokens: 90, InFlight: 7, Window: 8}}
 	if diff := cmp.Diff(want, m.all()); diff != "" {
 		t.Error(diff)
 	}
 	if a, b := m.rate("a"), m.rate("b"); a == nil || *a != 20 || b == nil || *b != 1 {
 		t.Errorf("rates %v, %v", a, b)
 	}
-	for range 2 * int(http.StatsKept/http.StatsStep) {
+	for range 2 * int(nodes.StatsKept/nodes.StatsStep) {
 		take(reading{answers: map[string]float64{"a": 150}})
 	}
-	if n, most := len(m.all()), int(http.StatsKept/http.StatsStep)+1; n != most {
+	if n, most := len(m.all()), int(nodes.StatsKept/nodes.StatsStep)+1; n != most {
 		t.Errorf("%d points, want %d", n, most)
 	}
 	if a := m.rate("a"); a == nil || *a != 0 {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
-	"github.com/rowmill/rowmill/http"
+	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
@@ -188,9 +188,9 @@ func TestMeterReadsUntilItStops(t *testing.T) {
 			return reading{at: now}, nil
 		}}
 		begun(t, m)
-		time.Sleep(2*http.StatsStep + time.Millisecond)
+		time.Sleep(2*apinodes.StatsStep + time.Millisecond)
 		ended(t, m)
-		time.Sleep(2 * http.StatsStep)
+		time.Sleep(2 * apinodes.StatsStep)
 		if n := reads.Load(); n != 3 {
 			t.Errorf("%d readings in two steps, want 3", n)
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/jobs"
+	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/memo"
 )
 
@@ -42,22 +44,22 @@ const (
 // recent holds recent answers of other nodes.
 type recent struct {
 	figures memo.Memo[string, []actors.Reply[json.RawMessage]] // by question
-	where   memo.Memo[string, *http.Whereabouts]               // by job
+	where   memo.Memo[string, *jobs.Whereabouts]               // by job
 }
 
 func newRecent() *recent {
 	return &recent{
 		figures: memo.Memo[string, []actors.Reply[json.RawMessage]]{Age: figuresFresh, Most: 3},
-		where:   memo.Memo[string, *http.Whereabouts]{Age: figuresFresh, Most: maxWhere},
+		where:   memo.Memo[string, *jobs.Whereabouts]{Age: figuresFresh, Most: maxWhere},
 	}
 }
 
 // Nodes returns the live nodes by id.
-func (s *service) Nodes(context.Context) []http.Node {
-	var nodes []http.Node
+func (s *service) Nodes(context.Context) []apinodes.Node {
+	var nodes []apinodes.Node
 	for _, n := range s.System.Nodes() {
-		node := http.Node{
-			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: http.NodeRunning,
+		node := apinodes.Node{
+			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: apinodes.NodeRunning,
 			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.served(offers(n.Servers)),
 			Jobs: n.Jobs, Window: n.Window, InFlight: n.InFlight,
 		}
@@ -65,7 +67,7 @@ func (s *service) Nodes(context.Context) []http.Node {
 			node.URL = s.members.announced()
 		}
 		if n.Draining {
-			node.State = http.NodeDraining
+			node.State = apinodes.NodeDraining
 		}
 		if !n.Since.IsZero() {
 			node.Since = &n.Since
@@ -110,11 +112,11 @@ func offers(servers []nodes.Engine) (info engine.Info) {
 func role(n nodes.Status) string {
 	switch {
 	case !n.Owns:
-		return http.NodeEngines
+		return apinodes.NodeEngines
 	case !n.Engines:
-		return http.NodeAPI
+		return apinodes.NodeAPI
 	}
-	return http.NodeBoth
+	return apinodes.NodeBoth
 }
 
 // DrainNode drains a node.
@@ -122,21 +124,21 @@ func (s *service) DrainNode(ctx context.Context, id string) error {
 	err := s.System.DrainNode(ctx, id)
 	var refusal *peer.Refusal
 	if errors.Is(err, peer.ErrRefused) || errors.Is(err, peer.ErrUnreachable) || errors.As(err, &refusal) {
-		return fmt.Errorf("%w: %w", http.ErrNodeAway, err)
+		return fmt.Errorf("%w: %w", apinodes.ErrAway, err)
 	}
 	return err
 }
 
 // Actors lists the actors of the nodes.
-func (s *service) Actors(ctx context.Context, f http.ActorFilter) ([]http.Actor, []http.Answered, error) {
+func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinodes.Actor, []apinodes.Answered, error) {
 	replies, err := s.System.Actors(ctx, f.Node, registry.Filter{Kind: f.Kind, Job: f.Job, MinAge: f.MinAge})
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []http.Actor
-	answered := []http.Answered{}
+	var all []apinodes.Actor
+	answered := []apinodes.Answered{}
 	for _, r := range replies {
-		a := http.Answered{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
+		a := apinodes.Answered{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
 		if r.Err != nil {
 			a.Error = orNull(short(r.Err))
 		}
@@ -145,20 +147,20 @@ func (s *service) Actors(ctx context.Context, f http.ActorFilter) ([]http.Actor,
 			all = append(all, actorOf(r.Node.ID, r.Node.Name, one))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b http.Actor) int {
+	slices.SortStableFunc(all, func(a, b apinodes.Actor) int {
 		return cmp.Compare(max(b.Oldest, b.ErrandSeconds), max(a.Oldest, a.ErrandSeconds))
 	})
 	return all, answered, nil
 }
 
-func actorOf(id, name string, a registry.Actor) http.Actor {
-	actor := http.Actor{
+func actorOf(id, name string, a registry.Actor) apinodes.Actor {
+	actor := apinodes.Actor{
 		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: orNull(a.Job), Engine: orNull(a.Engine), State: a.State, Since: a.Since,
 		Restarts: a.Restarts, Depth: a.Depth, Oldest: seconds(a.Oldest),
 		Errands: a.Errands, Errand: orNull(a.Errand), ErrandSeconds: seconds(a.ErrandTime),
 	}
 	if a.Trouble != nil {
-		actor.LastError = &http.LastError{Message: a.Trouble.Text, At: a.Trouble.At}
+		actor.LastError = &apinodes.LastError{Message: a.Trouble.Text, At: a.Trouble.At}
 	}
 	return actor
 }

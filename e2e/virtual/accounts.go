@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	api "github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
 
 // Whose jobs there are.
 const (
-	defaultAccount = api.DefaultAccount
+	defaultAccount = caller.DefaultAccount
 	otherAccount   = "other"
 )
 
@@ -31,7 +31,7 @@ func keyOf(account string) string {
 // admitOther has the store know the key of otherAccount.
 func (w *world) admitOther() error {
 	hash := sha256.Sum256([]byte(strings.TrimPrefix(otherKey, "rk_other_")))
-	return w.vault.base.PutKey(background, store.Key{ID: "other", Hash: hash[:], Account: otherAccount, Role: api.RoleUser, Created: w.began})
+	return w.vault.base.PutKey(background, store.Key{ID: "other", Hash: hash[:], Account: otherAccount, Role: caller.RoleUser, Created: w.began})
 }
 
 // owners are the accounts that have jobs, and defaultAccount.

@@ -15,6 +15,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/offer"
 	api "github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/recall"
 )
@@ -107,7 +109,7 @@ func (p *proc) start() error {
 	p.port.server.Serve(p.system.Service())
 	server, err := api.New(api.Config{
 		Store: p.system.Watch().Store(), Bucket: p.system.Watch().Requests(), Catalog: w.catalog, Service: service{p.system}, Logger: w.log.With("node", p.id),
-		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, MaxInlineBytes: 512,
+		Now: w.clock(p.node), EnginesOnly: n.OwnsNone, AdminKeys: []string{adminKey}, Limits: api.Limits{MaxInlineBytes: 512},
 	})
 	if err != nil {
 		return err
@@ -144,31 +146,31 @@ const orphanAge = time.Minute
 type service struct{ *actors.System }
 
 func (service) Checks(context.Context) []api.Check               { return nil }
-func (service) Nodes(context.Context) []api.Node                 { return nil }
+func (service) Nodes(context.Context) []nodes.Node               { return nil }
 func (service) Servers() []offer.Server                          { return nil }
 func (service) Counting(rowmill.Model) api.Counting              { return api.Counting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
 // Diagnose is not asked for here.
-func (service) Diagnose(context.Context) ([]api.Diagnosis, error) { return nil, nil }
+func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil, nil }
 
 // Backup is not asked for here.
-func (service) Backup(context.Context) (api.Backup, error) { return nil, api.ErrNoBackup }
+func (service) Backup(context.Context) (nodes.Backup, error) { return nil, nodes.ErrNoBackup }
 
 // EngineList is not asked for here.
-func (service) EngineList(context.Context) ([]api.Engine, []string, error) { return nil, nil, nil }
+func (service) EngineList(context.Context) ([]nodes.Engine, []string, error) { return nil, nil, nil }
 
 // Points is not asked for here.
-func (service) Points(context.Context) ([]api.NodePoints, error) { return nil, nil }
+func (service) Points(context.Context) ([]nodes.NodePoints, error) { return nil, nil }
 
 // GPUs is not asked for here.
-func (service) GPUs(context.Context) ([]api.NodeGPUs, error) { return nil, nil }
+func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil }
 
 // Whereabouts are not known.
-func (service) Whereabouts(context.Context, *store.Record) *api.Whereabouts { return nil }
+func (service) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return nil }
 
 // Actors is not asked for here.
-func (service) Actors(context.Context, api.ActorFilter) ([]api.Actor, []api.Answered, error) {
+func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {
 	return nil, nil, nil
 }
 

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	api "github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
 // limitCost sets what the account may spend in a month.
 func (w *world) limitCost(usd float64) error {
-	_, version, err := w.vault.base.GetValue(background, api.QuotasValue(defaultAccount))
+	_, version, err := w.vault.base.GetValue(background, quotas.Value(defaultAccount))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return err
 	}
@@ -22,7 +22,7 @@ func (w *world) limitCost(usd float64) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.vault.base.PutValue(background, api.QuotasValue(defaultAccount), doc, version)
+	_, err = w.vault.base.PutValue(background, quotas.Value(defaultAccount), doc, version)
 	return err
 }
 

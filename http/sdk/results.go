@@ -26,7 +26,7 @@ func (d *Dialect) results(c *gin.Context) error {
 		return err
 	}
 	defer source.Close()
-	if d.Spoken(c) {
+	if Spoken(c) {
 		schema = Schema(record, schema)
 	}
 	return d.Exchange.Stream(c, exchange.JSON, "", func(w *bufio.Writer) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/spelling"
@@ -28,6 +29,9 @@ import (
 
 // Name is what keys of the dialect carry.
 const Name = "sdk"
+
+// Spoken reports whether a request is in the dialect.
+func Spoken(c *gin.Context) bool { return caller.Of(c).Dialect == Name }
 
 // Jobs finds the jobs of whoever asks.
 type Jobs interface {
@@ -50,7 +54,6 @@ type Dialect struct {
 	Jobs     Jobs
 	Store    Store
 	Archive  *archive.Archive
-	Spoken   func(c *gin.Context) bool // whoever asks has a key of the dialect
 	Draining func() bool               // the node is about to stop
 	Now      func() time.Time
 }

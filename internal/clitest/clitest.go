@@ -24,6 +24,8 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 )
@@ -33,11 +35,11 @@ const adminKey = "administrator"
 
 // Idle is a pipeline that runs nothing.
 type Idle struct {
-	http.Fleet
-	http.Watched
-	http.Doctor
-	http.Metered
-	http.Vault
+	nodes.Fleet
+	nodes.Watched
+	nodes.Doctor
+	nodes.Metered
+	nodes.Vault
 }
 
 // Submitted does nothing.
@@ -56,7 +58,7 @@ func (Idle) Draining() bool { return false }
 func (Idle) Waiting(*rowmill.Job, string) string { return "" }
 
 // Whereabouts are not known.
-func (Idle) Whereabouts(context.Context, *store.Record) *http.Whereabouts { return nil }
+func (Idle) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return nil }
 
 // Servers are none.
 func (Idle) Servers() []offer.Server { return nil }

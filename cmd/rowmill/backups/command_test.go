@@ -17,7 +17,7 @@ import (
 
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
-	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/clitest"
 	"github.com/rowmill/rowmill/store/backup"
 )
@@ -31,9 +31,9 @@ type vault struct {
 	err  error // after it
 }
 
-func (v *vault) Backup(context.Context) (http.Backup, error) { return v, nil }
-func (v *vault) At() time.Time                               { return time.Unix(0, 0) }
-func (v *vault) Close() error                                { return nil }
+func (v *vault) Backup(context.Context) (nodes.Backup, error) { return v, nil }
+func (v *vault) At() time.Time                                { return time.Unix(0, 0) }
+func (v *vault) Close() error                                 { return nil }
 
 func (v *vault) Write(_ context.Context, w io.Writer) error {
 	_, err := w.Write(v.text)

@@ -11,7 +11,9 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
-	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/caller"
+	apiquotas "github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/internal/clitest"
 	"github.com/rowmill/rowmill/store"
 )
@@ -92,7 +94,7 @@ func TestQuotasOfAnotherAccount(t *testing.T) {
 	p := start(t)
 	p.Run("quotas set --priority 0 --rows 3 --account acme").Want(0, "account acme", "3")
 	p.Run("quotas get").Want(0, "account default", "1,000")
-	text, record := http.NewKey("acme", http.RoleUser, "test", p.Now)
+	text, record := access.NewKey("acme", caller.RoleUser, "test", p.Now)
 	if err := p.Store.PutKey(t.Context(), record); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,7 @@ func TestQuotasSetLosesNoUpdate(t *testing.T) {
 			return
 		}
 		p.answered = nil // somebody else comes first
-		if _, err := p.Store.PutValue(t.Context(), http.QuotasValue("default"), json.RawMessage(`{"cost_quota_usd":9}`), 0); err != nil {
+		if _, err := p.Store.PutValue(t.Context(), apiquotas.Value("default"), json.RawMessage(`{"cost_quota_usd":9}`), 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -147,7 +149,7 @@ func TestUsage(t *testing.T) {
 	p := start(t)
 	p.Run("usage").Want(0, "account default, 2026-02-01 to 2026-02-28").Table(
 		"DAY MODEL ROWS FAILED COPIES TOKENS IN TOKENS OUT USD", "total 0 0 0 0 0 0.000000")
-	_, key := http.NewKey("acme", http.RoleUser, "nightly", p.Now)
+	_, key := access.NewKey("acme", caller.RoleUser, "nightly", p.Now)
 	if err := p.Store.PutKey(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,192 @@
+// Package access owns who may pass: API keys, tokens of an issuer, sessions of
+// browsers, and how many requests each may send. It refuses to know what a request is
+// about.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/identity"
+	"github.com/rowmill/rowmill/http/request"
+)
+
+// routeCancel is the one GET that changes something: clients of the interface
+// cancel by it.
+const routeCancel = "/v1/job-cancel/:job_id"
+
+// changes reports whether a request may change something.
+func changes(c *gin.Context) bool {
+	switch c.Request.Method {
+	case http.MethodGet, http.MethodHead:
+		return c.FullPath() == routeCancel
+	}
+	return true
+}
+
+// contextSession is the name of the value of a request that holds a ticket, where a
+// session stands for the key.
+const contextSession = "rowmill.session"
+
+// A Gate lets requests with a known key pass, as often as the key may ask.
+type Gate struct {
+	*exchange.Exchange
+	keys   *Keyring
+	limits *limiter
+	// schemes are the words before a key, the first of which is asked for.
+	schemes []string
+	// header is another in which a key may stand alone; empty for none.
+	header string
+	// sessions are taken in place of keys; nil for none.
+	sessions *Sessions
+}
+
+// NewGate makes the gate of the API's own clients: a key behind the word Key, or a
+// session.
+func NewGate(keys *Keyring, sessions *Sessions) *Gate {
+	return &Gate{
+		Exchange: sessions.Exchange, keys: keys, limits: newLimiter(sessions.now), schemes: []string{SchemeKey}, sessions: sessions,
+	}
+}
+
+// Speaking is the gate for those who show their keys otherwise: alone in a header,
+// or behind a word, and have no sessions.
+func (g *Gate) Speaking(header string, schemes ...string) *Gate {
+	return &Gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
+}
+
+// Taking is the gate that takes sessions too: a page needs models and files.
+func (g *Gate) Taking(s *Sessions) *Gate {
+	g.sessions = s
+	return g
+}
+
+// Pass is the middleware.
+func (g *Gate) Pass(c *gin.Context) {
+	who, session, err := g.who(c)
+	if err == nil {
+		if wait := g.limits.take(who); wait > 0 {
+			err = tooMany(who.PerMinute, wait)
+		}
+	}
+	if err != nil {
+		g.Fail(c, err)
+		return
+	}
+	if who.Role == caller.RoleReader && changes(c) {
+		g.Fail(c, request.Errorf(http.StatusForbidden, "forbidden",
+			"a key of the role %s may look and change nothing; use one of the role %s or %s", caller.RoleReader, caller.RoleUser, caller.RoleAdmin))
+		return
+	}
+	who.Enter(c)
+	if session != nil {
+		c.Set(contextSession, *session)
+		g.sessions.renew(c, who, *session)
+	}
+	if who.Token {
+		return
+	}
+	if err := g.keys.used(c.Request.Context(), who.KeyID); err != nil {
+		g.Logger.Warn("recording the use of a key failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+	}
+}
+
+// The words before a key, and before a token, in the header Authorization.
+const (
+	SchemeKey   = "Key"
+	schemeToken = "Bearer"
+)
+
+// APIKey is the key that a request was sent with.
+func (g *Gate) APIKey(c *gin.Context) (string, error) {
+	schemes := g.schemes
+	headers := c.Request.Header.Values("Authorization")
+	if alone := c.GetHeader(g.header); g.header != "" && alone != "" && len(headers) == 0 {
+		return alone, nil
+	}
+	if len(headers) != 1 {
+		return "", unauthorized(schemes[0], "missing_key", "send your API key once, in the header Authorization: "+schemes[0]+" <API_KEY>")
+	}
+	scheme, key, found := strings.Cut(headers[0], " ")
+	known := slices.ContainsFunc(schemes, func(s string) bool { return strings.EqualFold(s, scheme) }) ||
+		strings.EqualFold(schemeToken, scheme) && g.keys.issuer != nil && identity.LooksLikeToken(key)
+	if !found || !known || key == "" || strings.TrimSpace(key) != key {
+		return "", unauthorized(schemes[0], "malformed_key", "the Authorization header must be the word "+schemes[0]+", one space and your API key")
+	}
+	return key, nil
+}
+
+// session is the cookie of a session that a request was sent with in place of
+// a key; empty for none.
+func (g *Gate) session(c *gin.Context) string {
+	if g.sessions == nil || len(c.Request.Header.Values("Authorization")) > 0 || g.header != "" && c.GetHeader(g.header) != "" {
+		return ""
+	}
+	return g.sessions.cookie(c)
+}
+
+// who is who sent a request, with a key or by a session.
+func (g *Gate) who(c *gin.Context) (who caller.Principal, session *ticket, err error) {
+	if cookie := g.session(c); cookie != "" {
+		who, t, err := g.sessions.who(c, cookie)
+		return who, &t, err
+	}
+	key, err := g.APIKey(c)
+	if err != nil {
+		return who, nil, err
+	}
+	who, err = g.keys.find(c.Request.Context(), key)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return who, nil, unauthorized(g.schemes[0], "unknown_key", "this API key is unknown, revoked or expired")
+	}
+	if refused := (*request.Error)(nil); errors.As(err, &refused) {
+		return who, nil, refused
+	}
+	if err != nil {
+		return who, nil, fmt.Errorf("look up the API key: %w", err)
+	}
+	return who, nil, nil
+}
+
+func unauthorized(scheme, code, message string) error {
+	e := request.Errorf(http.StatusUnauthorized, code, "%s", message)
+	e.Header = map[string]string{"WWW-Authenticate": scheme}
+	return e
+}
+
+// Still reports whether the key of a request that was let pass would be again, for
+// the same. Of a store that is away nobody knows.
+func (g *Gate) Still(c *gin.Context) bool {
+	now, _, err := g.who(c)
+	was := caller.Of(c)
+	if err != nil {
+		return request.Describe(err).Status != http.StatusUnauthorized
+	}
+	return now.Account == was.Account && now.Role == was.Role && now.Dialect == was.Dialect
+}
+
+// SessionEnd is when the session of a request ends, where a session stands for the key.
+func SessionEnd(c *gin.Context) (at time.Time, is bool) {
+	session, is := c.Value(contextSession).(ticket)
+	return session.Expires, is
+}
+
+// Operated reports whether a key is one of those who run the service. One that
+// cannot be looked up is not.
+func (g *Gate) Operated(ctx context.Context, key string) bool {
+	if key == "" {
+		return false
+	}
+	who, err := g.keys.find(ctx, key)
+	return err == nil && who.Role == caller.RoleAdmin && who.Account == caller.DefaultAccount
+}

@@ -1,0 +1,360 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/identity"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// keyPrefix lets secret scanners find keys.
+	keyPrefix = "rk_"
+	// keysFresh is how long a list of keys is believed: a key that another
+	// node has revoked or rotated works no longer than that. It is well below
+	// the 5 s that are promised, and one round trip for all requests meanwhile.
+	keysFresh = 2 * time.Second
+	// keysFreshUnknown is the same for keys that the list lacks, which may be
+	// new. It bounds how often bad keys make the store list its keys.
+	keysFreshUnknown = 100 * time.Millisecond
+	// keysPatience bounds one listing, for which all requests wait together.
+	keysPatience = 10 * time.Second
+	// usedEvery is how often the use of a key is recorded, and usedPatience
+	// how long a request waits for that: it matters less than the request.
+	usedEvery    = time.Minute
+	usedPatience = time.Second
+)
+
+// KeyStore is what a keyring needs of a store: keys, and the values in which it
+// notes their use.
+type KeyStore interface {
+	ListKeys(ctx context.Context) ([]store.Key, error)
+	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
+	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
+}
+
+// Issuer verifies tokens.
+type Issuer interface {
+	// Verify returns who shows a token, or why that is nobody: an *identity.Refusal;
+	// any other error says that it cannot be told now.
+	Verify(ctx context.Context, token string) (identity.Bearer, error)
+	// Name is the issuer, as its tokens have it.
+	Name() string
+}
+
+// A Keyring knows the keys of the store as of a moment ago.
+type Keyring struct {
+	store     KeyStore
+	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
+	issuer    Issuer                              // of tokens; nil where none are taken
+	perMinute int                                 // requests of keys without a bound of their own; 0 for no bound
+	now       func() time.Time
+	lists     singleflight.Group
+
+	mu    sync.Mutex
+	keys  map[string]store.Key
+	asked time.Time            // when the store was asked for keys
+	turn  int                  // grows when keys are forgotten
+	wrote map[string]time.Time // when a key's use was recorded
+}
+
+// NewKeyring makes the ring of a store's keys, of the configured administrator keys, and
+// of the tokens of an issuer, nil where none are taken.
+func NewKeyring(s KeyStore, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
+	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, wrote: map[string]time.Time{}}
+	k.Configure(admin)
+	return k
+}
+
+// Configure replaces the configured keys.
+func (k *Keyring) Configure(admin []string) {
+	hashes := make([][sha256.Size]byte, len(admin))
+	for i, key := range admin {
+		hashes[i] = sha256.Sum256([]byte(key))
+	}
+	k.admin.Store(&hashes)
+}
+
+// HasConfigured reports whether there is a configured key.
+func (k *Keyring) HasConfigured() bool { return len(*k.admin.Load()) > 0 }
+
+// find returns whose key it is, or rowmill.ErrNotFound. Secrets are compared
+// by hash, in constant time.
+func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error) {
+	hash := sha256.Sum256([]byte(key))
+	for _, admin := range *k.admin.Load() {
+		if subtle.ConstantTimeCompare(hash[:], admin[:]) == 1 {
+			return k.configured(admin), nil
+		}
+	}
+	if k.issuer != nil && identity.LooksLikeToken(key) {
+		return k.bearer(ctx, key)
+	}
+	id, secret, found := splitKey(key)
+	if !found {
+		return caller.Principal{}, rowmill.ErrNotFound
+	}
+	kept, err := k.lookup(ctx, id)
+	if err != nil {
+		return caller.Principal{}, err
+	}
+	hash = sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(hash[:], kept.Hash) != 1 {
+		return caller.Principal{}, rowmill.ErrNotFound
+	}
+	return k.holder(kept)
+}
+
+// bearer is who shows a token. A token that is not good is a *request.Error.
+func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {
+	b, err := k.issuer.Verify(ctx, token)
+	var refused *identity.Refusal
+	switch {
+	case errors.As(err, &refused) && refused.ValidToken:
+		return caller.Principal{}, request.Errorf(http.StatusForbidden, "no_account", "%s", refused.Reason)
+	case errors.As(err, &refused):
+		e := request.Errorf(http.StatusUnauthorized, "invalid_token", "%s", refused.Reason)
+		e.Header = map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}
+		return caller.Principal{}, e
+	case err != nil:
+		return caller.Principal{}, request.NotNow("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys are good meanwhile")
+	}
+	who := caller.Principal{KeyID: b.ID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: k.perMinute, Token: true, Expires: b.Expires}
+	return who, caller.AccountName(who.Account)
+}
+
+// again returns whose key it is that was found once, by its id and mark, or
+// rowmill.ErrNotFound where it is not good any more or has another secret.
+func (k *Keyring) again(ctx context.Context, id, mark string) (who caller.Principal, err error) {
+	if id == "" {
+		for _, admin := range *k.admin.Load() {
+			if markOf(admin[:]) == mark {
+				return k.configured(admin), nil
+			}
+		}
+		return caller.Principal{}, rowmill.ErrNotFound
+	}
+	kept, err := k.lookup(ctx, id)
+	if err != nil {
+		return caller.Principal{}, err
+	}
+	if who, err = k.holder(kept); err == nil && who.Mark != mark {
+		err = rowmill.ErrNotFound
+	}
+	return who, err
+}
+
+// configured is who has a configured key.
+func (k *Keyring) configured(hash [sha256.Size]byte) caller.Principal {
+	return caller.Principal{Mark: markOf(hash[:]), Name: "configuration", Account: caller.DefaultAccount, Role: caller.RoleAdmin, PerMinute: k.perMinute}
+}
+
+// markOf is the mark of a secret: enough of its hash to tell it from the one
+// that a rotated key has.
+func markOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
+
+// holder returns whose key it is, or rowmill.ErrNotFound where it is not good any
+// more.
+func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
+	if Expired(kept, k.now()) {
+		return caller.Principal{}, rowmill.ErrNotFound
+	}
+	if !caller.IsRole(kept.Role) { // a newer version's, which may allow less than any known here
+		return caller.Principal{}, rowmill.ErrNotFound
+	}
+	who := caller.Principal{
+		KeyID: kept.ID, Mark: markOf(kept.Hash), Name: kept.Name, Account: kept.Account, Role: kept.Role, Dialect: kept.Dialect, PerMinute: k.perMinute,
+	}
+	if kept.RequestsPerMinute != nil {
+		who.PerMinute = *kept.RequestsPerMinute
+	}
+	return who, nil
+}
+
+// Expired reports whether a key is past its time.
+func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
+
+// lookup returns a key, from the list that is at hand where it was fresh when
+// the request came, however long the store takes for another one.
+func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
+	came := k.now()
+	for {
+		key, known, fresh, turn := k.seen(id, came)
+		switch {
+		case fresh && known:
+			return key, nil
+		case fresh:
+			return store.Key{}, rowmill.ErrNotFound
+		}
+		// Its own context: a client that leaves does not fail the others.
+		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysPatience)
+			defer cancel()
+			return nil, k.list(ctx, turn)
+		})
+		select {
+		case <-ctx.Done():
+			return store.Key{}, ctx.Err()
+		case listed := <-list:
+			if listed.Err != nil {
+				return store.Key{}, listed.Err
+			}
+		}
+	}
+}
+
+// seen returns what the list at hand says of a key and whether that may be
+// believed by a request that came at a time.
+func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key, known = k.keys[id]
+	limit := keysFresh
+	if !known {
+		limit = keysFreshUnknown
+	}
+	age := came.Sub(k.asked)
+	return key, known, k.keys != nil && -keysPatience < age && age < limit, k.turn
+}
+
+// list asks the store for its keys. What it says is as of the moment it was
+// asked, and is dropped where keys were forgotten since.
+func (k *Keyring) list(ctx context.Context, turn int) error {
+	asked := k.now()
+	list, err := k.store.ListKeys(ctx)
+	if err != nil {
+		return err
+	}
+	keys := make(map[string]store.Key, len(list))
+	for _, key := range list {
+		keys[key.ID] = key
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if turn != k.turn {
+		return nil
+	}
+	k.keys, k.asked = keys, asked
+	for id := range k.wrote {
+		if _, known := keys[id]; !known {
+			delete(k.wrote, id)
+		}
+	}
+	return nil
+}
+
+// Forget makes the next request ask the store: this node has changed a key.
+func (k *Keyring) Forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = nil
+	k.turn++
+}
+
+// usedValue names the value that holds when a key was last used. It is apart
+// from the key's record, so that recording a use can never bring back a key
+// that is being revoked.
+func usedValue(keyID string) string { return "key_used/" + keyID }
+
+// used records, at most once per usedEvery, that a key was used, also where the
+// context of the request ends meanwhile.
+func (k *Keyring) used(ctx context.Context, id string) error {
+	now := k.now().UTC()
+	k.mu.Lock()
+	recent := now.Sub(k.wrote[id]) < usedEvery
+	if !recent {
+		k.wrote[id] = now
+	}
+	k.mu.Unlock()
+	if id == "" || recent {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), usedPatience)
+	defer cancel()
+	_, version, err := k.store.GetValue(ctx, usedValue(id))
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		return err
+	}
+	doc, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	_, err = k.store.PutValue(ctx, usedValue(id), doc, version)
+	if errors.Is(err, rowmill.ErrConflict) {
+		return nil // another node recorded a use just now
+	}
+	return err
+}
+
+// LastUsed reads when a key was used, to about a minute; nil for never.
+func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
+	doc, _, err := k.store.GetValue(ctx, usedValue(id))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return nil, nil //nolint:nilnil // never used is an answer
+	}
+	var at time.Time
+	if err == nil {
+		err = json.Unmarshal(doc, &at)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read when key %s was used: %w", id, err)
+	}
+	return &at, nil
+}
+
+// splitKey cuts rk_<id>_<secret>.
+func splitKey(key string) (id, secret string, ok bool) {
+	rest, found := strings.CutPrefix(key, keyPrefix)
+	if !found {
+		return "", "", false
+	}
+	id, secret, found = strings.Cut(rest, "_")
+	return id, secret, found && id != "" && secret != ""
+}
+
+// NewKey makes a key: the text for its owner, which is kept nowhere, and the
+// record for the store. The text is rk_<id>_<secret>, the secret 32 random
+// bytes in base64url.
+func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
+	id := make([]byte, keyIDBytes)
+	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
+	record = store.Key{ID: hex.EncodeToString(id), Account: account, Role: role, Name: name, Created: now.UTC()}
+	return NewSecret(&record), record
+}
+
+// keyIDBytes is how many bytes the id of a key is, in hexadecimal digits.
+const keyIDBytes = 6
+
+// IsKeyID reports whether id has the shape of a key's.
+func IsKeyID(id string) bool {
+	raw, err := hex.DecodeString(id)
+	return err == nil && len(raw) == keyIDBytes && strings.ToLower(id) == id
+}
+
+// NewSecret gives a key a new secret and returns the key's text.
+func NewSecret(record *store.Key) string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret)
+	encoded := base64.RawURLEncoding.EncodeToString(secret)
+	hash := sha256.Sum256([]byte(encoded))
+	record.Hash = hash[:]
+	return keyPrefix + record.ID + "_" + encoded
+}

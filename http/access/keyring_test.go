@@ -1,0 +1,262 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/bolt"
+)
+
+// testClock is a settable time.
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+func (c *testClock) pass(d time.Duration) { c.set(c.now().Add(d)) }
+
+// countedLists counts listings of keys.
+type countedLists struct {
+	store.Store
+	lists int
+}
+
+func (k *countedLists) ListKeys(ctx context.Context) ([]store.Key, error) {
+	k.lists++
+	return k.Store.ListKeys(ctx)
+}
+
+func openRecords(t *testing.T) *bolt.Store {
+	t.Helper()
+	records, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { records.Close() })
+	return records
+}
+
+func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	c := &testClock{at: time.Unix(1_700_000_000, 0)}
+	ring := NewKeyring(records, nil, nil, 0, c.now)
+	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
+	expires := c.at.Add(time.Hour)
+	record.Expires = &expires
+	if err := records.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	works := func() bool {
+		who, err := ring.find(t.Context(), text)
+		return err == nil && who.Account == "acme" && who.Role == caller.RoleUser && who.KeyID == record.ID
+	}
+	if !works() {
+		t.Fatal("the key does not work")
+	}
+	c.set(expires.Add(-time.Nanosecond))
+	if !works() {
+		t.Error("the key expired early")
+	}
+	c.set(expires)
+	if works() {
+		t.Error("the key outlived its expiry")
+	}
+	c.set(expires.Add(-time.Minute))
+	if !works() {
+		t.Fatal("the key does not work any more")
+	}
+	if err := records.DeleteKey(t.Context(), record.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(keysFresh)
+	if works() {
+		t.Error("a revoked key works")
+	}
+}
+
+func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	c := &testClock{at: time.Unix(1_700_000_000, 0)}
+	ring := NewKeyring(records, nil, nil, 0, c.now)
+	if _, err := ring.find(t.Context(), "rk_00_x"); err == nil {
+		t.Fatal("an unknown key works")
+	}
+	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
+	if err := records.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(keysFreshUnknown)
+	if _, err := ring.find(t.Context(), text); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeyring_BadKeysDoNotFloodTheStore(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	counted := &countedLists{Store: records}
+	c := &testClock{at: time.Unix(1_700_000_000, 0)}
+	ring := NewKeyring(counted, nil, nil, 0, c.now)
+	for range 1000 {
+		_, _ = ring.find(t.Context(), "rk_00_x")
+		c.pass(time.Millisecond)
+	}
+	if counted.lists != 10 {
+		t.Errorf("listed %d times in a second, want 10", counted.lists)
+	}
+}
+
+func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	c := &testClock{at: time.Unix(1_700_000_000, 0)}
+	ring := NewKeyring(records, nil, nil, 0, c.now)
+	versions := func() int64 {
+		_, version, err := records.GetValue(t.Context(), usedValue("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	for range 3 {
+		if err := ring.used(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := versions()
+	c.pass(usedEvery)
+	if err := ring.used(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	if again := versions(); again != first+1 {
+		t.Errorf("version %d after %d", again, first)
+	}
+	if err := ring.used(t.Context(), ""); err != nil {
+		t.Errorf("the configured key: %v", err)
+	}
+}
+
+// gatedKeys lists the keys and then waits at a gate before it says so.
+type gatedKeys struct {
+	store.Store
+	listed, open chan struct{}
+}
+
+func (g *gatedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
+	keys, err := g.Store.ListKeys(ctx)
+	if g.listed != nil {
+		g.listed <- struct{}{}
+		<-g.open
+	}
+	return keys, err
+}
+
+func TestKeyring_AListReadBeforeARevocationIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
+	ring := NewKeyring(gated, nil, nil, 0, time.Now)
+	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
+	if err := records.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	found := make(chan error)
+	go func() {
+		_, err := ring.find(t.Context(), text)
+		found <- err
+	}()
+	<-gated.listed // with the key in it
+	if err := records.DeleteKey(t.Context(), record.ID); err != nil {
+		t.Fatal(err)
+	}
+	ring.Forget()
+	gated.open <- struct{}{}
+	select {
+	case <-gated.listed: // asked again
+		gated.open <- struct{}{}
+		if err := <-found; !errors.Is(err, rowmill.ErrNotFound) {
+			t.Errorf("a revoked key is found: %v", err)
+		}
+	case err := <-found:
+		t.Errorf("a list from before the revocation is believed: %v", err)
+	}
+}
+
+// slowKeys lists keys longer than a list is believed.
+type slowKeys struct {
+	store.Store
+	clock *testClock
+}
+
+func (s slowKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
+	s.clock.pass(2 * keysFresh)
+	return s.Store.ListKeys(ctx)
+}
+
+func TestKeyring_SlowStoreLetsGoodKeysIn(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	c := &testClock{at: time.Unix(1_700_000_000, 0)}
+	ring := NewKeyring(slowKeys{records, c}, nil, nil, 0, c.now)
+	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
+	if err := records.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.find(t.Context(), text); err != nil {
+		t.Error(err)
+	}
+	if _, err := ring.find(t.Context(), "rk_00_x"); !errors.Is(err, rowmill.ErrNotFound) {
+		t.Errorf("an unknown key: %v", err)
+	}
+}
+
+func TestKeyring_AClientThatLeavesFailsNoOther(t *testing.T) {
+	t.Parallel()
+	records := openRecords(t)
+	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
+	ring := NewKeyring(gated, nil, nil, 0, time.Now)
+	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
+	if err := records.PutKey(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	left, stayed := make(chan error), make(chan error)
+	go func() {
+		_, err := ring.find(leaving, text)
+		left <- err
+	}()
+	<-gated.listed
+	go func() {
+		_, err := ring.find(t.Context(), text)
+		stayed <- err
+	}()
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the client that left got %v", err)
+	}
+	close(gated.open)
+	if err := <-stayed; err != nil {
+		t.Errorf("the client that stayed got %v", err)
+	}
+}

@@ -1,0 +1,39 @@
+package access
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill/http/caller"
+)
+
+func TestLimiter_KeysThatRestAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := &testClock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	l := newLimiter(c.now)
+	for i := range 5 * sweepAt {
+		c.pass(time.Second)
+		if wait := l.take(caller.Principal{KeyID: string(rune('a'+i%26)) + time.Duration(i).String(), PerMinute: 60}); wait != 0 {
+			t.Fatalf("the first request of a key waits %v", wait)
+		}
+	}
+	if len(l.full) > sweepAt {
+		t.Errorf("%d keys are remembered", len(l.full))
+	}
+}
+
+func TestLimiter_ExactlySoManyPerMinute(t *testing.T) {
+	t.Parallel()
+	for _, perMinute := range []int{1, 2, 7, 59, 60, 61, 1000, 1_000_000} {
+		c := &testClock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+		l := newLimiter(c.now)
+		who := caller.Principal{KeyID: "k", PerMinute: perMinute}
+		taken := 0
+		for l.take(who) == 0 {
+			taken++
+		}
+		if taken != perMinute {
+			t.Errorf("%d requests at once at %d a minute", taken, perMinute)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package access
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// sealFresh is how often a seal that opens nothing makes the node look for
+	// another one in the store.
+	sealFresh = time.Second
+	// sealValue names the value with the key of the seal.
+	sealValue = "console/session_seal"
+	// sealPurpose is sealed with each session, so that the key serves no other end.
+	sealPurpose = "rowmill session 1"
+)
+
+// A Seal closes tickets, so that nobody but the nodes can read or make one. Its
+// keys are those of the configuration, the first of which closes. Among them, or where
+// there are none alone, is a value of the store, made by the first node that needs it.
+type Seal struct {
+	values store.Values
+	now    func() time.Time
+	given  atomic.Pointer[[]cipher.AEAD] // nil among them: the store's
+
+	mu   sync.Mutex
+	aead cipher.AEAD // the store's; nil before it was read
+	read time.Time   // when it was
+}
+
+// sealDocument is the value.
+type sealDocument struct {
+	Key []byte `json:"key"`
+}
+
+func newSeal(values store.Values, now func() time.Time) *Seal {
+	s := &Seal{values: values, now: now}
+	s.given.Store(&[]cipher.AEAD{nil})
+	return s
+}
+
+// Use replaces the keys, nil for the store's.
+func (s *Seal) Use(secrets [][]byte) error {
+	if len(secrets) == 0 {
+		secrets = [][]byte{nil}
+	}
+	given := make([]cipher.AEAD, len(secrets))
+	for i, secret := range secrets {
+		if secret == nil {
+			continue
+		}
+		key, err := hkdf.Key(sha256.New, secret, nil, sealPurpose, 32) // AES-256
+		if err == nil {
+			given[i], err = newAEAD(key)
+		}
+		if err != nil {
+			return fmt.Errorf("derive the key of sessions: %w", err)
+		}
+	}
+	s.given.Store(&given)
+	return nil
+}
+
+func newAEAD(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+func (s *Seal) close(ctx context.Context, t ticket) (string, error) {
+	aead := (*s.given.Load())[0]
+	if aead == nil {
+		var err error
+		if aead, err = s.recorded(ctx, false); err != nil {
+			return "", err
+		}
+	}
+	plain, err := json.Marshal(t)
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte(sealPurpose))), nil
+}
+
+// open returns the ticket of a cookie; rowmill.ErrNotFound where it is none that
+// a node has made.
+func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
+	if err != nil {
+		return t, rowmill.ErrNotFound
+	}
+	opens := func(aead cipher.AEAD) bool {
+		plain, err := aead.Open(nil, nil, sealed, []byte(sealPurpose))
+		return err == nil && json.Unmarshal(plain, &t) == nil
+	}
+	given := *s.given.Load()
+	for _, aead := range given {
+		if aead != nil && opens(aead) {
+			return t, nil
+		}
+	}
+	if !slices.Contains(given, nil) {
+		return t, rowmill.ErrNotFound
+	}
+	for _, again := range []bool{false, true} {
+		aead, err := s.recorded(ctx, again)
+		if err != nil {
+			return t, err
+		}
+		if opens(aead) {
+			return t, nil
+		}
+	}
+	return t, rowmill.ErrNotFound
+}
+
+// recorded is the seal as it was read from the store, or, where it is to be looked
+// for again, as it is there now: records that were restored hold another.
+func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aead != nil && (!again || s.now().Sub(s.read) < sealFresh) {
+		return s.aead, nil
+	}
+	doc, err := s.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := newAEAD(doc.Key)
+	if err != nil {
+		return nil, fmt.Errorf("the value %s: %w", sealValue, err)
+	}
+	s.aead, s.read = aead, s.now()
+	return aead, nil
+}
+
+// load reads the key, and makes it where there is none.
+func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
+	text, _, err := s.values.GetValue(ctx, sealValue)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		key := make([]byte, 32) // AES-256
+		_, _ = rand.Read(key)   // never fails, as documented since Go 1.24
+		if text, err = json.Marshal(sealDocument{key}); err != nil {
+			return doc, err
+		}
+		if _, err = s.values.PutValue(ctx, sealValue, text, 0); errors.Is(err, rowmill.ErrConflict) { // another node was first
+			text, _, err = s.values.GetValue(ctx, sealValue)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &doc)
+	}
+	if err != nil {
+		return doc, fmt.Errorf("read the key of sessions: %w", err)
+	}
+	return doc, nil
+}

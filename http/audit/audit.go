@@ -1,0 +1,140 @@
+// Package audit owns the record of acts: what administrators ask for, and what is done
+// to many jobs at once. Resources do an act through Auditor.Record.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/store"
+)
+
+// The acts that are recorded.
+const (
+	KeyCreate   = "key.create"
+	KeyRotate   = "key.rotate"
+	KeyRevoke   = "key.revoke"
+	SettingsSet = "settings.set"
+	QuotasSet   = "quotas.set"
+	NodeDrain   = "node.drain"
+	JobsCancel  = "jobs.cancel"
+	Backup      = "backup.make"
+
+	WebhookCreate = "webhook.create"
+	WebhookChange = "webhook.change"
+	WebhookRotate = "webhook.rotate"
+	WebhookDelete = "webhook.delete"
+
+	FunctionPublish   = "function.publish"
+	FunctionRollback  = "function.rollback"
+	FunctionUnpublish = "function.unpublish"
+)
+
+// maxAuditPage is the most entries of one page.
+const maxAuditPage = 100
+
+// An Act is something that an administrator asks for, or that is done to many jobs
+// at once.
+type Act struct {
+	Name    string // one of the constants above
+	Account string // whom it concerns
+	Target  string // what it is done to; empty for the account itself
+	Details any    // what was asked for; never a secret
+}
+
+// An Auditor keeps the record of acts.
+type Auditor struct {
+	*exchange.Exchange
+	Store store.Audit
+	Now   func() time.Time
+}
+
+// Route adds the route by which the record is read.
+func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
+
+// Record does what is asked for, behind an entry in the audit
+// record: there is no act without one. Where do fails, or its outcome is
+// unknown, a second entry says so.
+func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) error) error {
+	ctx, who := c.Request.Context(), caller.Of(c)
+	details, err := json.Marshal(what.Details)
+	if err != nil {
+		return fmt.Errorf("encode an entry of the audit record: %w", err)
+	}
+	entry := store.AuditEntry{
+		ID: uuid.NewString(), At: a.Now().UTC(), Account: what.Account, Action: what.Name, Target: what.Target,
+		ByAccount: who.Account, ByKey: who.KeyID, ByName: who.Name, Request: exchange.RequestID(c), Details: details,
+	}
+	if err := a.Store.AppendAudit(ctx, entry); err != nil {
+		return fmt.Errorf("record what is asked for: %w", err)
+	}
+	if err = do(ctx); err == nil {
+		a.Logger.Info("an act was recorded", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
+		return nil
+	}
+	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.Describe(err).Code
+	if again := a.Store.AppendAudit(context.WithoutCancel(ctx), entry); again != nil {
+		a.Logger.Warn("the failure of an act could not be recorded", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
+	}
+	return err
+}
+
+// auditView is an entry as the API shows it.
+type auditView struct {
+	ID      string          `json:"id"`
+	At      time.Time       `json:"at"`
+	Account string          `json:"account"`
+	Action  string          `json:"action"`
+	Target  *string         `json:"target"`
+	By      auditKey        `json:"by"`
+	Request *string         `json:"request_id"`
+	Details json.RawMessage `json:"details"`
+	Failed  *string         `json:"failed"`
+}
+
+// auditKey is the key that was used. Its account is null for the service
+// itself, its id for the configured key, too, and where it is another
+// account's than the reader's.
+type auditKey struct {
+	Account *string `json:"account"`
+	ID      *string `json:"key_id"`
+	Name    *string `json:"key_name"`
+}
+
+func viewAudit(e store.AuditEntry, reader caller.Principal) auditView {
+	view := auditView{
+		ID: e.ID, At: e.At, Account: e.Account, Action: e.Action, Target: exchange.OrNull(e.Target), Request: exchange.OrNull(e.Request),
+		Details: e.Details, Failed: exchange.OrNull(e.Failed), By: auditKey{Account: exchange.OrNull(e.ByAccount)},
+	}
+	if reader.Account == caller.DefaultAccount || reader.Account == e.ByAccount {
+		view.By.ID, view.By.Name = exchange.OrNull(e.ByKey), exchange.OrNull(e.ByName)
+	}
+	return view
+}
+
+// list answers GET /v1/audit.
+func (a *Auditor) list(c *gin.Context) (any, error) {
+	account, err := caller.AdministeredOrAll(c, c.Query("account"))
+	if err != nil {
+		return nil, err
+	}
+	var p request.Problems
+	limit := exchange.QueryInt(c, &p, "limit", maxAuditPage, 1, maxAuditPage)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	entries, next, err := a.Store.ListAudit(c.Request.Context(), account, int(limit), c.Query("cursor"))
+	views := make([]auditView, len(entries))
+	for i, e := range entries {
+		views[i] = viewAudit(e, caller.Of(c))
+	}
+	return gin.H{"entries": views, "next_cursor": exchange.OrNull(next)}, err
+}

@@ -1,0 +1,145 @@
+// Package console serves the files of the web console. It refuses to know how they are
+// built and packed.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/exchange"
+)
+
+// Files is the web page.
+type Files interface {
+	// Open returns a file, packed by gzip, and its type. hashed says that its name
+	// is another whenever what it holds is; ok is false where there is none.
+	Open(name string) (gz []byte, contentType string, hashed, ok bool)
+	// Index is the page that shows all the others, HTML in which {{nonce}} stands
+	// for what lets this answer's scripts and styles run.
+	Index() []byte
+}
+
+const (
+	consoleBase = "/console/"
+	nonceMark   = "{{nonce}}"
+	// consolePolicy lets the page load what comes from the node itself, and run what
+	// the index names. Nobody may frame it.
+	consolePolicy = "default-src 'self'; script-src 'self' 'nonce-%[1]s'; style-src 'self' 'nonce-%[1]s'; img-src 'self' data:; " +
+		"object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+
+// Pages serves the console.
+type Pages struct {
+	*exchange.Exchange
+	Console Files // nil for none
+}
+
+// Route adds the routes of the page.
+func (p *Pages) Route(root gin.IRoutes) {
+	root.GET("/", p.Do(p.enter))
+	root.GET("/console", p.Do(p.enter))
+	root.GET("/console/*path", p.show)
+}
+
+// enter answers GET / and GET /console: a browser is sent to the page, where
+// there is one.
+func (p *Pages) enter(c *gin.Context) error {
+	if p.Console == nil || !wantsHTML(c) {
+		return exchange.UnknownRoute(c)
+	}
+	c.Redirect(http.StatusFound, consoleBase)
+	return nil
+}
+
+// show answers GET /console/*path: a file, or the index to a browser that asks
+// for anything else, since the page tells its parts apart by their address.
+func (p *Pages) show(c *gin.Context) {
+	if p.Console == nil {
+		c.String(http.StatusNotFound, "This Rowmill has no web console. The API is described at /openapi.json.\n")
+		return
+	}
+	name := strings.TrimPrefix(c.Param("path"), "/")
+	gz, contentType, hashed, ok := p.Console.Open(name)
+	switch {
+	case name == "":
+		p.index(c)
+	case ok:
+		p.file(c, gz, contentType, hashed)
+	case wantsHTML(c):
+		p.index(c)
+	default:
+		c.String(http.StatusNotFound, "The console has no such file.\n")
+	}
+}
+
+// index answers with the page. It is not kept, since its nonce is good once and
+// it names the files of this version.
+func (p *Pages) index(c *gin.Context) {
+	nonce := rand.Text()
+	guarded(c, nonce)
+	c.Header("Cache-Control", "no-store")
+	c.Data(http.StatusOK, "text/html; charset=utf-8", bytes.ReplaceAll(p.Console.Index(), []byte(nonceMark), []byte(nonce)))
+}
+
+// guarded tells the browser what the answer may do; the nonce is empty for one
+// that runs nothing.
+func guarded(c *gin.Context, nonce string) {
+	policy := strings.ReplaceAll(consolePolicy, " 'nonce-%[1]s'", "")
+	if nonce != "" {
+		policy = fmt.Sprintf(consolePolicy, nonce)
+	}
+	c.Header("Content-Security-Policy", policy)
+	c.Header("Referrer-Policy", "no-referrer")
+}
+
+// file answers with a file, as it is packed for whom takes that.
+func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool) {
+	guarded(c, "") // an image can be a document with scripts
+	caching := "no-cache"
+	if hashed {
+		caching = "public, max-age=31536000, immutable"
+	}
+	c.Header("Cache-Control", caching)
+	c.Header("Vary", "Accept-Encoding")
+	if takesGzip(c) {
+		c.Header("Content-Encoding", "gzip")
+		c.Data(http.StatusOK, contentType, gz)
+		return
+	}
+	plain, err := unpacked(gz)
+	if err != nil {
+		p.Fail(c, fmt.Errorf("unpack a file of the console: %w", err))
+		return
+	}
+	c.Data(http.StatusOK, contentType, plain)
+}
+
+func unpacked(gz []byte) ([]byte, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(gz))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(reader)
+}
+
+// wantsHTML reports whether a request comes from a browser that will show what it
+// gets.
+func wantsHTML(c *gin.Context) bool { return strings.Contains(c.GetHeader("Accept"), "text/html") }
+
+// takesGzip reports whether a client says that it unpacks gzip.
+func takesGzip(c *gin.Context) bool {
+	for coding := range strings.SplitSeq(c.GetHeader("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if strings.EqualFold(name, "gzip") {
+			return strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || weight == ""
+		}
+	}
+	return false
+}

@@ -1,0 +1,204 @@
+// Package downloads owns the results of a job as files: formats, partial results, and
+// signed URLs.
+package downloads
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// defaultExpiry and maxExpiry are seconds that a signed URL works.
+	defaultExpiry = 3600
+	maxExpiry     = 604_800
+)
+
+// Downloads are the results of a job as files.
+type Downloads struct {
+	*exchange.Exchange
+	Jobs    *jobs.Jobs
+	Archive *archive.Archive
+	Bucket  blob.Bucket
+}
+
+// Route adds the routes of results as files.
+func (d *Downloads) Route(v1 gin.IRoutes) {
+	v1.GET("/jobs/:job_id/results", d.Do(d.file))
+	v1.GET("/jobs/:job_id/results-url", d.Handle(d.urls))
+}
+
+func queryVariant(c *gin.Context, p *request.Problems) results.Variant {
+	return results.Variant{
+		Inputs:   exchange.QueryBool(c, p, "include_inputs"),
+		Logprobs: exchange.QueryBool(c, p, "include_cumulative_logprobs"),
+	}
+}
+
+// queryFormat reads format, also accepted as result_format.
+func queryFormat(c *gin.Context, p *request.Problems) string {
+	name := "format"
+	format, given := c.GetQuery(name)
+	if alias, aliased := c.GetQuery("result_format"); aliased {
+		if given && alias != format {
+			p.Add("result_format", "contradicts format; send one of them")
+			return ""
+		}
+		name, format, given = "result_format", alias, true
+	}
+	if !given {
+		return "json"
+	}
+	switch format {
+	case "json", "csv", "parquet":
+	default:
+		p.Add(name, "is %q; it must be json, csv or parquet", spelling.Shorten(format, 32))
+	}
+	return format
+}
+
+// finished returns the job if it has results of the variant, or where partial
+// ones are asked for rows that may be among them. A success has no partial ones,
+// only its own.
+func (d *Downloads) finished(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
+	if record, err = d.Jobs.Named(c); err != nil {
+		return record, false, err
+	}
+	if some = partial && record.Job.Status != rowmill.StatusSucceeded; some {
+		return record, true, request.NoRows(record, v)
+	}
+	return record, false, request.NoResults(record, v)
+}
+
+// file answers GET /v1/jobs/{job_id}/results.
+func (d *Downloads) file(c *gin.Context) error {
+	var p request.Problems
+	format, v, partial := queryFormat(c, &p), queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
+	if err := p.Err(); err != nil {
+		return err
+	}
+	record, some, err := d.finished(c, v, partial)
+	if err != nil {
+		return err
+	}
+	ctx, id := c.Request.Context(), record.Job.ID
+	if format == "parquet" && (!some || record.Job.Status.Terminal()) {
+		return d.parquet(c, record, v, some)
+	}
+	source, err := d.source(ctx, record, some)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if sdk.Spoken(c) {
+		source.Schema = sdk.Schema(record, source.Schema)
+	}
+	contentType, extension, write := "application/json", "json", results.WriteJSON
+	switch format {
+	case "csv":
+		contentType, extension, write = "application/zip", "zip", results.WriteCSVZip
+	case "parquet":
+		contentType, extension = layout.Parquet, "parquet"
+		write = results.Subset
+	}
+	return d.Stream(c, contentType, results.Filename(id, v, extension), func(w *bufio.Writer) error {
+		return archive.Removed(write(ctx, w, source, source.Schema, v))
+	})
+}
+
+// source opens the file from which the others of a job are made.
+func (d *Downloads) source(ctx context.Context, record store.Record, some bool) (archive.Download, error) {
+	if some {
+		return d.Archive.Partial(ctx, record)
+	}
+	object, schema, err := d.Archive.Full(ctx, record)
+	return archive.Download{Source: object, Schema: schema, Closer: object}, err
+}
+
+// made is the file of a variant, of all that a job which has not succeeded
+// committed where some is set.
+func (d *Downloads) made(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
+	if some {
+		return d.Archive.PartialParquet(ctx, record, v)
+	}
+	return d.Archive.Parquet(ctx, record, v)
+}
+
+func (d *Downloads) parquet(c *gin.Context, record store.Record, v results.Variant, some bool) error {
+	made, err := d.made(c.Request.Context(), record, v, some)
+	if err != nil {
+		return err
+	}
+	object, err := d.Bucket.Open(c.Request.Context(), made.Key)
+	if err != nil {
+		return archive.Removed(fmt.Errorf("open the result file: %w", err))
+	}
+	defer object.Close()
+	d.Object(c, object, layout.Parquet, results.Filename(record.Job.ID, v, "parquet"))
+	return nil
+}
+
+// urls answers GET /v1/jobs/{job_id}/results-url: signed URLs of the results as
+// Parquet.
+func (d *Downloads) urls(c *gin.Context) (any, error) {
+	var p request.Problems
+	if format, given := c.GetQuery("format"); given && format != "parquet" {
+		p.Add("format", "is %q; only parquet has a URL; download other formats from /results", spelling.Shorten(format, 32))
+	}
+	v, partial := queryVariant(c, &p), exchange.QueryBool(c, &p, "partial")
+	seconds := exchange.QueryInt(c, &p, "expires_in_seconds", defaultExpiry, 1, maxExpiry)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	record, some, err := d.finished(c, v, partial)
+	if err == nil && some && !record.Job.Status.Terminal() {
+		err = request.Errorf(http.StatusConflict, "job_not_over",
+			"the job is %s; a URL of its results needs its end, GET /v1/jobs/%s/results?partial=true does not", record.Job.Status, record.Job.ID).With("status", record.Job.Status)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.Request.Context()
+	made, err := d.made(ctx, record, v, some)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Bucket.Stat(ctx, made.Key); err != nil {
+		return nil, archive.Removed(fmt.Errorf("describe the result file: %w", err))
+	}
+	filename := results.Filename(record.Job.ID, v, "parquet")
+	urls := map[string]string{}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		url, err := d.Bucket.SignURL(ctx, method, made.Key, filename, time.Duration(seconds)*time.Second)
+		if err != nil {
+			return nil, fmt.Errorf("sign a URL of the result file: %w", err)
+		}
+		urls[strings.ToLower(method)] = url
+	}
+	return gin.H{
+		"job_id": record.Job.ID, "format": "parquet",
+		"include_inputs": v.Inputs, "include_cumulative_logprobs": v.Logprobs,
+		"expires_in_seconds": seconds,
+		"artifact": gin.H{
+			"bucket": d.Bucket.Name(), "key": made.Key, "filename": filename, "size_bytes": made.Size,
+		},
+		"urls": urls,
+	}, nil
+}

@@ -1,0 +1,90 @@
+package exchange
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// QueryInt reads a parameter between two bounds, both included.
+func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, high int64) int64 {
+	given, there := c.GetQuery(name)
+	if !there {
+		return absent
+	}
+	n, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || n < low || n > high {
+		p.Add(name, "is %q; it must be an integer from %d to %d", spelling.Shorten(given, 32), low, high)
+	}
+	return n
+}
+
+// QueryOneOf reads a parameter that is empty when absent.
+func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []string) string {
+	given, there := c.GetQuery(name)
+	if there && !slices.Contains(values, given) {
+		p.Add(name, "is %q; it must be one of %s", spelling.Shorten(given, 32), strings.Join(values, ", "))
+	}
+	return given
+}
+
+// QueryBool reads a parameter that is false when absent.
+func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
+	given, there := c.GetQuery(name)
+	if !there {
+		return false
+	}
+	value, err := strconv.ParseBool(given)
+	if err != nil {
+		p.Add(name, "is %q; it must be true or false", spelling.Shorten(given, 32))
+	}
+	return value
+}
+
+// OrNull is a text, or nil where it is empty.
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// ListOf is a list that is empty rather than null.
+func ListOf[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// entityTag is a version in the form of HTTP.
+func entityTag(version int64) string { return fmt.Sprintf("%q", fmt.Sprint(version)) }
+
+// SetTag sends the version of a document that is answered.
+func SetTag(c *gin.Context, version int64, err error) {
+	if err == nil {
+		c.Header("ETag", entityTag(version))
+	}
+}
+
+// CheckTag refuses a change of another version than the one at hand.
+func CheckTag(c *gin.Context, version int64, of string) error {
+	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
+		return request.Errorf(http.StatusPreconditionFailed, "changed_meanwhile",
+			"the %s are no longer those of %s; read them again and repeat the change", of, spelling.Shorten(want, 64))
+	}
+	return nil
+}
+
+// UnknownRoute is the error of an address that has no route.
+func UnknownRoute(c *gin.Context) error {
+	return request.Errorf(http.StatusNotFound, "unknown_route",
+		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, spelling.Shorten(c.Request.URL.Path, 256))
+}

@@ -1,0 +1,159 @@
+// Package functions owns the requests about Functions: published prompts, their
+// revisions, and a run for one input.
+package functions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// Functions are the published prompts of accounts.
+type Functions struct {
+	*exchange.Exchange
+	Library function.Library
+	Models  *offer.Models
+	Audit   *audit.Auditor
+}
+
+// Route adds the routes of Functions.
+func (f *Functions) Route(v1 gin.IRoutes) {
+	v1.GET("/functions", f.Do(f.list))
+	v1.POST("/functions", f.Handle(f.publish))
+	v1.GET("/functions/:function", f.Handle(f.show))
+	v1.DELETE("/functions/:function", f.Handle(f.unpublish))
+	v1.GET("/functions/:function/revisions", f.Do(f.revisions))
+	v1.POST("/functions/:function/rollback", f.Handle(f.rollback))
+}
+
+func noFunction(name string) *request.Error {
+	return request.Errorf(http.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists those there are", spelling.Shorten(name, 64))
+}
+
+func noRevision(name string, revision int) *request.Error {
+	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, spelling.Shorten(name, 64))
+}
+
+// functionError makes an answer of what the library says about a Function.
+func functionError(err error, missing *request.Error) error {
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		return missing
+	case errors.Is(err, rowmill.ErrConflict):
+		return request.Errorf(http.StatusConflict, "function_changed", "somebody else changed the Function at the same time, and nothing of your change was stored; look at its revisions and repeat it")
+	}
+	return err
+}
+
+// list answers GET /v1/functions.
+func (f *Functions) list(c *gin.Context) error {
+	return f.stream(c, `{"functions":`, f.Library.Each)
+}
+
+// revisions answers GET /v1/functions/:function/revisions.
+func (f *Functions) revisions(c *gin.Context) error {
+	name := c.Param("function")
+	return f.stream(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
+		missing := request.Errorf(http.StatusNotFound, "unknown_function", "the account has never had a Function %q", spelling.Shorten(name, 64))
+		return functionError(f.Library.Revisions(ctx, account, name, yield), missing)
+	})
+}
+
+// stream answers with a list of definitions, one in memory at a time.
+func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
+	account, err := caller.ReadAccount(c)
+	if err != nil {
+		return err
+	}
+	return f.List(c, head, func(yield func(any) error) error {
+		return each(c.Request.Context(), account, func(f rowmill.Function) error { return yield(f) })
+	})
+}
+
+// show answers GET /v1/functions/:function.
+func (f *Functions) show(c *gin.Context) (any, error) {
+	name := c.Param("function")
+	account, err := caller.ReadAccount(c)
+	if err != nil {
+		return nil, err
+	}
+	found, err := f.Library.Published(c.Request.Context(), account, name)
+	return found, functionError(err, noFunction(name))
+}
+
+// publish answers POST /v1/functions.
+func (f *Functions) publish(c *gin.Context) (any, error) {
+	var made rowmill.Function
+	publish := true
+	account, err := caller.Administer(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
+		body.Read("publish", "a boolean", &publish)
+		made = submission.Definition(body, f.Models, "; publish and account besides")
+	})
+	if err != nil {
+		return nil, err
+	}
+	details := gin.H{"model": made.Model, "publish": publish}
+	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
+		made, err = f.Library.Publish(ctx, account, made, publish)
+		return functionError(err, noFunction(made.Name))
+	})
+	return made, err
+}
+
+// rollback answers POST /v1/functions/:function/rollback.
+func (f *Functions) rollback(c *gin.Context) (any, error) {
+	revision := 0
+	account, err := caller.Administer(f.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		const must = "it must be the number of a revision, from 1"
+		if body.Require("revision", "a whole number", &revision, must) && revision < 1 {
+			body.Add("revision", "is %d; %s", revision, must)
+		}
+		body.End("account and revision")
+	})
+	if err != nil {
+		return nil, err
+	}
+	name := c.Param("function")
+	shown := spelling.Shorten(name, 64)
+	var now rowmill.Function
+	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
+		now, err = f.Library.Rollback(ctx, account, name, revision, f.runnable)
+		return functionError(err, noRevision(name, revision))
+	})
+	return now, err
+}
+
+// runnable refuses a revision whose model is gone.
+func (f *Functions) runnable(old rowmill.Function) error {
+	if f.Models.Known(old.Model) {
+		return nil
+	}
+	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(
+		"revision %d runs on %q, which is no model of this service any more; publish a definition with another", old.Revision, old.Model)}}}
+}
+
+// unpublish answers DELETE /v1/functions/:function.
+func (f *Functions) unpublish(c *gin.Context) (any, error) {
+	name := c.Param("function")
+	account, err := caller.Administered(c, c.Query("account"))
+	if err != nil {
+		return nil, err
+	}
+	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionUnpublish, Account: account, Target: spelling.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
+		return functionError(f.Library.Unpublish(ctx, account, name), noFunction(name))
+	})
+	return gin.H{"message": "The Function is not published any more. Its revisions stay, and jobs that run it go on."}, err
+}

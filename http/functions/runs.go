@@ -1,0 +1,227 @@
+package functions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/http/submit"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// firstLook and lastLook are the shortest and the longest time between two
+	// looks at a job that is waited for; each is half as long again as the one
+	// before. A simulated row is done within the first few.
+	firstLook = 10 * time.Millisecond
+	lastLook  = 250 * time.Millisecond
+)
+
+// Runs are Functions run for one input, whose answer is waited for.
+type Runs struct {
+	Submissions *submit.Submissions
+	Jobs        *jobs.Jobs
+	Archive     *archive.Archive
+	Deadline    time.Duration // of a run
+}
+
+// Route adds the route by which a Function runs for one input.
+func (r *Runs) Route(v1 gin.IRoutes) {
+	v1.POST("/functions/:function/run", r.Submissions.Handle(r.run))
+}
+
+// run answers POST /v1/functions/:function/run: one row as a job of priority
+// 0, which it waits for. The job is like any other: it stands in lists,
+// quotas, usage and cost.
+func (r *Runs) run(c *gin.Context) (any, error) {
+	if err := r.Submissions.TakesJobs(c); err != nil {
+		return nil, err
+	}
+	record, err := r.start(c)
+	if err != nil {
+		return nil, err
+	}
+	r.Submissions.Service.Submitted(record)
+	ctx := c.Request.Context()
+	if record, err = r.await(ctx, record.Job.ID); err != nil {
+		return nil, err
+	}
+	row, err := r.outcome(ctx, record)
+	if err != nil {
+		return nil, err
+	}
+	body := gin.H{
+		"request_id": exchange.RequestID(c), "job_id": record.Job.ID, "function": record.Job.Function, "output": exchange.Decimals(row.Output),
+		"usage":    gin.H{"input_tokens": row.InputTokens, "output_tokens": row.OutputTokens},
+		"cost_usd": (*exchange.Decimal)(record.Job.JobCost),
+	}
+	if sdk.Spoken(c) {
+		answer, reasoning := sdk.Answer(record, body["output"])
+		body["output"] = answer
+		if reasoning != nil {
+			body["reasoning_content"] = *reasoning
+		}
+	}
+	if len(record.Job.Warnings) > 0 {
+		body["warnings"] = record.Job.Warnings
+	}
+	return body, nil
+}
+
+// start checks the request and stores its job.
+func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
+	ctx, who := c.Request.Context(), caller.Of(c)
+	intake := r.Submissions.Intake
+	var problems request.Problems
+	// Twice the limit of a row leaves room for escapes; what it makes is bounded
+	// exactly.
+	body, err := r.Submissions.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject, &problems)
+	if err != nil {
+		return record, err
+	}
+	var input json.RawMessage
+	body.Read("input", "an object or a string", &input)
+	call, err := r.called(ctx, who.Account, c.Param("function"), &body)
+	if err == nil {
+		err = problems.Err()
+	}
+	if err != nil {
+		return record, err
+	}
+	sub, job, err := intake.Run(ctx, call, input, body.Rest())
+	if err != nil {
+		return record, err
+	}
+	defer sub.Close()
+	record, _, err = r.Submissions.Create(ctx, who, job, nil)
+	return record, err
+}
+
+// called is what a run is of: the revision or the definition that its body has, else
+// what is published. Where there is none, an error or the body's problems say why.
+func (r *Runs) called(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
+	intake := r.Submissions.Intake
+	var definition json.RawMessage
+	revision := 0
+	numbered := body.Read("revision", "a whole number", &revision)
+	if numbered && revision < 1 {
+		body.Add("revision", "is %d; it must be the number of a revision, from 1", revision)
+		return nil, nil //nolint:nilnil // the body's problems say why there is none
+	}
+	if body.Read("definition", "an object", &definition) {
+		if numbered {
+			body.Add("revision", "and definition: send one of the two")
+		}
+		return intake.Draft(body.Problems, "definition", name, definition)
+	}
+	if numbered {
+		call, err := intake.Revision(ctx, account, name, revision)
+		return call, functionError(err, noRevision(name, revision))
+	}
+	call, err := intake.Call(ctx, account, name)
+	if err == nil && call == nil {
+		err = noFunction(name)
+	}
+	return call, err
+}
+
+// await waits until a job is over, and cancels it where nobody waits any more
+// or the time is up.
+func (r *Runs) await(ctx context.Context, jobID string) (store.Record, error) {
+	waiting, cancel := context.WithTimeout(ctx, r.Deadline)
+	defer cancel()
+	look := time.NewTimer(firstLook)
+	defer look.Stop()
+	for every := firstLook; ; every = min(every*3/2, lastLook) {
+		record, err := r.Jobs.Store.Get(waiting, jobID)
+		if err == nil && record.Job.Status.Terminal() {
+			return record, nil
+		}
+		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // what is away may come back
+			return record, fmt.Errorf("read a job: %w", err)
+		}
+		look.Reset(every)
+		select {
+		case <-waiting.Done():
+			return r.giveUp(ctx, jobID)
+		case <-look.C:
+		}
+	}
+}
+
+// giveUp cancels a job, unless it has ended after all.
+func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), submit.CreateTimeout)
+	defer done()
+	record, doing, err := r.Jobs.End(last, jobID, "cancelled: nobody waits for it any more")
+	switch {
+	case errors.Is(err, rowmill.ErrTerminal):
+		return record, nil
+	case err != nil:
+		return record, fmt.Errorf("cancel a run that took too long: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return record, err
+	}
+	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", r.Deadline)
+	if doing != "" {
+		message += "; the job was " + doing
+	}
+	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
+}
+
+// outcome is the row of a job that is over, or an error that says why there is
+// none.
+func (r *Runs) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
+	if record.Job.Status == rowmill.StatusSucceeded {
+		row, err = r.Archive.Row(ctx, record, 0)
+	} else {
+		err = r.whyNone(ctx, record)
+	}
+	if errors.Is(err, archive.ErrBusy) {
+		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is being moved; fetch it as row 0 of the job").With("job_id", record.Job.ID)
+	}
+	return row, err
+}
+
+// whyNone explains a job that failed or was cancelled.
+func (r *Runs) whyNone(ctx context.Context, record store.Record) error {
+	id := record.Job.ID
+	if record.Job.Status == rowmill.StatusCancelled || record.Job.FailureReason == nil {
+		return request.Errorf(http.StatusConflict, "cancelled", "the run's job was cancelled").With("job_id", id)
+	}
+	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
+	if code == rowmill.CodeTooManyFailedRows { // its only row failed, which says more
+		found, _, err := r.Archive.Failures(ctx, record, archive.Beginning(), 1)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			code, message = found[0].Code, found[0].Message
+		}
+	}
+	status := http.StatusBadGateway
+	switch code {
+	case rowmill.CodeRowTooLong, rowmill.CodeTokenQuota, rowmill.CodeInvalidInputFile:
+		status = http.StatusUnprocessableEntity
+	case rowmill.CodeRowQuota, rowmill.CodeCostQuota:
+		status = http.StatusForbidden
+	case rowmill.CodeModelUnavailable:
+		status = http.StatusServiceUnavailable
+	}
+	return request.Errorf(status, code, "%s", message).With("job_id", id)
+}

@@ -1,0 +1,150 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gin-gonic/gin"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/request"
+)
+
+const (
+	// maxBulk is how many jobs one request cancels: each is a write that is durable
+	// before the answer, and clients give up after a minute or two.
+	maxBulk = 1000
+	// bulkAtOnce is how many of them are cancelled at a time, which the stores write
+	// together.
+	bulkAtOnce = 8
+	// maxBulkShown is how many of them the answer and the audit record name.
+	maxBulkShown = 100
+	// maxBulkBody bounds the body: as many ids as it may hold, generously.
+	maxBulkBody = 128 << 10
+)
+
+// bulkRequest says which jobs are meant: by their ids, or all that a filter asks
+// for.
+type bulkRequest struct {
+	ids    []string
+	filter *jobFilter
+	dry    bool
+}
+
+// bulkView is what became of them, or would.
+type bulkView struct {
+	Matched   int      `json:"matched"`
+	Cancelled int      `json:"cancelled"`
+	Over      int      `json:"already_over"`
+	Dry       bool     `json:"dry_run"`
+	All       bool     `json:"scanned_all"` // no older job was left out
+	JobIDs    []string `json:"job_ids"`     // of those that are cancelled, the first
+}
+
+// cancelAll answers POST /v1/jobs/cancel.
+func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
+	asked, err := j.readBulk(c)
+	if err != nil {
+		return nil, err
+	}
+	view := bulkView{Dry: asked.dry}
+	open, err := j.meant(c, asked, &view)
+	if err != nil {
+		return nil, err
+	}
+	open = open[:min(len(open), maxBulk)]
+	view.Cancelled, view.JobIDs = len(open), open[:min(len(open), maxBulkShown)]
+	if asked.dry || len(open) == 0 {
+		return view, nil
+	}
+	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
+	err = j.Audit.Record(c, audit.Act{Name: audit.JobsCancel, Account: caller.Of(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
+		cancelled, err := j.endAll(context.WithoutCancel(ctx), open) // a client that leaves must not leave half of them
+		view.Over += len(open) - cancelled
+		view.Cancelled = cancelled
+		return err
+	})
+	return view, err
+}
+
+// readBulk reads which jobs are meant.
+func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
+	var p request.Problems
+	body, err := j.ReadObject(c, maxBulkBody, &p)
+	if err != nil {
+		return asked, err
+	}
+	ids := body.Read("job_ids", "an array of ids of jobs", &asked.ids)
+	if n := len(asked.ids); ids && (n == 0 || n > maxBulk) {
+		body.Add("job_ids", "are %d; send 1 to %d at once", n, maxBulk)
+	}
+	if fields, given := body.Object("filter"); given {
+		f := bodyFilter(fields)
+		asked.filter = &f
+	}
+	if ids == (asked.filter != nil) && p.Len() == 0 {
+		body.Add("job_ids", "and filter: send one of the two")
+	}
+	body.Read("dry_run", "true or false", &asked.dry)
+	body.End("job_ids, filter and dry_run")
+	return asked, p.Err()
+}
+
+// meant are the ids of those of the jobs that are not over, newest first where a
+// filter says which; view is told of the others.
+func (j *Jobs) meant(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
+	open = []string{} // an empty list where there is none
+	take := func(job *rowmill.Job) {
+		view.Matched++
+		if job.Status.Terminal() {
+			view.Over++
+			return
+		}
+		open = append(open, job.ID)
+	}
+	if asked.filter == nil {
+		view.All = true
+		slices.Sort(asked.ids)
+		for _, id := range slices.Compact(asked.ids) {
+			record, err := j.Find(c, id)
+			if err != nil {
+				return nil, err
+			}
+			take(&record.Job)
+		}
+		return open, nil
+	}
+	_, view.All, err = j.look(c.Request.Context(), caller.Of(c).Account, "", listPage, func(job *rowmill.Job) bool {
+		if asked.filter.fits(job) {
+			take(job)
+		}
+		return asked.filter.older(job)
+	})
+	return open, err
+}
+
+// endAll cancels jobs and returns how many were not over.
+func (j *Jobs) endAll(ctx context.Context, ids []string) (int, error) {
+	var cancelled atomic.Int64
+	var g errgroup.Group
+	g.SetLimit(bulkAtOnce)
+	for _, id := range ids {
+		g.Go(func() error {
+			_, _, err := j.End(ctx, id, "cancelled on request")
+			switch {
+			case err == nil:
+				cancelled.Add(1)
+			case errors.Is(err, rowmill.ErrTerminal):
+				err = nil
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	return int(cancelled.Load()), err
+}

@@ -1,0 +1,59 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/internal/memo"
+)
+
+const (
+	// countsFresh is how long counts are told again: pages ask for them every few
+	// seconds, and to count reads the records of all the jobs.
+	countsFresh = 2 * time.Second
+	// maxCounts is the accounts whose counts are kept at once; those of others are
+	// counted whenever they are asked for.
+	maxCounts = 1000
+)
+
+// jobCounts are how many jobs of an account there are in each state.
+type jobCounts struct {
+	Counts  map[rowmill.Status]int `json:"counts"`
+	Counted int                    `json:"counted"`
+	OfAll   bool                   `json:"of_all"` // no older job was left out
+}
+
+// A tally counts jobs.
+type tally struct {
+	jobs *Jobs
+	kept memo.Memo[string, jobCounts] // by account
+}
+
+func newTally(jobs *Jobs) *tally {
+	return &tally{jobs, memo.Memo[string, jobCounts]{Age: countsFresh, Most: maxCounts, Now: jobs.Now}}
+}
+
+// show answers GET /v1/jobs/counts.
+func (n *tally) show(c *gin.Context) (any, error) {
+	account := caller.Of(c).Account
+	return n.kept.Get(c.Request.Context(), account, func(ctx context.Context) (jobCounts, error) { return n.count(ctx, account) })
+}
+
+func (n *tally) count(ctx context.Context, account string) (counted jobCounts, err error) {
+	counted.Counts = map[rowmill.Status]int{}
+	for _, status := range rowmill.Statuses() {
+		counted.Counts[status] = 0
+	}
+	_, counted.OfAll, err = n.jobs.look(ctx, account, "", listPage, func(job *rowmill.Job) bool {
+		if _, known := counted.Counts[job.Status]; known { // else a newer version's
+			counted.Counts[job.Status]++
+		}
+		counted.Counted++
+		return false
+	})
+	return counted, err
+}

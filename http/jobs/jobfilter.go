@@ -1,0 +1,169 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+const (
+	// maxLooked is how many jobs one request looks at that asks for some of them:
+	// there is no index of them, and to read so many takes a fraction of a second.
+	maxLooked = 10_000
+	// maxFilterText bounds what is looked for in a job, in code points: more than
+	// the name of a job or model has that a person types.
+	maxFilterText = 256
+)
+
+// A jobFilter says which jobs are asked for; empty members ask for nothing.
+type jobFilter struct {
+	statuses []rowmill.Status
+	model    string // or Function, exactly as the job shows it
+	text     string // in the name, id or description, in lower case
+	since    time.Time
+}
+
+// filterText is a filter as it is written in a query.
+type filterText struct{ status, model, q, since string }
+
+// filterOf is the filter of a query.
+func filterOf(c *gin.Context) filterText {
+	return filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
+}
+
+// read takes a filter apart; prefix stands before the names of its fields in
+// problems.
+func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
+	if t.status != "" {
+		for status := range strings.SplitSeq(t.status, ",") {
+			f.statuses = append(f.statuses, rowmill.Status(status))
+			if !slices.Contains(rowmill.Statuses(), rowmill.Status(status)) {
+				p.Add(prefix+"status", "has %q; it must be some of %s, with commas between", spelling.Shorten(status, 32), statusNames())
+				break
+			}
+		}
+	}
+	for name, text := range map[string]string{"model": t.model, "q": t.q} {
+		if utf8.RuneCountInString(text) > maxFilterText {
+			p.Add(prefix+name, "is longer than %d characters", maxFilterText)
+		}
+	}
+	f.model, f.text = t.model, strings.ToLower(t.q)
+	if t.since != "" {
+		var err error
+		if f.since, err = time.Parse(time.RFC3339, t.since); err != nil {
+			p.Add(prefix+"since", "is %q; it must be a time such as 2030-01-31T00:00:00Z", spelling.Shorten(t.since, 64))
+		}
+	}
+	return f
+}
+
+func statusNames() string {
+	var names []string
+	for _, s := range rowmill.Statuses() {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}
+
+// statusList are statuses as a body holds them: an array, or one text as in a
+// query.
+type statusList string
+
+func (l *statusList) UnmarshalJSON(text []byte) error {
+	var list []string
+	if err := json.Unmarshal(text, &list); err == nil {
+		*l = statusList(strings.Join(list, ","))
+		return nil
+	}
+	return json.Unmarshal(text, (*string)(l))
+}
+
+// bodyFilter reads the filter of a body.
+func bodyFilter(fields request.Object) jobFilter {
+	var text filterText
+	var statuses statusList
+	fields.Read("status", "an array of statuses, or a text of them with commas between", &statuses)
+	text.status = string(statuses)
+	fields.Read("model", "a string", &text.model)
+	fields.Read("q", "a string", &text.q)
+	fields.Read("since", "a time such as 2030-01-31T00:00:00Z", &text.since)
+	fields.End("status, model, q and since")
+	return text.read("filter.", fields.Problems)
+}
+
+// older reports whether neither a job nor any that was created before it is
+// asked for.
+func (f *jobFilter) older(job *rowmill.Job) bool { return job.Created.Before(f.since) }
+
+// fits reports whether a job is asked for.
+func (f *jobFilter) fits(job *rowmill.Job) bool {
+	switch {
+	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.Status), f.model != "" && job.Model != f.model, f.older(job):
+		return false
+	case f.text == "" || strings.Contains(job.ID, f.text):
+		return true
+	}
+	return slices.ContainsFunc([]*string{job.Name, job.Description}, func(s *string) bool {
+		return s != nil && strings.Contains(strings.ToLower(*s), f.text)
+	})
+}
+
+// look shows jobs of an account to see, newest first and from a cursor on, until
+// that says to stop or maxLooked were shown. next is where to go on, empty where
+// no job is left; all is false where only the bound has ended it. Of the newest
+// jobs of all, at most first are shown before see must have stopped.
+func (j *Jobs) look(ctx context.Context, account, cursor string, first int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
+	for looked := 0; ; {
+		size := listPage
+		if cursor == "" {
+			size = first
+		}
+		page, after, err := j.Store.List(ctx, account, min(size, maxLooked-looked), cursor)
+		if err != nil {
+			return "", false, fmt.Errorf("list jobs: %w", err)
+		}
+		for i := range page {
+			if !see(page[i]) {
+				continue
+			}
+			if i < len(page)-1 { // the cursor of this place
+				if _, after, err = j.Store.List(ctx, account, i+1, cursor); err != nil {
+					return "", false, fmt.Errorf("list jobs: %w", err)
+				}
+			}
+			return after, true, nil
+		}
+		looked += len(page)
+		if cursor = after; cursor == "" || looked >= maxLooked {
+			return cursor, cursor == "", nil
+		}
+	}
+}
+
+// filtered is a page of the jobs that are asked for.
+func (j *Jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
+	older := false
+	page = make([]*rowmill.Job, 0, limit)
+	next, all, err = j.look(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
+		if f.fits(job) {
+			page = append(page, job)
+		}
+		older = f.older(job)
+		return older || len(page) == limit
+	})
+	if older {
+		next = ""
+	}
+	return page, next, all, err
+}

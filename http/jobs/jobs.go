@@ -1,0 +1,421 @@
+// Package jobs owns the requests about jobs that exist: show, list, count, follow,
+// cancel, and remove data. It owns the form of a job in answers. It refuses to know how
+// a job is made, and what its results hold.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/memo"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+// listPage is how many jobs of an unpaginated list are in memory at once.
+const listPage = 200
+
+// Store is what jobs need of a store.
+type Store interface {
+	webhook.Store
+	Get(ctx context.Context, jobID string) (store.Record, error)
+	Head(ctx context.Context, jobID string) (*store.Head, error)
+	List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error)
+	Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error)
+	RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error)
+	DropParts(ctx context.Context, jobID string) error
+}
+
+// Jobs are the records of jobs that are there: found, listed, cancelled, and
+// rid of their data.
+type Jobs struct {
+	Config
+	spelled spelled
+	sharing *sharing
+}
+
+// Config is what jobs are made of.
+type Config struct {
+	*exchange.Exchange
+	Store   Store
+	Bucket  blob.Bucket
+	Service Service
+	Audit   *audit.Auditor
+	Now     func() time.Time
+}
+
+// Service is what jobs need of the pipeline.
+type Service interface {
+	// Cancelled says that a job was just cancelled in the store. It is a hint that
+	// must not block.
+	Cancelled(jobID string)
+	// Waiting says to a client what a job of an account waits for, if it is known,
+	// where its record cannot say it; else it is empty. It goes by the job's id and
+	// status, and may be asked each second.
+	Waiting(job *rowmill.Job, account string) string
+	// Whereabouts says where the rows of a job are that is not over; nil where that
+	// is not known. The job is read, and no more.
+	Whereabouts(ctx context.Context, record *store.Record) *Whereabouts
+}
+
+// New makes the jobs of a server.
+func New(config Config) *Jobs {
+	return &Jobs{config, spelled{memo.Recent[*rowmill.Job, []byte]{Most: spelledJobs}}, newSharing(config.Now)}
+}
+
+// Route adds the routes of jobs. The dialect answers where keys speak it.
+func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
+	v1.GET("/jobs/:job_id", j.Handle(j.Shared(j.show)))
+	v1.GET("/job-status/:job_id", j.Handle(j.statusIn(dialect)))
+	v1.GET("/job-cancel/:job_id", j.Handle(j.cancel))
+	v1.POST("/jobs/:job_id/cancel", j.Handle(j.cancel))
+	v1.POST("/jobs/cancel", j.Handle(j.cancelAll))
+	v1.GET("/jobs/counts", j.Handle(newTally(j).show))
+	v1.GET("/list-jobs", j.Do(j.list))
+	v1.DELETE("/jobs/:job_id/data", j.Handle(j.deleteData))
+	progress := &progress{jobs: j}
+	v1.GET("/jobs/:job_id/progress", j.Handle(j.Shared(progress.show)))
+	v1.GET("/jobs/:job_id/timeline", j.Handle(j.Shared(progress.timeline)))
+}
+
+// Find returns a job of the caller's account, or a 404.
+func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
+	if !isJobID(id) {
+		return store.Record{}, missing(id)
+	}
+	record, err := j.Store.Get(c.Request.Context(), id)
+	if err = readBy(c, id, record.Spec.Account, err); err != nil {
+		return store.Record{}, err
+	}
+	return record, nil
+}
+
+// Head returns what clients see of a job of the caller's account, or a 404. Do not
+// modify it.
+func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
+	if !isJobID(id) {
+		return nil, missing(id)
+	}
+	head, err := j.Store.Head(c.Request.Context(), id)
+	if err != nil {
+		return nil, readBy(c, id, "", err)
+	}
+	return head, readBy(c, id, head.Account, nil)
+}
+
+// readBy is what the caller is told of the reading of a job of an account.
+func readBy(c *gin.Context, id, account string, err error) error {
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.Of(c).Account:
+		return missing(id)
+	case err != nil:
+		return fmt.Errorf("read a job: %w", err)
+	}
+	return nil
+}
+
+func missing(id string) error {
+	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
+}
+
+// Named is Find for the job that the path names.
+func (j *Jobs) Named(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
+
+// isJobID reports whether id has the shape of a job's.
+func isJobID(id string) bool {
+	rest, found := strings.CutPrefix(id, "job-")
+	if !found || len(rest) != 36 {
+		return false
+	}
+	for i := range len(rest) {
+		switch b := rest[i]; {
+		case b == '-', '0' <= b && b <= '9', 'a' <= b && b <= 'f':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// show answers GET /v1/jobs/{job_id}.
+func (j *Jobs) show(c *gin.Context) (any, error) {
+	head, err := j.Head(c, c.Param("job_id"))
+	if err != nil {
+		return nil, err
+	}
+	who := caller.Of(c)
+	view := View(who, j.Current(&head.Job, who.Account))
+	return exchange.Appender(func(to []byte) ([]byte, error) {
+		to, err := view.append(append(to, `{"job":`...))
+		return append(to, "}\n"...), err
+	}), nil
+}
+
+// Current is a job of an account with what it waits for now, where its record
+// cannot say so.
+func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
+	if job.Status.Terminal() {
+		return job
+	}
+	waiting := j.Service.Waiting(job, account)
+	if waiting == "" {
+		return job
+	}
+	now := *job
+	now.Message = waiting
+	return &now
+}
+
+// A statusView is where a job stands.
+type statusView struct {
+	Status   rowmill.Status `json:"job_status"`
+	Message  string         `json:"message"`
+	Metadata statusMetadata `json:"metadata"`
+}
+
+// statusMetadata says how far a job is, by counts of committed rows and their tokens,
+// and of one that has failed why.
+type statusMetadata struct {
+	Context       string  `json:"additional_context,omitempty"`
+	FailedRows    int64   `json:"failed_rows"`
+	FailureReason *string `json:"failure_reason,omitempty"`
+	InputTokens   *int64  `json:"input_tokens"`
+	NumRows       *int64  `json:"num_rows"`
+	OutputTokens  *int64  `json:"output_tokens"`
+	RowsDone      int64   `json:"rows_done"`
+}
+
+// status answers GET /v1/job-status/{job_id}.
+func (j *Jobs) status(c *gin.Context) (any, error) {
+	head, err := j.Head(c, c.Param("job_id"))
+	if err != nil {
+		if e := request.Describe(err); e.Status == http.StatusNotFound {
+			err = e.With("job_status", rowmill.StatusUnknown).With("metadata", gin.H{})
+		}
+		return nil, err
+	}
+	job := &head.Job
+	view := &statusView{Status: job.Status, Message: statusMessage(j.Current(job, head.Account)), Metadata: statusMetadata{
+		NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows, InputTokens: job.InputTokens, OutputTokens: job.OutputTokens,
+	}}
+	if reason := job.FailureReason; job.Status == rowmill.StatusFailed && reason != nil {
+		view.Metadata.FailureReason, view.Metadata.Context = &reason.Message, reason.AdditionalContext
+	}
+	return view, nil
+}
+
+// statusIn answers GET /v1/job-status/{job_id} in the dialect of the key.
+func (j *Jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
+	return func(c *gin.Context) (any, error) {
+		if sdk.Spoken(c) {
+			return dialect.Status(c)
+		}
+		return j.status(c)
+	}
+}
+
+// statusMessage says where a job stands, for a person.
+func statusMessage(job *rowmill.Job) string {
+	if job.Message != "" && !job.Status.Terminal() {
+		return job.Message
+	}
+	switch job.Status {
+	case rowmill.StatusPending:
+		return "Job is pending"
+	case rowmill.StatusSubmitted:
+		return "Job has been submitted"
+	case rowmill.StatusStarting:
+		return "Job is starting"
+	case rowmill.StatusRunning:
+		return "Job is running"
+	case rowmill.StatusSucceeded:
+		if job.FailedRows > 0 && job.NumRows != nil {
+			return fmt.Sprintf("Job completed; %d of %d rows failed", job.FailedRows, *job.NumRows)
+		}
+		return "Job completed successfully"
+	case rowmill.StatusCancelled:
+		return "Job was cancelled"
+	case rowmill.StatusFailed:
+		if job.FailureReason != nil {
+			return "Job failed: " + job.FailureReason.Message
+		}
+		return "Job failed"
+	}
+	return "Status is unknown"
+}
+
+// cancel answers POST /v1/jobs/{job_id}/cancel and GET /v1/job-cancel/{job_id}. The cancellation is durable
+// before the answer; the pipeline stops the work afterwards.
+func (j *Jobs) cancel(c *gin.Context) (any, error) {
+	var record store.Record
+	head, err := j.Head(c, c.Param("job_id")) // a job with a damaged specification has one too
+	if err == nil {
+		record, _, err = j.End(c.Request.Context(), head.Job.ID, "cancelled on request")
+	}
+	switch {
+	case err == nil:
+		return gin.H{"cancelled": true, "message": "The job was cancelled. Rows that are being run may take a moment to stop."}, nil
+	case errors.Is(err, rowmill.ErrTerminal):
+		return gin.H{"cancelled": false, "message": "The job cannot be cancelled: " + whyOver(record.Job.Status)}, nil
+	}
+	if e := request.Describe(err); e.Status == http.StatusNotFound {
+		err = e.With("cancelled", false)
+	}
+	return nil, err
+}
+
+// End cancels a job for a reason, and returns its record and what it was doing.
+func (j *Jobs) End(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
+	record, err = j.Store.Cancel(ctx, id, j.Now().UTC(), func(r *store.Record) {
+		doing, r.Job.Message = r.Job.Message, reason
+		r.Job.JobCost = r.Spec.Model.Cost(&r.Job)
+	})
+	if err == nil {
+		j.Service.Cancelled(id)
+	}
+	return record, doing, err
+}
+
+func whyOver(status rowmill.Status) string {
+	switch status {
+	case rowmill.StatusSucceeded:
+		return "it already completed."
+	case rowmill.StatusCancelled:
+		return "it was cancelled before."
+	}
+	return "it already failed."
+}
+
+// maxJobsPage bounds a page of jobs.
+const maxJobsPage = 100
+
+// list answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
+// them without.
+func (j *Jobs) list(c *gin.Context) error {
+	_, paginated := c.GetQuery("limit")
+	if text := filterOf(c); !paginated && text == (filterText{}) {
+		return j.stream(c, caller.Of(c))
+	}
+	j.Handle(j.Shared(j.page))(c)
+	return nil
+}
+
+// page is a page of jobs.
+func (j *Jobs) page(c *gin.Context) (any, error) {
+	who := caller.Of(c)
+	var p request.Problems
+	limit := int(exchange.QueryInt(c, &p, "limit", maxJobsPage, 1, maxJobsPage))
+	filter := filterOf(c).read("", &p)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	page, next, all, err := j.filtered(c.Request.Context(), who.Account, c.Query("cursor"), limit, filter)
+	if err != nil {
+		return nil, err
+	}
+	for i, job := range page {
+		page[i] = j.Current(job, who.Account)
+	}
+	return exchange.Appender(func(to []byte) (_ []byte, err error) {
+		to = append(to, `{"jobs":[`...)
+		for i, job := range page {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			if to, err = j.spelled.append(to, who, job); err != nil {
+				return to, err
+			}
+		}
+		to = append(to, `],"next_cursor":`...)
+		to = appendText(to, exchange.OrNull(next))
+		to = append(to, `,"scanned_all":`...)
+		to = strconv.AppendBool(to, all)
+		return append(to, "}\n"...), nil
+	}), nil
+}
+
+// stream answers with all jobs of an account, a page in memory at a time.
+func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
+	const head = `{"message":"All jobs of the account, newest first.","jobs":`
+	return j.List(c, head, func(yield func(any) error) error {
+		for cursor := ""; ; {
+			page, next, err := j.Store.List(c.Request.Context(), who.Account, listPage, cursor)
+			if err != nil {
+				return fmt.Errorf("list jobs: %w", err)
+			}
+			if cursor == "" && who.Dialect == sdk.Name {
+				page = sdk.Dated(page)
+			}
+			for _, job := range page {
+				view, err := listed(who, j.Current(job, who.Account))
+				if err == nil {
+					err = yield(view)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if cursor = next; cursor == "" {
+				return nil
+			}
+		}
+	})
+}
+
+// deleteData answers DELETE /v1/jobs/{job_id}/data: input, parts and results of
+// a job that is over go now instead of at the end of its retention.
+func (j *Jobs) deleteData(c *gin.Context) (any, error) {
+	record, err := j.Named(c)
+	if err == nil {
+		// A client that leaves must not leave half of the data behind.
+		record, err = j.DropData(context.WithoutCancel(c.Request.Context()), record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	j.Logger.Info("data removed on request", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, record.Job.ID)
+	return gin.H{"job_id": record.Job.ID, "data_removed": record.DataRemoved}, nil
+}
+
+// DropData marks the job first, so that no reader starts on what is about to
+// go. The job stays in the hands of retention, which looks again for what a
+// worker may still have written.
+func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
+	id := record.Job.ID
+	// With its data it leaves what is to be done after its end.
+	if _, err := webhook.Announce(ctx, j.Store, &record); err != nil {
+		return record, err
+	}
+	removed, err := j.Store.RemoveData(ctx, id, j.Now())
+	if errors.Is(err, rowmill.ErrConflict) {
+		return removed, request.Errorf(http.StatusConflict, "job_not_over",
+			"the job is %s; cancel it or wait for its end before its data is deleted", record.Job.Status).With("status", record.Job.Status)
+	}
+	if err != nil {
+		return removed, fmt.Errorf("remove the data of a job: %w", err)
+	}
+	err = errors.Join(j.Bucket.DeletePrefix(ctx, layout.Job(id)), j.Store.DropParts(ctx, id))
+	if errors.Is(err, rowmill.ErrConflict) { // it was over: the store has forgotten that, and will be told
+		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+	}
+	if err != nil {
+		return removed, fmt.Errorf("delete the objects of a job: %w", err)
+	}
+	return removed, nil
+}

@@ -1,0 +1,313 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// samplesEvery and samplesKept say how often it is noted how far a job is that
+	// somebody asks about, and for how long that is remembered: rows are committed
+	// every few seconds, so that less would jump, and more lag.
+	samplesEvery = time.Second
+	samplesKept  = 5 * time.Minute
+	// leastSpan is the least time that a rate is made of.
+	leastSpan = 5 * time.Second
+	// maxSampled is of how many jobs a node remembers it at once, 10 KB of each.
+	maxSampled = 1000
+	// etaMargin widens what the two rates give: the last rows of a job run with
+	// fewer beside them than those before.
+	etaMargin = 0.1
+)
+
+// A sample is how far a job was.
+type sample struct {
+	at           time.Time
+	rows, tokens int64
+}
+
+// track remembers how far jobs were that are asked about.
+type track struct {
+	mu      sync.Mutex
+	samples map[string][]sample // by job, oldest first
+}
+
+// note takes in how far a job is, and returns the oldest sample that is
+// remembered of it.
+func (t *track) note(job string, now sample) sample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.samples == nil {
+		t.samples = map[string][]sample{}
+	}
+	kept := t.samples[job]
+	gone := func(s sample) bool { return now.at.Sub(s.at) > samplesKept }
+	kept = slices.DeleteFunc(kept, gone)
+	if len(kept) == 0 || now.at.Sub(kept[len(kept)-1].at) >= samplesEvery {
+		kept = append(kept, now)
+	}
+	if t.samples[job] == nil && len(t.samples) >= maxSampled {
+		t.forget(now.at)
+	}
+	t.samples[job] = kept
+	return kept[0]
+}
+
+// forget drops the job that nobody has asked about for the longest time, and all
+// whose samples are too old.
+func (t *track) forget(now time.Time) {
+	var oldest string
+	var last time.Time
+	for job, kept := range t.samples {
+		at := kept[len(kept)-1].at
+		if now.Sub(at) > samplesKept {
+			delete(t.samples, job)
+		} else if oldest == "" || at.Before(last) {
+			oldest, last = job, at
+		}
+	}
+	if len(t.samples) >= maxSampled {
+		delete(t.samples, oldest)
+	}
+}
+
+// progressView is how far a job is, how fast, and for how long still.
+type progressView struct {
+	JobID     string            `json:"job_id"`
+	Status    rowmill.Status    `json:"status"`
+	NumRows   *int64            `json:"num_rows"`
+	RowsDone  int64             `json:"rows_done"`
+	Failed    int64             `json:"failed_rows"`
+	Rows      *float64          `json:"rows_per_second"`
+	Tokens    *float64          `json:"tokens_per_second"` // in and out
+	ETA       *float64          `json:"eta_seconds"`
+	ETALow    *float64          `json:"eta_low"`
+	ETAHigh   *float64          `json:"eta_high"`
+	Elapsed   float64           `json:"elapsed_seconds"` // since the job was created, to its end
+	CostSoFar *exchange.Decimal `json:"cost_so_far"`
+	Message   string            `json:"message"`
+	WaitsFor  *string           `json:"waits_for"`
+	Shards    *ShardCount       `json:"shards"`
+	Nodes     []NodeRows        `json:"nodes"`
+}
+
+// Whereabouts is where the rows of a job are, as its owner knows.
+type Whereabouts struct {
+	Shards ShardCount
+	Nodes  []NodeRows // that work for the job
+}
+
+// ShardCount is how many shards a job has.
+type ShardCount struct {
+	Total    int `json:"total"`
+	Complete int `json:"complete"` // all their rows are committed
+}
+
+// NodeRows are the rows of a job on one node.
+type NodeRows struct {
+	Node     string   `json:"node"`          // the name
+	Assigned int64    `json:"rows_assigned"` // and not committed
+	Done     int64    `json:"rows_done"`     // committed since the job's owner took it
+	Rate     *float64 `json:"rows_per_second"`
+}
+
+// progress says how jobs get on.
+type progress struct {
+	jobs  *Jobs
+	track track
+}
+
+// show answers GET /v1/jobs/{job_id}/progress.
+func (p *progress) show(c *gin.Context) (any, error) {
+	record, err := p.jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	job, now := record.Job, p.jobs.Now()
+	end := now
+	if job.Completed != nil {
+		end = *job.Completed
+	}
+	view := progressView{
+		JobID: job.ID, Status: View(caller.Of(c), &job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
+		Elapsed: tidy(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.Current(&job, record.Spec.Account)),
+		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
+	}
+	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))
+	if job.Status.Terminal() {
+		view.Rows, view.Tokens = whole.shown()
+		return view, nil
+	}
+	view.WaitsFor = exchange.OrNull(p.jobs.Service.Waiting(&job, record.Spec.Account))
+	if where := p.jobs.Service.Whereabouts(c.Request.Context(), &record); where != nil {
+		view.Shards, view.Nodes = &where.Shards, exchange.ListOf(where.Nodes)
+	}
+	if job.Status != rowmill.StatusRunning {
+		return view, nil
+	}
+	oldest := p.track.note(job.ID, doneOf(&job, now))
+	rate := whole
+	if now.Sub(oldest.at) >= leastSpan {
+		rate = rateSince(&oldest.at, now, oldest, doneOf(&job, now))
+	}
+	view.Rows, view.Tokens = rate.shown()
+	view.ETA, view.ETALow, view.ETAHigh = eta(&job, rate, whole)
+	return view, nil
+}
+
+// doneOf is how far a job is at a time.
+func doneOf(job *rowmill.Job, at time.Time) sample {
+	s := sample{at: at, rows: job.RowsDone}
+	for _, n := range []*int64{job.InputTokens, job.OutputTokens} {
+		if n != nil {
+			s.tokens += *n
+		}
+	}
+	return s
+}
+
+// A rate is how fast a job was over some time.
+type rate struct {
+	known        bool
+	rows, tokens float64 // a second
+}
+
+// rateSince is the rate from one sample to another; unknown where the job has not
+// started or that is too short a time.
+func rateSince(start *time.Time, end time.Time, from, to sample) rate {
+	if start == nil || end.Sub(*start) <= 0 {
+		return rate{}
+	}
+	seconds := end.Sub(*start).Seconds()
+	return rate{true, max(0, float64(to.rows-from.rows)) / seconds, max(0, float64(to.tokens-from.tokens)) / seconds}
+}
+
+func (r rate) shown() (rows, tokens *float64) {
+	if !r.known {
+		return nil, nil
+	}
+	r.rows, r.tokens = tidy(r.rows), tidy(r.tokens)
+	return &r.rows, &r.tokens
+}
+
+// eta is for how long a job goes on: at the rate of late, and at the faster and
+// the slower one of that and the rate of the whole job. All are null while no row
+// tells.
+func eta(job *rowmill.Job, late, whole rate) (likely, low, high *float64) {
+	if job.NumRows == nil || late.rows <= 0 || whole.rows <= 0 {
+		return nil, nil, nil
+	}
+	left := float64(max(0, *job.NumRows-job.RowsDone))
+	seconds := []float64{left / late.rows, left / whole.rows}
+	one, two, three := tidy(seconds[0]), tidy(slices.Min(seconds)*(1-etaMargin)), tidy(slices.Max(seconds)*(1+etaMargin))
+	return &one, &two, &three
+}
+
+// tidy is a figure to a thousandth.
+func tidy(x float64) float64 { return math.Round(1000*x) / 1000 }
+
+// An event of a job's history.
+type timelineEvent struct {
+	At     time.Time  `json:"at"`
+	Until  *time.Time `json:"until"` // when a wait ended; null while it lasts, and of anything else
+	What   string     `json:"what"`
+	Detail string     `json:"detail"`
+}
+
+// timeline answers GET /v1/jobs/{job_id}/timeline: what the record knows of the
+// job's history, in its order.
+func (p *progress) timeline(c *gin.Context) (any, error) {
+	record, err := p.jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	job := record.Job
+	var events []timelineEvent
+	add := func(at *time.Time, what, detail string) {
+		if at != nil {
+			events = append(events, timelineEvent{At: at.UTC(), What: what, Detail: detail})
+		}
+	}
+	detail := ""
+	if job.Continues != nil {
+		detail = "continues " + *job.Continues
+	}
+	add(&job.Created, "created", detail)
+	events = append(events, noted(&record)...)
+	add(record.DownloadStarted, "download_started", "")
+	add(record.DownloadFinished, "download_finished", "")
+	add(job.Started, "started", "")
+	add(job.Completed, "completed", statusMessage(&job))
+	add(record.InputRemoved, "input_removed", "")
+	add(record.DataRemoved, "data_removed", "")
+	if job.ContinuedBy != nil {
+		at, err := p.createdAt(c.Request.Context(), *job.ContinuedBy)
+		if err != nil {
+			return nil, err
+		}
+		add(at, "continued", *job.ContinuedBy)
+	}
+	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // events are noted by these
+	slices.SortStableFunc(events, func(a, b timelineEvent) int { return cmp.Compare(ms(a), ms(b)) })
+	return gin.H{"events": events, "shortened": len(record.Events) >= store.MostEvents}, nil
+}
+
+// noted are the events that were noted as they happened. The end of a job ends what
+// it waited for.
+func noted(record *store.Record) (events []timelineEvent) {
+	owner := ""
+	for _, e := range record.Events {
+		event := timelineEvent{At: e.Time(), What: e.What}
+		switch e.What {
+		case store.EventClaimed:
+			if e.Lost {
+				events = append(events, timelineEvent{At: event.At, What: "owner_lost", Detail: byNode(owner)})
+			}
+			owner = e.Node
+			event.Detail = fmt.Sprintf("%s, epoch %d", byNode(owner), e.At)
+		case store.EventReleased:
+			event.Detail = byNode(owner)
+		case store.EventWaits:
+			event.Detail = e.For
+			event.Until = record.Job.Completed
+			if e.Until != 0 {
+				until := time.UnixMilli(e.Until).UTC()
+				event.Until = &until
+			}
+		default: // of a newer version
+			continue
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+// byNode names an owner.
+func byNode(name string) string {
+	if name == "" {
+		return "a node whose name was not noted"
+	}
+	return "node " + name
+}
+
+// createdAt is when a job was created; nil where there is none.
+func (p *progress) createdAt(ctx context.Context, id string) (*time.Time, error) {
+	record, err := p.jobs.Store.Get(ctx, id)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return nil, nil //nolint:nilnil // no time is an answer
+	}
+	return &record.Job.Created, err
+}

@@ -1,0 +1,48 @@
+package keys
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/store"
+)
+
+// FirstStore keeps the first key, and that it was made.
+type FirstStore interface {
+	store.Keys
+	store.Audit
+}
+
+// EnsureFirst creates an administrator key of the account "default" in a
+// store without keys and returns it, to be shown once. It returns "" where
+// the store has keys.
+func EnsureFirst(ctx context.Context, s FirstStore, now time.Time) (string, error) {
+	keys, err := s.ListKeys(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list keys: %w", err)
+	}
+	if len(keys) > 0 {
+		return "", nil
+	}
+	text, record := access.NewKey(caller.DefaultAccount, caller.RoleAdmin, "first start", now)
+	entry := store.AuditEntry{
+		ID: uuid.NewString(), At: now.UTC(), Account: record.Account, Action: audit.KeyCreate, Target: record.ID, ByName: "first start",
+	}
+	if entry.Details, err = json.Marshal(viewKey(record, nil)); err != nil {
+		return "", fmt.Errorf("encode the first key: %w", err)
+	}
+	if err := s.AppendAudit(ctx, entry); err != nil {
+		return "", fmt.Errorf("record the first key: %w", err)
+	}
+	if err := s.PutKey(ctx, record); err != nil {
+		return "", fmt.Errorf("store the first key: %w", err)
+	}
+	return text, nil
+}

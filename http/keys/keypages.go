@@ -1,0 +1,56 @@
+package keys
+
+import (
+	"cmp"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/store"
+)
+
+// maxKeysPage bounds the keys of one answer: of each the store is asked when it
+// was used.
+const maxKeysPage = 100
+
+// pageOf is at most limit of an account's keys, all accounts' for the empty one,
+// behind a cursor, and the cursor of what follows, empty where nothing does. all
+// are in the order of store.ListKeys. Keys that come or go meanwhile cause
+// neither skips nor repeats.
+func pageOf(all []store.Key, account string, limit int, cursor string) (page []store.Key, next string, err error) {
+	seen := func(store.Key) bool { return false }
+	if cursor != "" {
+		last, err := placeOf(cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		seen = func(k store.Key) bool {
+			return cmp.Or(k.Created.Compare(last.Created), strings.Compare(k.ID, last.ID)) <= 0
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(all), func(k store.Key) bool {
+		return account != "" && k.Account != account || seen(k)
+	})
+	if len(left) <= limit {
+		return left, "", nil
+	}
+	return left[:limit], cursorAt(left[limit-1]), nil
+}
+
+// cursorAt is a key's place in the order of keys.
+func cursorAt(k store.Key) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(k.Created.UTC().Format(time.RFC3339Nano) + " " + k.ID))
+}
+
+// placeOf reads what cursorAt wrote: a key with its place alone.
+func placeOf(cursor string) (k store.Key, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	at, id, found := strings.Cut(string(text), " ")
+	created, timeErr := time.Parse(time.RFC3339Nano, at)
+	if err != nil || timeErr != nil || !found {
+		return k, rowmill.Invalid("cursor", "is not the next_cursor of an earlier page; leave it out to begin anew")
+	}
+	return store.Key{ID: id, Created: created}, nil
+}

@@ -1,0 +1,260 @@
+// Package keys owns the requests about the API keys of accounts, and the first key of a
+// store. Package access decides which key is good.
+package keys
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/sdk"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// maxKeyName bounds the name of a key, in code points.
+	maxKeyName = 64
+	// maxPerMinute bounds the requests per minute of a key: more is no bound.
+	maxPerMinute = 1_000_000
+)
+
+// keyView is a key as the API shows it.
+type keyView struct {
+	ID        string     `json:"id"`
+	Key       string     `json:"key,omitempty"` // the text, only where it was made just now
+	Name      string     `json:"name"`
+	Account   string     `json:"account"`
+	Role      string     `json:"role"`
+	Dialect   *string    `json:"dialect"`
+	PerMinute *int       `json:"requests_per_minute"`
+	Created   time.Time  `json:"created_at"`
+	Expires   *time.Time `json:"expires_at"`
+	Rotated   *time.Time `json:"rotated_at"`
+	LastUsed  *time.Time `json:"last_used_at"`
+}
+
+func viewKey(k store.Key, lastUsed *time.Time) keyView {
+	view := keyView{
+		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, PerMinute: k.RequestsPerMinute,
+		Created: k.Created, Expires: k.Expires, Rotated: k.Rotated, LastUsed: lastUsed,
+	}
+	if k.Dialect != "" {
+		view.Dialect = &k.Dialect
+	}
+	return view
+}
+
+// check answers GET /v1/auth/check and GET /v1/try-authentication, which
+// the gate lets only good keys reach.
+func check(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
+
+// Keys are the API keys of accounts.
+type Keys struct {
+	*exchange.Exchange
+	Store store.Keys
+	Ring  *access.Keyring
+	Audit *audit.Auditor
+	Most  int // keys of an account
+	Now   func() time.Time
+}
+
+// Route adds the routes of keys.
+func (k *Keys) Route(v1 gin.IRoutes) {
+	v1.GET("/auth/check", k.Handle(check))
+	v1.GET("/try-authentication", k.Handle(check))
+	v1.GET("/keys", k.Handle(k.list))
+	v1.POST("/keys", k.Handle(k.create))
+	v1.POST("/keys/:key_id/rotate", k.Handle(k.rotate))
+	v1.DELETE("/keys/:key_id", k.Handle(k.revoke))
+}
+
+// list answers GET /v1/keys, a page at a time.
+func (k *Keys) list(c *gin.Context) (any, error) {
+	account, err := caller.AdministeredOrAll(c, c.Query("account"))
+	if err != nil {
+		return nil, err
+	}
+	var p request.Problems
+	limit := exchange.QueryInt(c, &p, "limit", maxKeysPage, 1, maxKeysPage)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	all, err := k.Store.ListKeys(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := pageOf(all, account, int(limit), c.Query("cursor"))
+	if err != nil {
+		return nil, err
+	}
+	views := []keyView{}
+	for _, key := range page {
+		used, err := k.Ring.LastUsed(c.Request.Context(), key.ID)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, viewKey(key, used))
+	}
+	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
+}
+
+// room refuses a further key of an account that has as many as it may have. Two
+// that are made at the same moment may exceed that.
+func (k *Keys) room(ctx context.Context, account string) error {
+	all, err := k.Store.ListKeys(ctx)
+	if err != nil {
+		return err
+	}
+	has := 0
+	for _, key := range all {
+		if key.Account == account {
+			has++
+		}
+	}
+	if has >= k.Most {
+		return request.Errorf(http.StatusConflict, "too_many_keys",
+			"the account %s has %d keys, as many as an account may have (http.max_keys); revoke those that have expired or are not used", spelling.Shorten(account, 64), has)
+	}
+	return nil
+}
+
+// create answers POST /v1/keys. Its answer is the only time that the key is
+// shown.
+func (k *Keys) create(c *gin.Context) (any, error) {
+	secret, key := access.NewKey("", caller.RoleUser, "", k.Now())
+	account, err := caller.Administer(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.read(body, &key) })
+	if err != nil {
+		return nil, err
+	}
+	if err := k.room(c.Request.Context(), account); err != nil {
+		return nil, err
+	}
+	key.Account = account
+	err = k.Audit.Record(c, audit.Act{Name: audit.KeyCreate, Account: account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+		if err := k.Store.PutKey(ctx, key); err != nil {
+			return fmt.Errorf("store a key: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.Ring.Forget()
+	view := viewKey(key, nil)
+	view.Key = secret
+	return view, nil
+}
+
+// read takes what is asked of a new key out of a body.
+func (k *Keys) read(body *request.Object, key *store.Key) {
+	if body.Read("name", "a string", &key.Name) {
+		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
+			body.Add("name", "must be plain text of at most %d characters", maxKeyName)
+		}
+	}
+	if body.Read("role", "a string", &key.Role) && !caller.IsRole(key.Role) {
+		body.Add("role", "is %q; it must be %s, %s or %s", spelling.Shorten(key.Role, 32), caller.RoleAdmin, caller.RoleUser, caller.RoleReader)
+	}
+	if body.Read("dialect", "a string", &key.Dialect) && key.Dialect != sdk.Name {
+		body.Add("dialect", "is %q; it must be %s, or null for the answers of this document", spelling.Shorten(key.Dialect, 32), sdk.Name)
+	}
+	var expires time.Time
+	if body.Read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
+		if !expires.After(k.Now()) {
+			body.Add("expires_at", "is %s, which is over; it must lie in the future", expires.Format(time.RFC3339))
+		}
+		expires = expires.UTC()
+		key.Expires = &expires
+	}
+	var perMinute int
+	if body.Read("requests_per_minute", "a whole number, or null for the configured limit", &perMinute) {
+		if perMinute < 1 || perMinute > maxPerMinute {
+			body.Add("requests_per_minute", "is %d; it must be from 1 to %d, or null for the configured limit", perMinute, maxPerMinute)
+		}
+		key.RequestsPerMinute = &perMinute
+	}
+	body.End("name, role, account, expires_at, dialect and requests_per_minute")
+}
+
+// find returns the key that the path names and all others. A key of an account
+// that the caller does not administer is unknown to it.
+func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
+	if _, err := caller.Administered(c, ""); err != nil {
+		return key, nil, err
+	}
+	all, err := k.Store.ListKeys(c.Request.Context())
+	if err != nil {
+		return key, nil, err
+	}
+	id := c.Param("key_id")
+	at := slices.IndexFunc(all, func(k store.Key) bool { return k.ID == id })
+	if at >= 0 {
+		_, err = caller.Administered(c, all[at].Account)
+	}
+	if at < 0 || err != nil {
+		return key, nil, request.Errorf(http.StatusNotFound, "key_not_found", "no key was found with the ID %s; GET /v1/keys lists them", spelling.Shorten(id, 64))
+	}
+	return all[at], slices.Delete(slices.Clone(all), at, at+1), nil
+}
+
+// rotate answers POST /v1/keys/{key_id}/rotate: the key gets another secret and
+// keeps the rest. The old secret stops at once.
+func (k *Keys) rotate(c *gin.Context) (any, error) {
+	key, _, err := k.find(c)
+	if err != nil {
+		return nil, err
+	}
+	if access.Expired(key, k.Now()) {
+		return nil, request.Errorf(http.StatusConflict, "key_expired", "the key expired at %s; create another one", key.Expires.Format(time.RFC3339))
+	}
+	before, now := key.Hash, k.Now().UTC()
+	secret := access.NewSecret(&key)
+	key.Rotated = &now
+	err = k.Audit.Record(c, audit.Act{Name: audit.KeyRotate, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+		return k.Store.ReplaceKey(ctx, key, before)
+	})
+	k.Ring.Forget()
+	if err != nil {
+		return nil, err
+	}
+	used, err := k.Ring.LastUsed(c.Request.Context(), key.ID)
+	view := viewKey(key, used)
+	view.Key = secret
+	return view, err
+}
+
+// revoke answers DELETE /v1/keys/{key_id}. Jobs that were submitted with the
+// key go on.
+func (k *Keys) revoke(c *gin.Context) (any, error) {
+	key, others, err := k.find(c)
+	if err != nil {
+		return nil, err
+	}
+	if !k.Ring.HasConfigured() && operator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return operator(other, k.Now()) }) {
+		return nil, request.Errorf(http.StatusConflict, "last_administrator",
+			"this is the last administrator's key of the account %s: without it nobody could create another; rotate it, or create its successor first", caller.DefaultAccount)
+	}
+	err = k.Audit.Record(c, audit.Act{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
+		return k.Store.DeleteKey(ctx, key.ID)
+	})
+	k.Ring.Forget()
+	return gin.H{"id": key.ID, "revoked": true}, err
+}
+
+// operator reports whether a key can act for all accounts.
+func operator(k store.Key, now time.Time) bool {
+	return k.Account == caller.DefaultAccount && k.Role == caller.RoleAdmin && !access.Expired(k, now)
+}

@@ -1,0 +1,106 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// Actor is one of the parts of a node that work by themselves.
+type Actor struct {
+	NodeID   string    `json:"node_id"`
+	Node     string    `json:"node"` // its name
+	ID       string    `json:"id"`   // on its node
+	Kind     string    `json:"kind"`
+	Job      *string   `json:"job_id"`
+	Engine   *string   `json:"engine"`
+	State    string    `json:"state"` // running or panicked
+	Since    time.Time `json:"since"`
+	Restarts int       `json:"restarts"`
+	Depth    int64     `json:"mailbox_depth"`
+	// Oldest is for how many seconds the oldest message has waited, at the
+	// least.
+	Oldest        float64    `json:"oldest_message_seconds"`
+	Errands       int        `json:"errands"`
+	Errand        *string    `json:"errand"` // the one that has been out for longest
+	ErrandSeconds float64    `json:"errand_seconds"`
+	LastError     *LastError `json:"last_error"`
+}
+
+// LastError is the last that an actor met.
+type LastError struct {
+	Message string    `json:"message"`
+	At      time.Time `json:"at"` // by its node's clock
+}
+
+// ActorFilter chooses actors. What is empty chooses all.
+type ActorFilter struct {
+	Kind, Job, Node string
+	MinAge          time.Duration
+}
+
+// Answered says of a node whether it has answered.
+type Answered struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Error   *string `json:"error"`
+	LeftOut int     `json:"left_out"` // actors beyond what a node lists
+}
+
+// actorKinds are the kinds of Actor.
+var actorKinds = []string{"node", "engine", "job", "worker", "results"}
+
+// maxAge bounds min_age, in seconds.
+const maxAge = 1_000_000_000
+
+// actors answers GET /v1/actors.
+func (n *Nodes) actors(c *gin.Context) (any, error) {
+	if err := caller.Operates(c); err != nil {
+		return nil, err
+	}
+	var problems request.Problems
+	filter := ActorFilter{
+		Kind: exchange.QueryOneOf(c, &problems, "kind", actorKinds), Job: c.Query("job_id"), Node: c.Query("node"),
+		MinAge: time.Duration(exchange.QueryInt(c, &problems, "min_age", 0, 0, maxAge)) * time.Second,
+	}
+	if problems.Len() > 0 {
+		return nil, problems.Err()
+	}
+	actors, nodes, err := n.Service.Actors(c.Request.Context(), filter)
+	if err != nil {
+		return nil, nodeError(err, filter.Node)
+	}
+	if actors == nil {
+		actors = []Actor{}
+	}
+	return gin.H{"actors": actors, "nodes": nodes}, nil
+}
+
+// nodeError says why a node cannot be found.
+func nodeError(err error, id string) error {
+	shown := spelling.Shorten(id, 128)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		return request.Errorf(http.StatusNotFound, "unknown_node", "there is no live node %q; GET /v1/nodes lists them", shown)
+	case errors.Is(err, rowmill.ErrConflict):
+		return request.Errorf(http.StatusConflict, "ambiguous_node", "several nodes are called %q; name one by its id, which GET /v1/nodes shows", shown)
+	}
+	return err
+}
+
+// A Watched is what lists actors.
+type Watched interface {
+	// Actors lists the actors of the nodes, those that have been at one thing for
+	// longest first, and says which nodes have answered. rowmill.ErrNotFound and
+	// rowmill.ErrConflict are those of the filter's node.
+	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
+}

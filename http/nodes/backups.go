@@ -1,0 +1,75 @@
+package nodes
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+)
+
+// A Vault is a node whose records and objects can be copied while it runs.
+type Vault interface {
+	// Backup holds records and objects as they are at one moment, which takes no
+	// longer than a copy of the records and a name for each object. It is
+	// rowmill.ErrConflict while another is held, ErrNoBackup where they are not
+	// this node's alone.
+	Backup(ctx context.Context) (Backup, error)
+}
+
+// ErrNoBackup says that a node does not keep its records and objects itself.
+var ErrNoBackup = errors.New("records or objects are not in the data directory of this node")
+
+// A Backup is held until Close.
+type Backup interface {
+	At() time.Time
+	// Write writes the archive, see package backup.
+	Write(ctx context.Context, w io.Writer) error
+	Close() error
+}
+
+// mediaTar is the media type of an archive.
+const mediaTar = "application/x-tar"
+
+// backup answers POST /v1/backup.
+func (n *Nodes) backup(c *gin.Context) error {
+	if err := caller.Operates(c); err != nil {
+		return err
+	}
+	var held Backup
+	err := n.Audit.Record(c, audit.Act{Name: audit.Backup, Account: caller.DefaultAccount, Target: "", Details: nil}, func(ctx context.Context) (err error) {
+		held, err = n.Service.Backup(ctx)
+		return backupError(err)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := held.Close(); err != nil {
+			n.Logger.Warn("what a backup held could not be removed; the next start removes it", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		}
+	}()
+	return n.Stream(c, mediaTar, "rowmill-"+held.At().UTC().Format("20060102T150405Z")+".tar", func(w *bufio.Writer) error {
+		return held.Write(c.Request.Context(), w)
+	})
+}
+
+func backupError(err error) error {
+	switch {
+	case errors.Is(err, ErrNoBackup):
+		return request.Errorf(http.StatusConflict, "no_backup",
+			"%v: Redis and the bucket are backed up by themselves, docs/backup.md says in which order", err)
+	case errors.Is(err, rowmill.ErrConflict):
+		return request.Errorf(http.StatusConflict, "backup_under_way", "a backup of this node is being made; wait for its end, or break it off where it is being received")
+	}
+	return err
+}

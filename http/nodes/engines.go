@@ -1,0 +1,198 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// Metered is what the API needs to know of the inference servers and GPUs, and of
+// what they and the nodes have done.
+type Metered interface {
+	// EngineList returns the inference servers of all nodes, and which nodes have not
+	// said: of these it has what they told before.
+	EngineList(ctx context.Context) (all []Engine, missing []string, err error)
+	// Points returns what each node has done of late.
+	Points(ctx context.Context) ([]NodePoints, error)
+	// GPUs returns those of each node.
+	GPUs(ctx context.Context) ([]NodeGPUs, error)
+}
+
+const (
+	// StatsStep is what one Point covers.
+	StatsStep = 5 * time.Second
+	// StatsKept is for how long Points are kept: enough for a chart of what goes on
+	// now. Longer histories are for those who collect the metrics.
+	StatsKept = time.Hour
+)
+
+// Engine is an inference server. What its node does not tell others is null.
+type Engine struct {
+	Node      string            `json:"node"` // the name
+	Name      string            `json:"name"` // on its node
+	Kind      *string           `json:"kind"` // null before it has answered
+	URL       *string           `json:"url"`
+	State     string            `json:"state"` // up or down
+	Since     *time.Time        `json:"since"` // when it came up, or went down
+	Models    []EngineModel     `json:"models"`
+	Window    int               `json:"window"`
+	InFlight  int               `json:"in_flight"`
+	Rows      *exchange.Decimal `json:"rows_per_second"` // that it has answered, over the last minute
+	LastError *string           `json:"last_error"`
+	Simulated bool              `json:"simulated"`
+}
+
+// The states of an Engine.
+const (
+	EngineUp   = "up"
+	EngineDown = "down"
+)
+
+// EngineModel is a model that an inference server serves.
+type EngineModel struct {
+	ID   string  `json:"id"`   // of the catalog, else the name
+	Name string  `json:"name"` // the server's
+	Kind *string `json:"kind"` // null where nobody has said
+}
+
+// Point is what a node has done in a StatsStep.
+type Point struct {
+	At           time.Time `json:"at"`          // its end
+	Rows         int64     `json:"rows"`        // committed of the jobs that the node owns, failed ones included
+	Failed       int64     `json:"failed_rows"` // of those
+	InputTokens  int64     `json:"input_tokens"`
+	OutputTokens int64     `json:"output_tokens"`
+	InFlight     int       `json:"in_flight"` // rows at its inference servers at the end
+	Window       int       `json:"window"`    // that these take at once
+}
+
+// NodePoints is what one node has done, StatsStep by StatsStep, oldest first.
+type NodePoints struct {
+	Node    string // the name
+	Points  []Point
+	Problem *string // why it has not said
+}
+
+// NodeGPUs are the NVIDIA GPUs of one node.
+type NodeGPUs struct {
+	Node    string  `json:"node"` // the name
+	GPUs    []GPU   `json:"gpus"`
+	Problem *string `json:"problem"` // why they are not known
+}
+
+// GPU is one device as its driver describes it. What that does not tell is null.
+type GPU struct {
+	Index       int      `json:"index"` // on its node
+	Name        string   `json:"name"`
+	UUID        string   `json:"uuid"`
+	MemoryTotal *int64   `json:"memory_total_bytes"`
+	MemoryUsed  *int64   `json:"memory_used_bytes"`
+	Utilization *float64 `json:"utilization"` // share of the last moments in which it was busy, 0 to 1
+	Power       *float64 `json:"power_watts"`
+	Temperature *float64 `json:"temperature_celsius"`
+}
+
+// engines answers GET /v1/engines.
+func (n *Nodes) engines(c *gin.Context) (any, error) {
+	if err := caller.Operates(c); err != nil {
+		return nil, err
+	}
+	all, missing, err := n.Service.EngineList(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b Engine) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
+	for i := range all {
+		if all[i].Models == nil {
+			all[i].Models = []EngineModel{}
+		}
+	}
+	return gin.H{"engines": exchange.ListOf(all), "missing_nodes": exchange.ListOf(missing)}, nil
+}
+
+// gpus answers GET /v1/gpus.
+func (n *Nodes) gpus(c *gin.Context) (any, error) {
+	if err := caller.Operates(c); err != nil {
+		return nil, err
+	}
+	all, err := n.Service.GPUs(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b NodeGPUs) int { return cmp.Compare(a.Node, b.Node) })
+	for i := range all {
+		all[i].GPUs = exchange.ListOf(all[i].GPUs)
+	}
+	return gin.H{"nodes": exchange.ListOf(all)}, nil
+}
+
+// stats answers GET /v1/stats.
+func (n *Nodes) stats(c *gin.Context) (any, error) {
+	var p request.Problems
+	most := int64(StatsKept / time.Second)
+	seconds := exchange.QueryInt(c, &p, "range", most, int64(StatsStep/time.Second), most)
+	all, err := n.Service.Points(c.Request.Context())
+	if err != nil {
+		return nil, err
+	}
+	if only, given := c.GetQuery("node"); given {
+		one := slices.IndexFunc(all, func(n NodePoints) bool { return n.Node == only })
+		if one < 0 {
+			p.Add("node", "is %q; there is no node of that name. GET /v1/nodes lists them", spelling.Shorten(only, 64))
+		} else {
+			all = all[one : one+1]
+		}
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	asked, missing := []string{}, []string{}
+	for _, n := range all {
+		if n.Problem != nil {
+			missing = append(missing, n.Node)
+			continue
+		}
+		asked = append(asked, n.Node)
+	}
+	since := n.Now().Add(-time.Duration(seconds) * time.Second)
+	points := slices.DeleteFunc(sumOfPoints(all), func(p Point) bool { return !p.At.After(since) })
+	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.ListOf(points)}, nil
+}
+
+// sumOfPoints adds up what nodes have done, each in the step in which its own ended.
+// The last steps are left out that some have and others have not come to: with these
+// the sum would fall at the end.
+func sumOfPoints(all []NodePoints) []Point {
+	sums := make(map[time.Time]Point)
+	var until time.Time
+	for _, n := range all {
+		if len(n.Points) == 0 {
+			continue
+		}
+		if last := n.Points[len(n.Points)-1].At.Truncate(StatsStep); until.IsZero() || last.Before(until) {
+			until = last
+		}
+		gauges := make(map[time.Time]Point) // two of a node may end in one step
+		for _, p := range n.Points {
+			at := p.At.Truncate(StatsStep)
+			sum, before := sums[at], gauges[at]
+			gauges[at] = p
+			sums[at] = Point{
+				At: at, Rows: sum.Rows + p.Rows, Failed: sum.Failed + p.Failed,
+				InputTokens: sum.InputTokens + p.InputTokens, OutputTokens: sum.OutputTokens + p.OutputTokens,
+				InFlight: sum.InFlight + p.InFlight - before.InFlight, Window: sum.Window + p.Window - before.Window,
+			}
+		}
+	}
+	points := slices.SortedFunc(maps.Values(sums), func(a, b Point) int { return a.At.Compare(b.At) })
+	return slices.DeleteFunc(points, func(p Point) bool { return p.At.After(until) })
+}

@@ -1,0 +1,160 @@
+// Package nodes owns the requests about the nodes of the service: their list and drain,
+// inference servers, GPUs, actors, diagnosis and backups. Only operators may send most
+// of them.
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+)
+
+// Fleet is what the API needs to know of the node and of those beside it.
+type Fleet interface {
+	// Nodes returns the live nodes of the cluster by id, this one included; a
+	// node without a cluster is the only one.
+	Nodes(ctx context.Context) []Node
+	// DrainNode tells a node, by id or name, to finish or hand back what it
+	// has and to end. It returns once the node knows; rowmill.ErrNotFound
+	// where there is none, rowmill.ErrConflict where several have the name,
+	// ErrNodeAway where it does not answer.
+	DrainNode(ctx context.Context, id string) error
+	// Servers returns the inference servers that are up, of all nodes that run
+	// rows, as these last described them.
+	Servers() []offer.Server
+}
+
+// ErrAway says that a node did not answer another.
+var ErrAway = errors.New("node does not answer")
+
+// Node is a process of the service, as it last described itself.
+type Node struct {
+	ID       string     `json:"id"`    // unique for each start of the process
+	Name     string     `json:"name"`  // as its operator calls it; may repeat
+	Self     bool       `json:"self"`  // the one that answers
+	Role     string     `json:"role"`  // both, api or engines
+	State    string     `json:"state"` // running or draining
+	URL      string     `json:"url"`   // base of its API
+	Peer     string     `json:"peer"`  // where other nodes reach it, HOST:PORT; empty without a cluster
+	Version  string     `json:"version"`
+	Models   []string   `json:"models"` // that its inference servers serve: ids of the catalog, and others by the servers' names
+	Jobs     int        `json:"jobs"`   // that it owns
+	Window   int        `json:"window"` // rows that its inference servers take at once
+	InFlight int        `json:"in_flight"`
+	Since    *time.Time `json:"since"` // when it started; null until it has said so
+}
+
+// The roles and states of a Node.
+const (
+	NodeBoth     = "both"    // owns jobs and runs rows
+	NodeAPI      = "api"     // runs no rows
+	NodeEngines  = "engines" // owns no jobs and takes none
+	NodeRunning  = "running"
+	NodeDraining = "draining"
+)
+
+// OthersOwn reports whether another node would own a job that is stored here.
+func OthersOwn(all []Node) bool {
+	return slices.ContainsFunc(all, func(n Node) bool {
+		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
+	})
+}
+
+// Service is what the nodes' resources need of the pipeline.
+type Service interface {
+	Fleet
+	Watched
+	Doctor
+	Metered
+	Vault
+}
+
+// Nodes are the processes of the service.
+type Nodes struct {
+	*exchange.Exchange
+	Service Service
+	Audit   *audit.Auditor
+	Now     func() time.Time
+}
+
+// Route adds the routes of the nodes, and of what they run and see.
+func (n *Nodes) Route(v1 gin.IRoutes) {
+	v1.GET("/nodes", n.Handle(n.list))
+	v1.POST("/nodes/:node/drain", n.Handle(n.drain))
+	v1.GET("/engines", n.Handle(n.engines))
+	v1.GET("/gpus", n.Handle(n.gpus))
+	v1.GET("/stats", n.Handle(n.stats))
+	v1.GET("/actors", n.Handle(n.actors))
+	v1.GET("/diagnosis", n.Handle(n.diagnose))
+	v1.POST("/backup", n.Do(n.backup))
+}
+
+// list answers GET /v1/nodes.
+func (n *Nodes) list(c *gin.Context) (any, error) {
+	if err := caller.Operates(c); err != nil {
+		return nil, err
+	}
+	return gin.H{"nodes": n.all(c.Request.Context())}, nil
+}
+
+// all are the nodes as they are shown.
+func (n *Nodes) all(ctx context.Context) []Node {
+	all := n.Service.Nodes(ctx)
+	for i := range all {
+		if all[i].Models == nil {
+			all[i].Models = []string{}
+		}
+	}
+	return all
+}
+
+// drain answers POST /v1/nodes/:node/drain.
+func (n *Nodes) drain(c *gin.Context) (any, error) {
+	id := c.Param("node")
+	shown := spelling.Shorten(id, 128)
+	err := caller.Operates(c)
+	if err == nil {
+		err = n.Audit.Record(c, audit.Act{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown, Details: nil}, func(ctx context.Context) error {
+			return n.Service.DrainNode(ctx, id)
+		})
+	}
+	if err = nodeError(err, id); errors.Is(err, ErrAway) {
+		n.Logger.Warn("telling a node to drain failed", exchange.KeyRequest, exchange.RequestID(c), "node", id, exchange.KeyErr, err)
+		err = request.Errorf(http.StatusBadGateway, "node_away", "node %q does not answer; end its process with SIGTERM, which drains it too", shown)
+	}
+	return gin.H{"message": "The node drains: it takes no more rows, hands back what it cannot finish, and ends."}, err
+}
+
+// Elsewhere refuses requests about jobs on a node that is there for its
+// inference servers alone, and names one that takes them.
+func (n *Nodes) Elsewhere(c *gin.Context) {
+	remedy := "none is known now; start one with another role"
+	for _, node := range n.Service.Nodes(c.Request.Context()) {
+		if node.Role != NodeEngines && node.State == NodeRunning && node.URL != "" {
+			remedy = "ask " + node.URL
+			break
+		}
+	}
+	n.Fail(c, request.Errorf(http.StatusServiceUnavailable, "engines_only", "this node runs rows and takes no requests about jobs (its cluster.role is engines); nodes of another role do: %s", remedy))
+}
+
+// Text is the list of nodes as an event shows it.
+func (n *Nodes) Text(ctx context.Context) string {
+	list, err := exchange.Encode(n.all(ctx))
+	if err != nil {
+		panic(fmt.Sprintf("encode the nodes: %v", err)) // all our types encode
+	}
+	return string(list)
+}

@@ -1,0 +1,55 @@
+package nodes
+
+import (
+	"slices"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+)
+
+// Self tells callers who they are, and whom they ask.
+type Self struct {
+	*exchange.Exchange
+	Nodes   Fleet
+	Version string
+}
+
+// Route adds the route by which callers learn who they are.
+func (s *Self) Route(v1 gin.IRoutes) { v1.GET("/me", s.Handle(s.show)) }
+
+// selfView is a caller, and the node that answers it.
+type selfView struct {
+	Account   string  `json:"account"`
+	Role      string  `json:"role"`
+	Operator  bool    `json:"operator"` // may run the service, for all accounts
+	KeyID     *string `json:"key_id"`   // null for the configuration's key
+	KeyName   *string `json:"key_name"` // null where it has none
+	Version   string  `json:"version"`
+	Node      string  `json:"node"`      // empty where the node does not know its name yet
+	Simulated bool    `json:"simulated"` // a live server makes its answers up
+}
+
+// show answers GET /v1/me.
+func (s *Self) show(c *gin.Context) (any, error) {
+	who := caller.Of(c)
+	view := selfView{
+		Account: who.Account, Role: who.Role, Operator: caller.Operates(c) == nil,
+		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: s.Version,
+		Node:      nameOf(s.Nodes.Nodes(c.Request.Context())),
+		Simulated: slices.ContainsFunc(s.Nodes.Servers(), func(server offer.Server) bool { return server.Simulated }),
+	}
+	return view, nil
+}
+
+// nameOf is the name of the node that answers, among all.
+func nameOf(nodes []Node) string {
+	for _, n := range nodes {
+		if n.Self {
+			return n.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,240 @@
+// Package quotas owns what accounts may use: the configured quotas, those of an account,
+// and the quotas that a new job gets.
+package quotas
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Value names the value that holds an account's own quotas: a document
+// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}.
+// What it leaves out is as configured.
+func Value(account string) string { return "quotas/" + account }
+
+// ownQuotas are those of one account. What is nil is as configured, and the
+// cost without a limit.
+type ownQuotas struct {
+	Quotas    []ownQuota        `json:"quotas"`
+	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
+}
+
+type ownQuota struct {
+	Priority   rowmill.Priority `json:"priority"`
+	RowQuota   *int64           `json:"row_quota,omitempty"`
+	TokenQuota *int64           `json:"token_quota,omitempty"`
+}
+
+// accountQuotas are the quotas in force for an account and those of its own
+// among them.
+type accountQuotas struct {
+	Account   string            `json:"account"`
+	Quotas    []Quota           `json:"quotas"` // in the order of priority
+	CostQuota *exchange.Decimal `json:"cost_quota_usd"`
+	Own       ownQuotas         `json:"own"`
+
+	version int64 // of the document; 0 for none
+}
+
+// Quotas are what accounts may use.
+type Quotas struct {
+	*exchange.Exchange
+	Store      store.Values
+	Configured []Quota
+	Audit      *audit.Auditor
+}
+
+// Route adds the routes of quotas.
+func (q *Quotas) Route(v1 gin.IRoutes) {
+	v1.GET("/get-quotas", q.Handle(q.get))
+	v1.GET("/quotas", q.Handle(q.show))
+	v1.PUT("/quotas", q.Handle(q.put))
+}
+
+// of returns what bounds an account.
+func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) {
+	doc, version, err := q.Store.GetValue(ctx, Value(account))
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return q.inForce(account, ownQuotas{}, 0), nil
+	}
+	var own ownQuotas
+	if err == nil {
+		err = json.Unmarshal(doc, &own)
+	}
+	if err != nil {
+		return accountQuotas{}, fmt.Errorf("read the quotas of an account: %w", err)
+	}
+	return q.inForce(account, own, version), nil
+}
+
+// Charge makes a job the account's, with its quotas.
+func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec) error {
+	bounds, err := q.of(ctx, account)
+	if err != nil {
+		return err
+	}
+	bound := bounds.Quotas[spec.Priority]
+	spec.Account, spec.RowQuota, spec.TokenQuota = account, bound.RowQuota, bound.TokenQuota
+	spec.CostQuota = (*float64)(bounds.CostQuota)
+	return nil
+}
+
+// inForce lays an account's own quotas over the configured ones.
+func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
+	bounds := slices.Clone(q.Configured)
+	slices.SortFunc(bounds, func(a, b Quota) int { return cmp.Compare(a.Priority, b.Priority) })
+	for _, mine := range own.Quotas {
+		for i := range bounds {
+			if bounds[i].Priority != mine.Priority {
+				continue
+			}
+			if mine.RowQuota != nil {
+				bounds[i].RowQuota = *mine.RowQuota
+			}
+			if mine.TokenQuota != nil {
+				bounds[i].TokenQuota = *mine.TokenQuota
+			}
+		}
+	}
+	if own.Quotas == nil {
+		own.Quotas = []ownQuota{}
+	}
+	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
+}
+
+// get answers GET /v1/get-quotas, for any key of the account.
+func (q *Quotas) get(c *gin.Context) (any, error) {
+	bounds, err := q.of(c.Request.Context(), caller.Of(c).Account)
+	return gin.H{"quotas": bounds.Quotas}, err
+}
+
+// show answers GET /v1/quotas, for administrators.
+func (q *Quotas) show(c *gin.Context) (any, error) {
+	account, err := caller.Administered(c, c.Query("account"))
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := q.of(c.Request.Context(), account)
+	exchange.SetTag(c, bounds.version, err)
+	return bounds, err
+}
+
+// put answers PUT /v1/quotas: the body replaces the account's own.
+func (q *Quotas) put(c *gin.Context) (any, error) {
+	var own ownQuotas
+	account, err := caller.Administer(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		own = readQuotas(body)
+		body.End("account, quotas and cost_quota_usd")
+	})
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := q.of(c.Request.Context(), account)
+	if err == nil {
+		err = exchange.CheckTag(c, bounds.version, "quotas")
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = q.Audit.Record(c, audit.Act{Name: audit.QuotasSet, Account: account, Target: "", Details: own}, func(ctx context.Context) error {
+		version, err := store.RewriteValue(ctx, q.Store, Value(account), own, bounds.version)
+		if err != nil {
+			return fmt.Errorf("store the quotas of an account: %w", err)
+		}
+		bounds = q.inForce(account, own, version)
+		return nil
+	})
+	exchange.SetTag(c, bounds.version, err)
+	return bounds, err
+}
+
+// readQuotas takes the quotas out of a body.
+func readQuotas(body *request.Object) ownQuotas {
+	var own ownQuotas
+	seen := map[rowmill.Priority]bool{}
+	for _, entry := range body.Objects("quotas") {
+		q := ownQuota{Priority: -1}
+		if entry.Require("priority", "the integer "+rowmill.PriorityValues, &q.Priority, "it must be "+rowmill.PriorityValues) {
+			err := q.Priority.Validate()
+			switch {
+			case err != nil:
+				entry.Add("priority", "%v", err)
+			case seen[q.Priority]:
+				entry.Add("priority", "%d stands in the list twice; name it once", q.Priority)
+			}
+			seen[q.Priority] = true
+		}
+		q.RowQuota = readQuota(&entry, "row_quota", "rows")
+		q.TokenQuota = readQuota(&entry, "token_quota", "tokens")
+		entry.End("priority, row_quota and token_quota")
+		own.Quotas = append(own.Quotas, q)
+	}
+	var usd float64
+	if body.Read("cost_quota_usd", "a number of US dollars, or null for no limit", &usd) {
+		if usd < 0 || usd > rowmill.Money(math.MaxInt64).USD() {
+			body.Add("cost_quota_usd", "is %v; it must be from 0 to %.0f US dollars, or null for no limit", usd, rowmill.Money(math.MaxInt64).USD())
+		}
+		own.CostQuota = (*exchange.Decimal)(&usd)
+	}
+	return own
+}
+
+// readQuota reads a quota; nil is as configured.
+func readQuota(entry *request.Object, field, of string) *int64 {
+	var n int64
+	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {
+		return nil
+	}
+	if n < 1 {
+		entry.Add(field, "is %d; it must be at least 1, or null for the configured one", n)
+	}
+	return &n
+}
+
+// Quota bounds one job of an account at one priority.
+type Quota struct {
+	Priority   rowmill.Priority `json:"priority"`
+	RowQuota   int64            `json:"row_quota"`
+	TokenQuota int64            `json:"token_quota"`
+}
+
+// Defaults returns the default quotas of each priority, in order.
+func Defaults() (quotas []Quota) {
+	for _, p := range rowmill.Priorities() {
+		rows, tokens := p.DefaultQuotas()
+		quotas = append(quotas, Quota{Priority: p, RowQuota: rows, TokenQuota: tokens})
+	}
+	return quotas
+}
+
+// Validate names the configured quota that is missing or out of range.
+func Validate(configured []Quota) error {
+	seen := map[rowmill.Priority]bool{}
+	for i, q := range configured {
+		if err := q.Priority.Validate(); err != nil {
+			return fmt.Errorf("http: Config.Quotas[%d].Priority: %w", i, err)
+		}
+		if q.RowQuota < 0 || q.TokenQuota < 0 {
+			return fmt.Errorf("http: Config.Quotas[%d]: row_quota %d and token_quota %d must not be negative", i, q.RowQuota, q.TokenQuota)
+		}
+		seen[q.Priority] = true
+	}
+	if all := len(rowmill.Priorities()); len(seen) != all || len(configured) != all {
+		return errors.New("http: Config.Quotas: must hold each priority once")
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+// Package rows owns the requests about single rows of a job: one row, failed rows, and a
+// preview.
+package rows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// maxErrorsPage bounds a page of failed rows: each may carry 64 KiB of
+	// what the engine returned.
+	maxErrorsPage = 100
+	// defaultPreview and maxPreview are rows of a preview.
+	defaultPreview = 100
+	maxPreview     = 1000
+)
+
+// The states of a row in a preview.
+const (
+	rowDone    = "done"
+	rowFailed  = "failed"
+	rowPending = "pending"
+)
+
+// Rows shows single rows of a job, from its results where it has succeeded and
+// from its parts before.
+type Rows struct {
+	Jobs    *jobs.Jobs
+	Archive *archive.Archive
+}
+
+// Route adds the routes of rows.
+func (r *Rows) Route(v1 gin.IRoutes) {
+	v1.GET("/jobs/:job_id/rows/:row", r.Jobs.Handle(r.show))
+	v1.GET("/jobs/:job_id/errors", r.Jobs.Handle(r.failures))
+	v1.GET("/jobs/:job_id/errors/counts", r.Jobs.Handle(r.Jobs.Shared(r.countFailures)))
+	v1.GET("/jobs/:job_id/preview", r.Jobs.Handle(r.preview))
+}
+
+// show answers GET /v1/jobs/{job_id}/rows/{row}.
+func (r *Rows) show(c *gin.Context) (any, error) {
+	n, err := strconv.ParseInt(c.Param("row"), 10, 64)
+	if err != nil || n < 0 || n > store.MaxRows {
+		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", spelling.Shorten(c.Param("row"), 32))
+	}
+	record, err := r.Jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ofEstimate(record); err != nil {
+		return nil, err
+	}
+	view, err := r.Archive.Row(c.Request.Context(), record, n)
+	switch total, status := record.Job.NumRows, record.Job.Status; {
+	case errors.Is(err, archive.ErrNoRow) && total != nil:
+		err = request.Errorf(http.StatusNotFound, "row_not_found", "the job has no row %d; its rows are numbered 0 to %d", n, *total-1)
+	case errors.Is(err, archive.ErrNoRow):
+		err = request.Errorf(http.StatusNotFound, "row_not_found", "the job has no row %d", n)
+	case errors.Is(err, archive.ErrNotDone):
+		err = request.Errorf(http.StatusConflict, "row_not_done", "row %d is not done; the job is %s", n, status).With("status", status)
+	}
+	view.Output = exchange.Decimals(view.Output)
+	return view, err
+}
+
+// ofEstimate refuses an estimate job: those of its rows that run are not kept.
+func ofEstimate(record store.Record) error {
+	if record.Job.RunType != rowmill.RunEstimate {
+		return nil
+	}
+	return request.NoRows(record, results.Variant{})
+}
+
+// failures answers GET /v1/jobs/{job_id}/errors.
+func (r *Rows) failures(c *gin.Context) (any, error) {
+	var p request.Problems
+	limit := int(exchange.QueryInt(c, &p, "limit", maxErrorsPage, 1, maxErrorsPage))
+	notRun := true
+	if _, given := c.GetQuery("not_run"); given {
+		notRun = exchange.QueryBool(c, &p, "not_run")
+	}
+	from, ok := parsePlace(c.Query("cursor"))
+	if !ok {
+		p.Add("cursor", "is not a cursor of this list; send the next_cursor of the page before, unchanged")
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	record, err := r.Jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ofEstimate(record); err != nil {
+		return nil, err
+	}
+	list, job := r.Archive.Failures, record.Job
+	if notRun && job.Status.Terminal() && job.Status != rowmill.StatusSucceeded && record.Counted() {
+		list = r.Archive.Missing
+	}
+	found, more, err := list(c.Request.Context(), record, from, limit)
+	if found == nil {
+		found = []results.Failure{}
+	}
+	body := gin.H{"errors": found, "next_cursor": nil}
+	if more != nil {
+		body["next_cursor"] = fmt.Sprintf("%d.%d", more.Shard, more.After)
+	}
+	return body, err
+}
+
+const (
+	// maxFailuresLooked is how many failed rows are looked at to count them by their
+	// reasons: what is wrong with a job shows in fewer.
+	maxFailuresLooked = 100_000
+	// failuresAtOnce is how many of them are in memory at once, with up to 64 KiB of
+	// what the engine returned for each.
+	failuresAtOnce = 500
+)
+
+// failureCount is how many rows failed for one reason.
+type failureCount struct {
+	Code    string `json:"code"`
+	Rows    int64  `json:"rows"`
+	First   int64  `json:"first_row"`
+	Message string `json:"message"` // of the first
+}
+
+// countFailures answers GET /v1/jobs/{job_id}/errors/counts: the failed rows by
+// their codes, the most frequent first.
+func (r *Rows) countFailures(c *gin.Context) (any, error) {
+	record, err := r.Jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ofEstimate(record); err != nil {
+		return nil, err
+	}
+	counts, at, counted := []failureCount{}, map[string]int{}, 0
+	for place := archive.Beginning(); counted < maxFailuresLooked; {
+		found, more, err := r.Archive.Failures(c.Request.Context(), record, place, min(failuresAtOnce, maxFailuresLooked-counted))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			i, known := at[f.Code]
+			if !known {
+				i = len(counts)
+				at[f.Code] = i
+				counts = append(counts, failureCount{Code: f.Code, First: f.Row, Message: f.Message})
+			}
+			counts[i].Rows++
+		}
+		if counted += len(found); more == nil {
+			break
+		}
+		place = *more
+	}
+	slices.SortStableFunc(counts, func(a, b failureCount) int { return cmp.Compare(b.Rows, a.Rows) })
+	return gin.H{"counts": counts, "counted": counted, "failed_rows": record.Job.FailedRows}, nil
+}
+
+func parsePlace(cursor string) (place archive.Place, ok bool) {
+	if cursor == "" {
+		return archive.Beginning(), true
+	}
+	first, second, _ := strings.Cut(cursor, ".")
+	shard, err := strconv.Atoi(first)
+	if err != nil || shard < 0 {
+		return place, false
+	}
+	after, err := strconv.ParseInt(second, 10, 64)
+	return archive.Place{Shard: shard, After: after}, err == nil && after >= 0
+}
+
+// previewRow is a row as a preview shows it.
+type previewRow struct {
+	Row    int64   `json:"row"`
+	Status string  `json:"status"`
+	Input  *string `json:"input"`  // null while the row is pending
+	Output any     `json:"output"` // null unless the row is done
+	Cut    bool    `json:"cut"`    // input or output is longer than what is shown
+	Code   *string `json:"code"`   // of a failed row
+}
+
+func viewPreview(n int64, row *results.PreviewRow) previewRow {
+	if row == nil {
+		return previewRow{Row: n, Status: rowPending}
+	}
+	view := previewRow{Row: n, Status: rowDone, Input: &row.Input, Output: exchange.Decimals(row.Output), Cut: row.Cut}
+	if row.Code != "" {
+		view.Status, view.Code = rowFailed, &row.Code
+	}
+	return view
+}
+
+// preview answers GET /v1/jobs/{job_id}/preview: what is committed of some
+// rows.
+func (r *Rows) preview(c *gin.Context) (any, error) {
+	var p request.Problems
+	offset := exchange.QueryInt(c, &p, "offset", 0, 0, store.MaxRows)
+	limit := exchange.QueryInt(c, &p, "limit", defaultPreview, 1, maxPreview)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	record, err := r.Jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	found := archive.Preview{Record: record, End: offset}
+	if record.Counted() || record.DataRemoved != nil {
+		if found, err = r.Archive.Preview(c.Request.Context(), record, offset, limit); err != nil {
+			return nil, err
+		}
+	}
+	job := found.Record.Job
+	views := make([]previewRow, len(found.Rows))
+	for i, row := range found.Rows {
+		views[i] = viewPreview(offset+int64(i), row)
+	}
+	body := gin.H{
+		"rows": views, "next_offset": nil, "status": jobs.View(caller.Of(c), &job).Status,
+		"num_rows": job.NumRows, "rows_done": job.RowsDone,
+	}
+	if total := job.NumRows; total != nil && found.Record.Counted() && found.End < *total {
+		body["next_offset"] = found.End
+	}
+	return body, nil
+}

@@ -1,0 +1,108 @@
+// Package settings owns what accounts choose: how long results are kept, and what a
+// choice would remove.
+package settings
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/store"
+)
+
+// settingsView is what an account has chosen, or the defaults.
+type settingsView struct {
+	Account string `json:"account"`
+	store.Settings
+
+	version int64 // of the document; 0 for none
+}
+
+// Store is what settings need of a store.
+type Store interface {
+	store.Values
+	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
+	Get(ctx context.Context, jobID string) (store.Record, error)
+	Time(ctx context.Context) (time.Time, error)
+}
+
+// Settings are what accounts choose.
+type Settings struct {
+	*exchange.Exchange
+	Store Store
+	Audit *audit.Auditor
+}
+
+// Route adds the routes of settings.
+func (s *Settings) Route(v1 gin.IRoutes) {
+	v1.GET("/settings", s.Handle(s.show))
+	v1.PATCH("/settings", s.Handle(s.patch))
+	v1.GET("/settings/preview", s.Handle(s.preview))
+}
+
+func (s *Settings) of(c *gin.Context, account string) (view settingsView, err error) {
+	view.Account = account
+	view.Settings, view.version, err = store.LoadSettings(c.Request.Context(), s.Store, account)
+	return view, err
+}
+
+// show answers GET /v1/settings.
+func (s *Settings) show(c *gin.Context) (any, error) {
+	account, err := caller.ReadAccount(c)
+	if err != nil {
+		return nil, err
+	}
+	view, err := s.of(c, account)
+	exchange.SetTag(c, view.version, err)
+	return view, err
+}
+
+// patch answers PATCH /v1/settings: what the body leaves out stays.
+func (s *Settings) patch(c *gin.Context) (any, error) {
+	var days *int
+	change := false
+	account, err := caller.Administer(s.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		change = body.Null("retention_days")
+		if body.Read("retention_days", "one of 1, 7, 30 and 90, or null for never", &days) {
+			change = true
+			if !slices.Contains(store.RetentionPresets(), *days) {
+				body.Add("retention_days", "is %d; it must be one of 1, 7, 30 and 90, or null for never", *days)
+			}
+		}
+		body.End("account and retention_days")
+	})
+	if err != nil {
+		return nil, err
+	}
+	view, err := s.of(c, account)
+	if err == nil {
+		err = exchange.CheckTag(c, view.version, "settings")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if change {
+		view.RetentionDays = days
+		err = s.Audit.Record(c, audit.Act{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) (err error) {
+			view.version, err = s.put(ctx, view)
+			return err
+		})
+	}
+	exchange.SetTag(c, view.version, err)
+	return view, err
+}
+
+func (s *Settings) put(ctx context.Context, view settingsView) (version int64, err error) {
+	version, err = store.RewriteValue(ctx, s.Store, store.SettingsValue(view.Account), view.Settings, view.version)
+	if err != nil {
+		return 0, fmt.Errorf("store the settings of an account: %w", err)
+	}
+	return version, nil
+}

@@ -1,0 +1,76 @@
+package submit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Batches are jobs of the dialects that send requests as they are: what
+// batch.Jobs asks for.
+type Batches struct {
+	*jobs.Jobs
+	Submissions *Submissions
+}
+
+// Account is whose request it is.
+func (b *Batches) Account(c *gin.Context) string { return caller.Of(c).Account }
+
+// Repeated returns what the same request has stored before.
+func (b *Batches) Repeated(c *gin.Context, idem store.Idempotency) (store.Record, error) {
+	return b.Submissions.Store.Lookup(c.Request.Context(), caller.Of(c).Account, idem)
+}
+
+// Create charges the account with a job, has its input put in its place, and stores
+// it.
+func (b *Batches) Create(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	s, ctx := b.Submissions, c.Request.Context()
+	if err := s.TakesJobs(c); err != nil {
+		return stored, false, err
+	}
+	if err := s.Quotas.Charge(ctx, caller.Of(c).Account, &record.Spec); err != nil {
+		return stored, false, err
+	}
+	if err := b.spool(ctx, record, spool); err != nil {
+		return stored, false, err
+	}
+	stored, existed, err = s.put(ctx, caller.Of(c), record, idem)
+	if err == nil && !existed {
+		s.Service.Submitted(stored)
+	}
+	return stored, existed, err
+}
+
+// spool puts the input of a job in its place that has no record yet, with a mark
+// that says so.
+func (b *Batches) spool(ctx context.Context, record store.Record, spool func(context.Context) error) error {
+	mark, err := b.Bucket.Create(ctx, layout.Spooling(record.Job.ID), layout.Bytes)
+	if err == nil {
+		_, err = mark.Commit()
+	}
+	if err == nil {
+		err = spool(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("spool the input of a batch: %w", err)
+	}
+	return nil
+}
+
+// Cancel ends a job.
+func (b *Batches) Cancel(ctx context.Context, id string) (store.Record, error) {
+	record, _, err := b.End(ctx, id, "cancelled on request")
+	return record, err
+}
+
+// RemoveData removes what a job that is over has read and made.
+func (b *Batches) RemoveData(ctx context.Context, record store.Record) error {
+	_, err := b.DropData(ctx, record)
+	return err
+}

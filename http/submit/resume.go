@@ -1,0 +1,216 @@
+package submit
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/results/archive"
+	"github.com/rowmill/rowmill/store"
+)
+
+// Which rows of a job its continuation runs.
+const (
+	rowsMissing = "missing" // those that are not committed
+	rowsFailed  = "failed"  // those, and those that are committed with an error
+)
+
+// resumptions make jobs that continue others.
+type resumptions struct {
+	*Submissions
+	jobs      *jobs.Jobs
+	continued continuing
+}
+
+// continuing notes that a job continues another, as store.Jobs.Continued.
+type continuing func(ctx context.Context, jobID, by string) error
+
+// asked is the body of a request to resume a job.
+type asked struct {
+	rows     string // empty where it does not say
+	priority *rowmill.Priority
+	name     *string
+}
+
+// resume answers POST /v1/jobs/{job_id}/resume: a new job takes over what a job
+// that is over has committed, and runs the rest.
+func (r *resumptions) resume(c *gin.Context) (any, error) {
+	if err := r.TakesJobs(c); err != nil {
+		return nil, err
+	}
+	idem, sum, err := r.idempotency(c)
+	if err != nil {
+		return nil, err
+	}
+	want, err := r.read(c)
+	if err != nil {
+		return nil, err
+	}
+	old, err := r.jobs.Named(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.Request.Context()
+	if idem != nil {
+		fmt.Fprintf(sum, "resume %s %q", old.Job.ID, want)
+		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
+		first, err := r.Store.Lookup(ctx, old.Spec.Account, *idem)
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return resumed(first, true), idempotencyError(err)
+		}
+	}
+	record, err := continuation(old, want, r.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Quotas.Charge(ctx, old.Spec.Account, &record.Spec); err != nil {
+		return nil, err
+	}
+	stored, repeated, err := r.put(ctx, caller.Of(c), record, idem)
+	if err != nil {
+		return nil, err
+	}
+	if !repeated {
+		// Where this fails, the new job's owner does it again.
+		if err := r.continued(context.WithoutCancel(ctx), old.Job.ID, stored.Job.ID); err != nil {
+			r.Logger.Warn("noting the job that continues another failed", exchange.KeyJob, old.Job.ID, exchange.KeyErr, err)
+		}
+		r.Service.Submitted(stored)
+	}
+	return resumed(stored, repeated), nil
+}
+
+// String is the same for the same request.
+func (a asked) String() string {
+	text := a.rows
+	if a.priority != nil {
+		text += " priority " + strconv.Itoa(int(*a.priority))
+	}
+	if a.name != nil {
+		text += " name " + *a.name
+	}
+	return text
+}
+
+func resumed(record store.Record, repeated bool) gin.H {
+	message := "The job was created. It takes over what the other has committed and runs the rest."
+	if repeated {
+		message = "This " + headerIdempotency + " created the job earlier; nothing was created now."
+	}
+	return gin.H{"metadata": gin.H{"job_id": record.Job.ID, "message": message}, "results": record.Job.ID}
+}
+
+func (r *resumptions) read(c *gin.Context) (want asked, err error) {
+	if c.Request.ContentLength == 0 {
+		return want, nil // all of it may be left out
+	}
+	var problems request.Problems
+	body, err := r.ReadObject(c, exchange.SmallObject, &problems)
+	if err != nil {
+		return want, err
+	}
+	body.Read("rows", "a string", &want.rows)
+	switch want.rows {
+	case "", rowsMissing, rowsFailed:
+	default:
+		body.Add("rows", "must be %q or %q", rowsMissing, rowsFailed)
+	}
+	var priority rowmill.Priority
+	if body.Read("job_priority", "the integer "+rowmill.PriorityValues, &priority) {
+		want.priority = &priority
+		if err := priority.Validate(); err != nil {
+			body.Add("job_priority", "%v", err)
+		}
+	}
+	var name string
+	if body.Read("name", "a string", &name) {
+		if want.name = &name; len([]rune(name)) > 45 {
+			body.Add("name", "has more than 45 characters; shorten it")
+		}
+	}
+	body.End("rows, job_priority and name")
+	return want, problems.Err()
+}
+
+// continuation is the job that continues another as asked, or says why there
+// can be none.
+func continuation(old store.Record, want asked, now time.Time) (store.Record, error) {
+	rows, err := whatRuns(old, want.rows)
+	if err != nil {
+		return store.Record{}, err
+	}
+	was, spec := old.Job, old.Spec
+	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
+	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed}
+	if spec.Raw != nil { // its window may be over; what is asked for by hand has none
+		raw := *spec.Raw
+		raw.Deadline = nil
+		spec.Raw = &raw
+	}
+	if want.priority != nil {
+		spec.Priority = *want.priority
+	}
+	made := rowmill.Job{
+		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull,
+		Model: was.Model, Function: was.Function, Priority: spec.Priority, Name: was.Name, Description: was.Description,
+		System: was.System, Schema: was.Schema, Sampling: was.Sampling, Continues: &was.ID,
+		Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: submission.Waiting,
+	}
+	if want.name != nil {
+		made.Name = want.name
+	}
+	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}, nil
+}
+
+// whatRuns says which rows a continuation of a job runs, or why there can be
+// none.
+func whatRuns(old store.Record, rows string) (string, error) {
+	job := old.Job
+	refuse := func(code, format string, args ...any) (string, error) {
+		return "", request.Errorf(http.StatusConflict, code, format, args...).With("status", job.Status)
+	}
+	tooMany := job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeTooManyFailedRows
+	if rows == "" {
+		rows = rowsMissing
+		if tooMany || job.Status == rowmill.StatusSucceeded {
+			rows = rowsFailed
+		}
+	}
+	switch {
+	case job.RunType == rowmill.RunEstimate:
+		return refuse("estimate_job", "an estimate job cannot be resumed; submit it again")
+	case !job.Status.Terminal():
+		return refuse("job_not_over", "the job is %s and goes on by itself; cancel it or wait for its end before you resume it", job.Status)
+	case old.DataRemoved != nil:
+		return "", archive.ErrRemoved
+	case job.NumRows != nil && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) && (rows == rowsMissing || job.FailedRows == 0):
+		remedy := ""
+		if job.FailedRows > 0 {
+			remedy = fmt.Sprintf(`; send {"rows": %q} to run the %d rows again that failed`, rowsFailed, job.FailedRows)
+		}
+		return refuse("nothing_to_run", "all %d rows of the job are done%s", *job.NumRows, remedy)
+	case tooMany && rows == rowsMissing:
+		return refuse("nothing_to_run", `so many rows of the job failed that a job which takes them over would fail too; send {"rows": %q} to run them again`, rowsFailed)
+	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile:
+		return refuse("nothing_to_run", "the job failed for its input, which a job that continues it would meet again; mend the input and submit it as a new job")
+	case old.SpecDamaged:
+		return refuse("input_removed", "the specification of the job was damaged in the record store, so there is nothing to resume; submit it again as a new job")
+	case old.InputRemoved != nil:
+		return refuse("input_removed", "the input of the job was removed at %s, as jobs.input_retention says; submit it again as a new job", old.InputRemoved.Format(time.RFC3339))
+	case old.Spec.URL != "" && old.DownloadFinished == nil:
+		return refuse("input_removed", "the input of the job was never downloaded whole, so there is nothing to resume; submit it again as a new job")
+	}
+	return rows, nil
+}

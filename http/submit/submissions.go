@@ -1,0 +1,251 @@
+// Package submit owns the requests that make jobs: submissions, batches of the dialects,
+// and jobs that continue others. It charges the account and makes the record durable.
+// Package submission owns the rules for what is sent.
+package submit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
+	"github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/http/quotas"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/internal/tracing"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	headerIdempotency = "Idempotency-Key"
+	maxIdempotencyKey = 128 // characters
+	// CreateTimeout bounds the writes that make a submission durable. They go
+	// on when the client leaves: its job is then either stored or not, never
+	// half.
+	CreateTimeout = 30 * time.Second
+)
+
+// Store is what submissions need of a store.
+type Store interface {
+	Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error)
+	Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error)
+	Get(ctx context.Context, jobID string) (store.Record, error)
+}
+
+// Service is what submissions need of the pipeline.
+type Service interface {
+	// Submitted says that a job was just stored. It is a hint that must not block.
+	Submitted(record store.Record)
+	// Draining reports whether the node is about to stop: it takes no further jobs.
+	Draining() bool
+	// Nodes are the live nodes, see Fleet.
+	Nodes(ctx context.Context) []nodes.Node
+}
+
+// Submissions make jobs of what clients send.
+type Submissions struct {
+	*exchange.Exchange
+	Intake  *submission.Intake
+	Quotas  *quotas.Quotas
+	Store   Store
+	Service Service
+	KeyTTL  time.Duration // how long an Idempotency-Key is kept
+	Now     func() time.Time
+}
+
+// Route adds the routes by which jobs are made.
+func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, continued continuing) {
+	v1.POST("/batch-inference", s.Handle(s.submit))
+	resumptions := &resumptions{s, jobs, continued}
+	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
+}
+
+// submit answers POST /v1/batch-inference. The job is durable before it does.
+func (s *Submissions) submit(c *gin.Context) (any, error) {
+	if err := s.TakesJobs(c); err != nil {
+		return nil, err
+	}
+	idem, sum, err := s.idempotency(c)
+	if err == nil {
+		err = s.CheckHeaders(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	record, repeated, err := s.accept(c, idem, sum)
+	if err != nil {
+		return nil, err
+	}
+	message := "The job was created. Ask for its status to follow it."
+	if record.Spec.Estimate {
+		message = "The estimate was created. Fetch the job once it has succeeded: its cost_estimate is what the full job would cost."
+	}
+	if repeated {
+		message = "This Idempotency-Key created the job earlier; nothing was created now."
+	} else {
+		s.Service.Submitted(record)
+	}
+	body := gin.H{
+		"metadata": gin.H{"job_id": record.Job.ID, "message": message},
+		"results":  record.Job.ID,
+	}
+	if len(record.Job.Warnings) > 0 {
+		body["warnings"] = record.Job.Warnings
+	}
+	return body, nil
+}
+
+// TakesJobs says why this node takes no jobs now, or nil.
+func (s *Submissions) TakesJobs(c *gin.Context) error {
+	if s.Service.Draining() && !nodes.OthersOwn(s.Service.Nodes(c.Request.Context())) {
+		return request.NotNow("draining", "this node is about to stop and takes no further jobs; try again, or another node")
+	}
+	return nil
+}
+
+// idempotency reads the header. Both results are nil without it; otherwise
+// sum must be fed the body.
+func (s *Submissions) idempotency(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
+	values := c.Request.Header.Values(headerIdempotency)
+	if len(values) == 0 {
+		return nil, nil, nil
+	}
+	key := values[0]
+	if len(values) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, nil, rowmill.Invalid(headerIdempotency, "must be one header of 1 to %d printable ASCII characters, such as a UUID", maxIdempotencyKey)
+	}
+	return &store.Idempotency{Key: key, TTL: s.KeyTTL}, sha256.New(), nil
+}
+
+// accept decodes, checks and stores a submission.
+func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.Hash) (record store.Record, repeated bool, err error) {
+	ctx, who := c.Request.Context(), caller.Of(c)
+	sent := s.Body(c, s.MaxBody)
+	var body io.Reader = sent
+	if sum != nil {
+		body = io.TeeReader(body, sum)
+	}
+	sub, err := s.Intake.Read(ctx, body)
+	if err != nil {
+		return record, false, err
+	}
+	defer sub.Close()
+	sent.Done()
+	if idem != nil {
+		idem.BodyHash = hex.EncodeToString(sum.Sum(nil))
+		record, err = s.Store.Lookup(ctx, who.Account, *idem)
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return record, err == nil, idempotencyError(err)
+		}
+	}
+	job, err := sub.Check(ctx, who.Account)
+	if err != nil {
+		return record, false, err
+	}
+	return s.Create(ctx, who, job, idem)
+}
+
+// Create charges the account of who asks with a job and stores it.
+func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	if err := s.Quotas.Charge(ctx, who.Account, &job.Spec); err != nil {
+		return stored, false, err
+	}
+	if err := job.Keep(); err != nil {
+		return stored, false, err
+	}
+	return s.put(ctx, who, job.Record(s.Now()), idem)
+}
+
+// put stores the record, as one of who asks for it. Its object of rows is removed where the record does
+// not exist afterwards, and only where that is certain.
+//
+// Where the store has not answered, the record is looked for: if it is there,
+// all is well. If it is not, it may still appear.
+func (s *Submissions) put(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
+	record.Job.KeyID, record.Trace = exchange.OrNull(who.KeyID), tracing.Traceparent(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
+	defer cancel()
+	stored, existed, err = s.Store.Create(ctx, record, idem)
+	stores, unused, unknown := err == nil && !existed, existed, errors.Is(err, store.ErrOutcomeUnknown)
+	switch {
+	case err == nil:
+	case errors.Is(err, rowmill.ErrUnavailable) && !unknown:
+		unused = true
+	default:
+		found, lookErr := s.Store.Get(ctx, record.Job.ID)
+		if unknown && lookErr == nil {
+			s.unmark(ctx, record)
+			return found, false, nil
+		}
+		unused = errors.Is(lookErr, rowmill.ErrNotFound) && !unknown
+		stores = lookErr == nil
+	}
+	if unused && record.Spec.Spooled != "" {
+		if dropErr := s.Intake.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
+			s.Logger.Warn("removing the rows of a submission that was not stored failed; retention will", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
+		} else {
+			s.unmark(ctx, record)
+		}
+	} else if stores {
+		s.unmark(ctx, record)
+	}
+	if err != nil && idem != nil {
+		err = idempotencyError(err)
+	}
+	if unknown {
+		err = unknownSubmission(err, idem)
+	}
+	if err != nil {
+		return stored, false, fmt.Errorf("store a submission: %w", err)
+	}
+	return stored, existed, nil
+}
+
+// markTimeout bounds the removal of a mark: it must not hold up the answer, and
+// retention removes one that stays.
+const markTimeout = time.Second
+
+// unmark removes the mark of rows that were spooled, once they are certain to
+// be a job's that has a record, or gone.
+func (s *Submissions) unmark(ctx context.Context, record store.Record) {
+	if record.Spec.Spooled == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	if err := s.Intake.Bucket.Delete(ctx, layout.Spooling(record.Job.ID)); err != nil {
+		s.Logger.Debug("removing the mark of a submission's rows failed; retention will", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
+	}
+}
+
+// unknownSubmission says how to find out, or to make sure.
+func unknownSubmission(err error, idem *store.Idempotency) error {
+	remedy := "look for it in GET /v1/list-jobs before you send it again; with an " + headerIdempotency + " you could repeat it safely"
+	if idem != nil {
+		remedy = "send the same request with the same " + headerIdempotency + " again, which creates no second job"
+	}
+	e := request.NotNow(request.CodeOutcomeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
+	return fmt.Errorf("%w: %w", e, err) // the reason is for the log alone
+}
+
+func idempotencyError(err error) error {
+	if errors.Is(err, rowmill.ErrConflict) {
+		return request.Errorf(http.StatusConflict, "idempotency_conflict",
+			"this Idempotency-Key was used with another body; use a new key for a new submission")
+	}
+	return err
+}

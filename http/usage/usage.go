@@ -1,0 +1,253 @@
+// Package usage owns the answer to what an account used, by day, model and key.
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/access"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+// maxUsageDays bounds how many days one request may ask for.
+const maxUsageDays = 366
+
+// figures are what rows used. Rows that failed used no tokens.
+type figures struct {
+	Rows         int64            `json:"rows"`
+	FailedRows   int64            `json:"failed_rows"`
+	Deduplicated int64            `json:"deduplicated_rows"` // that have the answer of an equal row, and were not run
+	InputTokens  int64            `json:"input_tokens"`
+	OutputTokens int64            `json:"output_tokens"`
+	Cost         exchange.Decimal `json:"cost_usd"`
+}
+
+// What lines of usage may be grouped by.
+const (
+	byDay   = "day"
+	byModel = "model"
+	byKey   = "key"
+)
+
+// A grouping says which lines of usage are apart.
+type grouping struct{ day, model, key bool }
+
+// usageLine is what an account used, of what the line is grouped by.
+type usageLine struct {
+	Day   string `json:"day,omitempty"`
+	Model string `json:"model,omitempty"`
+	*usedKey
+	figures
+}
+
+// usedKey is the key of a line.
+type usedKey struct {
+	ID   *string `json:"key_id"`   // null for what no key is known of
+	Name *string `json:"key_name"` // null where it has none, or was revoked
+}
+
+func figuresOf(t store.Totals, cost rowmill.Money) figures {
+	return figures{
+		Rows: t.Rows, FailedRows: t.Failed, Deduplicated: t.Deduplicated, InputTokens: t.InputTokens, OutputTokens: t.OutputTokens,
+		Cost: exchange.Decimal(cost.USD()),
+	}
+}
+
+// Store is what usage needs of a store.
+type Store interface {
+	store.Ledger
+	ListKeys(ctx context.Context) ([]store.Key, error)
+}
+
+// Usage is what accounts used.
+type Usage struct {
+	*exchange.Exchange
+	Store Store
+	Now   func() time.Time
+}
+
+// Route adds the route of the usage.
+func (u *Usage) Route(v1 gin.IRoutes) { v1.GET("/usage", u.Handle(u.show)) }
+
+// show answers GET /v1/usage: what the account used, by day and model, or as
+// asked.
+func (u *Usage) show(c *gin.Context) (any, error) {
+	var problems request.Problems
+	from, to := usageDays(c, &problems, u.Now())
+	by, key := queryGrouping(c, &problems), queryKey(c, &problems)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	account, err := caller.ReadAccount(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.Request.Context()
+	used, err := u.read(ctx, account, from, to, by.key || key != "")
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		used = slices.DeleteFunc(used, func(k store.KeyUsage) bool { return k.Key != key })
+	}
+	names := map[string]string{}
+	if by.key {
+		if names, err = u.names(ctx, account); err != nil {
+			return nil, err
+		}
+	}
+	groups := by.sum(used)
+	lines := make([]usageLine, len(groups))
+	var totals store.Totals
+	var cost rowmill.Money
+	for i, g := range groups {
+		lines[i] = by.line(g, names)
+		totals, cost = totals.Plus(g.Totals), cost.Plus(g.Cost)
+	}
+	return gin.H{
+		"account": account, "from": from.Format(time.DateOnly), "to": to.Format(time.DateOnly),
+		"usage": lines, "total": figuresOf(totals, cost),
+	}, nil
+}
+
+// read is what an account used, by key where that is asked for.
+func (u *Usage) read(ctx context.Context, account string, from, to time.Time, keyed bool) ([]store.KeyUsage, error) {
+	if keyed {
+		return u.Store.UsageByKey(ctx, account, from, to)
+	}
+	all, err := u.Store.Usage(ctx, account, from, to)
+	return store.ByKey(all, nil), err
+}
+
+// names are those of the account's keys, by id.
+func (u *Usage) names(ctx context.Context, account string) (map[string]string, error) {
+	keys, err := u.Store.ListKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of the usage: %w", err)
+	}
+	names := map[string]string{}
+	for _, k := range keys {
+		if k.Account == account {
+			names[k.ID] = k.Name
+		}
+	}
+	return names, nil
+}
+
+// sum adds up what is in the same group, in the order of the days, the models and
+// the keys.
+func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
+	type place struct {
+		day        int64
+		model, key string
+	}
+	at := map[place]int{}
+	var groups []store.KeyUsage
+	for _, u := range used {
+		if !g.day {
+			u.Day = time.Time{}
+		}
+		if !g.model {
+			u.Model = ""
+		}
+		if !g.key {
+			u.Key = ""
+		}
+		p := place{u.Day.Unix(), u.Model, u.Key}
+		i, known := at[p]
+		if !known {
+			at[p] = len(groups)
+			groups = append(groups, u)
+			continue
+		}
+		groups[i].Totals, groups[i].Cost = groups[i].Totals.Plus(u.Totals), groups[i].Cost.Plus(u.Cost)
+	}
+	slices.SortFunc(groups, func(a, b store.KeyUsage) int {
+		return cmp.Or(a.Day.Compare(b.Day), strings.Compare(a.Model, b.Model), strings.Compare(a.Key, b.Key))
+	})
+	return groups
+}
+
+// line shows a group.
+func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
+	line := usageLine{Model: u.Model, figures: figuresOf(u.Totals, u.Cost)}
+	if g.day {
+		line.Day = u.Day.Format(time.DateOnly)
+	}
+	if g.key {
+		line.usedKey = &usedKey{ID: exchange.OrNull(u.Key), Name: exchange.OrNull(names[u.Key])}
+	}
+	return line
+}
+
+// queryGrouping reads group_by.
+func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
+	asked, given := c.GetQuery("group_by")
+	if !given {
+		return grouping{day: true, model: true}
+	}
+	for by := range strings.SplitSeq(asked, ",") {
+		switch by {
+		case byDay:
+			g.day = true
+		case byModel:
+			g.model = true
+		case byKey:
+			g.key = true
+		default:
+			problems.Add("group_by", "has %q; it must be some of %s, %s and %s, with commas between", spelling.Shorten(by, 32), byDay, byModel, byKey)
+			return g
+		}
+	}
+	return g
+}
+
+// queryKey reads key_id, empty where no key is asked for.
+func queryKey(c *gin.Context, problems *request.Problems) string {
+	id, given := c.GetQuery("key_id")
+	if given && !access.IsKeyID(id) {
+		problems.Add("key_id", "is %q; it must be the ID of a key, such as 0123456789ab, as GET /v1/keys and `rowmill keys list` show it", spelling.Shorten(id, 64))
+	}
+	return id
+}
+
+// usageDays reads from and to, UTC days that are both included. By default
+// they are today and the first of its month.
+func usageDays(c *gin.Context, problems *request.Problems, now time.Time) (from, to time.Time) {
+	before := problems.Len()
+	day := func(field string, otherwise time.Time) time.Time {
+		asked, given := c.GetQuery(field)
+		if !given {
+			return otherwise
+		}
+		at, err := time.Parse(time.DateOnly, asked)
+		if err != nil {
+			problems.Add(field, "is %q; it must be a day such as 2026-01-31", spelling.Shorten(asked, 32))
+		}
+		return at
+	}
+	now = now.UTC()
+	to = day("to", now.Truncate(24*time.Hour))
+	from = day("from", time.Date(to.Year(), to.Month(), 1, 0, 0, 0, 0, time.UTC))
+	if problems.Len() > before {
+		return from, to
+	}
+	switch days := int(to.Sub(from)/(24*time.Hour)) + 1; {
+	case days < 1:
+		problems.Add("from", "is %s, after to, which is %s", from.Format(time.DateOnly), to.Format(time.DateOnly))
+	case days > maxUsageDays:
+		problems.Add("from", "is %s, %d days up to to; ask for at most %d at once", from.Format(time.DateOnly), days, maxUsageDays)
+	}
+	return from, to
+}

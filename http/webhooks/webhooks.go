@@ -1,0 +1,437 @@
+// Package webhooks owns the requests about the webhooks of accounts and their
+// deliveries. Package webhook owns events and signatures.
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
+	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store"
+)
+
+const (
+	// maxWebhookURL bounds the URL of a webhook, bytes: what servers take in a
+	// request line many times over.
+	maxWebhookURL = 2048
+	// maxWebhookDescription bounds what a webhook is for, in code points.
+	maxWebhookDescription = 256
+	// maxDeliveriesPage is the most deliveries of one page.
+	maxDeliveriesPage = 100
+)
+
+// Sender sends events.
+type Sender interface {
+	// Try sends a body to an endpoint, once, and says what came back.
+	Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt
+	// Wake says that a delivery is due.
+	Wake()
+}
+
+// NoSender is a node that sends no events.
+type NoSender struct{}
+
+func (NoSender) Try(context.Context, *webhook.Endpoint, string, string) store.DeliveryAttempt {
+	return store.DeliveryAttempt{At: time.Now().UTC(), Error: "this node sends no events"}
+}
+func (NoSender) Wake() {}
+
+// webhookView is an endpoint as the API shows it.
+type webhookView struct {
+	ID             string     `json:"id"`
+	Account        string     `json:"account"`
+	URL            string     `json:"url"`
+	Events         []string   `json:"events"`
+	Description    string     `json:"description"`
+	Secret         string     `json:"secret,omitempty"` // whole, only where it was made just now
+	ShownSecret    string     `json:"secret_prefix"`
+	OldSecretUntil *time.Time `json:"old_secret_until"`
+	Disabled       bool       `json:"disabled"`
+	DisabledAt     *time.Time `json:"disabled_at"`
+	DisabledReason *string    `json:"disabled_reason"`
+	Created        time.Time  `json:"created_at"`
+	Rotated        *time.Time `json:"rotated_at"`
+}
+
+func viewWebhook(account string, e *webhook.Endpoint, now time.Time) webhookView {
+	view := webhookView{
+		ID: e.ID, Account: account, URL: e.URL, Events: e.Events, Description: e.Description, ShownSecret: e.ShownSecret(),
+		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), Created: e.Created, Rotated: e.Rotated,
+	}
+	if view.Events == nil {
+		view.Events = []string{}
+	}
+	if e.Until != nil && now.Before(*e.Until) {
+		view.OldSecretUntil = e.Until
+	}
+	return view
+}
+
+// deliveryView is a delivery as the API shows it.
+type deliveryView struct {
+	ID       string        `json:"id"`
+	Event    string        `json:"event"`
+	Job      *string       `json:"job_id"`
+	State    string        `json:"state"`
+	Created  time.Time     `json:"created_at"`
+	Next     *time.Time    `json:"next_attempt_at"`
+	Attempts []attemptView `json:"attempts"`
+}
+
+type attemptView struct {
+	At      time.Time `json:"at"`
+	Status  *int      `json:"status"`
+	Error   *string   `json:"error"`
+	Answer  string    `json:"answer"`
+	Seconds float64   `json:"duration_seconds"`
+}
+
+func viewAttempt(a store.DeliveryAttempt) attemptView {
+	view := attemptView{At: a.At, Error: exchange.OrNull(a.Error), Answer: a.Answer, Seconds: float64(a.Millis) / 1000}
+	if a.Status != 0 {
+		view.Status = &a.Status
+	}
+	return view
+}
+
+func viewDelivery(d store.Delivery) deliveryView {
+	view := deliveryView{ID: d.ID, Event: d.Event, Job: exchange.OrNull(d.Job), State: d.State, Created: d.Created, Next: d.Due, Attempts: []attemptView{}}
+	for _, a := range d.Attempts {
+		view.Attempts = append(view.Attempts, viewAttempt(a))
+	}
+	return view
+}
+
+// Webhooks are the endpoints of accounts, and what was sent to them.
+type Webhooks struct {
+	*exchange.Exchange
+	Store  webhook.Store
+	Sender Sender
+	Audit  *audit.Auditor
+	Now    func() time.Time
+}
+
+// Route adds the routes of webhooks.
+func (w *Webhooks) Route(v1 gin.IRoutes) {
+	v1.GET("/webhooks", w.Handle(w.list))
+	v1.POST("/webhooks", w.Handle(w.create))
+	v1.GET("/webhooks/:webhook_id", w.Handle(w.show))
+	v1.PATCH("/webhooks/:webhook_id", w.Handle(w.patch))
+	v1.DELETE("/webhooks/:webhook_id", w.Handle(w.remove))
+	v1.POST("/webhooks/:webhook_id/rotate", w.Handle(w.rotate))
+	v1.POST("/webhooks/:webhook_id/test", w.Handle(w.test))
+	v1.GET("/webhooks/:webhook_id/deliveries", w.Handle(w.deliveries))
+	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", w.Handle(w.redeliver))
+}
+
+// of returns the endpoints of the account that a request without a body is about.
+func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, err error) {
+	if account, err = caller.Administered(c, c.Query("account")); err == nil {
+		all, err = webhook.Load(c.Request.Context(), w.Store, account)
+	}
+	return account, all, err
+}
+
+// named is of with the endpoint that the path names.
+func (w *Webhooks) named(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
+	account, found, err := w.of(c)
+	if err == nil {
+		e, err = find(c, &found)
+	}
+	return account, &found, e, err
+}
+
+func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
+	id := c.Param("webhook_id")
+	e, found := all.Find(id)
+	if !found {
+		return nil, request.Errorf(http.StatusNotFound, "webhook_not_found", "no webhook was found with the ID %s; GET /v1/webhooks lists them", spelling.Shorten(id, 64))
+	}
+	return e, nil
+}
+
+// change does an act of administration to an endpoint among all.
+func (w *Webhooks) change(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
+	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // a path may be a secret
+	return w.Audit.Record(c, audit.Act{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
+		return all.Save(ctx, w.Store, account)
+	})
+}
+
+func hostOf(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return parsed.Host
+}
+
+// list answers GET /v1/webhooks.
+func (w *Webhooks) list(c *gin.Context) (any, error) {
+	account, all, err := w.of(c)
+	views := []webhookView{}
+	for _, e := range all.Endpoints {
+		views = append(views, viewWebhook(account, &e, w.Now()))
+	}
+	return gin.H{"webhooks": views}, err
+}
+
+// show answers GET /v1/webhooks/{webhook_id}.
+func (w *Webhooks) show(c *gin.Context) (any, error) {
+	account, _, e, err := w.named(c)
+	if err != nil {
+		return nil, err
+	}
+	return viewWebhook(account, e, w.Now()), nil
+}
+
+// create answers POST /v1/webhooks. Its answer and that of rotate are the only ones
+// with the secret.
+func (w *Webhooks) create(c *gin.Context) (any, error) {
+	e := webhook.NewEndpoint(w.Now())
+	account, err := caller.Administer(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		if body.Require("url", "a string", &e.URL, "it is where events are sent, such as https://example.com/hook") {
+			checkWebhookURL(body, e.URL)
+		}
+		readWebhook(body, &e)
+		body.End("account, url, events and description")
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := webhook.Load(c.Request.Context(), w.Store, account)
+	if err != nil {
+		return nil, err
+	}
+	if err := all.Add(e); err != nil {
+		return nil, request.Errorf(http.StatusConflict, "too_many_webhooks",
+			"the account %s has %d webhooks, as many as an account may have; delete one that is not used", spelling.Shorten(account, 64), webhook.MaxEndpoints)
+	}
+	if err := w.change(c, audit.WebhookCreate, account, &all, &e); err != nil {
+		return nil, err
+	}
+	view := viewWebhook(account, &e, w.Now())
+	view.Secret = e.Secret
+	return view, nil
+}
+
+func checkWebhookURL(body *request.Object, address string) {
+	parsed, err := url.Parse(address)
+	switch {
+	case len(address) > maxWebhookURL:
+		body.Add("url", "has %d bytes; it may have %d", len(address), maxWebhookURL)
+	case err != nil || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7F }):
+		body.Add("url", "cannot be parsed; it must be an address such as https://example.com/hook")
+	case parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Hostname() == "":
+		body.Add("url", "must begin with https:// or http:// and name a host")
+	case parsed.User != nil:
+		body.Add("url", "holds a user name or password, which would not be sent; check the signature instead")
+	case parsed.Fragment != "":
+		body.Add("url", "has a fragment (#), which is not sent; leave it out")
+	}
+}
+
+// readWebhook reads what may be changed later, too.
+func readWebhook(body *request.Object, e *webhook.Endpoint) {
+	if body.Null("events") {
+		e.Events = nil
+	}
+	var events []string
+	if body.Read("events", "an array of names of events", &events) {
+		for i, one := range events {
+			switch {
+			case !slices.Contains(webhook.Types(), one):
+				body.Add("events", "%q is unknown; the events are %s", spelling.Shorten(one, 64), strings.Join(webhook.Types(), ", "))
+			case slices.Contains(events[:i], one):
+				body.Add("events", "%q stands in the list twice; name it once", one)
+			}
+		}
+		e.Events = events
+	}
+	if body.Null("description") {
+		e.Description = ""
+	}
+	if body.Read("description", "a string", &e.Description) {
+		if n := utf8.RuneCountInString(e.Description); n > maxWebhookDescription || strings.ContainsFunc(e.Description, unicode.IsControl) {
+			body.Add("description", "must be plain text of at most %d characters", maxWebhookDescription)
+		}
+	}
+}
+
+// patch answers PATCH /v1/webhooks/{webhook_id}: what the body leaves out stays.
+func (w *Webhooks) patch(c *gin.Context) (any, error) {
+	var fresh webhook.Endpoint
+	var disabled *bool
+	var given []string
+	account, err := caller.Administer(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
+		given = append(body.Rest(), nulls(body, "events", "description")...)
+		if body.Read("url", "a string", &fresh.URL) {
+			checkWebhookURL(body, fresh.URL)
+		}
+		readWebhook(body, &fresh)
+		body.Read("disabled", "true or false", &disabled)
+		body.End("account, url, events, description and disabled")
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := webhook.Load(c.Request.Context(), w.Store, account)
+	if err != nil {
+		return nil, err
+	}
+	e, err := find(c, &all)
+	if err != nil {
+		return nil, err
+	}
+	for _, field := range given {
+		switch field {
+		case "url":
+			e.URL = fresh.URL
+		case "events":
+			e.Events = fresh.Events
+		case "description":
+			e.Description = fresh.Description
+		}
+	}
+	switch {
+	case disabled == nil:
+	case !*disabled:
+		e.SetDisabled("", w.Now())
+	case e.Disabled == nil:
+		e.SetDisabled("an administrator disabled it", w.Now())
+	}
+	if err := w.change(c, audit.WebhookChange, account, &all, e); err != nil {
+		return nil, err
+	}
+	return viewWebhook(account, e, w.Now()), nil
+}
+
+// nulls are those of the fields that were given as null.
+func nulls(body *request.Object, fields ...string) []string {
+	return slices.DeleteFunc(fields, func(field string) bool { return !body.Null(field) })
+}
+
+// remove answers DELETE /v1/webhooks/{webhook_id}. What waits to be sent to it is
+// given up when it is its turn.
+func (w *Webhooks) remove(c *gin.Context) (any, error) {
+	account, all, e, err := w.named(c)
+	if err != nil {
+		return nil, err
+	}
+	gone := *e
+	all.Remove(gone.ID)
+	return gin.H{"id": gone.ID, "deleted": true}, w.change(c, audit.WebhookDelete, account, all, &gone)
+}
+
+// rotate answers POST /v1/webhooks/{webhook_id}/rotate.
+func (w *Webhooks) rotate(c *gin.Context) (any, error) {
+	account, all, e, err := w.named(c)
+	if err != nil {
+		return nil, err
+	}
+	e.Rotate(w.Now())
+	if err := w.change(c, audit.WebhookRotate, account, all, e); err != nil {
+		return nil, err
+	}
+	view := viewWebhook(account, e, w.Now())
+	view.Secret = e.Secret
+	return view, nil
+}
+
+// test answers POST /v1/webhooks/{webhook_id}/test: an event that tells of no job is
+// sent now, and what came back is answered.
+func (w *Webhooks) test(c *gin.Context) (any, error) {
+	_, _, e, err := w.named(c)
+	if err != nil {
+		return nil, err
+	}
+	kind := c.Query("event")
+	if kind == "" {
+		kind = e.SampleType()
+	} else if !slices.Contains(webhook.Types(), kind) {
+		return nil, rowmill.Invalid("event", "is %q; the events are %s", spelling.Shorten(kind, 64), strings.Join(webhook.Types(), ", "))
+	}
+	id, body, err := e.Sample(kind, w.Now())
+	if err != nil {
+		return nil, err
+	}
+	attempt := w.Sender.Try(c.Request.Context(), e, id, body)
+	return gin.H{"id": id, "event": kind, "delivered": webhook.Succeeded(attempt), "attempt": viewAttempt(attempt)}, nil
+}
+
+// deliveries answers GET /v1/webhooks/{webhook_id}/deliveries, newest first.
+func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
+	_, _, e, err := w.named(c)
+	if err != nil {
+		return nil, err
+	}
+	var p request.Problems
+	limit := exchange.QueryInt(c, &p, "limit", maxDeliveriesPage, 1, maxDeliveriesPage)
+	cursor := c.Query("cursor")
+	if cursor != "" && !webhook.IsDelivery(cursor) {
+		p.Add("cursor", "is not the next_cursor of an earlier page; leave it out to begin anew")
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	found, more, err := w.Store.ListDeliveries(c.Request.Context(), e.ID, store.Page{Limit: int(limit), After: cursor})
+	if err != nil {
+		return nil, err
+	}
+	views, next := []deliveryView{}, ""
+	for _, d := range found {
+		views = append(views, viewDelivery(d))
+		if more {
+			next = d.ID
+		}
+	}
+	return gin.H{"deliveries": views, "next_cursor": exchange.OrNull(next)}, nil
+}
+
+// redeliver answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver:
+// it is sent once more, with all the attempts that it may take.
+func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
+	_, _, e, err := w.named(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, id := c.Request.Context(), c.Param("delivery_id")
+	missing := request.Errorf(http.StatusNotFound, "delivery_not_found", "the webhook has no delivery with the ID %s; it may be older than %d days", spelling.Shorten(id, 64), webhook.KeepLog/(24*time.Hour))
+	if !webhook.IsDelivery(id) {
+		return nil, missing
+	}
+	d, err := w.Store.GetDelivery(ctx, id)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound), err == nil && d.Endpoint != e.ID:
+		return nil, missing
+	case err != nil:
+		return nil, err
+	case e.Disabled != nil:
+		return nil, request.Errorf(http.StatusConflict, "webhook_disabled", "the webhook is disabled, so that nothing is sent to it; enable it first")
+	}
+	now, err := w.Store.Time(ctx)
+	if err == nil {
+		d, err = w.Store.PutDelivery(ctx, webhook.Requeued(d, now))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("have a delivery sent once more: %w", err)
+	}
+	w.Sender.Wake()
+	return viewDelivery(d), nil
+}
