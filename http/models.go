@@ -127,7 +127,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 
 func (m *modelList) view(o offer.ListedModel) modelView {
 	v := modelView{
-		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: o.Aliases, Problem: exchange.OrNull(o.Problem),
+		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.ListOf(o.Aliases), Problem: exchange.OrNull(o.Problem),
 		ContextLength: orNone(o.Model.ContextLength), Dimension: orNone(o.Model.Dimension), Servers: []serverView{}, Counted: countedRoughly,
 	}
 	if o.Model.Kind != "" {
@@ -138,9 +138,6 @@ func (m *modelList) view(o offer.ListedModel) modelView {
 	}
 	if v.Sampling == nil {
 		v.Sampling = map[string]any{}
-	}
-	if v.Aliases == nil {
-		v.Aliases = []string{}
 	}
 	for _, s := range o.Servers {
 		v.Servers = append(v.Servers, serverView{s.Node, s.Name, s.Kind, s.Models[0].Name})

@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/anthropic"
 	"github.com/rowmill/rowmill/http/audit"
+	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/console"
 	"github.com/rowmill/rowmill/http/downloads"
 	"github.com/rowmill/rowmill/http/events"
@@ -139,15 +140,15 @@ func (s *Server) routeJobs(known *jobs.Jobs, by entrances, acts *audit.Auditor) 
 
 // routeBatches adds the routes of the dialects that send batches.
 func (s *Server) routeBatches(batched *submit.Batches, by entrances, shelf *archive.Archive, offered *offer.Models) {
-	limits := input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)}
-	(&openai.Dialect{
-		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
-		Model: offered.Find, Now: s.Now, Limits: openai.Limits{FileBytes: s.MaxFileBytes, UploadBytes: s.MaxUploadBytes, Input: limits},
-	}).Route(by.openai)
-	(&anthropic.Dialect{
-		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf,
-		Model: offered.Find, Now: s.Now, Limits: anthropic.Limits{BodyBytes: s.MaxFileBytes, Input: limits},
-	}).Route(by.anthropic)
+	config := batch.Config{
+		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf, Model: offered.Find, Now: s.Now,
+		Limits: batch.Limits{
+			FileBytes: s.MaxFileBytes, UploadBytes: s.MaxUploadBytes,
+			Input: input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)},
+		},
+	}
+	(&openai.Dialect{Config: config, Files: s.Store}).Route(by.openai)
+	(&anthropic.Dialect{Config: config}).Route(by.anthropic)
 }
 
 func wrongMethod(c *gin.Context) error {

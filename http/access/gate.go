@@ -21,8 +21,8 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// routeCancel is the one GET that changes something: clients of the interface
-// cancel by it.
+// routeCancel is the only GET that changes something: existing clients cancel jobs
+// with it.
 const routeCancel = "/v1/job-cancel/:job_id"
 
 // changes reports whether a request may change something.
@@ -34,8 +34,7 @@ func changes(c *gin.Context) bool {
 	return true
 }
 
-// contextSession is the name of the value of a request that holds a ticket, where a
-// session stands for the key.
+// contextSession is the key of the ticket among the values of a request with a session.
 const contextSession = "rowmill.session"
 
 // A Gate lets requests with a known key pass, as often as the key may ask.
@@ -43,11 +42,11 @@ type Gate struct {
 	*exchange.Exchange
 	keys   *Keyring
 	limits *limiter
-	// schemes are the words before a key, the first of which is asked for.
+	// schemes are the words that may stand before a key. Errors name the first.
 	schemes []string
-	// header is another in which a key may stand alone; empty for none.
+	// header may hold a key alone; empty for none.
 	header string
-	// sessions are taken in place of keys; nil for none.
+	// sessions may stand for keys; nil for none.
 	sessions *Sessions
 }
 
@@ -59,13 +58,13 @@ func NewGate(keys *Keyring, sessions *Sessions) *Gate {
 	}
 }
 
-// Speaking is the gate for those who show their keys otherwise: alone in a header,
-// or behind a word, and have no sessions.
+// Speaking returns a gate for clients that send their keys in another way: alone in a
+// header, or after another word. It takes no sessions.
 func (g *Gate) Speaking(header string, schemes ...string) *Gate {
 	return &Gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
 }
 
-// Taking is the gate that takes sessions too: a page needs models and files.
+// Taking has the gate take sessions too: the console needs models and files.
 func (g *Gate) Taking(s *Sessions) *Gate {
 	g.sessions = s
 	return g
@@ -107,7 +106,7 @@ const (
 	schemeToken = "Bearer"
 )
 
-// APIKey is the key that a request was sent with.
+// APIKey returns the key of a request.
 func (g *Gate) APIKey(c *gin.Context) (string, error) {
 	schemes := g.schemes
 	headers := c.Request.Header.Values("Authorization")
@@ -126,8 +125,7 @@ func (g *Gate) APIKey(c *gin.Context) (string, error) {
 	return key, nil
 }
 
-// session is the cookie of a session that a request was sent with in place of
-// a key; empty for none.
+// session returns the session cookie of a request without a key; empty for none.
 func (g *Gate) session(c *gin.Context) string {
 	if g.sessions == nil || len(c.Request.Header.Values("Authorization")) > 0 || g.header != "" && c.GetHeader(g.header) != "" {
 		return ""
@@ -135,7 +133,7 @@ func (g *Gate) session(c *gin.Context) string {
 	return g.sessions.cookie(c)
 }
 
-// who is who sent a request, with a key or by a session.
+// who finds out who sent a request, by key or by session.
 func (g *Gate) who(c *gin.Context) (who caller.Principal, session *ticket, err error) {
 	if cookie := g.session(c); cookie != "" {
 		who, t, err := g.sessions.who(c, cookie)
@@ -164,8 +162,8 @@ func unauthorized(scheme, code, message string) error {
 	return e
 }
 
-// Still reports whether the key of a request that was let pass would be again, for
-// the same. Of a store that is away nobody knows.
+// Still reports whether the gate would let the request pass again, with the same
+// account, role and dialect. If the store is away, it says yes.
 func (g *Gate) Still(c *gin.Context) bool {
 	now, _, err := g.who(c)
 	was := caller.Of(c)
@@ -181,8 +179,8 @@ func SessionEnd(c *gin.Context) (at time.Time, is bool) {
 	return session.Expires, is
 }
 
-// Operated reports whether a key is one of those who run the service. One that
-// cannot be looked up is not.
+// Operated reports whether a key belongs to an operator. A key that cannot be looked up
+// does not.
 func (g *Gate) Operated(ctx context.Context, key string) bool {
 	if key == "" {
 		return false

@@ -28,23 +28,23 @@ import (
 const (
 	// keyPrefix lets secret scanners find keys.
 	keyPrefix = "rk_"
-	// keysFresh is how long a list of keys is believed: a key that another
-	// node has revoked or rotated works no longer than that. It is well below
-	// the 5 s that are promised, and one round trip for all requests meanwhile.
+	// keysFresh is how long the list of keys is used. A key that another node revoked
+	// works no longer than that; 5 s are promised. All requests of that time share one
+	// read of the store.
 	keysFresh = 2 * time.Second
-	// keysFreshUnknown is the same for keys that the list lacks, which may be
-	// new. It bounds how often bad keys make the store list its keys.
+	// keysFreshUnknown is the same for a key that is not in the list, since it may be
+	// new. It also bounds how often unknown keys cause a read of the store.
 	keysFreshUnknown = 100 * time.Millisecond
-	// keysPatience bounds one listing, for which all requests wait together.
+	// keysPatience bounds one read of the list. All requests wait for it together.
 	keysPatience = 10 * time.Second
-	// usedEvery is how often the use of a key is recorded, and usedPatience
-	// how long a request waits for that: it matters less than the request.
+	// usedEvery is how often the use of a key is recorded. usedPatience bounds how long a
+	// request waits for that.
 	usedEvery    = time.Minute
 	usedPatience = time.Second
 )
 
-// KeyStore is what a keyring needs of a store: keys, and the values in which it
-// notes their use.
+// KeyStore is the part of a store that a keyring uses: keys, and the values that hold
+// their last use.
 type KeyStore interface {
 	ListKeys(ctx context.Context) ([]store.Key, error)
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
@@ -53,14 +53,14 @@ type KeyStore interface {
 
 // Issuer verifies tokens.
 type Issuer interface {
-	// Verify returns who shows a token, or why that is nobody: an *identity.Refusal;
-	// any other error says that it cannot be told now.
+	// Verify returns the bearer of a token. For a bad token the error is an
+	// *identity.Refusal; any other error means that the token cannot be verified now.
 	Verify(ctx context.Context, token string) (identity.Bearer, error)
-	// Name is the issuer, as its tokens have it.
+	// Name is the issuer's name in its tokens.
 	Name() string
 }
 
-// A Keyring knows the keys of the store as of a moment ago.
+// A Keyring holds a recent list of the store's keys.
 type Keyring struct {
 	store     KeyStore
 	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
@@ -76,8 +76,8 @@ type Keyring struct {
 	wrote map[string]time.Time // when a key's use was recorded
 }
 
-// NewKeyring makes the ring of a store's keys, of the configured administrator keys, and
-// of the tokens of an issuer, nil where none are taken.
+// NewKeyring makes a keyring for a store's keys, the configured administrator keys, and
+// the tokens of an issuer; nil for no issuer.
 func NewKeyring(s KeyStore, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
 	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, wrote: map[string]time.Time{}}
 	k.Configure(admin)
@@ -96,8 +96,8 @@ func (k *Keyring) Configure(admin []string) {
 // HasConfigured reports whether there is a configured key.
 func (k *Keyring) HasConfigured() bool { return len(*k.admin.Load()) > 0 }
 
-// find returns whose key it is, or rowmill.ErrNotFound. Secrets are compared
-// by hash, in constant time.
+// find returns the owner of a key, or rowmill.ErrNotFound. It compares hashes of secrets,
+// in constant time.
 func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error) {
 	hash := sha256.Sum256([]byte(key))
 	for _, admin := range *k.admin.Load() {
@@ -123,7 +123,7 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	return k.holder(kept)
 }
 
-// bearer is who shows a token. A token that is not good is a *request.Error.
+// bearer returns the bearer of a token. For a bad token the error is a *request.Error.
 func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {
 	b, err := k.issuer.Verify(ctx, token)
 	var refused *identity.Refusal
@@ -141,8 +141,8 @@ func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, e
 	return who, caller.AccountName(who.Account)
 }
 
-// again returns whose key it is that was found once, by its id and mark, or
-// rowmill.ErrNotFound where it is not good any more or has another secret.
+// again returns the owner of a key that find found before, by id and mark. It returns
+// rowmill.ErrNotFound if the key is no longer valid or has another secret.
 func (k *Keyring) again(ctx context.Context, id, mark string) (who caller.Principal, err error) {
 	if id == "" {
 		for _, admin := range *k.admin.Load() {
@@ -162,17 +162,17 @@ func (k *Keyring) again(ctx context.Context, id, mark string) (who caller.Princi
 	return who, err
 }
 
-// configured is who has a configured key.
+// configured is the owner of a configured key.
 func (k *Keyring) configured(hash [sha256.Size]byte) caller.Principal {
 	return caller.Principal{Mark: markOf(hash[:]), Name: "configuration", Account: caller.DefaultAccount, Role: caller.RoleAdmin, PerMinute: k.perMinute}
 }
 
-// markOf is the mark of a secret: enough of its hash to tell it from the one
-// that a rotated key has.
+// markOf returns the mark of a secret: enough of its hash to notice that the key was
+// rotated.
 func markOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
 
-// holder returns whose key it is, or rowmill.ErrNotFound where it is not good any
-// more.
+// holder returns the owner of a stored key, or rowmill.ErrNotFound if the key is no
+// longer valid.
 func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 	if Expired(kept, k.now()) {
 		return caller.Principal{}, rowmill.ErrNotFound
@@ -192,8 +192,8 @@ func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 // Expired reports whether a key is past its time.
 func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
 
-// lookup returns a key, from the list that is at hand where it was fresh when
-// the request came, however long the store takes for another one.
+// lookup returns a key from the list, if the list was fresh when the request came. The
+// store's speed does not matter for that.
 func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	came := k.now()
 	for {
@@ -221,8 +221,8 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	}
 }
 
-// seen returns what the list at hand says of a key and whether that may be
-// believed by a request that came at a time.
+// seen looks a key up in the list. fresh says whether a request that came at that time
+// may rely on it.
 func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,8 +235,8 @@ func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh b
 	return key, known, k.keys != nil && -keysPatience < age && age < limit, k.turn
 }
 
-// list asks the store for its keys. What it says is as of the moment it was
-// asked, and is dropped where keys were forgotten since.
+// list reads the keys. The list counts from when the read began, and is dropped if Forget
+// was called since.
 func (k *Keyring) list(ctx context.Context, turn int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
@@ -261,7 +261,7 @@ func (k *Keyring) list(ctx context.Context, turn int) error {
 	return nil
 }
 
-// Forget makes the next request ask the store: this node has changed a key.
+// Forget drops the list, since this node has changed a key.
 func (k *Keyring) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -269,13 +269,12 @@ func (k *Keyring) Forget() {
 	k.turn++
 }
 
-// usedValue names the value that holds when a key was last used. It is apart
-// from the key's record, so that recording a use can never bring back a key
-// that is being revoked.
+// usedValue names the value that holds when a key was last used. It is not part of the
+// key's record, so recording a use cannot bring back a key that is being revoked.
 func usedValue(keyID string) string { return "key_used/" + keyID }
 
-// used records, at most once per usedEvery, that a key was used, also where the
-// context of the request ends meanwhile.
+// used records that a key was used, at most once per usedEvery, even if the request's
+// context ends.
 func (k *Keyring) used(ctx context.Context, id string) error {
 	now := k.now().UTC()
 	k.mu.Lock()
@@ -304,7 +303,7 @@ func (k *Keyring) used(ctx context.Context, id string) error {
 	return err
 }
 
-// LastUsed reads when a key was used, to about a minute; nil for never.
+// LastUsed returns when a key was used, to about a minute; nil for never.
 func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
 	doc, _, err := k.store.GetValue(ctx, usedValue(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -330,9 +329,8 @@ func splitKey(key string) (id, secret string, ok bool) {
 	return id, secret, found && id != "" && secret != ""
 }
 
-// NewKey makes a key: the text for its owner, which is kept nowhere, and the
-// record for the store. The text is rk_<id>_<secret>, the secret 32 random
-// bytes in base64url.
+// NewKey makes a key. The text is for its owner and is stored nowhere; the record is for
+// the store. The text is rk_<id>_<secret>; the secret is 32 random bytes in base64url.
 func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
 	id := make([]byte, keyIDBytes)
 	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
@@ -340,10 +338,10 @@ func NewKey(account, role, name string, now time.Time) (text string, record stor
 	return NewSecret(&record), record
 }
 
-// keyIDBytes is how many bytes the id of a key is, in hexadecimal digits.
+// keyIDBytes is how many bytes the id of a key has; it is written in hexadecimal.
 const keyIDBytes = 6
 
-// IsKeyID reports whether id has the shape of a key's.
+// IsKeyID reports whether id looks like the id of a key.
 func IsKeyID(id string) bool {
 	raw, err := hex.DecodeString(id)
 	return err == nil && len(raw) == keyIDBytes && strings.ToLower(id) == id

@@ -10,30 +10,29 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// A limiter holds each key to its requests per minute, all of which may come
-// at once. It counts the requests of this node alone: a store round trip for
-// each would cost more than most requests do.
+// A limiter bounds the requests of each key per minute; all of them may come at once. It
+// counts requests of this node only, since a store access for each request would cost too
+// much.
 type limiter struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// full is, by key, when a key that rests may send a whole minute's
-	// requests again. (This is the virtual scheduling form of the leaky
-	// bucket, ITU-T I.371: one time stands for the level of a bucket.)
+	// full has, by key, when the key may again send a whole minute's requests. (This is
+	// the virtual scheduling form of the leaky bucket, ITU-T I.371: one time stands for
+	// the level of a bucket.)
 	full  map[string]time.Time
 	sweep int // the size of full at which those that rest are dropped
 }
 
-// sweepAt is when a limiter first looks for keys that rest: it remembers no
-// more than about twice as many keys as have been busy in one minute.
+// sweepAt is the size at which a limiter first drops idle keys. It holds at most about
+// twice as many keys as were busy in one minute.
 const sweepAt = 1024
 
 func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, full: map[string]time.Time{}, sweep: sweepAt}
 }
 
-// wait returns after which time there is room for a request; 0 where there is
-// now.
+// wait returns how long the next request must wait; 0 for not at all.
 func (l *limiter) wait(who caller.Principal) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,8 +40,8 @@ func (l *limiter) wait(who caller.Principal) time.Duration {
 	return wait
 }
 
-// next is when who may send a whole minute's requests again once one more is
-// counted, and how long that one has to wait.
+// next returns the new value of full after one more request, and how long that request
+// must wait.
 func (l *limiter) next(who caller.Principal, now time.Time) (full time.Time, wait time.Duration) {
 	full = l.full[who.KeyID]
 	if full.Before(now) {
@@ -52,8 +51,8 @@ func (l *limiter) next(who caller.Principal, now time.Time) (full time.Time, wai
 	return full, max(0, full.Sub(now)-time.Minute)
 }
 
-// take counts a request. Where it is one too many it is not counted, and take
-// returns after which time there is room for one.
+// take counts a request and returns 0. If the request is one too many, take does not
+// count it and returns how long it must wait.
 func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	if who.PerMinute <= 0 {
 		return 0
@@ -77,7 +76,7 @@ func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	return 0
 }
 
-// tooMany is the answer to a request beyond the limit of its key.
+// tooMany is the answer to a request over the limit of its key.
 func tooMany(perMinute int, wait time.Duration) *request.Error {
 	seconds := strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
 	e := request.Errorf(http.StatusTooManyRequests, "rate_limited",

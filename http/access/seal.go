@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// sealFresh is how often a seal that opens nothing makes the node look for
-	// another one in the store.
+	// sealFresh is how often a cookie that cannot be opened makes the node read the
+	// store's seal key again.
 	sealFresh = time.Second
-	// sealValue names the value with the key of the seal.
+	// sealValue names the value with the seal key.
 	sealValue = "console/session_seal"
-	// sealPurpose is sealed with each session, so that the key serves no other end.
+	// sealPurpose is sealed with each session, so the key works for nothing else.
 	sealPurpose = "rowmill session 1"
 )
 
-// A Seal closes tickets, so that nobody but the nodes can read or make one. Its
-// keys are those of the configuration, the first of which closes. Among them, or where
-// there are none alone, is a value of the store, made by the first node that needs it.
+// A Seal encrypts tickets so that only nodes can read or make them. It uses the
+// configured keys: the first closes, all open. nil stands for a key in the store, which
+// the first node that needs it makes; it is the only key if none are configured.
 type Seal struct {
 	values store.Values
 	now    func() time.Time
@@ -54,7 +54,7 @@ func newSeal(values store.Values, now func() time.Time) *Seal {
 	return s
 }
 
-// Use replaces the keys, nil for the store's.
+// Use replaces the keys; nil stands for the store's.
 func (s *Seal) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -99,8 +99,7 @@ func (s *Seal) close(ctx context.Context, t ticket) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte(sealPurpose))), nil
 }
 
-// open returns the ticket of a cookie; rowmill.ErrNotFound where it is none that
-// a node has made.
+// open returns the ticket of a cookie, or rowmill.ErrNotFound if no node made it.
 func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil {
@@ -131,8 +130,8 @@ func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 	return t, rowmill.ErrNotFound
 }
 
-// recorded is the seal as it was read from the store, or, where it is to be looked
-// for again, as it is there now: records that were restored hold another.
+// recorded returns the store's seal key. With again it reads the store again, at most
+// once per sealFresh: restored records hold another key.
 func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// load reads the key, and makes it where there is none.
+// load reads the seal key, and makes it if there is none.
 func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
 	text, _, err := s.values.GetValue(ctx, sealValue)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -19,32 +19,30 @@ import (
 )
 
 const (
-	// sessionCookie holds a session. Under TLS it has a prefix by which browsers
-	// take it from this host alone.
+	// sessionCookie holds a session. With TLS the name has a prefix; browsers then accept
+	// it from this host only.
 	sessionCookie       = "rowmill_session"
 	sessionCookieSecure = "__Host-" + sessionCookie
-	// sessionTime is how long a session lasts that is not used: a working day and
-	// its breaks.
+	// sessionTime is how long an unused session lasts: a working day.
 	sessionTime = 12 * time.Hour
-	// sessionRenew is after how long a session that is used gets a cookie with its
-	// full time again: not with each answer, which would make all of them longer.
+	// sessionRenew is the age at which a used session gets a new cookie. A cookie in each
+	// answer would make all answers longer.
 	sessionRenew = 10 * time.Minute
-	// maxSignInFailures is how many keys an address may get wrong a minute. Keys
-	// have 256 random bits; the administrator's key of the configuration may have
-	// fewer, and whoever mistypes one tries less often than this.
+	// maxSignInFailures bounds the wrong keys from an address per minute. Keys have 256
+	// random bits; the configured key may have fewer. People who mistype stay below it.
 	maxSignInFailures = 10
 )
 
-// A ticket is what the cookie of a session holds, sealed: which key it stands
-// for, never the key itself.
+// A ticket is the sealed content of a session cookie: which key it stands for, never the
+// key itself.
 type ticket struct {
 	KeyID   string    `json:"key"`  // empty for the configuration's
 	Mark    string    `json:"mark"` // the key's, by which a rotated one is another
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires"`
 
-	// Bearer is set where the session stands for a token. Nothing else is known of that
-	// later, so that it is all here, and Expires is not after the token's.
+	// Bearer is set if the session stands for a token. Nothing about a token can be
+	// looked up later, so all is here. Expires is at most the token's.
 	Bearer *bearer `json:"bearer,omitempty"`
 }
 
@@ -57,9 +55,8 @@ type bearer struct {
 	Expires time.Time `json:"expires"` // of the token
 }
 
-// Sessions let browsers show a cookie in place of a key. Nothing is kept of them:
-// the cookie is sealed with a key that all nodes have, and the API key that it
-// stands for is looked up with each request.
+// Sessions let browsers send a cookie instead of a key. Nothing is stored: a key that all
+// nodes have seals the cookie, and each request looks the API key up.
 type Sessions struct {
 	*exchange.Exchange
 	keys     *Keyring
@@ -69,6 +66,7 @@ type Sessions struct {
 	now      func() time.Time
 }
 
+// NewSessions makes the sessions of a server; values hold the seal key.
 func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now func() time.Time) *Sessions {
 	return &Sessions{
 		Exchange: x, keys: keys, Seal: newSeal(values, now), now: now,
@@ -82,7 +80,7 @@ func (s *Sessions) Route(root gin.IRoutes) {
 	root.DELETE("/console/session", s.Handle(s.end))
 }
 
-// begin answers POST /console/session: whose key it is, and a cookie for it.
+// begin answers POST /console/session: it checks a key and sets a cookie for it.
 func (s *Sessions) begin(c *gin.Context) (any, error) {
 	if err := s.sameOrigin(c); err != nil {
 		return nil, err
@@ -125,8 +123,8 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 	return gin.H{"account": who.Account, "role": who.Role, "expires_at": expires}, nil
 }
 
-// end answers DELETE /console/session: the browser forgets the cookie. Who kept
-// a copy of it is locked out by rotating or revoking the key.
+// end answers DELETE /console/session: the browser drops the cookie. To lock out a copy
+// of the cookie, rotate or revoke the key.
 func (s *Sessions) end(c *gin.Context) (any, error) {
 	if err := s.sameOrigin(c); err != nil {
 		return nil, err
@@ -135,7 +133,7 @@ func (s *Sessions) end(c *gin.Context) (any, error) {
 	return gin.H{}, nil
 }
 
-// give gives the browser a cookie with its full time.
+// give sets a cookie that lasts sessionTime.
 func (s *Sessions) give(c *gin.Context, who caller.Principal) (expires time.Time, err error) {
 	now := s.now().UTC()
 	t := ticket{KeyID: who.KeyID, Mark: who.Mark, Issued: now, Expires: now.Add(sessionTime)}
@@ -161,7 +159,7 @@ func (s *Sessions) setCookie(c *gin.Context, value string, maxAge int) {
 	http.SetCookie(c.Writer, cookie)
 }
 
-// cookie is the session's cookie of a request; empty for none.
+// cookie returns the session cookie of a request; empty for none.
 func (s *Sessions) cookie(c *gin.Context) string {
 	name := sessionCookie
 	if overTLS(c.Request) {
@@ -174,8 +172,8 @@ func (s *Sessions) cookie(c *gin.Context) string {
 	return cookie.Value
 }
 
-// who is whom a session's cookie stands for, and what it holds. A page is built
-// for the answers of the API's own form, whatever form the key's clients want.
+// who returns the owner of a session, and its ticket. The console reads the API's own
+// answers, so the dialect of the key does not apply.
 func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t ticket, err error) {
 	ctx := c.Request.Context()
 	over := unauthorized(SchemeKey, "session_expired", "the session is over; sign in again")
@@ -209,7 +207,7 @@ func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t t
 	return who, t, err
 }
 
-// sameOrigin refuses what a page of another site makes a browser ask for.
+// sameOrigin refuses requests that a page of another site makes a browser send.
 func (s *Sessions) sameOrigin(c *gin.Context) error {
 	if err := s.origins.Check(c.Request); err != nil {
 		return request.Errorf(http.StatusForbidden, "cross_origin",
@@ -218,8 +216,7 @@ func (s *Sessions) sameOrigin(c *gin.Context) error {
 	return nil
 }
 
-// renew gives a session that is used its full time again, where it has had it a
-// while ago.
+// renew sets a new cookie if the session's cookie is older than sessionRenew.
 func (s *Sessions) renew(c *gin.Context, who caller.Principal, t ticket) {
 	if s.now().Sub(t.Issued) < sessionRenew {
 		return
@@ -229,15 +226,14 @@ func (s *Sessions) renew(c *gin.Context, who caller.Principal, t ticket) {
 	}
 }
 
-// overTLS reports whether the browser speaks TLS, be it with a proxy in front of
-// the node. Who sends the header without one harms nobody but himself: it
-// chooses the name of his own cookie.
+// overTLS reports whether the browser uses TLS, perhaps to a proxy in front of the node.
+// A client that sends a false header only changes the name of its own cookie.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// address is where a request comes from, as failures are counted: of IPv6 the
-// network, of which whoever has one has all addresses.
+// address returns the address by which failures are counted. For IPv6 it is the /64
+// network, since a client may have all its addresses.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -14,35 +14,18 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/results/archive"
 )
-
-// Limits bound what clients may send; none is 0.
-type Limits struct {
-	BodyBytes int64 // of the body of a batch
-	Input     input.Limits
-}
 
 // Dialect answers in the dialect.
 type Dialect struct {
-	Exchange *exchange.Exchange
-	Jobs     batch.Jobs
-	Store    batch.Store
-	Bucket   blob.Bucket
-	Archive  *archive.Archive
-	Model    func(name string) (rowmill.Model, error) // as offer.Models.Find
-	Limits   Limits
-	Now      func() time.Time
+	batch.Config
 
 	batches *batch.Batches
 }
@@ -52,10 +35,7 @@ const prefixBatch = "msgbatch_"
 
 // Route adds the routes of batches.
 func (d *Dialect) Route(v1 gin.IRoutes) {
-	d.batches = &batch.Batches{
-		Dialect: rowmill.DialectAnthropic, Prefix: prefixBatch, Jobs: d.Jobs, Store: d.Store, Archive: d.Archive, Model: d.Model, Now: d.Now,
-		Outcomes: d.outcomes,
-	}
+	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectAnthropic, Prefix: prefixBatch, Outcomes: d.outcomes}
 	handle := d.Exchange.Handle
 	v1.POST("/messages/batches", handle(d.create))
 	v1.GET("/messages/batches", handle(d.list))
@@ -79,19 +59,12 @@ const (
 // Identify gives answers the id of their request where clients look for it.
 func Identify(c *gin.Context) { c.Header(headerRequestID, exchange.RequestID(c)) }
 
-// The types of errors.
-const (
-	typeInvalid = "invalid_request_error"
-	typeServer  = "api_error"
-)
+// typeServer is the type of errors of the service.
+const typeServer = "api_error"
 
-// types of errors by status, where not one of the two.
+// types of errors by status, where the dialect has one of its own.
 var types = map[int]string{
-	http.StatusUnauthorized:          "authentication_error",
-	http.StatusForbidden:             "permission_error",
-	http.StatusNotFound:              "not_found_error",
 	http.StatusRequestEntityTooLarge: "request_too_large",
-	http.StatusTooManyRequests:       "rate_limit_error",
 	http.StatusServiceUnavailable:    "overloaded_error",
 	http.StatusGatewayTimeout:        "timeout_error",
 	529:                              "overloaded_error",
@@ -99,19 +72,15 @@ var types = map[int]string{
 
 // isType reports whether the dialect has a type of errors.
 func isType(kind string) bool {
-	return kind == typeInvalid || kind == typeServer || slices.Contains(slices.Collect(maps.Values(types)), kind)
+	return kind == typeServer || batch.IsErrorType(kind) || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }
 
 // typeOf is the type of an error with a status.
 func typeOf(status int) string {
-	kind, known := types[status]
-	switch {
-	case known:
+	if kind, known := types[status]; known {
 		return kind
-	case status >= http.StatusInternalServerError:
-		return typeServer
 	}
-	return typeInvalid
+	return batch.ErrorType(status, typeServer)
 }
 
 // errorBody is an error in the dialect.

@@ -37,7 +37,7 @@ const (
 // create answers POST /v1/messages/batches. The requests go to where the job will
 // read them while they come; what comes of the body decides whether they stay.
 func (d *Dialect) create(c *gin.Context) (any, error) {
-	if c.Request.ContentLength > d.Limits.BodyBytes {
+	if c.Request.ContentLength > d.Limits.FileBytes {
 		return nil, d.tooLarge()
 	}
 	record := d.batches.Record(rowmill.Model{}, rowmill.Raw{Path: path}, lasts)
@@ -48,7 +48,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	defer w.Abort()
-	body, sum := d.Exchange.Body(c, d.Limits.BodyBytes), sha256.New()
+	body, sum := d.Exchange.Body(c, d.Limits.FileBytes), sha256.New()
 	name, requests, err := input.Messages(body, io.MultiWriter(w, sum), path, d.Limits.Input)
 	if err != nil {
 		return nil, d.refused(err)
@@ -84,9 +84,7 @@ func (d *Dialect) refused(err error) error {
 }
 
 func (d *Dialect) tooLarge() error {
-	e := request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.BodyBytes)
-	e.Header = map[string]string{"Connection": "close"}
-	return e
+	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).Closing()
 }
 
 // batch returns the batch that a request is about, which was not deleted.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
-	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -33,12 +32,7 @@ type lineWriter struct {
 
 func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	b = append(b, `{"custom_id":`...)
-	if row.ID.Kind == rowmill.IDNull {
-		b = append(b, "null"...)
-	} else {
-		b = spelling.AppendString(b, []byte(row.ID.Text))
-	}
-	b = append(b, `,"result":{"type":"`...)
+	b = append(batch.AppendID(b, row.ID), `,"result":{"type":"`...)
 	switch {
 	case !out.Failed():
 		b = append(append(b, resultSucceeded...), `","message":`...)
@@ -72,7 +66,7 @@ func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 			}
 		}
 	case out.Err.Code == rowmill.RowNotRun:
-		body.Error.Message = "The batch failed before this request was run: " + w.reason
+		body.Error.Message = batch.FailedBefore + w.reason
 	}
 	return body
 }

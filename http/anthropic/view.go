@@ -91,11 +91,12 @@ const (
 // notRun is the type of the result of a request that a job which is over has not
 // run.
 func notRun(job rowmill.Job) string {
-	switch {
-	case job.Status == rowmill.StatusCancelled:
+	switch batch.EndOf(job) {
+	case batch.Cancelled:
 		return resultCanceled
-	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeWindowExpired:
+	case batch.Expired:
 		return resultExpired
+	default:
+		return resultErrored
 	}
-	return resultErrored
 }

@@ -38,11 +38,10 @@ const (
 	FunctionUnpublish = "function.unpublish"
 )
 
-// maxAuditPage is the most entries of one page.
+// maxAuditPage bounds the entries of a page.
 const maxAuditPage = 100
 
-// An Act is something that an administrator asks for, or that is done to many jobs
-// at once.
+// An Act is a request of an administrator, or one that concerns many jobs.
 type Act struct {
 	Name    string // one of the constants above
 	Account string // whom it concerns
@@ -50,19 +49,18 @@ type Act struct {
 	Details any    // what was asked for; never a secret
 }
 
-// An Auditor keeps the record of acts.
+// An Auditor records acts.
 type Auditor struct {
 	*exchange.Exchange
 	Store store.Audit
 	Now   func() time.Time
 }
 
-// Route adds the route by which the record is read.
+// Route adds the route that reads the record.
 func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
 
-// Record does what is asked for, behind an entry in the audit
-// record: there is no act without one. Where do fails, or its outcome is
-// unknown, a second entry says so.
+// Record writes an entry to the audit record and then calls do; without an entry it does
+// nothing. If do fails or its outcome is unknown, Record writes a second entry.
 func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) error) error {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	details, err := json.Marshal(what.Details)
@@ -87,7 +85,7 @@ func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) erro
 	return err
 }
 
-// auditView is an entry as the API shows it.
+// auditView is an entry in an answer.
 type auditView struct {
 	ID      string          `json:"id"`
 	At      time.Time       `json:"at"`
@@ -100,9 +98,9 @@ type auditView struct {
 	Failed  *string         `json:"failed"`
 }
 
-// auditKey is the key that was used. Its account is null for the service
-// itself, its id for the configured key, too, and where it is another
-// account's than the reader's.
+// auditKey is the key that was used. The account is null for the service itself. Id and
+// name are also null for the configured key, and for a key of another account than the
+// reader's.
 type auditKey struct {
 	Account *string `json:"account"`
 	ID      *string `json:"key_id"`

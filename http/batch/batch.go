@@ -15,10 +15,13 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -50,16 +53,30 @@ type Store interface {
 	AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error)
 }
 
+// Limits bound what clients may send; none is 0.
+type Limits struct {
+	FileBytes   int64 // of a file or a body that comes in one piece, and of a part of one that does not
+	UploadBytes int64 // of a file that comes in parts
+	Input       input.Limits
+}
+
+// Config is what dialects with batches need.
+type Config struct {
+	Exchange *exchange.Exchange
+	Jobs     Jobs
+	Store    Store
+	Bucket   blob.Bucket
+	Archive  *archive.Archive
+	Model    func(name string) (rowmill.Model, error) // as offer.Models.Find
+	Limits   Limits
+	Now      func() time.Time
+}
+
 // Batches are those of a dialect.
 type Batches struct {
+	Config
 	Dialect string // as rowmill.Raw names it
 	Prefix  string // of their ids
-
-	Jobs    Jobs
-	Store   Store
-	Archive *archive.Archive
-	Model   func(name string) (rowmill.Model, error) // as offer.Models.Find
-	Now     func() time.Time
 
 	// Outcomes are the files that a batch leaves that is over.
 	Outcomes func(ctx context.Context, record store.Record) ([]Outcome, error)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
@@ -109,3 +110,35 @@ func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err erro
 
 // lineBreaks are NEL, LS and PS.
 const lineBreaks = "\u0085\u2028\u2029"
+
+// An End says why requests of a batch did not run.
+type End int
+
+// The ends of batches.
+const (
+	Failed    End = iota // as the job's failure_reason says
+	Cancelled            // on request
+	Expired              // with its window
+)
+
+// EndOf is the end of the batch of a job that is over.
+func EndOf(job rowmill.Job) End {
+	switch {
+	case job.Status == rowmill.StatusCancelled:
+		return Cancelled
+	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeWindowExpired:
+		return Expired
+	}
+	return Failed
+}
+
+// FailedBefore begins the message of a request that did not run because its batch failed.
+const FailedBefore = "The batch failed before this request was run: "
+
+// AppendID appends the custom_id of a request, null where it has none.
+func AppendID(b []byte, id rowmill.ID) []byte {
+	if id.Kind == rowmill.IDNull {
+		return append(b, "null"...)
+	}
+	return spelling.AppendString(b, []byte(id.Text))
+}

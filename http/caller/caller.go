@@ -27,16 +27,16 @@ const DefaultAccount = "default"
 const (
 	RoleAdmin  = "admin"
 	RoleUser   = "user"
-	RoleReader = "reader" // looks at all that users see, and changes nothing
+	RoleReader = "reader" // sees what users see, and changes nothing
 )
 
-// roles are all of them, from the most that may be done to the least.
+// roles lists all roles, the most powerful first.
 var roles = []string{RoleAdmin, RoleUser, RoleReader}
 
 // IsRole reports whether a role is known.
 func IsRole(role string) bool { return slices.Contains(roles, role) }
 
-// Roles are all roles, from the most that may be done to the least.
+// Roles returns all roles, the most powerful first.
 func Roles() []string { return slices.Clone(roles) }
 
 // maxAccountName bounds the name of an account.
@@ -45,32 +45,33 @@ const maxAccountName = 128
 // Principal is who sent a request.
 type Principal struct {
 	KeyID   string // empty for the configured administrator key
-	Mark    string // of the key's secret, by which a session knows it again
+	Mark    string // of the key's secret: a session compares it
 	Name    string // of the key
 	Account string
 	Role    string
 	Dialect string // sdk.Name, or empty for the API's own
 
-	// PerMinute bounds the requests of the key; 0 does not.
+	// PerMinute bounds the requests of the key; 0: no bound.
 	PerMinute int
 
-	// Token says that an issuer's token stands for the key, until it expires. keyID is
-	// then its bearer's, and in no record.
+	// Token says that an issuer's token stands for the key, until Expires. KeyID is then
+	// the bearer's id, which no record has.
 	Token   bool
 	Expires time.Time
 }
 
-// contextPrincipal is the name of the value of a request that holds who sent it.
+// contextPrincipal is the key of the principal among the values of a request.
 const contextPrincipal = "rowmill.principal"
 
 // Enter notes that the principal sent a request.
 func (who Principal) Enter(c *gin.Context) { c.Set(contextPrincipal, who) }
 
-// Of is who sent a request.
+// Of returns who sent a request that has passed the gate.
 func Of(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
 
-// Administered returns the account that a request of an administrator is
-// about: its own where none is named, any for one of the account "default".
+// Administered returns the account that an administrator's request is about: the
+// administrator's own if the request names none. Only an administrator of the account
+// "default" may name another account.
 func Administered(c *gin.Context, named string) (string, error) {
 	who := Of(c)
 	switch {
@@ -86,13 +87,13 @@ func Administered(c *gin.Context, named string) (string, error) {
 	return named, AccountName(named)
 }
 
-// namesNoAccount reports whether the query has an account without a name.
+// namesNoAccount reports whether the query has an empty account.
 func namesNoAccount(c *gin.Context) bool {
 	named, given := c.GetQuery("account")
 	return given && named == ""
 }
 
-// AccountName says what is wrong with the name of an account, if anything.
+// AccountName checks the name of an account.
 func AccountName(name string) error {
 	if n := utf8.RuneCountInString(name); n >= 1 && n <= maxAccountName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl) {
 		return nil
@@ -100,9 +101,9 @@ func AccountName(name string) error {
 	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", spelling.Shorten(name, 64), maxAccountName)
 }
 
-// Administer reads the body of an act of administration, whose fields read
-// takes, and returns the account that it concerns: the one that query or body
-// name. Those who may change nothing learn nothing of what a body may hold.
+// Administer reads the body of an administrator's request and returns the account that
+// query or body name. The function read takes the other fields. A caller without the
+// role is refused before the body is read.
 func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
 	if _, err := Administered(c, ""); err != nil {
 		return "", err
@@ -129,15 +130,15 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	return Administered(c, named)
 }
 
-// Operates refuses those who may not run the service: nodes serve all
-// accounts.
+// Operates refuses callers who may not run the service. Nodes serve all accounts, so
+// only administrators of the account "default" may.
 func Operates(c *gin.Context) error {
 	_, err := Administered(c, DefaultAccount)
 	return err
 }
 
-// ReadAccount is the account whose records a request reads: the caller's own
-// unless an administrator names another.
+// ReadAccount returns the account that a request reads: the caller's own, unless an
+// administrator names another.
 func ReadAccount(c *gin.Context) (string, error) {
 	own := Of(c).Account
 	if named, given := c.GetQuery("account"); given && named != own {
@@ -146,8 +147,8 @@ func ReadAccount(c *gin.Context) (string, error) {
 	return own, nil
 }
 
-// AdministeredOrAll is administered, but where none is named, an administrator
-// of the account "default" asks about all accounts at once: the empty one.
+// AdministeredOrAll is Administered for lists: if an administrator of the account
+// "default" names no account, it returns "", for all accounts.
 func AdministeredOrAll(c *gin.Context, named string) (string, error) {
 	account, err := Administered(c, named)
 	if named == "" && account == DefaultAccount {

@@ -31,7 +31,7 @@ const (
 	maxExpiry     = 604_800
 )
 
-// Downloads are the results of a job as files.
+// Downloads answers requests for the results of a job as files.
 type Downloads struct {
 	*exchange.Exchange
 	Jobs    *jobs.Jobs
@@ -74,9 +74,8 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	return format
 }
 
-// finished returns the job if it has results of the variant, or where partial
-// ones are asked for rows that may be among them. A success has no partial ones,
-// only its own.
+// finished returns the job if it has results of the variant. With partial it accepts a
+// job that has not succeeded and has some rows; some is true then.
 func (d *Downloads) finished(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
 	if record, err = d.Jobs.Named(c); err != nil {
 		return record, false, err
@@ -123,7 +122,7 @@ func (d *Downloads) file(c *gin.Context) error {
 	})
 }
 
-// source opens the file from which the others of a job are made.
+// source opens the file that the other formats are made from.
 func (d *Downloads) source(ctx context.Context, record store.Record, some bool) (archive.Download, error) {
 	if some {
 		return d.Archive.Partial(ctx, record)
@@ -132,8 +131,8 @@ func (d *Downloads) source(ctx context.Context, record store.Record, some bool) 
 	return archive.Download{Source: object, Schema: schema, Closer: object}, err
 }
 
-// made is the file of a variant, of all that a job which has not succeeded
-// committed where some is set.
+// made returns the Parquet file of a variant; with some, of the rows that an unsuccessful
+// job has committed.
 func (d *Downloads) made(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
 	if some {
 		return d.Archive.PartialParquet(ctx, record, v)

@@ -49,9 +49,7 @@ func (b *Body) Read(p []byte) (int, error) {
 	_ = b.control.SetReadDeadline(time.Now().Add(b.patience))
 	n, err := b.from.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		e := request.Errorf(http.StatusRequestTimeout, "body_stalled", "nothing of the body arrived for %v; send it again", b.patience)
-		e.Header = map[string]string{"Connection": "close"}
-		err = e
+		err = request.Errorf(http.StatusRequestTimeout, "body_stalled", "nothing of the body arrived for %v; send it again", b.patience).Closing()
 	}
 	return n, err
 }

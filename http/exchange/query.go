@@ -48,7 +48,7 @@ func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	return value
 }
 
-// OrNull is a text, or nil where it is empty.
+// OrNull returns a text for an answer, nil if it is empty.
 func OrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -56,7 +56,7 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// ListOf is a list that is empty rather than null.
+// ListOf returns a list for an answer, empty instead of nil.
 func ListOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -64,17 +64,17 @@ func ListOf[T any](list []T) []T {
 	return list
 }
 
-// entityTag is a version in the form of HTTP.
-func entityTag(version int64) string { return fmt.Sprintf("%q", fmt.Sprint(version)) }
+// entityTag writes a version as an ETag.
+func entityTag(version int64) string { return fmt.Sprintf(`"%d"`, version) }
 
-// SetTag sends the version of a document that is answered.
+// SetTag sends the version of the answered document as its ETag.
 func SetTag(c *gin.Context, version int64, err error) {
 	if err == nil {
 		c.Header("ETag", entityTag(version))
 	}
 }
 
-// CheckTag refuses a change of another version than the one at hand.
+// CheckTag refuses a change if the client has seen another version (If-Match).
 func CheckTag(c *gin.Context, version int64, of string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
 		return request.Errorf(http.StatusPreconditionFailed, "changed_meanwhile",

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Functions are the published prompts of accounts.
+// Functions answers requests about the published prompts of accounts.
 type Functions struct {
 	*exchange.Exchange
 	Library function.Library
@@ -47,7 +47,7 @@ func noRevision(name string, revision int) *request.Error {
 	return request.Errorf(http.StatusNotFound, "unknown_revision", "there is no revision %d of a Function %q in the account", revision, spelling.Shorten(name, 64))
 }
 
-// functionError makes an answer of what the library says about a Function.
+// functionError turns an error of the library into an answer.
 func functionError(err error, missing *request.Error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
@@ -72,7 +72,7 @@ func (f *Functions) revisions(c *gin.Context) error {
 	})
 }
 
-// stream answers with a list of definitions, one in memory at a time.
+// stream answers with a list of definitions and holds one in memory.
 func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
 	account, err := caller.ReadAccount(c)
 	if err != nil {
@@ -136,7 +136,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	return now, err
 }
 
-// runnable refuses a revision whose model is gone.
+// runnable refuses a revision whose model no longer exists.
 func (f *Functions) runnable(old rowmill.Function) error {
 	if f.Models.Known(old.Model) {
 		return nil

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// firstLook and lastLook are the shortest and the longest time between two
-	// looks at a job that is waited for; each is half as long again as the one
-	// before. A simulated row is done within the first few.
+	// firstLook and lastLook are the shortest and the longest time between two reads of a
+	// job that is waited for. Each time is half as long again as the one before. A
+	// simulated row is done within the first few.
 	firstLook = 10 * time.Millisecond
 	lastLook  = 250 * time.Millisecond
 )
 
-// Runs are Functions run for one input, whose answer is waited for.
+// Runs runs Functions for one input and waits for the answer.
 type Runs struct {
 	Submissions *submit.Submissions
 	Jobs        *jobs.Jobs
@@ -44,9 +44,9 @@ func (r *Runs) Route(v1 gin.IRoutes) {
 	v1.POST("/functions/:function/run", r.Submissions.Handle(r.run))
 }
 
-// run answers POST /v1/functions/:function/run: one row as a job of priority
-// 0, which it waits for. The job is like any other: it stands in lists,
-// quotas, usage and cost.
+// run answers POST /v1/functions/:function/run: it runs one row as a job of priority 0
+// and waits for it. The job is like any other: it counts in lists, quotas, usage and
+// cost.
 func (r *Runs) run(c *gin.Context) (any, error) {
 	if err := r.Submissions.TakesJobs(c); err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
 	return record, err
 }
 
-// called is what a run is of: the revision or the definition that its body has, else
-// what is published. Where there is none, an error or the body's problems say why.
+// called returns what to run: the revision or the definition in the body, else the
+// published one. If there is none, the error or the body's problems say why.
 func (r *Runs) called(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
 	intake := r.Submissions.Intake
 	var definition json.RawMessage
@@ -139,8 +139,8 @@ func (r *Runs) called(ctx context.Context, account, name string, body *request.O
 	return call, err
 }
 
-// await waits until a job is over, and cancels it where nobody waits any more
-// or the time is up.
+// await waits until a job is over. It cancels the job when the client leaves or time is
+// up.
 func (r *Runs) await(ctx context.Context, jobID string) (store.Record, error) {
 	waiting, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
@@ -184,8 +184,7 @@ func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
 }
 
-// outcome is the row of a job that is over, or an error that says why there is
-// none.
+// outcome returns the row of a job that is over, or an error that says why there is none.
 func (r *Runs) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
 		row, err = r.Archive.Row(ctx, record, 0)

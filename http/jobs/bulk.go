@@ -16,27 +16,25 @@ import (
 )
 
 const (
-	// maxBulk is how many jobs one request cancels: each is a write that is durable
-	// before the answer, and clients give up after a minute or two.
+	// maxBulk is how many jobs one request cancels. Each cancellation is durable before
+	// the answer, and clients wait a minute or two.
 	maxBulk = 1000
-	// bulkAtOnce is how many of them are cancelled at a time, which the stores write
-	// together.
+	// bulkAtOnce is how many cancellations run at a time. The stores write them together.
 	bulkAtOnce = 8
-	// maxBulkShown is how many of them the answer and the audit record name.
+	// maxBulkShown is how many job ids the answer and the audit record hold.
 	maxBulkShown = 100
-	// maxBulkBody bounds the body: as many ids as it may hold, generously.
+	// maxBulkBody bounds the body: room for maxBulk ids.
 	maxBulkBody = 128 << 10
 )
 
-// bulkRequest says which jobs are meant: by their ids, or all that a filter asks
-// for.
+// bulkRequest names the jobs to cancel: by id, or by filter.
 type bulkRequest struct {
 	ids    []string
 	filter *jobFilter
 	dry    bool
 }
 
-// bulkView is what became of them, or would.
+// bulkView is the answer: what happened to the jobs, or what would happen.
 type bulkView struct {
 	Matched   int      `json:"matched"`
 	Cancelled int      `json:"cancelled"`
@@ -72,7 +70,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// readBulk reads which jobs are meant.
+// readBulk reads the body.
 func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	var p request.Problems
 	body, err := j.ReadObject(c, maxBulkBody, &p)
@@ -95,8 +93,8 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	return asked, p.Err()
 }
 
-// meant are the ids of those of the jobs that are not over, newest first where a
-// filter says which; view is told of the others.
+// meant returns the ids of the named jobs that are not over; with a filter, the newest
+// first. It counts the others in view.
 func (j *Jobs) meant(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
 	open = []string{} // an empty list where there is none
 	take := func(job *rowmill.Job) {
@@ -128,7 +126,7 @@ func (j *Jobs) meant(c *gin.Context, asked bulkRequest, view *bulkView) (open []
 	return open, err
 }
 
-// endAll cancels jobs and returns how many were not over.
+// endAll cancels jobs and returns how many it cancelled.
 func (j *Jobs) endAll(ctx context.Context, ids []string) (int, error) {
 	var cancelled atomic.Int64
 	var g errgroup.Group

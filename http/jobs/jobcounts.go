@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// countsFresh is how long counts are told again: pages ask for them every few
-	// seconds, and to count reads the records of all the jobs.
+	// countsFresh is how long counts are reused. Pages ask every few seconds, and
+	// counting reads the records of all jobs.
 	countsFresh = 2 * time.Second
-	// maxCounts is the accounts whose counts are kept at once; those of others are
-	// counted whenever they are asked for.
+	// maxCounts bounds the accounts with reusable counts.
 	maxCounts = 1000
 )
 
-// jobCounts are how many jobs of an account there are in each state.
+// jobCounts are the jobs of an account by status.
 type jobCounts struct {
 	Counts  map[rowmill.Status]int `json:"counts"`
 	Counted int                    `json:"counted"`

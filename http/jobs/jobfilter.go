@@ -17,15 +17,14 @@ import (
 )
 
 const (
-	// maxLooked is how many jobs one request looks at that asks for some of them:
-	// there is no index of them, and to read so many takes a fraction of a second.
+	// maxLooked bounds the jobs that a request with a filter reads. There is no index for
+	// filters; reading so many takes a fraction of a second.
 	maxLooked = 10_000
-	// maxFilterText bounds what is looked for in a job, in code points: more than
-	// the name of a job or model has that a person types.
+	// maxFilterText bounds the searched text, in code points.
 	maxFilterText = 256
 )
 
-// A jobFilter says which jobs are asked for; empty members ask for nothing.
+// A jobFilter chooses jobs. Empty fields choose all.
 type jobFilter struct {
 	statuses []rowmill.Status
 	model    string // or Function, exactly as the job shows it
@@ -41,8 +40,7 @@ func filterOf(c *gin.Context) filterText {
 	return filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
 }
 
-// read takes a filter apart; prefix stands before the names of its fields in
-// problems.
+// read parses a filter. prefix is put before field names in problems.
 func (t filterText) read(prefix string, p *request.Problems) (f jobFilter) {
 	if t.status != "" {
 		for status := range strings.SplitSeq(t.status, ",") {
@@ -76,8 +74,7 @@ func statusNames() string {
 	return strings.Join(names, ", ")
 }
 
-// statusList are statuses as a body holds them: an array, or one text as in a
-// query.
+// statusList is the list of statuses in a body: an array, or one text as in a query.
 type statusList string
 
 func (l *statusList) UnmarshalJSON(text []byte) error {
@@ -102,11 +99,10 @@ func bodyFilter(fields request.Object) jobFilter {
 	return text.read("filter.", fields.Problems)
 }
 
-// older reports whether neither a job nor any that was created before it is
-// asked for.
+// older reports whether the job and all jobs created before it are outside the filter.
 func (f *jobFilter) older(job *rowmill.Job) bool { return job.Created.Before(f.since) }
 
-// fits reports whether a job is asked for.
+// fits reports whether the filter chooses a job.
 func (f *jobFilter) fits(job *rowmill.Job) bool {
 	switch {
 	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.Status), f.model != "" && job.Model != f.model, f.older(job):
@@ -119,10 +115,10 @@ func (f *jobFilter) fits(job *rowmill.Job) bool {
 	})
 }
 
-// look shows jobs of an account to see, newest first and from a cursor on, until
-// that says to stop or maxLooked were shown. next is where to go on, empty where
-// no job is left; all is false where only the bound has ended it. Of the newest
-// jobs of all, at most first are shown before see must have stopped.
+// look calls see for the jobs of an account, newest first, from a cursor on, until see
+// returns true or maxLooked jobs were shown. It returns the cursor of the next job, empty
+// if there is none; all is false if maxLooked ended the search. first is the size of the
+// first page that it reads, if there is no cursor.
 func (j *Jobs) look(ctx context.Context, account, cursor string, first int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
 	for looked := 0; ; {
 		size := listPage
@@ -151,7 +147,7 @@ func (j *Jobs) look(ctx context.Context, account, cursor string, first int, see 
 	}
 }
 
-// filtered is a page of the jobs that are asked for.
+// filtered returns a page of the jobs that a filter chooses.
 func (j *Jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
 	older := false
 	page = make([]*rowmill.Job, 0, limit)

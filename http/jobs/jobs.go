@@ -42,8 +42,7 @@ type Store interface {
 	DropParts(ctx context.Context, jobID string) error
 }
 
-// Jobs are the records of jobs that are there: found, listed, cancelled, and
-// rid of their data.
+// Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
 	spelled spelled
@@ -60,17 +59,17 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// Service is what jobs need of the pipeline.
+// Service is what jobs need from the pipeline.
 type Service interface {
 	// Cancelled says that a job was just cancelled in the store. It is a hint that
 	// must not block.
 	Cancelled(jobID string)
-	// Waiting says to a client what a job of an account waits for, if it is known,
-	// where its record cannot say it; else it is empty. It goes by the job's id and
-	// status, and may be asked each second.
+	// Waiting tells a client what a job of an account waits for, if the job's record
+	// cannot tell it; else it is empty. It uses the job's id and status only, and may be
+	// called each second.
 	Waiting(job *rowmill.Job, account string) string
-	// Whereabouts says where the rows of a job are that is not over; nil where that
-	// is not known. The job is read, and no more.
+	// Whereabouts returns where the rows of a running job are, nil if that is not known.
+	// It does not change the record.
 	Whereabouts(ctx context.Context, record *store.Record) *Whereabouts
 }
 
@@ -119,7 +118,7 @@ func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
 	return head, readBy(c, id, head.Account, nil)
 }
 
-// readBy is what the caller is told of the reading of a job of an account.
+// readBy turns the outcome of reading a job of an account into the answer for the caller.
 func readBy(c *gin.Context, id, account string, err error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.Of(c).Account:
@@ -137,7 +136,7 @@ func missing(id string) error {
 // Named is Find for the job that the path names.
 func (j *Jobs) Named(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
 
-// isJobID reports whether id has the shape of a job's.
+// isJobID reports whether id looks like the id of a job.
 func isJobID(id string) bool {
 	rest, found := strings.CutPrefix(id, "job-")
 	if !found || len(rest) != 36 {
@@ -160,15 +159,15 @@ func (j *Jobs) show(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	who := caller.Of(c)
-	view := View(who, j.Current(&head.Job, who.Account))
+	view := ViewOf(who, j.Current(&head.Job, who.Account))
 	return exchange.Appender(func(to []byte) ([]byte, error) {
 		to, err := view.append(append(to, `{"job":`...))
 		return append(to, "}\n"...), err
 	}), nil
 }
 
-// Current is a job of an account with what it waits for now, where its record
-// cannot say so.
+// Current returns the job with a message about what it waits for now, if the job's record
+// cannot tell it.
 func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
 	if job.Status.Terminal() {
 		return job
@@ -182,15 +181,15 @@ func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
 	return &now
 }
 
-// A statusView is where a job stands.
+// A statusView is the status of a job.
 type statusView struct {
 	Status   rowmill.Status `json:"job_status"`
 	Message  string         `json:"message"`
 	Metadata statusMetadata `json:"metadata"`
 }
 
-// statusMetadata says how far a job is, by counts of committed rows and their tokens,
-// and of one that has failed why.
+// statusMetadata counts committed rows and their tokens, and says why a failed job
+// failed.
 type statusMetadata struct {
 	Context       string  `json:"additional_context,omitempty"`
 	FailedRows    int64   `json:"failed_rows"`
@@ -230,7 +229,7 @@ func (j *Jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 	}
 }
 
-// statusMessage says where a job stands, for a person.
+// statusMessage describes the status for a person.
 func statusMessage(job *rowmill.Job) string {
 	if job.Message != "" && !job.Status.Terminal() {
 		return job.Message
@@ -280,7 +279,7 @@ func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	return nil, err
 }
 
-// End cancels a job for a reason, and returns its record and what it was doing.
+// End cancels a job. It returns the job's record and the message that the job had before.
 func (j *Jobs) End(ctx context.Context, id, reason string) (record store.Record, doing string, err error) {
 	record, err = j.Store.Cancel(ctx, id, j.Now().UTC(), func(r *store.Record) {
 		doing, r.Job.Message = r.Job.Message, reason
@@ -350,7 +349,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	}), nil
 }
 
-// stream answers with all jobs of an account, a page in memory at a time.
+// stream answers with all jobs of an account and holds one page in memory.
 func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 	const head = `{"message":"All jobs of the account, newest first.","jobs":`
 	return j.List(c, head, func(yield func(any) error) error {
@@ -378,8 +377,8 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 	})
 }
 
-// deleteData answers DELETE /v1/jobs/{job_id}/data: input, parts and results of
-// a job that is over go now instead of at the end of its retention.
+// deleteData answers DELETE /v1/jobs/{job_id}/data: it removes input, parts and results
+// of a job that is over before the end of their retention.
 func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 	record, err := j.Named(c)
 	if err == nil {
@@ -393,12 +392,12 @@ func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 	return gin.H{"job_id": record.Job.ID, "data_removed": record.DataRemoved}, nil
 }
 
-// DropData marks the job first, so that no reader starts on what is about to
-// go. The job stays in the hands of retention, which looks again for what a
-// worker may still have written.
+// DropData marks the job first, so nobody starts to read data that is about to go.
+// Retention looks at the job again later, for objects that a worker may still write.
 func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
-	// With its data it leaves what is to be done after its end.
+	// Removing the data takes the job off the list of ended jobs, so its end is announced
+	// before.
 	if _, err := webhook.Announce(ctx, j.Store, &record); err != nil {
 		return record, err
 	}

@@ -19,34 +19,33 @@ import (
 )
 
 const (
-	// samplesEvery and samplesKept say how often it is noted how far a job is that
-	// somebody asks about, and for how long that is remembered: rows are committed
-	// every few seconds, so that less would jump, and more lag.
+	// samplesEvery and samplesKept: how often the progress of a watched job is sampled,
+	// and how long a sample is kept. Rows are committed every few seconds; with shorter
+	// times the rate jumps, with longer ones it lags.
 	samplesEvery = time.Second
 	samplesKept  = 5 * time.Minute
-	// leastSpan is the least time that a rate is made of.
+	// leastSpan is the shortest time that a rate is computed from.
 	leastSpan = 5 * time.Second
-	// maxSampled is of how many jobs a node remembers it at once, 10 KB of each.
+	// maxSampled bounds the sampled jobs of a node. Each takes 10 KB.
 	maxSampled = 1000
-	// etaMargin widens what the two rates give: the last rows of a job run with
-	// fewer beside them than those before.
+	// etaMargin widens the range of the two rates: the last rows of a job run with fewer
+	// rows beside them.
 	etaMargin = 0.1
 )
 
-// A sample is how far a job was.
+// A sample is the progress of a job at a time.
 type sample struct {
 	at           time.Time
 	rows, tokens int64
 }
 
-// track remembers how far jobs were that are asked about.
+// track keeps the samples of watched jobs.
 type track struct {
 	mu      sync.Mutex
 	samples map[string][]sample // by job, oldest first
 }
 
-// note takes in how far a job is, and returns the oldest sample that is
-// remembered of it.
+// note adds a sample of a job and returns the oldest sample of the job.
 func (t *track) note(job string, now sample) sample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,8 +65,8 @@ func (t *track) note(job string, now sample) sample {
 	return kept[0]
 }
 
-// forget drops the job that nobody has asked about for the longest time, and all
-// whose samples are too old.
+// forget drops jobs with old samples only, and at maxSampled also the job that was
+// sampled least recently.
 func (t *track) forget(now time.Time) {
 	var oldest string
 	var last time.Time
@@ -84,7 +83,7 @@ func (t *track) forget(now time.Time) {
 	}
 }
 
-// progressView is how far a job is, how fast, and for how long still.
+// progressView is the progress of a job, its rates, and the time left.
 type progressView struct {
 	JobID     string            `json:"job_id"`
 	Status    rowmill.Status    `json:"status"`
@@ -104,13 +103,13 @@ type progressView struct {
 	Nodes     []NodeRows        `json:"nodes"`
 }
 
-// Whereabouts is where the rows of a job are, as its owner knows.
+// Whereabouts is where the rows of a job are, by the job's owner.
 type Whereabouts struct {
 	Shards ShardCount
 	Nodes  []NodeRows // that work for the job
 }
 
-// ShardCount is how many shards a job has.
+// ShardCount counts the shards of a job.
 type ShardCount struct {
 	Total    int `json:"total"`
 	Complete int `json:"complete"` // all their rows are committed
@@ -124,7 +123,7 @@ type NodeRows struct {
 	Rate     *float64 `json:"rows_per_second"`
 }
 
-// progress says how jobs get on.
+// progress answers requests about the progress and the history of jobs.
 type progress struct {
 	jobs  *Jobs
 	track track
@@ -142,7 +141,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 		end = *job.Completed
 	}
 	view := progressView{
-		JobID: job.ID, Status: View(caller.Of(c), &job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
+		JobID: job.ID, Status: ViewOf(caller.Of(c), &job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
 		Elapsed: tidy(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.Current(&job, record.Spec.Account)),
 		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
 	}
@@ -168,7 +167,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// doneOf is how far a job is at a time.
+// doneOf samples a job.
 func doneOf(job *rowmill.Job, at time.Time) sample {
 	s := sample{at: at, rows: job.RowsDone}
 	for _, n := range []*int64{job.InputTokens, job.OutputTokens} {
@@ -185,8 +184,8 @@ type rate struct {
 	rows, tokens float64 // a second
 }
 
-// rateSince is the rate from one sample to another; unknown where the job has not
-// started or that is too short a time.
+// rateSince returns the rate between two samples. It is unknown if the job has not
+// started, or in no time.
 func rateSince(start *time.Time, end time.Time, from, to sample) rate {
 	if start == nil || end.Sub(*start) <= 0 {
 		return rate{}
@@ -203,9 +202,9 @@ func (r rate) shown() (rows, tokens *float64) {
 	return &r.rows, &r.tokens
 }
 
-// eta is for how long a job goes on: at the rate of late, and at the faster and
-// the slower one of that and the rate of the whole job. All are null while no row
-// tells.
+// eta estimates the seconds left: likely by the recent rate, low and high by the faster
+// and the slower of the recent rate and the rate of the whole job. All are nil until a
+// row is done.
 func eta(job *rowmill.Job, late, whole rate) (likely, low, high *float64) {
 	if job.NumRows == nil || late.rows <= 0 || whole.rows <= 0 {
 		return nil, nil, nil
@@ -216,7 +215,7 @@ func eta(job *rowmill.Job, late, whole rate) (likely, low, high *float64) {
 	return &one, &two, &three
 }
 
-// tidy is a figure to a thousandth.
+// tidy rounds to a thousandth.
 func tidy(x float64) float64 { return math.Round(1000*x) / 1000 }
 
 // An event of a job's history.
@@ -227,8 +226,8 @@ type timelineEvent struct {
 	Detail string     `json:"detail"`
 }
 
-// timeline answers GET /v1/jobs/{job_id}/timeline: what the record knows of the
-// job's history, in its order.
+// timeline answers GET /v1/jobs/{job_id}/timeline: the history of the job, as its record
+// has it.
 func (p *progress) timeline(c *gin.Context) (any, error) {
 	record, err := p.jobs.Named(c)
 	if err != nil {
@@ -265,8 +264,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 	return gin.H{"events": events, "shortened": len(record.Events) >= store.MostEvents}, nil
 }
 
-// noted are the events that were noted as they happened. The end of a job ends what
-// it waited for.
+// noted returns the events of the record. The end of the job also ends a wait.
 func noted(record *store.Record) (events []timelineEvent) {
 	owner := ""
 	for _, e := range record.Events {
@@ -303,7 +301,7 @@ func byNode(name string) string {
 	return "node " + name
 }
 
-// createdAt is when a job was created; nil where there is none.
+// createdAt returns when a job was created, nil if the job does not exist.
 func (p *progress) createdAt(ctx context.Context, id string) (*time.Time, error) {
 	record, err := p.jobs.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {

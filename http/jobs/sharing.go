@@ -13,29 +13,26 @@ import (
 )
 
 const (
-	// sharedAge is how old an answer may be that was made for another request: as
-	// often as people want to see progress. Those who take it say so by
-	// Cache-Control: max-age=1, or more.
+	// sharedAge is the greatest age of an answer that was made for another request.
+	// Clients accept such answers with Cache-Control: max-age=1 or more.
 	sharedAge = time.Second
-	// maxSharedAnswers bounds those that are kept. A page of jobs has no text of its
-	// own.
+	// maxSharedAnswers bounds the kept answers.
 	maxSharedAnswers = 256
 )
 
-// A sharedKey is what an answer depends on: who asks, as far as that decides what is
-// seen, and for what.
+// A sharedKey is what an answer depends on: the caller, the path and the query.
 type sharedKey struct{ account, role, dialect, path, query string }
 
-// A sharing gives one answer to all who ask for the same within a moment and take
-// that: many open pages cost the store no more than one.
+// A sharing gives one answer to all callers who ask for the same within sharedAge and
+// accept that. Many open pages then cost the store no more than one.
 type sharing struct{ answers memo.Memo[sharedKey, any] }
 
 func newSharing(now func() time.Time) *sharing {
 	return &sharing{memo.Memo[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: now}}
 }
 
-// of shares the answers of a handler that changes nothing, writes nothing by itself,
-// and goes by who asks, path and query alone.
+// of shares the answers of a handler. The handler must change nothing, write nothing
+// itself, and depend on caller, path and query only.
 func (s *sharing) of(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if !takesShared(c) {
@@ -50,7 +47,7 @@ func (s *sharing) of(handler func(*gin.Context) (any, error)) func(*gin.Context)
 	}
 }
 
-// takesShared reports whether a request takes an answer that is sharedAge old.
+// takesShared reports whether a request accepts an answer of the age sharedAge.
 func takesShared(c *gin.Context) bool {
 	takes := false
 	for directive := range strings.SplitSeq(strings.Join(c.Request.Header.Values("Cache-Control"), ","), ",") {
@@ -66,7 +63,7 @@ func takesShared(c *gin.Context) bool {
 	return takes
 }
 
-// Shared shares the answers of a handler about jobs, see sharing.of.
+// Shared shares the answers of a handler, see sharing.of.
 func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return j.sharing.of(handler)
 }

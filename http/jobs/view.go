@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/internal/memo"
 )
 
-// jobView is a job as the API shows it. The fields below stand in for those of
-// the same name in the job.
-type jobView struct {
+// View is a job in an answer. Its fields replace fields of the same name in
+// rowmill.Job.
+type View struct {
 	rowmill.Job
 	JobCost      *exchange.Decimal `json:"job_cost"`
 	CostEstimate *exchange.Decimal `json:"cost_estimate"`
@@ -25,19 +25,17 @@ type estimateView struct {
 	High *exchange.Decimal `json:"high"`
 }
 
-// View puts a job's record into the dialect of a key.
-func View(who caller.Principal, record *rowmill.Job) jobView {
+// ViewOf returns the job as the caller's dialect shows it.
+func ViewOf(who caller.Principal, record *rowmill.Job) View {
 	job := *record
 	if who.Dialect == sdk.Name {
 		job = sdk.Job(job)
 	}
-	if job.Warnings == nil {
-		job.Warnings = []string{}
-	}
+	job.Warnings = exchange.ListOf(job.Warnings)
 	if job.Sampling == nil {
 		job.Sampling = map[string]any{}
 	}
-	view := jobView{Job: job, JobCost: (*exchange.Decimal)(job.JobCost), CostEstimate: (*exchange.Decimal)(job.CostEstimate)}
+	view := View{Job: job, JobCost: (*exchange.Decimal)(job.JobCost), CostEstimate: (*exchange.Decimal)(job.CostEstimate)}
 	if e := job.Estimate; e != nil {
 		view.Estimate = &estimateView{Estimate: *e}
 		if job.CostEstimate != nil {
@@ -47,18 +45,18 @@ func View(who caller.Principal, record *rowmill.Job) jobView {
 	return view
 }
 
-// listed is viewFor for a list.
+// listed is ViewOf for a list.
 func listed(who caller.Principal, job *rowmill.Job) (any, error) {
 	if who.Dialect == sdk.Name {
-		return sdk.Listed(View(who, job))
+		return sdk.Listed(ViewOf(who, job))
 	}
-	return View(who, job), nil
+	return ViewOf(who, job), nil
 }
 
-// appendListed appends what listed is as JSON.
+// appendListed appends listed as JSON.
 func appendListed(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, error) {
 	if who.Dialect != sdk.Name {
-		view := View(who, job)
+		view := ViewOf(who, job)
 		return view.append(to)
 	}
 	fields, err := listed(who, job)
@@ -69,16 +67,15 @@ func appendListed(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, er
 }
 
 const (
-	// spelledJobs is how many texts of listed jobs are kept at least: some pages of
-	// those who look at a list again and again.
+	// spelledJobs is how many texts of listed jobs are kept at least: a few pages that
+	// are listed again and again.
 	spelledJobs = 512
-	// spelledBytes bounds a text that is kept. Most have 1 KB, so that all of them take
-	// a MB.
+	// spelledBytes bounds a kept text. Most have 1 KB, so all take about 1 MB.
 	spelledBytes = 4 << 10
 )
 
-// spelled are the texts of jobs that are over and were listed last, by their records:
-// those are the same from list to list until they change (store.Jobs).
+// spelled keeps the JSON of listed jobs that are over, by record. The store returns the
+// same record until it changes (store.Jobs).
 type spelled struct {
 	memo.Recent[*rowmill.Job, []byte]
 }

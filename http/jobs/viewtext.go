@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// append appends the view as exchange.Encode spells it, without the end of the
-// line. A page has a hundred, and encoding/json took most of its time.
-func (v *jobView) append(to []byte) ([]byte, error) {
+// append appends the view exactly as exchange.Encode writes it, without the end of line.
+// A page has 100 jobs, and encoding/json took most of its time.
+func (v *View) append(to []byte) ([]byte, error) {
 	w := textWriter{to: append(to, '{')}
 	w.string("job_id", v.ID)
 	w.string("status", string(v.Status))
@@ -53,8 +53,8 @@ func (v *jobView) append(to []byte) ([]byte, error) {
 	return w.to, w.err
 }
 
-// A textWriter appends members of an object, each with a comma behind it. Names are
-// such as need no escapes.
+// A textWriter appends members of an object, each with a comma after it. Names need no
+// escapes.
 type textWriter struct {
 	to  []byte
 	err error // the first
@@ -112,7 +112,7 @@ func (w *textWriter) decimal(name string, value *exchange.Decimal) {
 	w.end()
 }
 
-// time is for years of four digits: others have no form in JSON.
+// time writes a time. JSON has no form for years with more than four digits.
 func (w *textWriter) time(name string, at *time.Time) {
 	w.name(name)
 	if at == nil {
@@ -123,7 +123,7 @@ func (w *textWriter) time(name string, at *time.Time) {
 	w.end()
 }
 
-// members writes an object of free form by the order of its names.
+// members writes a map, sorted by name.
 func (w *textWriter) members(name string, values map[string]any) {
 	w.name(name)
 	if values == nil {
@@ -153,7 +153,7 @@ func (w *textWriter) members(name string, values map[string]any) {
 	w.to = append(w.to, "},"...)
 }
 
-// rare is for what most jobs have none of.
+// rare writes a member that most jobs do not have.
 func (w *textWriter) rare(name string, value any, there bool) {
 	w.name(name)
 	if there {
@@ -179,7 +179,7 @@ func appendText(to []byte, text *string) []byte {
 	return spelling.AppendString(to, []byte(*text))
 }
 
-// appendAny appends a value as exchange.Encode has it, without the line's end.
+// appendAny appends a value as exchange.Encode writes it, without the end of line.
 func appendAny(to []byte, value any) ([]byte, error) {
 	text, err := exchange.Encode(value)
 	return append(to, bytes.TrimSuffix(text, []byte("\n"))...), err

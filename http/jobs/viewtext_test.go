@@ -67,15 +67,15 @@ func fill(t *testing.T, v reflect.Value, n int) int {
 // TestViewAsEncoded checks that a list spells a job as all other answers do.
 func TestViewAsEncoded(t *testing.T) {
 	t.Parallel()
-	var full jobView
+	var full View
 	if n := fill(t, reflect.ValueOf(&full).Elem(), 0); n < 40 {
 		t.Fatalf("only %d values", n)
 	}
-	views := map[string]jobView{"empty": {}, "full": full}
+	views := map[string]View{"empty": {}, "full": full}
 	// Each field alone, so that none is in another's place.
-	job := reflect.TypeFor[jobView]()
+	job := reflect.TypeFor[View]()
 	for i := range job.NumField() {
-		var one jobView
+		var one View
 		reflect.ValueOf(&one).Elem().Field(i).Set(reflect.ValueOf(full).Field(i))
 		views[job.Field(i).Name] = one
 	}
@@ -102,7 +102,7 @@ func FuzzViewAsEncoded(f *testing.F) {
 	f.Add("日本", "x", "stop", "0", int64(1)<<62, 1e-9, int64(0))
 	f.Fuzz(func(t *testing.T, id, text, parameter, number string, count int64, cost float64, at int64) {
 		when := time.Unix(0, at).UTC()
-		view := jobView{Job: rowmill.Job{
+		view := View{Job: rowmill.Job{
 			ID: id, Status: rowmill.Status(text), Model: text, Priority: rowmill.Priority(count), Name: &text, System: &id, Created: when, Started: &when,
 			NumRows: &count, RowCounts: rowmill.RowCounts{RowsDone: count}, Warnings: []string{text, id}, Message: text,
 			FailureReason: &rowmill.Failure{Message: text}, Sampling: map[string]any{parameter: text, "on": true, "list": []any{text}},

@@ -15,10 +15,9 @@ import (
 // was used.
 const maxKeysPage = 100
 
-// pageOf is at most limit of an account's keys, all accounts' for the empty one,
-// behind a cursor, and the cursor of what follows, empty where nothing does. all
-// are in the order of store.ListKeys. Keys that come or go meanwhile cause
-// neither skips nor repeats.
+// pageOf returns at most limit keys after a cursor, and the next cursor, empty at the
+// end. An empty account stands for all accounts. all has the order of store.ListKeys.
+// Keys that come or go meanwhile cause no skips and no repeats.
 func pageOf(all []store.Key, account string, limit int, cursor string) (page []store.Key, next string, err error) {
 	seen := func(store.Key) bool { return false }
 	if cursor != "" {
@@ -39,12 +38,12 @@ func pageOf(all []store.Key, account string, limit int, cursor string) (page []s
 	return left[:limit], cursorAt(left[limit-1]), nil
 }
 
-// cursorAt is a key's place in the order of keys.
+// cursorAt returns the cursor of a key.
 func cursorAt(k store.Key) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(k.Created.UTC().Format(time.RFC3339Nano) + " " + k.ID))
 }
 
-// placeOf reads what cursorAt wrote: a key with its place alone.
+// placeOf reads a cursor. The key that it returns has only its place.
 func placeOf(cursor string) (k store.Key, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	at, id, found := strings.Cut(string(text), " ")

@@ -61,7 +61,7 @@ func viewKey(k store.Key, lastUsed *time.Time) keyView {
 // the gate lets only good keys reach.
 func check(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
 
-// Keys are the API keys of accounts.
+// Keys answers requests about the API keys of accounts.
 type Keys struct {
 	*exchange.Exchange
 	Store store.Keys
@@ -111,8 +111,8 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
 }
 
-// room refuses a further key of an account that has as many as it may have. Two
-// that are made at the same moment may exceed that.
+// room refuses another key for an account that has the most it may have. Two keys made at
+// the same moment may exceed that.
 func (k *Keys) room(ctx context.Context, account string) error {
 	all, err := k.Store.ListKeys(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (k *Keys) create(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// read takes what is asked of a new key out of a body.
+// read reads the fields of a new key.
 func (k *Keys) read(body *request.Object, key *store.Key) {
 	if body.Read("name", "a string", &key.Name) {
 		if n := utf8.RuneCountInString(key.Name); n > maxKeyName || strings.ContainsFunc(key.Name, unicode.IsControl) {
@@ -189,8 +189,8 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 	body.End("name, role, account, expires_at, dialect and requests_per_minute")
 }
 
-// find returns the key that the path names and all others. A key of an account
-// that the caller does not administer is unknown to it.
+// find returns the key that the path names, and all other keys. A key of an account that
+// the caller does not administer is unknown.
 func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
 	if _, err := caller.Administered(c, ""); err != nil {
 		return key, nil, err
@@ -210,8 +210,8 @@ func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 	return all[at], slices.Delete(slices.Clone(all), at, at+1), nil
 }
 
-// rotate answers POST /v1/keys/{key_id}/rotate: the key gets another secret and
-// keeps the rest. The old secret stops at once.
+// rotate answers POST /v1/keys/{key_id}/rotate: the key gets another secret. The old
+// secret stops working at once.
 func (k *Keys) rotate(c *gin.Context) (any, error) {
 	key, _, err := k.find(c)
 	if err != nil {
@@ -236,8 +236,8 @@ func (k *Keys) rotate(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// revoke answers DELETE /v1/keys/{key_id}. Jobs that were submitted with the
-// key go on.
+// revoke answers DELETE /v1/keys/{key_id}. Jobs that were submitted with the key
+// continue.
 func (k *Keys) revoke(c *gin.Context) (any, error) {
 	key, others, err := k.find(c)
 	if err != nil {

@@ -79,10 +79,7 @@ func (n *Nodes) actors(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, nodeError(err, filter.Node)
 	}
-	if actors == nil {
-		actors = []Actor{}
-	}
-	return gin.H{"actors": actors, "nodes": nodes}, nil
+	return gin.H{"actors": exchange.ListOf(actors), "nodes": nodes}, nil
 }
 
 // nodeError says why a node cannot be found.

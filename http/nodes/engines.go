@@ -112,9 +112,7 @@ func (n *Nodes) engines(c *gin.Context) (any, error) {
 	}
 	slices.SortStableFunc(all, func(a, b Engine) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	for i := range all {
-		if all[i].Models == nil {
-			all[i].Models = []EngineModel{}
-		}
+		all[i].Models = exchange.ListOf(all[i].Models)
 	}
 	return gin.H{"engines": exchange.ListOf(all), "missing_nodes": exchange.ListOf(missing)}, nil
 }
@@ -168,9 +166,9 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.ListOf(points)}, nil
 }
 
-// sumOfPoints adds up what nodes have done, each in the step in which its own ended.
-// The last steps are left out that some have and others have not come to: with these
-// the sum would fall at the end.
+// sumOfPoints adds up the points of all nodes, by the step in which each ended. It leaves
+// out the last steps that some nodes have not reached: with them the sum would drop at
+// the end.
 func sumOfPoints(all []NodePoints) []Point {
 	sums := make(map[time.Time]Point)
 	var until time.Time

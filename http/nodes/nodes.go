@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Fleet is what the API needs to know of the node and of those beside it.
+// Fleet is what the API needs to know about this node and the others.
 type Fleet interface {
 	// Nodes returns the live nodes of the cluster by id, this one included; a
 	// node without a cluster is the only one.
@@ -65,14 +65,14 @@ const (
 	NodeDraining = "draining"
 )
 
-// OthersOwn reports whether another node would own a job that is stored here.
+// OthersOwn reports whether another node could own a job that is stored here.
 func OthersOwn(all []Node) bool {
 	return slices.ContainsFunc(all, func(n Node) bool {
 		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
 	})
 }
 
-// Service is what the nodes' resources need of the pipeline.
+// Service is what requests about nodes need from the pipeline.
 type Service interface {
 	Fleet
 	Watched
@@ -81,7 +81,7 @@ type Service interface {
 	Vault
 }
 
-// Nodes are the processes of the service.
+// Nodes answers requests about the processes of the service.
 type Nodes struct {
 	*exchange.Exchange
 	Service Service
@@ -113,9 +113,7 @@ func (n *Nodes) list(c *gin.Context) (any, error) {
 func (n *Nodes) all(ctx context.Context) []Node {
 	all := n.Service.Nodes(ctx)
 	for i := range all {
-		if all[i].Models == nil {
-			all[i].Models = []string{}
-		}
+		all[i].Models = exchange.ListOf(all[i].Models)
 	}
 	return all
 }
@@ -137,8 +135,8 @@ func (n *Nodes) drain(c *gin.Context) (any, error) {
 	return gin.H{"message": "The node drains: it takes no more rows, hands back what it cannot finish, and ends."}, err
 }
 
-// Elsewhere refuses requests about jobs on a node that is there for its
-// inference servers alone, and names one that takes them.
+// Elsewhere refuses requests about jobs on a node that only runs rows, and names a node
+// that takes them.
 func (n *Nodes) Elsewhere(c *gin.Context) {
 	remedy := "none is known now; start one with another role"
 	for _, node := range n.Service.Nodes(c.Request.Context()) {
@@ -150,7 +148,7 @@ func (n *Nodes) Elsewhere(c *gin.Context) {
 	n.Fail(c, request.Errorf(http.StatusServiceUnavailable, "engines_only", "this node runs rows and takes no requests about jobs (its cluster.role is engines); nodes of another role do: %s", remedy))
 }
 
-// Text is the list of nodes as an event shows it.
+// Text returns the list of nodes as an event shows it.
 func (n *Nodes) Text(ctx context.Context) string {
 	list, err := exchange.Encode(n.all(ctx))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// Self tells callers who they are, and whom they ask.
+// Self tells callers who they are, and which node answers.
 type Self struct {
 	*exchange.Exchange
 	Nodes   Fleet

@@ -166,7 +166,7 @@ func statusOf(record store.Record) string {
 		return statusCancelling
 	case rowmill.StatusFailed:
 		switch {
-		case job.FailureReason == nil || job.FailureReason.Code != rowmill.CodeWindowExpired:
+		case batch.EndOf(job) != batch.Expired:
 			return statusFailed
 		case made:
 			return statusExpired

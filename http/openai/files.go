@@ -77,7 +77,7 @@ func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
 	if !isFileID(id) {
 		return store.File{}, none
 	}
-	f, err := d.Store.GetFile(c.Request.Context(), id)
+	f, err := d.Files.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) || err == nil && f.Account != d.Jobs.Account(c) {
 		return store.File{}, none
 	}
@@ -128,7 +128,7 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx := context.WithoutCancel(c.Request.Context())
-	if err := d.Store.DeleteFile(ctx, f.ID); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+	if err := d.Files.DeleteFile(ctx, f.ID); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return nil, fmt.Errorf("delete the record of a file: %w", err)
 	}
 	if f.Job == "" {
@@ -171,7 +171,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 		}
 	}
 	files, more, err := batch.Fill(asked, d.gone, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
-		return d.Store.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
+		return d.Files.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
 	})
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 // isPlace refuses a cursor that is no file of the account. The id of a deleted file is a
 // place all the same: clients that go through a list and delete each file send it.
 func (d *Dialect) isPlace(c *gin.Context, id string) error {
-	_, err := d.Store.GetFile(c.Request.Context(), id)
+	_, err := d.Files.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		if made, wrong := uuid.Parse(strings.TrimPrefix(id, prefixFile)); wrong == nil && made.Version() == 7 {
 			return nil
@@ -209,7 +209,7 @@ func listed[T any](data []T, more bool, id func(T) string) gin.H {
 // record stores the record of a file whose object is there.
 func (d *Dialect) record(ctx context.Context, f store.File) error {
 	f.Created = f.Created.UTC().Truncate(time.Second)
-	if err := d.Store.CreateFile(ctx, f); err != nil {
+	if err := d.Files.CreateFile(ctx, f); err != nil {
 		return fmt.Errorf("store the record of a file: %w", err)
 	}
 	return nil
@@ -217,7 +217,5 @@ func (d *Dialect) record(ctx context.Context, f store.File) error {
 
 // tooLarge is the answer to more than a file may have.
 func tooLarge(most int64) error {
-	e := request.Errorf(http.StatusRequestEntityTooLarge, "file_too_large", "the file has more than %d bytes; split it", most)
-	e.Header = map[string]string{"Connection": "close"}
-	return e
+	return request.Errorf(http.StatusRequestEntityTooLarge, "file_too_large", "the file has more than %d bytes; split it", most).Closing()
 }

@@ -13,54 +13,27 @@
 package openai
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/http/batch"
-	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/input"
-	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
-// Store is what the dialect needs of a store.
-type Store interface {
-	store.Files
-	batch.Store
-}
-
-// Limits bound what clients may send; none is 0.
-type Limits struct {
-	FileBytes   int64 // of a file that comes in one piece, and of a part of one that does not
-	UploadBytes int64 // of a file that comes in parts
-	Input       input.Limits
-}
-
 // Dialect answers in the dialect.
 type Dialect struct {
-	Exchange *exchange.Exchange
-	Jobs     batch.Jobs
-	Store    Store
-	Bucket   blob.Bucket
-	Archive  *archive.Archive
-	Model    func(name string) (rowmill.Model, error) // as offer.Models.Find
-	Limits   Limits
-	Now      func() time.Time
+	batch.Config
+	Files store.Files
 
 	batches *batch.Batches
 }
 
 // Route adds the routes of files and batches.
 func (d *Dialect) Route(v1 gin.IRoutes) {
-	d.batches = &batch.Batches{
-		Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Jobs: d.Jobs, Store: d.Store, Archive: d.Archive, Model: d.Model, Now: d.Now,
-		Outcomes: d.outcomes,
-	}
+	d.batches = &batch.Batches{Config: d.Config, Dialect: rowmill.DialectOpenAI, Prefix: prefixBatch, Outcomes: d.outcomes}
 	handle, do := d.Exchange.Handle, d.Exchange.Do
 	v1.POST("/files", handle(d.upload))
 	v1.GET("/files", handle(d.listFiles))
@@ -78,38 +51,19 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 	v1.POST("/batches/:batch_id/cancel", handle(d.cancel))
 }
 
-// The types of errors.
-const (
-	typeInvalid = "invalid_request_error"
-	typeServer  = "server_error"
-)
-
-// types of errors by status, where not one of the two.
-var types = map[int]string{
-	http.StatusUnauthorized:    "authentication_error",
-	http.StatusForbidden:       "permission_error",
-	http.StatusNotFound:        "not_found_error",
-	http.StatusTooManyRequests: "rate_limit_error",
-}
+// typeServer is the type of errors of the service.
+const typeServer = "server_error"
 
 // Error is the body of an error.
 func Error(_ *gin.Context, e *request.Error) any { return gin.H{"error": ErrorObject(e)} }
 
 // ErrorObject is an error in its body: all four members, with real nulls.
 func ErrorObject(e *request.Error) gin.H {
-	kind, known := types[e.Status]
-	switch {
-	case known:
-	case e.Status >= http.StatusInternalServerError:
-		kind = typeServer
-	default:
-		kind = typeInvalid
-	}
 	var param *string
 	if len(e.Fields) > 0 {
 		param = &e.Fields[0].Field
 	}
-	return gin.H{"message": e.Message, "type": kind, "param": param, "code": e.Code}
+	return gin.H{"message": e.Message, "type": batch.ErrorType(e.Status, typeServer), "param": param, "code": e.Code}
 }
 
 // Scheme is the word before a key in the header Authorization.

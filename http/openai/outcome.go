@@ -99,13 +99,15 @@ type notRun struct{ code, message string }
 
 func newLineWriter(record store.Record) lineWriter {
 	l := lineWriter{batch: batch.Hex(record.Job.ID)}
-	switch reason := record.Job.FailureReason; {
-	case record.Job.Status == rowmill.StatusCancelled:
+	switch reason := record.Job.FailureReason; batch.EndOf(record.Job) {
+	case batch.Cancelled:
 		l.why = notRun{"batch_cancelled", "The batch was cancelled before this request was run."}
-	case reason != nil && reason.Code == rowmill.CodeWindowExpired:
+	case batch.Expired:
 		l.why = notRun{"batch_expired", "This request could not be executed before the completion window expired."}
-	case reason != nil:
-		l.why = notRun{reason.Code, "The batch failed before this request was run: " + reason.Message}
+	case batch.Failed:
+		if reason != nil {
+			l.why = notRun{reason.Code, batch.FailedBefore + reason.Message}
+		}
 	}
 	return l
 }
@@ -128,7 +130,7 @@ func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) 
 	if status, refused := results.Status(out); refused {
 		body := out.Err.Raw
 		if !json.Valid([]byte(body)) { // no JSON, or too long to be kept whole
-			made, err := json.Marshal(map[string]any{"error": map[string]any{"message": out.Err.Message, "type": typeInvalid, "param": nil, "code": nil}})
+			made, err := json.Marshal(map[string]any{"error": map[string]any{"message": out.Err.Message, "type": batch.TypeInvalid, "param": nil, "code": nil}})
 			if err != nil {
 				return b, err
 			}
@@ -150,10 +152,7 @@ func (l lineWriter) begin(b []byte, row *rowmill.Row) []byte {
 	b = append(b, `{"id":"batch_req_`...)
 	b = l.number(b, row)
 	b = append(b, `","custom_id":`...)
-	if row.ID.Kind == rowmill.IDNull {
-		return append(b, "null"...)
-	}
-	return spelling.AppendString(b, []byte(row.ID.Text))
+	return batch.AppendID(b, row.ID)
 }
 
 func (l lineWriter) number(b []byte, row *rowmill.Row) []byte {

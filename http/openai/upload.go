@@ -85,7 +85,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	if _, err := w.Commit(); err != nil {
-		if dropErr := d.Store.DeleteFile(ctx, id); dropErr != nil {
+		if dropErr := d.Files.DeleteFile(ctx, id); dropErr != nil {
 			d.Exchange.Logger.Warn("removing the record of a file that was not stored failed; it expires", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, dropErr)
 		}
 		return nil, err

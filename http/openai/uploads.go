@@ -203,7 +203,7 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 
 // settle finds out how an upload has ended, if it has.
 func (d *Dialect) settle(ctx context.Context, u *upload) error {
-	f, err := d.Store.GetFile(ctx, fileOf(u.id))
+	f, err := d.Files.GetFile(ctx, fileOf(u.id))
 	if err == nil {
 		if _, err = d.Bucket.Stat(ctx, f.Key); err == nil {
 			u.status, u.file = uploadCompleted, &f

@@ -50,7 +50,7 @@ type accountQuotas struct {
 	version int64 // of the document; 0 for none
 }
 
-// Quotas are what accounts may use.
+// Quotas answers requests about what accounts may use.
 type Quotas struct {
 	*exchange.Exchange
 	Store      store.Values
@@ -65,7 +65,7 @@ func (q *Quotas) Route(v1 gin.IRoutes) {
 	v1.PUT("/quotas", q.Handle(q.put))
 }
 
-// of returns what bounds an account.
+// of returns the quotas of an account.
 func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) {
 	doc, version, err := q.Store.GetValue(ctx, Value(account))
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -81,7 +81,7 @@ func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) 
 	return q.inForce(account, own, version), nil
 }
 
-// Charge makes a job the account's, with its quotas.
+// Charge gives a job to an account, with the account's quotas.
 func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec) error {
 	bounds, err := q.of(ctx, account)
 	if err != nil {
@@ -93,7 +93,7 @@ func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec)
 	return nil
 }
 
-// inForce lays an account's own quotas over the configured ones.
+// inForce puts an account's own quotas over the configured ones.
 func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.Configured)
 	slices.SortFunc(bounds, func(a, b Quota) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -110,9 +110,7 @@ func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQu
 			}
 		}
 	}
-	if own.Quotas == nil {
-		own.Quotas = []ownQuota{}
-	}
+	own.Quotas = exchange.ListOf(own.Quotas)
 	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
 }
 

@@ -63,6 +63,12 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
+// Closing has the connection closed behind the answer: the rest of the body is not read.
+func (e *Error) Closing() *Error {
+	e.Header = map[string]string{"Connection": "close"}
+	return e
+}
+
 // NotNow is an error that is likely to be gone in a while.
 func NotNow(code, format string, args ...any) *Error {
 	e := Errorf(http.StatusServiceUnavailable, code, format, args...)
@@ -85,10 +91,8 @@ func Describe(err error) *Error {
 		e.Fields = invalid.Fields
 		return e
 	case errors.As(err, &tooLarge):
-		e := Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
-			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit)
-		e.Header = map[string]string{"Connection": "close"}
-		return e
+		return Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
+			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit).Closing()
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
 		// The record that was read before does not say so.
 		return Errorf(http.StatusGone, "results_expired",

@@ -40,8 +40,8 @@ const (
 	rowPending = "pending"
 )
 
-// Rows shows single rows of a job, from its results where it has succeeded and
-// from its parts before.
+// Rows shows single rows of a job, from its results if it has succeeded, else from its
+// parts.
 type Rows struct {
 	Jobs    *jobs.Jobs
 	Archive *archive.Archive
@@ -61,11 +61,8 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	if err != nil || n < 0 || n > store.MaxRows {
 		return nil, rowmill.Invalid("row", "is %q; it must be the number of a row, from 0", spelling.Shorten(c.Param("row"), 32))
 	}
-	record, err := r.Jobs.Named(c)
+	record, err := r.kept(c)
 	if err != nil {
-		return nil, err
-	}
-	if err := ofEstimate(record); err != nil {
 		return nil, err
 	}
 	view, err := r.Archive.Row(c.Request.Context(), record, n)
@@ -81,12 +78,14 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// ofEstimate refuses an estimate job: those of its rows that run are not kept.
-func ofEstimate(record store.Record) error {
-	if record.Job.RunType != rowmill.RunEstimate {
-		return nil
+// kept returns the job that the path names. It refuses an estimate job, since its rows
+// are not kept.
+func (r *Rows) kept(c *gin.Context) (store.Record, error) {
+	record, err := r.Jobs.Named(c)
+	if err == nil && record.Job.RunType == rowmill.RunEstimate {
+		err = request.NoRows(record, results.Variant{})
 	}
-	return request.NoRows(record, results.Variant{})
+	return record, err
 }
 
 // failures answers GET /v1/jobs/{job_id}/errors.
@@ -104,11 +103,8 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	record, err := r.Jobs.Named(c)
+	record, err := r.kept(c)
 	if err != nil {
-		return nil, err
-	}
-	if err := ofEstimate(record); err != nil {
 		return nil, err
 	}
 	list, job := r.Archive.Failures, record.Job
@@ -116,10 +112,7 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 		list = r.Archive.Missing
 	}
 	found, more, err := list(c.Request.Context(), record, from, limit)
-	if found == nil {
-		found = []results.Failure{}
-	}
-	body := gin.H{"errors": found, "next_cursor": nil}
+	body := gin.H{"errors": exchange.ListOf(found), "next_cursor": nil}
 	if more != nil {
 		body["next_cursor"] = fmt.Sprintf("%d.%d", more.Shard, more.After)
 	}
@@ -127,11 +120,11 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 }
 
 const (
-	// maxFailuresLooked is how many failed rows are looked at to count them by their
-	// reasons: what is wrong with a job shows in fewer.
+	// maxFailuresLooked bounds the failed rows that are read to count their reasons.
+	// Fewer would already show what is wrong with a job.
 	maxFailuresLooked = 100_000
-	// failuresAtOnce is how many of them are in memory at once, with up to 64 KiB of
-	// what the engine returned for each.
+	// failuresAtOnce is how many of them are in memory at once, with up to 64 KiB of the
+	// engine's answer each.
 	failuresAtOnce = 500
 )
 
@@ -143,14 +136,11 @@ type failureCount struct {
 	Message string `json:"message"` // of the first
 }
 
-// countFailures answers GET /v1/jobs/{job_id}/errors/counts: the failed rows by
-// their codes, the most frequent first.
+// countFailures answers GET /v1/jobs/{job_id}/errors/counts: the failed rows by code, the
+// most frequent first.
 func (r *Rows) countFailures(c *gin.Context) (any, error) {
-	record, err := r.Jobs.Named(c)
+	record, err := r.kept(c)
 	if err != nil {
-		return nil, err
-	}
-	if err := ofEstimate(record); err != nil {
 		return nil, err
 	}
 	counts, at, counted := []failureCount{}, map[string]int{}, 0
@@ -236,7 +226,7 @@ func (r *Rows) preview(c *gin.Context) (any, error) {
 		views[i] = viewPreview(offset+int64(i), row)
 	}
 	body := gin.H{
-		"rows": views, "next_offset": nil, "status": jobs.View(caller.Of(c), &job).Status,
+		"rows": views, "next_offset": nil, "status": jobs.ViewOf(caller.Of(c), &job).Status,
 		"num_rows": job.NumRows, "rows_done": job.RowsDone,
 	}
 	if total := job.NumRows; total != nil && found.Record.Counted() && found.End < *total {

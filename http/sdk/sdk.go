@@ -54,7 +54,7 @@ type Dialect struct {
 	Jobs     Jobs
 	Store    Store
 	Archive  *archive.Archive
-	Draining func() bool               // the node is about to stop
+	Draining func() bool // the node is about to stop
 	Now      func() time.Time
 }
 

@@ -33,7 +33,7 @@ type Store interface {
 	Time(ctx context.Context) (time.Time, error)
 }
 
-// Settings are what accounts choose.
+// Settings answers requests about what accounts choose.
 type Settings struct {
 	*exchange.Exchange
 	Store Store

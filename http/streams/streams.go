@@ -25,26 +25,25 @@ import (
 )
 
 const (
-	// maxTopics is how many topics one stream may have: a page shows a list and
-	// perhaps some jobs; whoever follows more follows all.
+	// maxTopics bounds the topics of a stream. A page needs a list and a few jobs; a
+	// client that needs more follows all jobs.
 	maxTopics = 32
-	// firstPage is how many jobs of an account a stream begins with, beside those
-	// that are not over: the most of a page of the list.
+	// firstPage is how many jobs of an account a stream begins with, beside those that
+	// are not over: a whole page of the list.
 	firstPage = 100
-	// eventsRetry is after how long a client connects again, ms: the others of a
-	// node that ends come in less than a second of each other too.
+	// eventsRetry is how long a client waits before it connects again, in ms. Other
+	// clients of a node that ended come back in the same second.
 	eventsRetry = 3000
-	// eventsAlive is how long a stream is silent before a comment shows that it
-	// lives. Proxies usually cut silent connections after a minute.
+	// eventsAlive is how long a stream stays silent before a comment keeps it open.
+	// Proxies usually cut silent connections after a minute.
 	eventsAlive = 15 * time.Second
-	// eventsBeat is how often a stream looks at what no change tells it of: whether
-	// the node is about to stop, say.
+	// eventsBeat is how often a stream checks what no change reports, such as the end of
+	// its node.
 	eventsBeat = time.Second
-	// eventsKey is how often a stream looks its key up again. What the keyring
-	// knows may be 2 s old, and 5 s are promised.
+	// eventsKey is how often a stream checks its key again. The keyring's list may be 2 s
+	// old, and 5 s are promised.
 	eventsKey = 2 * time.Second
-	// streamsFullRetry is after how many seconds a client may ask again that found
-	// all streams taken.
+	// streamsFullRetry is how many seconds a client waits if all streams are taken.
 	streamsFullRetry = "5"
 )
 
@@ -55,7 +54,7 @@ const (
 	topicNodes = "nodes"
 )
 
-// Streams tell clients what changes.
+// Streams tells clients what changes.
 type Streams struct {
 	*exchange.Exchange
 	Jobs     *jobs.Jobs
@@ -104,8 +103,8 @@ func (s *Streams) listen(c *gin.Context) error {
 	return nil // the client is gone, or told, or should listen through another node
 }
 
-// during is the context of a stream. That of a session's ends with its cookie,
-// without a word: a browser comes again, with the cookie that it has by then.
+// during is the context of a stream. With a session it ends with the cookie, without a
+// message: the browser connects again with its newer cookie.
 func (s *Streams) during(c *gin.Context) (context.Context, context.CancelFunc) {
 	ends, is := access.SessionEnd(c)
 	if !is {
@@ -114,7 +113,7 @@ func (s *Streams) during(c *gin.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Request.Context(), ends.Sub(s.Jobs.Now()))
 }
 
-// topics reads what a client wants to listen to.
+// topics reads the topics that a client asks for.
 func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	given, there := c.GetQuery("topics")
 	if !there {
@@ -152,7 +151,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	return topics, p.Err()
 }
 
-// page is the newest page of jobs, where a stream begins with it.
+// page returns the newest jobs, if the stream begins with them.
 func (s *Streams) page(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
 	all := events.Topic{Account: caller.Of(c).Account}
 	if !l.Whole || !slices.Contains(topics, all) {
@@ -165,7 +164,7 @@ func (s *Streams) page(c *gin.Context, topics []events.Topic, l *events.Listener
 	return page, nil
 }
 
-// A stream is what one client is told.
+// A stream is the connection of one client.
 type stream struct {
 	*Streams
 	*events.Listener
@@ -176,7 +175,7 @@ type stream struct {
 	told  time.Time // when something was written last
 }
 
-// begin tells what there is, or what has changed since the client was told.
+// begin sends the state now, or the changes since the client's last event.
 func (s *stream) begin(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
@@ -204,8 +203,8 @@ func (s *stream) begin(page []*rowmill.Job) error {
 	return s.write(events.AppendFrame(nil, events.EventReady, s.Position, []byte("{}")))
 }
 
-// follow tells what changes, until the client is gone, its key is not valid any more,
-// or the node is about to stop.
+// follow sends changes until the client is gone, its key is no longer valid, or the node
+// is about to stop.
 func (s *stream) follow(valid func() bool) {
 	beat := time.NewTicker(eventsBeat)
 	defer beat.Stop()
@@ -237,7 +236,7 @@ func (s *stream) follow(valid func() bool) {
 // errUnread says that a job could not be read now.
 var errUnread = errors.New("a job cannot be read now")
 
-// tellAll tells of changes. Those that cannot be read now come later.
+// tellAll sends changes. A job that cannot be read now is sent later.
 func (s *stream) tellAll(changes []events.Change) error {
 	for i, change := range changes {
 		err := s.tell(change)
@@ -252,7 +251,7 @@ func (s *stream) tellAll(changes []events.Change) error {
 	return nil
 }
 
-// tell tells of one change.
+// tell sends one change.
 func (s *stream) tell(change events.Change) error {
 	if change.Job == "" {
 		return s.write(events.AppendFrame(nil, events.EventNodes, s.Hub.ID(change.Seq), []byte(change.Nodes)))
@@ -269,7 +268,7 @@ func (s *stream) tell(change events.Change) error {
 
 // show sends a job as GET /v1/jobs/{job_id} shows it.
 func (s *stream) show(job *rowmill.Job, seq int64) error {
-	view, err := exchange.Encode(jobs.View(s.who, s.Jobs.Current(job, s.who.Account)))
+	view, err := exchange.Encode(jobs.ViewOf(s.who, s.Jobs.Current(job, s.who.Account)))
 	if err != nil {
 		return err
 	}

@@ -12,14 +12,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Batches are jobs of the dialects that send requests as they are: what
-// batch.Jobs asks for.
+// Batches makes the jobs of the dialects; it is a batch.Jobs.
 type Batches struct {
 	*jobs.Jobs
 	Submissions *Submissions
 }
 
-// Account is whose request it is.
+// Account returns the caller's account.
 func (b *Batches) Account(c *gin.Context) string { return caller.Of(c).Account }
 
 // Repeated returns what the same request has stored before.
@@ -47,8 +46,7 @@ func (b *Batches) Create(c *gin.Context, record store.Record, spool func(context
 	return stored, existed, err
 }
 
-// spool puts the input of a job in its place that has no record yet, with a mark
-// that says so.
+// spool stores the input of a job that has no record yet, after a mark that says so.
 func (b *Batches) spool(ctx context.Context, record store.Record, spool func(context.Context) error) error {
 	mark, err := b.Bucket.Create(ctx, layout.Spooling(record.Job.ID), layout.Bytes)
 	if err == nil {

@@ -27,7 +27,7 @@ const (
 	rowsFailed  = "failed"  // those, and those that are committed with an error
 )
 
-// resumptions make jobs that continue others.
+// resumptions makes jobs that continue others.
 type resumptions struct {
 	*Submissions
 	jobs      *jobs.Jobs
@@ -44,8 +44,8 @@ type asked struct {
 	name     *string
 }
 
-// resume answers POST /v1/jobs/{job_id}/resume: a new job takes over what a job
-// that is over has committed, and runs the rest.
+// resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
+// of a job that is over, and runs the rest.
 func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err := r.TakesJobs(c); err != nil {
 		return nil, err
@@ -144,8 +144,7 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 	return want, problems.Err()
 }
 
-// continuation is the job that continues another as asked, or says why there
-// can be none.
+// continuation makes the job that continues another, or says why it cannot.
 func continuation(old store.Record, want asked, now time.Time) (store.Record, error) {
 	rows, err := whatRuns(old, want.rows)
 	if err != nil {
@@ -174,8 +173,7 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}, nil
 }
 
-// whatRuns says which rows a continuation of a job runs, or why there can be
-// none.
+// whatRuns chooses the rows that a continuation runs, or says why there can be none.
 func whatRuns(old store.Record, rows string) (string, error) {
 	job := old.Job
 	refuse := func(code, format string, args ...any) (string, error) {

@@ -33,9 +33,8 @@ import (
 const (
 	headerIdempotency = "Idempotency-Key"
 	maxIdempotencyKey = 128 // characters
-	// CreateTimeout bounds the writes that make a submission durable. They go
-	// on when the client leaves: its job is then either stored or not, never
-	// half.
+	// CreateTimeout bounds the writes that make a submission durable. They continue when
+	// the client leaves, so its job is stored completely or not at all.
 	CreateTimeout = 30 * time.Second
 )
 
@@ -56,7 +55,7 @@ type Service interface {
 	Nodes(ctx context.Context) []nodes.Node
 }
 
-// Submissions make jobs of what clients send.
+// Submissions makes jobs of requests.
 type Submissions struct {
 	*exchange.Exchange
 	Intake  *submission.Intake
@@ -109,7 +108,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// TakesJobs says why this node takes no jobs now, or nil.
+// TakesJobs returns why this node takes no jobs now, or nil.
 func (s *Submissions) TakesJobs(c *gin.Context) error {
 	if s.Service.Draining() && !nodes.OthersOwn(s.Service.Nodes(c.Request.Context())) {
 		return request.NotNow("draining", "this node is about to stop and takes no further jobs; try again, or another node")
@@ -117,8 +116,8 @@ func (s *Submissions) TakesJobs(c *gin.Context) error {
 	return nil
 }
 
-// idempotency reads the header. Both results are nil without it; otherwise
-// sum must be fed the body.
+// idempotency reads the header. Without it both results are nil; with it, the caller must
+// feed sum the body.
 func (s *Submissions) idempotency(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
 	values := c.Request.Header.Values(headerIdempotency)
 	if len(values) == 0 {
@@ -159,7 +158,7 @@ func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.H
 	return s.Create(ctx, who, job, idem)
 }
 
-// Create charges the account of who asks with a job and stores it.
+// Create charges the caller's account with a job and stores it.
 func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	if err := s.Quotas.Charge(ctx, who.Account, &job.Spec); err != nil {
 		return stored, false, err
@@ -170,11 +169,11 @@ func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *sub
 	return s.put(ctx, who, job.Record(s.Now()), idem)
 }
 
-// put stores the record, as one of who asks for it. Its object of rows is removed where the record does
-// not exist afterwards, and only where that is certain.
+// put stores the record in the caller's name. If the record certainly does not exist
+// afterwards, put removes its object of rows.
 //
-// Where the store has not answered, the record is looked for: if it is there,
-// all is well. If it is not, it may still appear.
+// If the store has not answered, put looks for the record: if it is there, all is well;
+// if not, it may still appear.
 func (s *Submissions) put(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	record.Job.KeyID, record.Trace = exchange.OrNull(who.KeyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
@@ -215,12 +214,12 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	return stored, existed, nil
 }
 
-// markTimeout bounds the removal of a mark: it must not hold up the answer, and
-// retention removes one that stays.
+// markTimeout bounds the removal of a mark. The answer must not wait for it, and
+// retention removes marks that stay.
 const markTimeout = time.Second
 
-// unmark removes the mark of rows that were spooled, once they are certain to
-// be a job's that has a record, or gone.
+// unmark removes the mark of spooled rows, once they certainly belong to a stored job or
+// are gone.
 func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	if record.Spec.Spooled == "" {
 		return
@@ -232,7 +231,7 @@ func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	}
 }
 
-// unknownSubmission says how to find out, or to make sure.
+// unknownSubmission says how to find out whether the job was created.
 func unknownSubmission(err error, idem *store.Idempotency) error {
 	remedy := "look for it in GET /v1/list-jobs before you send it again; with an " + headerIdempotency + " you could repeat it safely"
 	if idem != nil {

@@ -70,7 +70,7 @@ type Store interface {
 	ListKeys(ctx context.Context) ([]store.Key, error)
 }
 
-// Usage is what accounts used.
+// Usage answers requests about what accounts used.
 type Usage struct {
 	*exchange.Exchange
 	Store Store

@@ -47,9 +47,12 @@ type Sender interface {
 // NoSender is a node that sends no events.
 type NoSender struct{}
 
+// Try reports that nothing was sent.
 func (NoSender) Try(context.Context, *webhook.Endpoint, string, string) store.DeliveryAttempt {
 	return store.DeliveryAttempt{At: time.Now().UTC(), Error: "this node sends no events"}
 }
+
+// Wake does nothing.
 func (NoSender) Wake() {}
 
 // webhookView is an endpoint as the API shows it.
@@ -71,11 +74,8 @@ type webhookView struct {
 
 func viewWebhook(account string, e *webhook.Endpoint, now time.Time) webhookView {
 	view := webhookView{
-		ID: e.ID, Account: account, URL: e.URL, Events: e.Events, Description: e.Description, ShownSecret: e.ShownSecret(),
+		ID: e.ID, Account: account, URL: e.URL, Events: exchange.ListOf(e.Events), Description: e.Description, ShownSecret: e.ShownSecret(),
 		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), Created: e.Created, Rotated: e.Rotated,
-	}
-	if view.Events == nil {
-		view.Events = []string{}
 	}
 	if e.Until != nil && now.Before(*e.Until) {
 		view.OldSecretUntil = e.Until
