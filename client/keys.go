@@ -13,7 +13,7 @@ import (
 // Key is an API key.
 type Key struct {
 	ID        string     `json:"id"`
-	Key       string     `json:"key"` // the secret; only set in the answer that created it
+	Key       string     `json:"key,omitempty"` // the secret; only set in the answer that created it
 	Name      string     `json:"name"`
 	Account   string     `json:"account"`
 	Role      string     `json:"role"` // admin, user or reader
@@ -130,10 +130,11 @@ func (c *Client) SetRetention(ctx context.Context, account string, days *int) (S
 
 // RetentionPreview shows the data that each choice of retention would remove now.
 type RetentionPreview struct {
-	Account  string            `json:"account"`
-	LookedAt int               `json:"looked_at"`     // number of checked jobs with data, in order of their end
-	All      bool              `json:"looked_at_all"` // all jobs were checked
-	Presets  []RetentionEffect `json:"presets"`
+	Account       string            `json:"account"`
+	RetentionDays *int              `json:"retention_days"` // in force; nil: keep for ever
+	LookedAt      int               `json:"looked_at"`      // number of checked jobs with data, in order of their end
+	All           bool              `json:"looked_at_all"`  // all jobs were checked
+	Presets       []RetentionEffect `json:"presets"`
 
 	Raw json.RawMessage `json:"-"` // the service's JSON
 }

@@ -11,18 +11,19 @@ import (
 
 // Node is a process of the service.
 type Node struct {
-	ID       string     `json:"id"`
-	Name     string     `json:"name"`
+	ID       string     `json:"id"`    // unique for each start of the process
+	Name     string     `json:"name"`  // chosen by the operator; may repeat
 	Self     bool       `json:"self"`  // this node answered the request
 	Role     string     `json:"role"`  // both, api or engines
 	State    string     `json:"state"` // running or draining
-	URL      string     `json:"url"`
+	URL      string     `json:"url"`   // base of its API
+	Peer     string     `json:"peer"`  // where other nodes reach it, HOST:PORT; empty without a cluster
 	Version  string     `json:"version"`
-	Models   []string   `json:"models"`
-	Jobs     int        `json:"jobs"`
-	Window   int        `json:"window"`
+	Models   []string   `json:"models"` // of its inference servers: ids of the catalog, else the servers' names
+	Jobs     int        `json:"jobs"`   // that it owns
+	Window   int        `json:"window"` // rows that its inference servers take at once
 	InFlight int        `json:"in_flight"`
-	Since    *time.Time `json:"since"`
+	Since    *time.Time `json:"since"` // when it started; nil if not known yet
 }
 
 // Nodes holds the live nodes of the service.

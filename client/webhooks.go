@@ -17,7 +17,7 @@ type Webhook struct {
 	URL            string     `json:"url"`
 	Events         []string   `json:"events"` // empty: the event type of each job's dialect
 	Description    string     `json:"description"`
-	Secret         string     `json:"secret"` // signs events; only set in the answer that created it
+	Secret         string     `json:"secret,omitempty"` // signs events; only set in the answer that created it
 	ShownSecret    string     `json:"secret_prefix"`
 	OldSecretUntil *time.Time `json:"old_secret_until"` // until when the old secret signs too
 	Disabled       bool       `json:"disabled"`

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/console"
@@ -92,7 +93,7 @@ type Config struct {
 	Patience time.Duration
 	// Quotas are those of accounts without their own. Default: the
 	// interface's.
-	Quotas []quotas.Quota
+	Quotas []client.Quota
 	// RequestsPerMinute bounds the requests of each key that has no bound of
 	// its own, on this node. Default: 0, no bound; the queue of jobs is fair
 	// between accounts without one.

@@ -12,7 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/http/quotas"
+	"github.com/rowmill/rowmill/client"
 )
 
 func TestErrors_EveryBodyIsJSONWithTheSameFields(t *testing.T) {
@@ -117,7 +117,7 @@ func TestConfig_ValidateNamesTheField(t *testing.T) {
 		"MaxHeaderBytes": func(c *Config) { c.MaxHeaderBytes = 1 },
 		"Patience":       func(c *Config) { c.Patience = -1 },
 		"IdempotencyTTL": func(c *Config) { c.IdempotencyTTL = -time.Second },
-		"Quotas":         func(c *Config) { c.Quotas = []quotas.Quota{{Priority: rowmill.Lowest + 1}} },
+		"Quotas":         func(c *Config) { c.Quotas = []client.Quota{{Priority: rowmill.Lowest + 1}} },
 
 		"FunctionDeadline": func(c *Config) { c.FunctionDeadline = -time.Second },
 	} {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/nodes"
 )
 
 func twoNodes(w *world) {
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	w.service.nodes = []nodes.Node{
+	w.service.nodes = []client.Node{
 		{
 			ID: "gpu1-k3x", Name: "gpu1", Self: true, Role: nodes.NodeEngines, State: nodes.NodeRunning, URL: "http://10.0.0.1:8088", Peer: "10.0.0.1:7947",
 			Version: "v1", Models: []string{"llama-3.1-8b"}, Window: 256, InFlight: 17, Since: &since,

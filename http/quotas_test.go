@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/http/quotas"
 )
 
 // quotaed is a world whose configuration differs from the interface's.
 func quotaed(t testing.TB) *world {
 	return setup(t, func(c *Config) {
-		c.Quotas = []quotas.Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
+		c.Quotas = []client.Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
 	})
 }
 

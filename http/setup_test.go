@@ -25,6 +25,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/access"
@@ -55,7 +56,7 @@ type fakeService struct {
 	checks    []Check
 	draining  bool
 	waiting   string
-	nodes     []nodes.Node
+	nodes     []client.Node
 	servers   []offer.Server
 	counting  map[string]Counting
 	actors    []nodes.Actor
@@ -102,7 +103,7 @@ func (f *fakeService) Whereabouts(context.Context, *store.Record) *jobs.Whereabo
 func (f *fakeService) Checks(context.Context) []Check      { return f.checks }
 func (f *fakeService) Waiting(*rowmill.Job, string) string { return f.waiting }
 func (f *fakeService) Draining() bool                      { return f.draining }
-func (f *fakeService) Nodes(context.Context) []nodes.Node  { return f.nodes }
+func (f *fakeService) Nodes(context.Context) []client.Node { return f.nodes }
 func (f *fakeService) Counting(m rowmill.Model) Counting   { return f.counting[m.ID] }
 func (f *fakeService) Servers() []offer.Server             { return f.servers }
 
@@ -116,7 +117,7 @@ func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nod
 func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 	away := "no answer in time"
 	return []nodes.Diagnosis{
-		{ID: "gpu1-a", Name: "gpu1", Facts: &nodes.Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []nodes.Finding{{Check: "bucket", Level: "fail", Text: "cannot be written", Remedy: "allow s3:PutObject"}}, Storage: nodes.StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
+		{ID: "gpu1-a", Name: "gpu1", Facts: &client.Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []client.Finding{{Check: "bucket", Level: "fail", Text: "cannot be written", Remedy: "allow s3:PutObject"}}, Storage: client.StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
 		{ID: "gpu2-b", Name: "gpu2", Error: &away},
 	}, nil
 }

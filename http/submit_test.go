@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
@@ -180,9 +181,9 @@ func TestSubmit_DrainingNodeTakesJobsForOthers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.service.draining = true
-	w.service.nodes = []nodes.Node{{ID: "self", Self: true, Role: nodes.NodeBoth, State: nodes.NodeDraining}, {ID: "gpu", Role: nodes.NodeEngines, State: nodes.NodeRunning}}
+	w.service.nodes = []client.Node{{ID: "self", Self: true, Role: nodes.NodeBoth, State: nodes.NodeDraining}, {ID: "gpu", Role: nodes.NodeEngines, State: nodes.NodeRunning}}
 	w.post(`{"inputs":["a"]}`).wantError(503, "draining", "about to stop")
-	w.service.nodes = append(w.service.nodes, nodes.Node{ID: "other", Role: nodes.NodeBoth, State: nodes.NodeRunning})
+	w.service.nodes = append(w.service.nodes, client.Node{ID: "other", Role: nodes.NodeBoth, State: nodes.NodeRunning})
 	w.submitted(`{"inputs":["a"]}`)
 }
 

@@ -8,13 +8,13 @@ import (
 	nethttp "net/http"
 	"strings"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/console"
 	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/identity"
 	"github.com/rowmill/rowmill/http/keys"
-	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/http/webhook/sender"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
@@ -120,7 +120,7 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 		})
 	}
 	for _, q := range a.Settings.Quotas {
-		config.Quotas = append(config.Quotas, quotas.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
+		config.Quotas = append(config.Quotas, client.Quota{Priority: q.Priority, RowQuota: *q.RowQuota, TokenQuota: *q.TokenQuota})
 	}
 	return config
 }

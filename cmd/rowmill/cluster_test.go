@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/port"
@@ -54,13 +55,13 @@ func TestClusterOfTwoRoles(t *testing.T) {
 			t.Error("a data directory was made that nothing is in")
 		}
 	}
-	list := func(m *Main) (nodes map[string]apinodes.Node) {
+	list := func(m *Main) (nodes map[string]client.Node) {
 		_, out, _ := runCommand(t.Context(), environ(m, clusterKey), "", "nodes", "list", "-o", "json")
-		var doc struct{ Nodes []apinodes.Node }
+		var doc struct{ Nodes []client.Node }
 		if err := json.Unmarshal([]byte(out), &doc); err != nil {
 			t.Fatal(err, out)
 		}
-		nodes = map[string]apinodes.Node{}
+		nodes = map[string]client.Node{}
 		for _, n := range doc.Nodes {
 			nodes[n.Name] = n
 		}

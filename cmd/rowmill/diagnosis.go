@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
@@ -34,7 +35,7 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 	out := make([]apinodes.Diagnosis, len(replies))
 	for i, r := range replies {
 		out[i] = apinodes.Diagnosis{ID: r.Node.ID, Name: r.Node.Name}
-		facts := &apinodes.Facts{}
+		facts := &client.Facts{}
 		if r.Err == nil {
 			r.Err = json.Unmarshal(r.Answer, facts)
 		}
@@ -64,14 +65,14 @@ func list[T any](values []T) []T {
 // A diagnosis is what a node finds out about itself.
 type diagnosis struct {
 	*service
-	found []apinodes.Finding
-	times apinodes.StorageTimes
+	found []client.Finding
+	times client.StorageTimes
 
 	written int64 // version of the record that times commits; 0 before it is known
 }
 
 func (x *diagnosis) say(check, level, text, remedy string) {
-	x.found = append(x.found, apinodes.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
+	x.found = append(x.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
 // tryTimeout bounds each try of a node: the server of its records, the other nodes,
@@ -82,7 +83,7 @@ const tryTimeout = 2 * time.Second
 func (s *service) facts(ctx context.Context) any {
 	x := &diagnosis{service: s}
 	for _, f := range doctor.OfSettings(s.Settings, s.now()) {
-		x.found = append(x.found, apinodes.Finding(f))
+		x.found = append(x.found, client.Finding(f))
 	}
 	x.rotation()
 	x.deploymentAndClock()
@@ -93,7 +94,7 @@ func (s *service) facts(ctx context.Context) any {
 		try(ctx)
 		cancel()
 	}
-	facts := apinodes.Facts{
+	facts := client.Facts{
 		Version: buildInfo().Version, Deployment: s.storage.deployment.ID, Catalog: hashOf(s.engines.Catalog),
 		Settings: doctor.Shared(s.Settings), Findings: x.found, Storage: x.times,
 	}
@@ -314,11 +315,11 @@ func (x *diagnosis) machine() {
 }
 
 // roomFinding judges how much room a disk has.
-func roomFinding(path string, free, all uint64) apinodes.Finding {
+func roomFinding(path string, free, all uint64) client.Finding {
 	if all == 0 || float64(free)/float64(all) >= littleRoom {
-		return apinodes.Finding{}
+		return client.Finding{}
 	}
-	return apinodes.Finding{
+	return client.Finding{
 		Check: "disk", Level: doctor.Warn, Text: fmt.Sprintf("the disk of %s has %.1f GiB left, %d %%", path, float64(free)/float64(settings.GiB), 100*free/all),
 		Remedy: "make room, or shorten how long results are kept (rowmill settings set --retention-days)",
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/blob/s3"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
-	"github.com/rowmill/rowmill/http/nodes"
 )
 
 // The doctor says what the S3 service cannot do and what nodes do instead, and warns where the
@@ -18,7 +18,7 @@ func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
 		{Missing: "copy an object", Answer: "501", Instead: "a node copies it"},
 		{Missing: "list uploads", Answer: "405", Instead: "they stay", Remedy: "set a rule"},
 	})
-	want := []nodes.Finding{
+	want := []client.Finding{
 		{Check: "bucket", Level: doctor.OK, Text: "the S3 service cannot copy an object, it answers \"501\": a node copies it"},
 		{Check: "bucket", Level: doctor.Warn, Text: "the S3 service cannot list uploads, it answers \"405\": they stay", Remedy: "set a rule"},
 	}

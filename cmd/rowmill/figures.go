@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/http/jobs"
@@ -138,7 +139,7 @@ func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.W
 		}
 		all := &jobs.Whereabouts{Shards: jobs.ShardCount{Total: found.Shards, Complete: found.Complete}}
 		for _, n := range found.Nodes {
-			all.Nodes = append(all.Nodes, jobs.NodeRows(n))
+			all.Nodes = append(all.Nodes, client.NodeRows(n))
 		}
 		return all, nil
 	})

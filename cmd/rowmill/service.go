@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/nodes"
 	"github.com/rowmill/rowmill/actors/registry"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/offer"
@@ -55,10 +56,10 @@ func newRecent() *recent {
 }
 
 // Nodes returns the live nodes by id.
-func (s *service) Nodes(context.Context) []apinodes.Node {
-	var nodes []apinodes.Node
+func (s *service) Nodes(context.Context) []client.Node {
+	var nodes []client.Node
 	for _, n := range s.System.Nodes() {
-		node := apinodes.Node{
+		node := client.Node{
 			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: apinodes.NodeRunning,
 			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.served(offers(n.Servers)),
 			Jobs: n.Jobs, Window: n.Window, InFlight: n.InFlight,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors"
+	apiclient "github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/offer"
@@ -146,7 +147,7 @@ const orphanAge = time.Minute
 type service struct{ *actors.System }
 
 func (service) Checks(context.Context) []api.Check               { return nil }
-func (service) Nodes(context.Context) []nodes.Node               { return nil }
+func (service) Nodes(context.Context) []apiclient.Node           { return nil }
 func (service) Servers() []offer.Server                          { return nil }
 func (service) Counting(rowmill.Model) api.Counting              { return api.Counting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }

@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
@@ -100,27 +101,19 @@ type progressView struct {
 	Message   string            `json:"message"`
 	WaitsFor  *string           `json:"waits_for"`
 	Shards    *ShardCount       `json:"shards"`
-	Nodes     []NodeRows        `json:"nodes"`
+	Nodes     []client.NodeRows `json:"nodes"`
 }
 
 // Whereabouts is where the rows of a job are, by the job's owner.
 type Whereabouts struct {
 	Shards ShardCount
-	Nodes  []NodeRows // that work for the job
+	Nodes  []client.NodeRows // that work for the job
 }
 
 // ShardCount counts the shards of a job.
 type ShardCount struct {
 	Total    int `json:"total"`
 	Complete int `json:"complete"` // all their rows are committed
-}
-
-// NodeRows are the rows of a job on one node.
-type NodeRows struct {
-	Node     string   `json:"node"`          // the name
-	Assigned int64    `json:"rows_assigned"` // and not committed
-	Done     int64    `json:"rows_done"`     // committed since the job's owner took it
-	Rate     *float64 `json:"rows_per_second"`
 }
 
 // progress answers requests about the progress and the history of jobs.

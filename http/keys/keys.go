@@ -14,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/access"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
@@ -31,23 +32,8 @@ const (
 	maxPerMinute = 1_000_000
 )
 
-// keyView is a key as the API shows it.
-type keyView struct {
-	ID        string     `json:"id"`
-	Key       string     `json:"key,omitempty"` // the text, only where it was made just now
-	Name      string     `json:"name"`
-	Account   string     `json:"account"`
-	Role      string     `json:"role"`
-	Dialect   *string    `json:"dialect"`
-	PerMinute *int       `json:"requests_per_minute"`
-	Created   time.Time  `json:"created_at"`
-	Expires   *time.Time `json:"expires_at"`
-	Rotated   *time.Time `json:"rotated_at"`
-	LastUsed  *time.Time `json:"last_used_at"`
-}
-
-func viewKey(k store.Key, lastUsed *time.Time) keyView {
-	view := keyView{
+func viewKey(k store.Key, lastUsed *time.Time) client.Key {
+	view := client.Key{
 		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, PerMinute: k.RequestsPerMinute,
 		Created: k.Created, Expires: k.Expires, Rotated: k.Rotated, LastUsed: lastUsed,
 	}
@@ -100,7 +86,7 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	views := []keyView{}
+	views := []client.Key{}
 	for _, key := range page {
 		used, err := k.Ring.LastUsed(c.Request.Context(), key.ID)
 		if err != nil {

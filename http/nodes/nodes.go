@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
@@ -25,7 +26,7 @@ import (
 type Fleet interface {
 	// Nodes returns the live nodes of the cluster by id, this one included; a
 	// node without a cluster is the only one.
-	Nodes(ctx context.Context) []Node
+	Nodes(ctx context.Context) []client.Node
 	// DrainNode tells a node, by id or name, to finish or hand back what it
 	// has and to end. It returns once the node knows; rowmill.ErrNotFound
 	// where there is none, rowmill.ErrConflict where several have the name,
@@ -39,24 +40,7 @@ type Fleet interface {
 // ErrAway says that a node did not answer another.
 var ErrAway = errors.New("node does not answer")
 
-// Node is a process of the service, as it last described itself.
-type Node struct {
-	ID       string     `json:"id"`    // unique for each start of the process
-	Name     string     `json:"name"`  // as its operator calls it; may repeat
-	Self     bool       `json:"self"`  // the one that answers
-	Role     string     `json:"role"`  // both, api or engines
-	State    string     `json:"state"` // running or draining
-	URL      string     `json:"url"`   // base of its API
-	Peer     string     `json:"peer"`  // where other nodes reach it, HOST:PORT; empty without a cluster
-	Version  string     `json:"version"`
-	Models   []string   `json:"models"` // that its inference servers serve: ids of the catalog, and others by the servers' names
-	Jobs     int        `json:"jobs"`   // that it owns
-	Window   int        `json:"window"` // rows that its inference servers take at once
-	InFlight int        `json:"in_flight"`
-	Since    *time.Time `json:"since"` // when it started; null until it has said so
-}
-
-// The roles and states of a Node.
+// The roles and states of a client.Node.
 const (
 	NodeBoth     = "both"    // owns jobs and runs rows
 	NodeAPI      = "api"     // runs no rows
@@ -66,8 +50,8 @@ const (
 )
 
 // OthersOwn reports whether another node could own a job that is stored here.
-func OthersOwn(all []Node) bool {
-	return slices.ContainsFunc(all, func(n Node) bool {
+func OthersOwn(all []client.Node) bool {
+	return slices.ContainsFunc(all, func(n client.Node) bool {
 		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
 	})
 }
@@ -89,28 +73,34 @@ type Nodes struct {
 	Now     func() time.Time
 }
 
-// Route adds the routes of the nodes, and of what they run and see.
-func (n *Nodes) Route(v1 gin.IRoutes) {
-	v1.GET("/nodes", n.Handle(n.list))
-	v1.POST("/nodes/:node/drain", n.Handle(n.drain))
-	v1.GET("/engines", n.Handle(n.engines))
-	v1.GET("/gpus", n.Handle(n.gpus))
+// Route adds the routes of the nodes, and of what they run and see. All but the stats
+// are for operators.
+func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	v1.GET("/stats", n.Handle(n.stats))
-	v1.GET("/actors", n.Handle(n.actors))
-	v1.GET("/diagnosis", n.Handle(n.diagnose))
-	v1.POST("/backup", n.Do(n.backup))
+	operators := v1.Group("", n.operators)
+	operators.GET("/nodes", n.Handle(n.list))
+	operators.POST("/nodes/:node/drain", n.Handle(n.drain))
+	operators.GET("/engines", n.Handle(n.engines))
+	operators.GET("/gpus", n.Handle(n.gpus))
+	operators.GET("/actors", n.Handle(n.actors))
+	operators.GET("/diagnosis", n.Handle(n.diagnose))
+	operators.POST("/backup", n.Do(n.backup))
+}
+
+// operators is a middleware that refuses other callers.
+func (n *Nodes) operators(c *gin.Context) {
+	if err := caller.Operates(c); err != nil {
+		n.Fail(c, err)
+	}
 }
 
 // list answers GET /v1/nodes.
 func (n *Nodes) list(c *gin.Context) (any, error) {
-	if err := caller.Operates(c); err != nil {
-		return nil, err
-	}
 	return gin.H{"nodes": n.all(c.Request.Context())}, nil
 }
 
 // all are the nodes as they are shown.
-func (n *Nodes) all(ctx context.Context) []Node {
+func (n *Nodes) all(ctx context.Context) []client.Node {
 	all := n.Service.Nodes(ctx)
 	for i := range all {
 		all[i].Models = exchange.ListOf(all[i].Models)
@@ -122,12 +112,9 @@ func (n *Nodes) all(ctx context.Context) []Node {
 func (n *Nodes) drain(c *gin.Context) (any, error) {
 	id := c.Param("node")
 	shown := spelling.Shorten(id, 128)
-	err := caller.Operates(c)
-	if err == nil {
-		err = n.Audit.Record(c, audit.Act{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown, Details: nil}, func(ctx context.Context) error {
-			return n.Service.DrainNode(ctx, id)
-		})
-	}
+	err := n.Audit.Record(c, audit.Act{Name: audit.NodeDrain, Account: caller.DefaultAccount, Target: shown}, func(ctx context.Context) error {
+		return n.Service.DrainNode(ctx, id)
+	})
 	if err = nodeError(err, id); errors.Is(err, ErrAway) {
 		n.Logger.Warn("telling a node to drain failed", exchange.KeyRequest, exchange.RequestID(c), "node", id, exchange.KeyErr, err)
 		err = request.Errorf(http.StatusBadGateway, "node_away", "node %q does not answer; end its process with SIGTERM, which drains it too", shown)

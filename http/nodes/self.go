@@ -5,6 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -45,7 +46,7 @@ func (s *Self) show(c *gin.Context) (any, error) {
 }
 
 // nameOf is the name of the node that answers, among all.
-func nameOf(nodes []Node) string {
+func nameOf(nodes []client.Node) string {
 	for _, n := range nodes {
 		if n.Self {
 			return n.Name

@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -29,21 +30,15 @@ func Value(account string) string { return "quotas/" + account }
 // ownQuotas are those of one account. What is nil is as configured, and the
 // cost without a limit.
 type ownQuotas struct {
-	Quotas    []ownQuota        `json:"quotas"`
+	Quotas    []client.OwnQuota `json:"quotas"`
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
-}
-
-type ownQuota struct {
-	Priority   rowmill.Priority `json:"priority"`
-	RowQuota   *int64           `json:"row_quota,omitempty"`
-	TokenQuota *int64           `json:"token_quota,omitempty"`
 }
 
 // accountQuotas are the quotas in force for an account and those of its own
 // among them.
 type accountQuotas struct {
 	Account   string            `json:"account"`
-	Quotas    []Quota           `json:"quotas"` // in the order of priority
+	Quotas    []client.Quota    `json:"quotas"` // in the order of priority
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"`
 	Own       ownQuotas         `json:"own"`
 
@@ -54,7 +49,7 @@ type accountQuotas struct {
 type Quotas struct {
 	*exchange.Exchange
 	Store      store.Values
-	Configured []Quota
+	Configured []client.Quota
 	Audit      *audit.Auditor
 }
 
@@ -96,7 +91,7 @@ func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec)
 // inForce puts an account's own quotas over the configured ones.
 func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.Configured)
-	slices.SortFunc(bounds, func(a, b Quota) int { return cmp.Compare(a.Priority, b.Priority) })
+	slices.SortFunc(bounds, func(a, b client.Quota) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, mine := range own.Quotas {
 		for i := range bounds {
 			if bounds[i].Priority != mine.Priority {
@@ -165,7 +160,7 @@ func readQuotas(body *request.Object) ownQuotas {
 	var own ownQuotas
 	seen := map[rowmill.Priority]bool{}
 	for _, entry := range body.Objects("quotas") {
-		q := ownQuota{Priority: -1}
+		q := client.OwnQuota{Priority: -1}
 		if entry.Require("priority", "the integer "+rowmill.PriorityValues, &q.Priority, "it must be "+rowmill.PriorityValues) {
 			err := q.Priority.Validate()
 			switch {
@@ -203,24 +198,17 @@ func readQuota(entry *request.Object, field, of string) *int64 {
 	return &n
 }
 
-// Quota bounds one job of an account at one priority.
-type Quota struct {
-	Priority   rowmill.Priority `json:"priority"`
-	RowQuota   int64            `json:"row_quota"`
-	TokenQuota int64            `json:"token_quota"`
-}
-
 // Defaults returns the default quotas of each priority, in order.
-func Defaults() (quotas []Quota) {
+func Defaults() (quotas []client.Quota) {
 	for _, p := range rowmill.Priorities() {
 		rows, tokens := p.DefaultQuotas()
-		quotas = append(quotas, Quota{Priority: p, RowQuota: rows, TokenQuota: tokens})
+		quotas = append(quotas, client.Quota{Priority: p, RowQuota: rows, TokenQuota: tokens})
 	}
 	return quotas
 }
 
 // Validate names the configured quota that is missing or out of range.
-func Validate(configured []Quota) error {
+func Validate(configured []client.Quota) error {
 	seen := map[rowmill.Priority]bool{}
 	for i, q := range configured {
 		if err := q.Priority.Validate(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/store"
 )
@@ -20,25 +21,6 @@ const (
 	// on another machine takes for each.
 	previewAtOnce = 8
 )
-
-// retentionPreview is what the presets of retention would remove.
-type retentionPreview struct {
-	Account       string            `json:"account"`
-	RetentionDays *int              `json:"retention_days"` // in force; null for ever
-	Looked        int               `json:"looked_at"`      // jobs that are over and not yet cleaned up after
-	All           bool              `json:"looked_at_all"`  // no job was left out
-	Presets       []retentionEffect `json:"presets"`
-}
-
-// retentionEffect is what one choice would remove at once.
-type retentionEffect struct {
-	RetentionDays *int       `json:"retention_days"`
-	Jobs          int        `json:"jobs"`            // whose data would go
-	AtLeast       bool       `json:"at_least"`        // more jobs may, which were not looked at
-	ResultBytes   int64      `json:"result_bytes"`    // of their finished results
-	Oldest        *time.Time `json:"oldest_ended_at"` // when the first of them ended
-	Next          *time.Time `json:"next_at"`         // when the data of the first that stays would go
-}
 
 // heldJob is what is looked at of a job.
 type heldJob struct {
@@ -66,11 +48,11 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := retentionPreview{Account: account, RetentionDays: chosen.RetentionDays, Looked: len(held), All: all}
+	view := client.RetentionPreview{Account: account, RetentionDays: chosen.RetentionDays, LookedAt: len(held), All: all}
 	for _, days := range store.RetentionPresets() {
 		view.Presets = append(view.Presets, effectOf(days, held, all, now))
 	}
-	view.Presets = append(view.Presets, retentionEffect{})
+	view.Presets = append(view.Presets, client.RetentionEffect{})
 	return view, nil
 }
 
@@ -103,8 +85,8 @@ func (s *Settings) held(ctx context.Context, account string, now time.Time) (job
 }
 
 // effectOf is what it would remove of the jobs held to keep them for so many days.
-func effectOf(days int, held []heldJob, all bool, now time.Time) retentionEffect {
-	effect := retentionEffect{RetentionDays: &days}
+func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
+	effect := client.RetentionEffect{RetentionDays: &days}
 	before := now.AddDate(0, 0, -days)
 	for _, job := range held {
 		switch {
@@ -112,10 +94,10 @@ func effectOf(days int, held []heldJob, all bool, now time.Time) retentionEffect
 			continue
 		case job.ended.After(before):
 			next := job.ended.AddDate(0, 0, days)
-			effect.Next = &next
+			effect.NextAt = &next
 			return effect
-		case effect.Oldest == nil:
-			effect.Oldest = &job.ended
+		case effect.OldestEndedAt == nil:
+			effect.OldestEndedAt = &job.ended
 		}
 		effect.Jobs++
 		effect.ResultBytes += job.bytes

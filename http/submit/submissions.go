@@ -19,6 +19,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
@@ -52,7 +53,7 @@ type Service interface {
 	// Draining reports whether the node is about to stop: it takes no further jobs.
 	Draining() bool
 	// Nodes are the live nodes, see Fleet.
-	Nodes(ctx context.Context) []nodes.Node
+	Nodes(ctx context.Context) []client.Node
 }
 
 // Submissions makes jobs of requests.

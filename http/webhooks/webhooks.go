@@ -17,6 +17,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -55,25 +56,8 @@ func (NoSender) Try(context.Context, *webhook.Endpoint, string, string) store.De
 // Wake does nothing.
 func (NoSender) Wake() {}
 
-// webhookView is an endpoint as the API shows it.
-type webhookView struct {
-	ID             string     `json:"id"`
-	Account        string     `json:"account"`
-	URL            string     `json:"url"`
-	Events         []string   `json:"events"`
-	Description    string     `json:"description"`
-	Secret         string     `json:"secret,omitempty"` // whole, only where it was made just now
-	ShownSecret    string     `json:"secret_prefix"`
-	OldSecretUntil *time.Time `json:"old_secret_until"`
-	Disabled       bool       `json:"disabled"`
-	DisabledAt     *time.Time `json:"disabled_at"`
-	DisabledReason *string    `json:"disabled_reason"`
-	Created        time.Time  `json:"created_at"`
-	Rotated        *time.Time `json:"rotated_at"`
-}
-
-func viewWebhook(account string, e *webhook.Endpoint, now time.Time) webhookView {
-	view := webhookView{
+func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webhook {
+	view := client.Webhook{
 		ID: e.ID, Account: account, URL: e.URL, Events: exchange.ListOf(e.Events), Description: e.Description, ShownSecret: e.ShownSecret(),
 		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), Created: e.Created, Rotated: e.Rotated,
 	}
@@ -185,7 +169,7 @@ func hostOf(address string) string {
 // list answers GET /v1/webhooks.
 func (w *Webhooks) list(c *gin.Context) (any, error) {
 	account, all, err := w.of(c)
-	views := []webhookView{}
+	views := []client.Webhook{}
 	for _, e := range all.Endpoints {
 		views = append(views, viewWebhook(account, &e, w.Now()))
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/engine/offer"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
@@ -25,18 +26,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fleet struct {
 	clitest.Idle
 	mu       sync.Mutex
-	nodes    []apinodes.Node
+	nodes    []client.Node
 	servers  []offer.Server
 	lingers  int
 	draining map[string]int // by id, how often it is still listed
 }
 
-func (f *fleet) Nodes(context.Context) []apinodes.Node {
+func (f *fleet) Nodes(context.Context) []client.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id := range f.draining {
 		if f.draining[id]--; f.draining[id] < 0 {
-			f.nodes = slices.DeleteFunc(f.nodes, func(n apinodes.Node) bool { return n.ID == id })
+			f.nodes = slices.DeleteFunc(f.nodes, func(n client.Node) bool { return n.ID == id })
 			delete(f.draining, id)
 		}
 	}
@@ -48,7 +49,7 @@ func (f *fleet) Servers() []offer.Server { return f.servers }
 func (f *fleet) DrainNode(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.ContainsFunc(f.nodes, func(n apinodes.Node) bool { return n.ID == id }) {
+	if !slices.ContainsFunc(f.nodes, func(n client.Node) bool { return n.ID == id }) {
 		return rowmill.ErrNotFound
 	}
 	f.draining[id] = f.lingers
@@ -64,7 +65,7 @@ type program struct {
 func start(t *testing.T) *program {
 	t.Helper()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	p := &program{fleet: &fleet{draining: map[string]int{}, nodes: []apinodes.Node{
+	p := &program{fleet: &fleet{draining: map[string]int{}, nodes: []client.Node{
 		{ID: "gpu1-a", Name: "gpu1", Role: apinodes.NodeBoth, State: apinodes.NodeRunning, URL: "http://10.0.0.1:8088", Version: "v1", Models: []string{"m1", "m2", "m3", "m4", "m5", "m6", "m7"}, Jobs: 3, Window: 1024, InFlight: 17, Since: &since},
 		{ID: "gpu2-b", Name: "gpu2", Self: true, Role: apinodes.NodeEngines, State: apinodes.NodeDraining, URL: "http://10.0.0.2:8088", Version: "v1"},
 		{ID: "twin-c", Name: "twin", Role: apinodes.NodeAPI, State: apinodes.NodeRunning, Models: []string{"\x1b[31m"}},
