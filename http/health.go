@@ -22,15 +22,15 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// readyTimeout bounds the checks behind /readyz: an orchestrator's probe gives
-// up after a second or little more, and should hear what is wrong before.
+// readyTimeout bounds the checks behind /readyz. The probe of an orchestrator gives up
+// after a second or a little more.
 const readyTimeout = time.Second
 
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// documents are those that were made, by version: tests and simulations start
-// many servers in one process.
+// documents keeps the documents by version. Tests and simulations start many servers in
+// one process.
 var documents sync.Map
 
 // openAPIDocument turns the document into the JSON that is served.
@@ -53,8 +53,8 @@ func openAPIDocument(version string) ([]byte, error) {
 	return text, nil
 }
 
-// health says how the node is, to people and machines that operate it. No key
-// is needed, but for what only operators may know.
+// health answers requests about the state of the node. They need no key, but only
+// operators get all details.
 type health struct {
 	*exchange.Exchange
 	gate  *access.Gate
@@ -80,8 +80,8 @@ func (h *health) route(root gin.IRoutes, gatherer prometheus.Gatherer) {
 // live says that the process runs; it asks nobody.
 func (h *health) live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
 
-// ready says whether jobs are accepted, with ?verbose why or why not: to
-// operators all of it, to others no more than which parts are well.
+// ready says whether jobs are accepted. With ?verbose it says why: all to operators, only
+// the kinds of parts to others.
 func (h *health) ready(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
 	defer cancel()
@@ -119,8 +119,8 @@ func everything(checks []Check) string {
 	return lines.String()
 }
 
-// outline has a line for each kind of part, the first word of a check's name:
-// what comes behind it may be an address.
+// outline has a line for each kind of part, which is the first word of a check's name.
+// The rest may be an address.
 func outline(checks []Check) string {
 	var kinds []string
 	well := map[string]bool{}
@@ -167,8 +167,8 @@ func (h *health) openAPI(c *gin.Context) {
 	c.Data(nethttp.StatusOK, exchange.JSON, h.openapi)
 }
 
-// metrics serves a gatherer's metrics, or 404 where there is none because they
-// have an address of their own.
+// metrics serves a gatherer's metrics, or 404 without one: the metrics then have another
+// address.
 func (h *health) metrics(gatherer prometheus.Gatherer) gin.HandlerFunc {
 	if gatherer == nil {
 		return h.Do(func(*gin.Context) error {

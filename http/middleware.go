@@ -29,12 +29,12 @@ const (
 	maxRequestID = 128
 )
 
-// unsniffed keeps browsers from taking an answer for anything else than it says
-// it is: results hold what models and clients wrote.
+// unsniffed has browsers believe the content type: results hold text of models and
+// clients.
 func unsniffed(c *gin.Context) { c.Header("X-Content-Type-Options", "nosniff") }
 
-// identify gives the request its id: the client's where that is short and
-// plain, a new one otherwise.
+// identify gives the request an id: the client's if it is short and plain, else a new
+// one.
 func identify(c *gin.Context) {
 	id := c.GetHeader(headerRequestID)
 	if !plainID(id) {
@@ -58,8 +58,8 @@ func plainID(id string) bool {
 	return true
 }
 
-// recovered turns a panic into a 500, or, once the answer has begun, into a
-// broken connection, so that no client takes half an answer for a whole one.
+// recovered turns a panic into a 500. If the answer has begun, it breaks the connection,
+// so no client takes half an answer for a whole one.
 func (s *Server) recovered(c *gin.Context) {
 	defer func() {
 		reason := recover()
@@ -94,9 +94,8 @@ func (s *Server) boundHeaders(c *gin.Context) {
 	}
 }
 
-// wellAsked refuses a query of which a part cannot be read, such as one with a
-// semicolon or half an escape: that part would be overlooked, and the answer be
-// one to another question.
+// wellAsked refuses a query with a part that cannot be read, such as a semicolon or half
+// an escape. Go ignores such a part, and the answer would be to another question.
 func (s *Server) wellAsked(c *gin.Context) {
 	if _, err := url.ParseQuery(c.Request.URL.RawQuery); err != nil {
 		s.exchange.Fail(c, request.Errorf(nethttp.StatusBadRequest, "invalid_query",
@@ -104,7 +103,7 @@ func (s *Server) wellAsked(c *gin.Context) {
 	}
 }
 
-// requestMetrics times requests by route, so that job ids make no new series.
+// requestMetrics times requests by route: job ids make no new series.
 type requestMetrics struct{ seconds *prometheus.HistogramVec }
 
 func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
@@ -115,8 +114,8 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	}, []string{"route", "method", "code"})}
 }
 
-// observe logs and times the request, and has its client's trace tell of it. Paths are
-// logged without their query, which may hold a signature.
+// observe logs, times and traces requests. It logs paths without their query, since that
+// may hold a signature.
 func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		began := time.Now()
@@ -160,8 +159,8 @@ func endSpan(span *tracing.Span, status int) {
 	span.End(nil)
 }
 
-// trace begins the span of a request that has come within a trace, in which the job is
-// then that it submits.
+// trace begins the span of a request with a trace header. A job that the request submits
+// belongs to the trace.
 func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	parent := c.GetHeader(tracing.Header)
 	if s.Tracer == nil || parent == "" {
@@ -173,7 +172,7 @@ func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	return span
 }
 
-// quiet are the routes that probes and pollers ask all the time.
+// quiet lists the routes that probes and pages ask all the time.
 var quiet = map[string]bool{
 	"/livez": true, "/readyz": true, "/metrics": true, "/version": true,
 	"/v1/job-status/:job_id": true, "/v1/jobs/:job_id": true, "/v1/batches/:batch_id": true,

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Counting is how prompts of a model are counted.
+// Counting says how prompts of a model are counted.
 type Counting struct {
 	Exact     bool     // by the model's own vocabulary and template
 	MeanError *float64 // tokens, of late on this node; nil before anything was compared
@@ -31,10 +31,10 @@ const (
 	countedRoughly  = "estimated" // by another vocabulary that is corrected by what servers report
 )
 
-// modelOwner is who is said to own every model: this service, which offers them.
+// modelOwner is the owner of every model in answers.
 const modelOwner = "rowmill"
 
-// modelView is a model as the API shows it. Prices are USD per million tokens.
+// modelView is a model in an answer. Prices are USD per million tokens.
 type modelView struct {
 	ID            string            `json:"id"`
 	Object        string            `json:"object"`
@@ -60,7 +60,7 @@ type serverView struct {
 	Model  string `json:"model"` // what the server calls it
 }
 
-// modelList is what jobs can run on.
+// modelList answers requests about the models that jobs can run on.
 type modelList struct {
 	*exchange.Exchange
 	all      *offer.Models
@@ -73,9 +73,9 @@ func (m *modelList) route(v1 gin.IRoutes) {
 	v1.GET("/models/*model", m.Handle(m.show))
 }
 
-// errorOfModels is the body of an error in the form of the client that asks: Anthropic's
-// name a version, and OpenAI's show their key behind the word Bearer, as others do who have
-// a token. Those find both forms in one body.
+// errorOfModels returns the body of an error in the client's form. Anthropic's clients
+// send a version. OpenAI's clients send their key after the word Bearer, but so do
+// clients with a token; these get a body with both forms.
 func errorOfModels(c *gin.Context, e *request.Error) any {
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
 		return anthropic.Error(c, e)
@@ -153,7 +153,7 @@ func (m *modelList) view(o offer.ListedModel) modelView {
 	return v
 }
 
-// orNone is a number, or nil where it is 0.
+// orNone returns a number for an answer, nil if it is 0.
 func orNone(n int) *int {
 	if n == 0 {
 		return nil

@@ -23,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/engine"
 	"github.com/rowmill/rowmill/engine/catalog"
+	"github.com/rowmill/rowmill/http/exchange"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
@@ -40,26 +41,18 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 			r.Err = json.Unmarshal(r.Answer, facts)
 		}
 		if r.Err != nil {
-			out[i].Error = orNull(short(r.Err))
+			out[i].Error = exchange.OrNull(short(r.Err))
 			continue
 		}
 		if facts.Settings == nil {
 			facts.Settings = map[string]string{}
 		}
-		facts.Members, facts.Findings = list(facts.Members), list(facts.Findings)
+		facts.Members, facts.Findings = exchange.ListOf(facts.Members), exchange.ListOf(facts.Findings)
 		s := &facts.Storage
-		s.Commits, s.Syncs, s.Puts, s.Gets = list(s.Commits), list(s.Syncs), list(s.Puts), list(s.Gets)
+		s.Commits, s.Syncs, s.Puts, s.Gets = exchange.ListOf(s.Commits), exchange.ListOf(s.Syncs), exchange.ListOf(s.Puts), exchange.ListOf(s.Gets)
 		out[i].Facts = facts
 	}
 	return out, nil
-}
-
-// list is a list for JSON: never null.
-func list[T any](values []T) []T {
-	if values == nil {
-		return []T{}
-	}
-	return values
 }
 
 // A diagnosis is what a node finds out about itself.

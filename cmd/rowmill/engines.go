@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/engine/sim"
+	"github.com/rowmill/rowmill/http/exchange"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
@@ -282,7 +283,7 @@ func (e *engines) models(served []engine.ServedModel) (models []apinodes.EngineM
 	all := offer.New(e.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
 	for _, offered := range all.List() {
 		for _, server := range offered.Servers {
-			models = append(models, apinodes.EngineModel{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: orNull(string(offered.Model.Kind))})
+			models = append(models, apinodes.EngineModel{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: exchange.OrNull(string(offered.Model.Kind))})
 		}
 	}
 	return models
@@ -331,12 +332,4 @@ func isOwn(address, listen string) bool {
 	ownHost, ownPort, ownErr := net.SplitHostPort(listen)
 	local := func(address string) bool { return settings.IsLoopback(address) || settings.IsUnspecified(address) }
 	return err == nil && ownErr == nil && port == ownPort && (host == ownHost || local(address) && local(listen))
-}
-
-// orNull is a text, or nil where it is empty.
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

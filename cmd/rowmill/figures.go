@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
@@ -176,8 +177,8 @@ func known[T int64 | float64](figure T) *T {
 // remoteEngine is an engine of another node, as that node announced it.
 func (s *service) remoteEngine(node string, e nodes.Engine) apinodes.Engine {
 	return apinodes.Engine{
-		Node: node, Name: e.Name, Kind: orNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: e.Window, InFlight: e.InFlight,
-		LastError: orNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
+		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: e.Window, InFlight: e.InFlight,
+		LastError: exchange.OrNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
 	}
 }
 
@@ -185,14 +186,14 @@ func (s *service) ownEngine(node string, e actors.EngineStatus) apinodes.Engine 
 	url := s.engines.url(e.Name)
 	since := e.Since.UTC()
 	shown := apinodes.Engine{
-		Node: node, Name: e.Name, Kind: orNull(e.Info.Kind), URL: &url, State: apinodes.EngineDown, Since: &since,
+		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Info.Kind), URL: &url, State: apinodes.EngineDown, Since: &since,
 		Models: s.engines.models(e.Info.Models), Rows: s.meter.rate(e.Name), Simulated: e.Info.Simulated,
 	}
 	if e.Up {
-		shown.State, shown.LastError = apinodes.EngineUp, orNull(strings.Join(e.Waits(), "; "))
+		shown.State, shown.LastError = apinodes.EngineUp, exchange.OrNull(strings.Join(e.Waits(), "; "))
 		shown.Window, shown.InFlight, _ = e.Load()
 	} else if e.Err != nil {
-		shown.LastError = orNull(short(e.Err))
+		shown.LastError = exchange.OrNull(short(e.Err))
 	}
 	if e.Since.IsZero() {
 		shown.Since = nil

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/http"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/jobs"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/internal/memo"
@@ -141,7 +142,7 @@ func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinode
 	for _, r := range replies {
 		a := apinodes.Answered{ID: r.Node.ID, Name: r.Node.Name, LeftOut: r.Answer.LeftOut}
 		if r.Err != nil {
-			a.Error = orNull(short(r.Err))
+			a.Error = exchange.OrNull(short(r.Err))
 		}
 		answered = append(answered, a)
 		for _, one := range r.Answer.Actors {
@@ -156,9 +157,9 @@ func (s *service) Actors(ctx context.Context, f apinodes.ActorFilter) ([]apinode
 
 func actorOf(id, name string, a registry.Actor) apinodes.Actor {
 	actor := apinodes.Actor{
-		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: orNull(a.Job), Engine: orNull(a.Engine), State: a.State, Since: a.Since,
+		NodeID: id, Node: name, ID: a.ID, Kind: a.Kind, Job: exchange.OrNull(a.Job), Engine: exchange.OrNull(a.Engine), State: a.State, Since: a.Since,
 		Restarts: a.Restarts, Depth: a.Depth, Oldest: seconds(a.Oldest),
-		Errands: a.Errands, Errand: orNull(a.Errand), ErrandSeconds: seconds(a.ErrandTime),
+		Errands: a.Errands, Errand: exchange.OrNull(a.Errand), ErrandSeconds: seconds(a.ErrandTime),
 	}
 	if a.Trouble != nil {
 		actor.LastError = &apinodes.LastError{Message: a.Trouble.Text, At: a.Trouble.At}

@@ -18,19 +18,19 @@ import (
 
 // Files is the web page.
 type Files interface {
-	// Open returns a file, packed by gzip, and its type. hashed says that its name
-	// is another whenever what it holds is; ok is false where there is none.
+	// Open returns a file, packed with gzip, and its type. hashed says that the name
+	// changes with the content; ok is false if there is no such file.
 	Open(name string) (gz []byte, contentType string, hashed, ok bool)
-	// Index is the page that shows all the others, HTML in which {{nonce}} stands
-	// for what lets this answer's scripts and styles run.
+	// Index is the HTML page of the console. {{nonce}} stands for the nonce of the
+	// answer's scripts and styles.
 	Index() []byte
 }
 
 const (
 	consoleBase = "/console/"
 	nonceMark   = "{{nonce}}"
-	// consolePolicy lets the page load what comes from the node itself, and run what
-	// the index names. Nobody may frame it.
+	// consolePolicy lets the page load what the node itself serves, and run the scripts
+	// with the nonce. No other page may frame it.
 	consolePolicy = "default-src 'self'; script-src 'self' 'nonce-%[1]s'; style-src 'self' 'nonce-%[1]s'; img-src 'self' data:; " +
 		"object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -48,8 +48,8 @@ func (p *Pages) Route(root gin.IRoutes) {
 	root.GET("/console/*path", p.show)
 }
 
-// enter answers GET / and GET /console: a browser is sent to the page, where
-// there is one.
+// enter answers GET / and GET /console: it redirects browsers to the console, if there is
+// one.
 func (p *Pages) enter(c *gin.Context) error {
 	if p.Console == nil || !wantsHTML(c) {
 		return exchange.UnknownRoute(c)
@@ -58,8 +58,8 @@ func (p *Pages) enter(c *gin.Context) error {
 	return nil
 }
 
-// show answers GET /console/*path: a file, or the index to a browser that asks
-// for anything else, since the page tells its parts apart by their address.
+// show answers GET /console/*path: a file, or the index for any other address that a
+// browser asks for.
 func (p *Pages) show(c *gin.Context) {
 	if p.Console == nil {
 		c.String(http.StatusNotFound, "This Rowmill has no web console. The API is described at /openapi.json.\n")
@@ -79,8 +79,8 @@ func (p *Pages) show(c *gin.Context) {
 	}
 }
 
-// index answers with the page. It is not kept, since its nonce is good once and
-// it names the files of this version.
+// index answers with the page. Browsers do not keep it: its nonce works once, and it
+// names the files of this version.
 func (p *Pages) index(c *gin.Context) {
 	nonce := rand.Text()
 	guarded(c, nonce)
@@ -88,8 +88,7 @@ func (p *Pages) index(c *gin.Context) {
 	c.Data(http.StatusOK, "text/html; charset=utf-8", bytes.ReplaceAll(p.Console.Index(), []byte(nonceMark), []byte(nonce)))
 }
 
-// guarded tells the browser what the answer may do; the nonce is empty for one
-// that runs nothing.
+// guarded sets the security headers. The nonce is empty for answers that run nothing.
 func guarded(c *gin.Context, nonce string) {
 	policy := strings.ReplaceAll(consolePolicy, " 'nonce-%[1]s'", "")
 	if nonce != "" {
@@ -99,7 +98,7 @@ func guarded(c *gin.Context, nonce string) {
 	c.Header("Referrer-Policy", "no-referrer")
 }
 
-// file answers with a file, as it is packed for whom takes that.
+// file answers with a file, packed if the client accepts that.
 func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool) {
 	guarded(c, "") // an image can be a document with scripts
 	caching := "no-cache"
@@ -129,11 +128,10 @@ func unpacked(gz []byte) ([]byte, error) {
 	return io.ReadAll(reader)
 }
 
-// wantsHTML reports whether a request comes from a browser that will show what it
-// gets.
+// wantsHTML reports whether a browser asks for a page.
 func wantsHTML(c *gin.Context) bool { return strings.Contains(c.GetHeader("Accept"), "text/html") }
 
-// takesGzip reports whether a client says that it unpacks gzip.
+// takesGzip reports whether the client accepts gzip.
 func takesGzip(c *gin.Context) bool {
 	for coding := range strings.SplitSeq(c.GetHeader("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// defaultExpiry and maxExpiry are seconds that a signed URL works.
+	// defaultExpiry and maxExpiry are how long a signed URL works, in seconds.
 	defaultExpiry = 3600
 	maxExpiry     = 604_800
 )

@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Actor is one of the parts of a node that work by themselves.
+// Actor is a part of a node that runs on its own.
 type Actor struct {
 	NodeID   string    `json:"node_id"`
 	Node     string    `json:"node"` // its name
@@ -26,8 +25,7 @@ type Actor struct {
 	Since    time.Time `json:"since"`
 	Restarts int       `json:"restarts"`
 	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is for how many seconds the oldest message has waited, at the
-	// least.
+	// Oldest is how long the oldest message has waited at least, in seconds.
 	Oldest        float64    `json:"oldest_message_seconds"`
 	Errands       int        `json:"errands"`
 	Errand        *string    `json:"errand"` // the one that has been out for longest
@@ -35,19 +33,19 @@ type Actor struct {
 	LastError     *LastError `json:"last_error"`
 }
 
-// LastError is the last that an actor met.
+// LastError is the last error of an actor.
 type LastError struct {
 	Message string    `json:"message"`
 	At      time.Time `json:"at"` // by its node's clock
 }
 
-// ActorFilter chooses actors. What is empty chooses all.
+// ActorFilter chooses actors. Empty fields choose all.
 type ActorFilter struct {
 	Kind, Job, Node string
 	MinAge          time.Duration
 }
 
-// Answered says of a node whether it has answered.
+// Answered says whether a node has answered.
 type Answered struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
@@ -88,12 +86,4 @@ func nodeError(err error, id string) error {
 		return request.Errorf(http.StatusConflict, "ambiguous_node", "several nodes are called %q; name one by its id, which GET /v1/nodes shows", shown)
 	}
 	return err
-}
-
-// A Watched is what lists actors.
-type Watched interface {
-	// Actors lists the actors of the nodes, those that have been at one thing for
-	// longest first, and says which nodes have answered. rowmill.ErrNotFound and
-	// rowmill.ErrConflict are those of the filter's node.
-	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
 }

@@ -17,16 +17,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// A Vault is a node whose records and objects can be copied while it runs.
-type Vault interface {
-	// Backup holds records and objects as they are at one moment, which takes no
-	// longer than a copy of the records and a name for each object. It is
-	// rowmill.ErrConflict while another is held, ErrNoBackup where they are not
-	// this node's alone.
-	Backup(ctx context.Context) (Backup, error)
-}
-
-// ErrNoBackup says that a node does not keep its records and objects itself.
+// ErrNoBackup means that the node does not store its records and objects itself.
 var ErrNoBackup = errors.New("records or objects are not in the data directory of this node")
 
 // A Backup is held until Close.

@@ -1,25 +1,17 @@
 package nodes
 
 import (
-	"context"
-
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/client"
 )
 
-// Diagnosis is what is known of a node.
+// Diagnosis is the report of a node.
 type Diagnosis struct {
 	ID    string        `json:"id"`
 	Name  string        `json:"name"`
 	Error *string       `json:"error"` // why it has not answered; Facts are null then
 	Facts *client.Facts `json:"facts"`
-}
-
-// A Doctor examines the nodes.
-type Doctor interface {
-	// Diagnose has every node examine itself. It takes seconds.
-	Diagnose(ctx context.Context) ([]Diagnosis, error)
 }
 
 // diagnose answers GET /v1/diagnosis.

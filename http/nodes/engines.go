@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -14,27 +13,15 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Metered is what the API needs to know of the inference servers and GPUs, and of
-// what they and the nodes have done.
-type Metered interface {
-	// EngineList returns the inference servers of all nodes, and which nodes have not
-	// said: of these it has what they told before.
-	EngineList(ctx context.Context) (all []Engine, missing []string, err error)
-	// Points returns what each node has done of late.
-	Points(ctx context.Context) ([]NodePoints, error)
-	// GPUs returns those of each node.
-	GPUs(ctx context.Context) ([]NodeGPUs, error)
-}
-
 const (
 	// StatsStep is what one Point covers.
 	StatsStep = 5 * time.Second
-	// StatsKept is for how long Points are kept: enough for a chart of what goes on
-	// now. Longer histories are for those who collect the metrics.
+	// StatsKept is how long Points are kept: enough for a chart. For a longer history
+	// collect the metrics.
 	StatsKept = time.Hour
 )
 
-// Engine is an inference server. What its node does not tell others is null.
+// Engine is an inference server. Fields that its node does not tell others are null.
 type Engine struct {
 	Node      string            `json:"node"` // the name
 	Name      string            `json:"name"` // on its node
@@ -88,7 +75,8 @@ type NodeGPUs struct {
 	Problem *string `json:"problem"` // why they are not known
 }
 
-// GPU is one device as its driver describes it. What that does not tell is null.
+// GPU is a device as its driver describes it. Fields that the driver does not tell are
+// null.
 type GPU struct {
 	Index       int      `json:"index"` // on its node
 	Name        string   `json:"name"`

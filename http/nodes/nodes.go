@@ -22,22 +22,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Fleet is what the API needs to know about this node and the others.
-type Fleet interface {
-	// Nodes returns the live nodes of the cluster by id, this one included; a
-	// node without a cluster is the only one.
-	Nodes(ctx context.Context) []client.Node
-	// DrainNode tells a node, by id or name, to finish or hand back what it
-	// has and to end. It returns once the node knows; rowmill.ErrNotFound
-	// where there is none, rowmill.ErrConflict where several have the name,
-	// ErrNodeAway where it does not answer.
-	DrainNode(ctx context.Context, id string) error
-	// Servers returns the inference servers that are up, of all nodes that run
-	// rows, as these last described them.
-	Servers() []offer.Server
-}
-
-// ErrAway says that a node did not answer another.
+// ErrAway means that a node did not answer another.
 var ErrAway = errors.New("node does not answer")
 
 // The roles and states of a client.Node.
@@ -58,11 +43,35 @@ func OthersOwn(all []client.Node) bool {
 
 // Service is what requests about nodes need from the pipeline.
 type Service interface {
-	Fleet
-	Watched
-	Doctor
-	Metered
-	Vault
+	// Nodes returns the live nodes of the cluster by id, this one included; a
+	// node without a cluster is the only one.
+	Nodes(ctx context.Context) []client.Node
+	// DrainNode tells a node, by id or name, to finish or hand back what it
+	// has and to end. It returns once the node knows; rowmill.ErrNotFound
+	// where there is none, rowmill.ErrConflict where several have the name,
+	// ErrAway where it does not answer.
+	DrainNode(ctx context.Context, id string) error
+	// Servers returns the inference servers that are up, of all nodes that run
+	// rows, as these last described them.
+	Servers() []offer.Server
+	// Actors lists the actors of the nodes, those that have been at one thing for
+	// longest first, and says which nodes have answered. rowmill.ErrNotFound and
+	// rowmill.ErrConflict are those of the filter's node.
+	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
+	// Diagnose has every node examine itself. It takes seconds.
+	Diagnose(ctx context.Context) ([]Diagnosis, error)
+	// EngineList returns the inference servers of all nodes, and which nodes have not
+	// said: of these it has what they told before.
+	EngineList(ctx context.Context) (all []Engine, missing []string, err error)
+	// Points returns what each node has done of late.
+	Points(ctx context.Context) ([]NodePoints, error)
+	// GPUs returns those of each node.
+	GPUs(ctx context.Context) ([]NodeGPUs, error)
+	// Backup holds records and objects as they are at one moment, which takes no
+	// longer than a copy of the records and a name for each object. It is
+	// rowmill.ErrConflict while another is held, ErrNoBackup where they are not
+	// this node's alone.
+	Backup(ctx context.Context) (Backup, error)
 }
 
 // Nodes answers requests about the processes of the service.
@@ -99,7 +108,7 @@ func (n *Nodes) list(c *gin.Context) (any, error) {
 	return gin.H{"nodes": n.all(c.Request.Context())}, nil
 }
 
-// all are the nodes as they are shown.
+// all returns the nodes for an answer.
 func (n *Nodes) all(ctx context.Context) []client.Node {
 	all := n.Service.Nodes(ctx)
 	for i := range all {

@@ -14,14 +14,14 @@ import (
 // Self tells callers who they are, and which node answers.
 type Self struct {
 	*exchange.Exchange
-	Nodes   Fleet
+	Nodes   Service
 	Version string
 }
 
-// Route adds the route by which callers learn who they are.
+// Route adds the route that shows callers who they are.
 func (s *Self) Route(v1 gin.IRoutes) { v1.GET("/me", s.Handle(s.show)) }
 
-// selfView is a caller, and the node that answers it.
+// selfView describes the caller and the node that answers.
 type selfView struct {
 	Account   string  `json:"account"`
 	Role      string  `json:"role"`
@@ -45,7 +45,7 @@ func (s *Self) show(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// nameOf is the name of the node that answers, among all.
+// nameOf returns the name of the node that answers.
 func nameOf(nodes []client.Node) string {
 	for _, n := range nodes {
 		if n.Self {

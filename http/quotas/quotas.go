@@ -22,20 +22,19 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Value names the value that holds an account's own quotas: a document
-// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}.
-// What it leaves out is as configured.
+// Value names the value with an account's own quotas: a document {"quotas": [{"priority",
+// "row_quota", "token_quota"}], "cost_quota_usd"}. The configuration applies to what it
+// leaves out.
 func Value(account string) string { return "quotas/" + account }
 
-// ownQuotas are those of one account. What is nil is as configured, and the
-// cost without a limit.
+// ownQuotas are the quotas of one account. The configuration applies where a quota is
+// nil; a nil cost quota means no limit.
 type ownQuotas struct {
 	Quotas    []client.OwnQuota `json:"quotas"`
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
 }
 
-// accountQuotas are the quotas in force for an account and those of its own
-// among them.
+// accountQuotas are the quotas in force for an account, and its own.
 type accountQuotas struct {
 	Account   string            `json:"account"`
 	Quotas    []client.Quota    `json:"quotas"` // in the order of priority
@@ -155,7 +154,7 @@ func (q *Quotas) put(c *gin.Context) (any, error) {
 	return bounds, err
 }
 
-// readQuotas takes the quotas out of a body.
+// readQuotas reads the quotas of a body.
 func readQuotas(body *request.Object) ownQuotas {
 	var own ownQuotas
 	seen := map[rowmill.Priority]bool{}
@@ -186,7 +185,7 @@ func readQuotas(body *request.Object) ownQuotas {
 	return own
 }
 
-// readQuota reads a quota; nil is as configured.
+// readQuota reads a quota; nil for the configured one.
 func readQuota(entry *request.Object, field, of string) *int64 {
 	var n int64
 	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxPreviewed is how many jobs one preview of a retention looks at, those that
-	// ended first: it reads the record of each.
+	// maxPreviewed bounds the jobs that a preview reads; those that ended first come
+	// first.
 	maxPreviewed = 1000
-	// previewAtOnce is how many of them are read at a time, which hides what a store
-	// on another machine takes for each.
+	// previewAtOnce is how many of them are read at a time, since the store may be far
+	// away.
 	previewAtOnce = 8
 )
 
-// heldJob is what is looked at of a job.
+// heldJob is a job that still has data.
 type heldJob struct {
 	ended   time.Time
 	removed bool  // somebody has removed its data
@@ -56,8 +56,8 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// held are up to maxPreviewed jobs of an account with which retention is not done,
-// those that ended first first; all is false where there are more.
+// held returns up to maxPreviewed jobs that retention has not finished with, in order of
+// their end; all is false if there are more.
 func (s *Settings) held(ctx context.Context, account string, now time.Time) (jobs []heldJob, all bool, err error) {
 	ids, err := s.Store.Held(ctx, account, now, maxPreviewed+1)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Settings) held(ctx context.Context, account string, now time.Time) (job
 	return jobs, all, g.Wait()
 }
 
-// effectOf is what it would remove of the jobs held to keep them for so many days.
+// effectOf returns what a retention of so many days would remove.
 func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
 	effect := client.RetentionEffect{RetentionDays: &days}
 	before := now.AddDate(0, 0, -days)

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// settingsView is what an account has chosen, or the defaults.
+// settingsView is the settings of an account, or the defaults.
 type settingsView struct {
 	Account string `json:"account"`
 	store.Settings
@@ -25,7 +25,7 @@ type settingsView struct {
 	version int64 // of the document; 0 for none
 }
 
-// Store is what settings need of a store.
+// Store is the part of a store that settings use.
 type Store interface {
 	store.Values
 	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)

@@ -52,7 +52,7 @@ type Service interface {
 	Submitted(record store.Record)
 	// Draining reports whether the node is about to stop: it takes no further jobs.
 	Draining() bool
-	// Nodes are the live nodes, see Fleet.
+	// Nodes returns the live nodes, see nodes.Service.
 	Nodes(ctx context.Context) []client.Node
 }
 

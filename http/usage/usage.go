@@ -23,7 +23,7 @@ import (
 // maxUsageDays bounds how many days one request may ask for.
 const maxUsageDays = 366
 
-// figures are what rows used. Rows that failed used no tokens.
+// figures counts rows, tokens and cost. Failed rows used no tokens.
 type figures struct {
 	Rows         int64            `json:"rows"`
 	FailedRows   int64            `json:"failed_rows"`
@@ -33,17 +33,17 @@ type figures struct {
 	Cost         exchange.Decimal `json:"cost_usd"`
 }
 
-// What lines of usage may be grouped by.
+// The values of group_by.
 const (
 	byDay   = "day"
 	byModel = "model"
 	byKey   = "key"
 )
 
-// A grouping says which lines of usage are apart.
+// A grouping says what lines of usage are grouped by.
 type grouping struct{ day, model, key bool }
 
-// usageLine is what an account used, of what the line is grouped by.
+// usageLine is the usage of one group.
 type usageLine struct {
 	Day   string `json:"day,omitempty"`
 	Model string `json:"model,omitempty"`
@@ -51,7 +51,7 @@ type usageLine struct {
 	figures
 }
 
-// usedKey is the key of a line.
+// usedKey is the key of a group.
 type usedKey struct {
 	ID   *string `json:"key_id"`   // null for what no key is known of
 	Name *string `json:"key_name"` // null where it has none, or was revoked
@@ -64,7 +64,7 @@ func figuresOf(t store.Totals, cost rowmill.Money) figures {
 	}
 }
 
-// Store is what usage needs of a store.
+// Store is the part of a store that usage reads.
 type Store interface {
 	store.Ledger
 	ListKeys(ctx context.Context) ([]store.Key, error)
@@ -80,8 +80,8 @@ type Usage struct {
 // Route adds the route of the usage.
 func (u *Usage) Route(v1 gin.IRoutes) { v1.GET("/usage", u.Handle(u.show)) }
 
-// show answers GET /v1/usage: what the account used, by day and model, or as
-// asked.
+// show answers GET /v1/usage: the usage of an account, by day and model unless group_by
+// says otherwise.
 func (u *Usage) show(c *gin.Context) (any, error) {
 	var problems request.Problems
 	from, to := usageDays(c, &problems, u.Now())
@@ -121,7 +121,7 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}, nil
 }
 
-// read is what an account used, by key where that is asked for.
+// read reads the usage of an account, by key if keyed.
 func (u *Usage) read(ctx context.Context, account string, from, to time.Time, keyed bool) ([]store.KeyUsage, error) {
 	if keyed {
 		return u.Store.UsageByKey(ctx, account, from, to)
@@ -130,7 +130,7 @@ func (u *Usage) read(ctx context.Context, account string, from, to time.Time, ke
 	return store.ByKey(all, nil), err
 }
 
-// names are those of the account's keys, by id.
+// names returns the names of the account's keys, by id.
 func (u *Usage) names(ctx context.Context, account string) (map[string]string, error) {
 	keys, err := u.Store.ListKeys(ctx)
 	if err != nil {
@@ -145,8 +145,7 @@ func (u *Usage) names(ctx context.Context, account string) (map[string]string, e
 	return names, nil
 }
 
-// sum adds up what is in the same group, in the order of the days, the models and
-// the keys.
+// sum adds up each group, sorted by day, model and key.
 func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 	type place struct {
 		day        int64
@@ -179,7 +178,7 @@ func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 	return groups
 }
 
-// line shows a group.
+// line returns the answer's line of a group.
 func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
 	line := usageLine{Model: u.Model, figures: figuresOf(u.Totals, u.Cost)}
 	if g.day {
@@ -213,7 +212,7 @@ func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 	return g
 }
 
-// queryKey reads key_id, empty where no key is asked for.
+// queryKey reads key_id, empty for all keys.
 func queryKey(c *gin.Context, problems *request.Problems) string {
 	id, given := c.GetQuery("key_id")
 	if given && !access.IsKeyID(id) {
@@ -222,8 +221,8 @@ func queryKey(c *gin.Context, problems *request.Problems) string {
 	return id
 }
 
-// usageDays reads from and to, UTC days that are both included. By default
-// they are today and the first of its month.
+// usageDays reads from and to, UTC days, both included. The default is from the first day
+// of the month of to, until today.
 func usageDays(c *gin.Context, problems *request.Problems, now time.Time) (from, to time.Time) {
 	before := problems.Len()
 	day := func(field string, otherwise time.Time) time.Time {

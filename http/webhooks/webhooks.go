@@ -28,18 +28,18 @@ import (
 )
 
 const (
-	// maxWebhookURL bounds the URL of a webhook, bytes: what servers take in a
-	// request line many times over.
+	// maxWebhookURL bounds the URL of a webhook, in bytes. Few servers take more in a
+	// request line.
 	maxWebhookURL = 2048
-	// maxWebhookDescription bounds what a webhook is for, in code points.
+	// maxWebhookDescription bounds the description of a webhook, in code points.
 	maxWebhookDescription = 256
-	// maxDeliveriesPage is the most deliveries of one page.
+	// maxDeliveriesPage bounds the deliveries of a page.
 	maxDeliveriesPage = 100
 )
 
 // Sender sends events.
 type Sender interface {
-	// Try sends a body to an endpoint, once, and says what came back.
+	// Try sends a body to an endpoint once and returns the outcome.
 	Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt
 	// Wake says that a delivery is due.
 	Wake()
@@ -67,7 +67,7 @@ func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webh
 	return view
 }
 
-// deliveryView is a delivery as the API shows it.
+// deliveryView is a delivery in an answer.
 type deliveryView struct {
 	ID       string        `json:"id"`
 	Event    string        `json:"event"`
@@ -102,7 +102,7 @@ func viewDelivery(d store.Delivery) deliveryView {
 	return view
 }
 
-// Webhooks are the endpoints of accounts, and what was sent to them.
+// Webhooks answers requests about the endpoints of accounts and their deliveries.
 type Webhooks struct {
 	*exchange.Exchange
 	Store  webhook.Store
@@ -124,7 +124,7 @@ func (w *Webhooks) Route(v1 gin.IRoutes) {
 	v1.POST("/webhooks/:webhook_id/deliveries/:delivery_id/redeliver", w.Handle(w.redeliver))
 }
 
-// of returns the endpoints of the account that a request without a body is about.
+// of returns the account of a request without a body, and its endpoints.
 func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, err error) {
 	if account, err = caller.Administered(c, c.Query("account")); err == nil {
 		all, err = webhook.Load(c.Request.Context(), w.Store, account)
@@ -132,7 +132,7 @@ func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, er
 	return account, all, err
 }
 
-// named is of with the endpoint that the path names.
+// named is of, with the endpoint that the path names.
 func (w *Webhooks) named(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
 	account, found, err := w.of(c)
 	if err == nil {
@@ -150,7 +150,8 @@ func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
 	return e, nil
 }
 
-// change does an act of administration to an endpoint among all.
+// change saves the endpoints of an account after an act on one of them, and records the
+// act.
 func (w *Webhooks) change(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
 	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // a path may be a secret
 	return w.Audit.Record(c, audit.Act{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
@@ -185,8 +186,8 @@ func (w *Webhooks) show(c *gin.Context) (any, error) {
 	return viewWebhook(account, e, w.Now()), nil
 }
 
-// create answers POST /v1/webhooks. Its answer and that of rotate are the only ones
-// with the secret.
+// create answers POST /v1/webhooks. Only this answer and that of rotate contain the
+// secret.
 func (w *Webhooks) create(c *gin.Context) (any, error) {
 	e := webhook.NewEndpoint(w.Now())
 	account, err := caller.Administer(w.Exchange, c, exchange.SmallObject, func(body *request.Object) {
@@ -231,7 +232,7 @@ func checkWebhookURL(body *request.Object, address string) {
 	}
 }
 
-// readWebhook reads what may be changed later, too.
+// readWebhook reads the fields that PATCH may change too.
 func readWebhook(body *request.Object, e *webhook.Endpoint) {
 	if body.Null("events") {
 		e.Events = nil
@@ -306,13 +307,13 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	return viewWebhook(account, e, w.Now()), nil
 }
 
-// nulls are those of the fields that were given as null.
+// nulls returns the fields that the body has as null.
 func nulls(body *request.Object, fields ...string) []string {
 	return slices.DeleteFunc(fields, func(field string) bool { return !body.Null(field) })
 }
 
-// remove answers DELETE /v1/webhooks/{webhook_id}. What waits to be sent to it is
-// given up when it is its turn.
+// remove answers DELETE /v1/webhooks/{webhook_id}. Deliveries that wait are dropped when
+// they are due.
 func (w *Webhooks) remove(c *gin.Context) (any, error) {
 	account, all, e, err := w.named(c)
 	if err != nil {
@@ -338,8 +339,8 @@ func (w *Webhooks) rotate(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// test answers POST /v1/webhooks/{webhook_id}/test: an event that tells of no job is
-// sent now, and what came back is answered.
+// test answers POST /v1/webhooks/{webhook_id}/test: it sends a sample event now and
+// answers with the outcome.
 func (w *Webhooks) test(c *gin.Context) (any, error) {
 	_, _, e, err := w.named(c)
 	if err != nil {
@@ -389,7 +390,7 @@ func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
 }
 
 // redeliver answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver:
-// it is sent once more, with all the attempts that it may take.
+// the delivery is sent again, with all its attempts.
 func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 	_, _, e, err := w.named(c)
 	if err != nil {

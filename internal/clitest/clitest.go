@@ -35,11 +35,7 @@ const adminKey = "administrator"
 
 // Idle is a pipeline that runs nothing.
 type Idle struct {
-	nodes.Fleet
-	nodes.Watched
-	nodes.Doctor
-	nodes.Metered
-	nodes.Vault
+	nodes.Service
 }
 
 // Submitted does nothing.
