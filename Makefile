@@ -28,7 +28,7 @@ include .ci/tools.env
 LINT := bin/tools/golangci-lint-$(GOLANGCI_LINT)
 
 .DEFAULT_GOAL := help
-.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api suites suites/packages lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
+.PHONY: build release vulnerabilities dist dist/check dist/first dist/again chart contract demo cluster docs client client/check console console/types console/dev console/check test test/again virtual virtual/repeat virtual/planted soak soak/quick soak/jobs engines fuzz fuzz/api suites suites/packages lint fmt ci bench bench/b1 bench/b2 bench/b2/real bench/b5 bench/ingest bench/first bench/b6 bench/b6/cpu bench/b7 bench/b9 bench/b11 bench/b12 bench/b12/large bench/console bench/gpu bench/gpu/cpu bench/gpu/carry bench/ops bench/parts bench/peers bench/tokens bench/virtual bench/writes bench/final clean help
 
 build: ## build bin/rowmill, one static binary
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/rowmill ./cmd/rowmill
@@ -91,6 +91,15 @@ console: ## build the web console anew and pack it into console/dist; takes Node
 	.ci/tools console
 	cd console/web && npm run build
 	$(GO) run ./console/pack console/.build console/dist
+
+OAPI = bin/tools/oapi-codegen-$(OAPI_CODEGEN) -config client/generate/config.yaml
+client: ## the types and calls of the Go client, again from the API's document
+	.ci/tools client
+	$(OAPI) -o client/generated.go http/openapi.yaml
+
+client/check: ## whether client/generated.go is what the API's document makes
+	.ci/tools client
+	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && $(OAPI) -o "$$out/generated.go" http/openapi.yaml && diff -u client/generated.go "$$out/generated.go"
 
 console/types: ## the types of the API that the console has, anew from its document
 	.ci/tools console

@@ -152,22 +152,17 @@ func (c *Client) sendError(ctx context.Context, err error) error {
 // Server returns the base URL of the service.
 func (c *Client) Server() string { return c.base }
 
-// get fetches a small JSON document.
-func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
-	req, err := c.request(ctx, http.MethodGet, path, query, nil)
-	if err != nil {
-		return err
+// exchange sends a request, decodes its small answer and returns the headers. A timeout
+// of 0 means none.
+func (c *Client) exchange(req *http.Request, timeout time.Duration, into any) (http.Header, error) {
+	ctx := req.Context()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, &UnreachableError{
+			Server: c.base, Err: fmt.Errorf("no answer within %v", timeout),
+		})
+		defer cancel()
 	}
-	_, err = c.exchange(req, into)
-	return err
-}
-
-// exchange sends a small request, decodes its answer and returns the headers.
-func (c *Client) exchange(req *http.Request, into any) (http.Header, error) {
-	ctx, cancel := context.WithTimeoutCause(req.Context(), c.cfg.Timeout, &UnreachableError{
-		Server: c.base, Err: fmt.Errorf("no answer within %v", c.cfg.Timeout),
-	})
-	defer cancel()
 	resp, err := c.do(req.WithContext(ctx))
 	if err != nil {
 		return nil, err

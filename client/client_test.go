@@ -88,7 +88,7 @@ func TestSubmit_SendsOnlySetFields(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(Submitted{"job-1", "made", []string{"w"}}, got); diff != "" {
+			if diff := cmp.Diff(Submitted{JobID: "job-1", Metadata: Submitted_Metadata{JobID: "job-1", Message: "made"}, Warnings: []string{"w"}}, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -260,26 +260,26 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// A change of quotas carries the version that it replaces.
-func TestSetQuotas_SendsTag(t *testing.T) {
+// A change of quotas carries the version that it replaces, and null for no limit.
+func TestPutQuotas_SendsETag(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RequestURI() != "/v1/quotas?account=a+b" {
 			t.Errorf("asked for %s", r.URL.RequestURI())
 		}
 		if body, err := io.ReadAll(r.Body); r.Method == http.MethodPut {
-			if want := `{"quotas":[{"priority":1,"row_quota":5}],"cost_quota_usd":null}`; string(body) != want || r.Header.Get("If-Match") != `"3"` {
+			if want := `{"cost_quota_usd":null,"quotas":[{"priority":1,"row_quota":5}]}`; string(body) != want || r.Header.Get("If-Match") != `"3"` {
 				t.Errorf("sent %s with tag %s, %v", body, r.Header.Get("If-Match"), err)
 			}
 		}
 		w.Header().Set("ETag", `"3"`)
 		io.WriteString(w, `{"account":"a b","quotas":[{"priority":1,"row_quota":5,"token_quota":6}],"cost_quota_usd":null,"own":{"quotas":[{"priority":1,"row_quota":5}],"cost_quota_usd":null},"new":1}`)
 	})
-	q, err := c.Quotas(t.Context(), "a b")
-	if err != nil || q.Tag != `"3"` || q.Quotas[0].TokenQuota != 6 || !strings.Contains(string(q.Raw), `"new":1`) {
+	q, answer, err := c.ShowQuotas(t.Context(), "a b")
+	if err != nil || answer.ETag != `"3"` || q.Quotas[0].TokenQuota != 6 || !strings.Contains(string(answer.Raw), `"new":1`) {
 		t.Errorf("quotas %+v, %v", q, err)
 	}
-	if again, err := c.SetQuotas(t.Context(), "a b", q.Own, q.Tag); err != nil || again.Account != "a b" {
+	if again, _, err := c.PutQuotas(t.Context(), PutQuotasParams{Account: "a b", IfMatch: answer.ETag}, q.Own); err != nil || again.Account != "a b" {
 		t.Errorf("quotas %+v, %v", again, err)
 	}
 }

@@ -9,6 +9,13 @@
 // credentials themselves, so no error and no log contains them. Calls about accounts,
 // keys, quotas, nodes and publishing need an administrator's key.
 //
+// # Calls
+//
+// The file generated.go has the calls of the API's document, http/openapi.yaml, and
+// their types; `make client` writes it. A call returns the decoded answer and an Answer
+// with its JSON. An empty account means the account of the key. By hand are calls that
+// do more: Submit, Upload, Stream, Save, Backup, Events, Keys, Job and Status.
+//
 // # Errors
 //
 // A refusal by the service is an *APIError with its status, its code and the problem

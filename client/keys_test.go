@@ -29,9 +29,9 @@ func TestKeys_ReadsAllPages(t *testing.T) {
 			}
 			fmt.Fprint(w, answers[cursor])
 		})
-		found, err := c.Keys(t.Context(), "acme")
-		if err != nil || len(found.Keys) != 2 || found.Keys[1].ID != "b" || string(found.Raw) != raw {
-			t.Errorf("%q: %+v, %s, error %v", begin, found.Keys, found.Raw, err)
+		keys, answer, err := c.Keys(t.Context(), "acme")
+		if err != nil || len(keys) != 2 || keys[1].ID != "b" || string(answer.Raw) != raw {
+			t.Errorf("%q: %+v, %s, error %v", begin, keys, answer.Raw, err)
 		}
 	}
 }

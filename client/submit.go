@@ -40,13 +40,6 @@ type Submission struct {
 	IdempotencyKey string
 }
 
-// Submitted is the service's answer to a submission.
-type Submitted struct {
-	JobID    string
-	Message  string
-	Warnings []string
-}
-
 // head returns all fields of a submission except inline rows. Fields that are not set
 // are absent.
 func (s Submission) head() map[string]any {
@@ -114,20 +107,14 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
 		return Submitted{}, err
 	}
 	defer resp.Body.Close()
-	var answer struct {
-		Results  string `json:"results"`
-		Metadata struct {
-			Message string `json:"message"`
-		} `json:"metadata"`
-		Warnings []string `json:"warnings"`
-	}
-	if err := c.decode(ctx, resp, &answer); err != nil {
+	var made Submitted
+	if err := c.decode(ctx, resp, &made); err != nil {
 		return Submitted{}, err
 	}
-	if answer.Results == "" {
+	if made.JobID == "" {
 		return Submitted{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer has no job id")}
 	}
-	return Submitted{JobID: answer.Results, Message: answer.Metadata.Message, Warnings: answer.Warnings}, nil
+	return made, nil
 }
 
 // writeBody writes head, with the rows as its last field. An error ends the request.

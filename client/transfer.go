@@ -7,39 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 )
-
-// artifact holds the download URLs of a results file. The URLs are credentials: never
-// print them.
-type artifact struct {
-	Artifact struct {
-		Filename string `json:"filename"`
-		Size     int64  `json:"size_bytes"`
-	} `json:"artifact"`
-	URLs struct {
-		Get  string `json:"get"`
-		Head string `json:"head"`
-	} `json:"urls"`
-}
-
-// artifact requests signed URLs for the Parquet results of a succeeded job. The first
-// request for a variant may take a while, because the service creates the file then.
-func (c *Client) artifact(ctx context.Context, id string, want Results) (artifact, error) {
-	var answer artifact
-	req, err := c.request(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results-url", want.query(), nil)
-	if err != nil {
-		return answer, err
-	}
-	resp, err := c.do(req)
-	if err != nil {
-		return answer, err
-	}
-	defer resp.Body.Close()
-	return answer, c.decode(ctx, resp, &answer)
-}
 
 // A transfer downloads one Parquet object into a file.
 //
@@ -56,8 +26,8 @@ type transfer struct {
 	path     string
 	progress func(done, total int64)
 
-	urls artifact // empty: must be requested
-	got  int64    // bytes received in this run
+	urls ResultsURL // empty: must be requested. Credentials: never print them
+	got  int64      // bytes received in this run
 }
 
 // errStale means that the object or its URL changed, so new URLs are needed.
@@ -72,7 +42,7 @@ func (t *transfer) run(ctx context.Context) (size int64, err error) {
 			before := t.got
 			size, err = t.attempt(ctx)
 			if errors.Is(err, errStale) {
-				t.urls = artifact{}
+				t.urls = ResultsURL{}
 			}
 			if again = resumable(err) && t.got > before && ctx.Err() == nil; again {
 				return nil // progress: resume at once, with a new count of attempts
@@ -97,7 +67,10 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if t.urls.URLs.Get == "" {
-		if t.urls, err = t.client.artifact(ctx, t.id, t.want); err != nil {
+		// The first request for a variant may take a while, because the service creates the
+		// file then.
+		r := call{operation: "GetResultsURL", method: http.MethodGet, path: "/v1/jobs/" + escape(t.id) + "/results-url", query: t.want.query()}
+		if _, err = t.client.send(ctx, r, &t.urls); err != nil {
 			return 0, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,18 +37,6 @@ type Uploaded struct {
 	Upload string   `json:"upload"` // id
 	Part   int64    `json:"part"`   // bytes per part, except the last
 	Parts  []string `json:"parts"`  // ids of the uploaded parts, in order
-}
-
-// uploadState is an upload in the service's JSON.
-type uploadState struct {
-	ID     string   `json:"id"`
-	Status string   `json:"status"`
-	File   *idOnly  `json:"file"` // nil until the upload is completed
-	Parts  []idOnly `json:"parts"`
-}
-
-type idOnly struct {
-	ID string `json:"id"`
 }
 
 // Upload uploads a file and returns its id. "file:" and the id is the URL for a
@@ -88,7 +75,11 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	if _, err := io.Copy(sum, io.NewSectionReader(u.File, 0, u.Size)); err != nil {
 		return "", fmt.Errorf("read %s: %w", u.Name, err)
 	}
-	made, err := c.postUpload(ctx, "/v1/uploads/"+have.Upload+"/complete", map[string]any{"part_ids": have.Parts, "md5": hex.EncodeToString(sum.Sum(nil))})
+	var made UploadState
+	err = c.cfg.Retry.Do(ctx, func() (err error) {
+		made, _, err = c.CompleteUpload(ctx, have.Upload, CompletedUpload{PartIDs: have.Parts, MD5: new(hex.EncodeToString(sum.Sum(nil)))})
+		return err
+	}, Temporary, nil)
 	if err == nil && made.File == nil {
 		err = &UnreachableError{Server: c.base, Err: errors.New("its answer has no file")}
 	}
@@ -98,16 +89,6 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	return made.File.ID, nil
 }
 
-// DeleteFile removes a file from the service.
-func (c *Client) DeleteFile(ctx context.Context, id string) error {
-	req, err := c.request(ctx, http.MethodDelete, "/v1/files/"+url.PathEscape(id), nil, nil)
-	if err != nil {
-		return err
-	}
-	_, err = c.exchange(req, &struct{}{})
-	return err
-}
-
 // resumeUpload returns the parts of an earlier upload that the service still has, or
 // the file if the upload was completed. It returns a zero Uploaded if a new upload is
 // needed.
@@ -115,9 +96,10 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 	if from.Upload == "" || from.Part < 1 {
 		return Uploaded{}, "", nil
 	}
-	var state uploadState
-	err = c.cfg.Retry.Do(ctx, func() error {
-		return c.get(ctx, "/v1/uploads/"+url.PathEscape(from.Upload), nil, &state)
+	var state UploadState
+	err = c.cfg.Retry.Do(ctx, func() (err error) {
+		state, _, err = c.ShowUpload(ctx, from.Upload)
+		return err
 	}, Temporary, nil)
 	var refused *APIError
 	switch {
@@ -131,7 +113,7 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 		return Uploaded{}, "", nil
 	}
 	for i, id := range from.Parts {
-		if !slices.Contains(state.Parts, idOnly{id}) {
+		if !slices.ContainsFunc(state.Parts, func(p UploadPart) bool { return p.ID == id }) {
 			from.Parts = from.Parts[:i]
 			break
 		}
@@ -140,29 +122,15 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 }
 
 func (c *Client) begin(ctx context.Context, u Upload) (Uploaded, error) {
-	made, err := c.postUpload(ctx, "/v1/uploads", map[string]any{"bytes": u.Size, "filename": u.Name, "purpose": "user_data"})
+	var made UploadState
+	err := c.cfg.Retry.Do(ctx, func() (err error) {
+		made, _, err = c.BeginUpload(ctx, NewUpload{Bytes: u.Size, Filename: u.Name, Purpose: "user_data"})
+		return err
+	}, Temporary, nil)
 	if err != nil {
 		return Uploaded{}, fmt.Errorf("begin the upload of %s: %w", u.Name, err)
 	}
 	return Uploaded{Upload: made.ID, Part: partSize}, nil
-}
-
-// postUpload sends a step of an upload, with retries: all steps may be repeated.
-func (c *Client) postUpload(ctx context.Context, path string, body any) (state uploadState, err error) {
-	content, err := json.Marshal(body)
-	if err != nil {
-		return state, fmt.Errorf("encode an upload request: %w", err)
-	}
-	err = c.cfg.Retry.Do(ctx, func() error {
-		req, err := c.request(ctx, http.MethodPost, path, nil, bytes.NewReader(content))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		state = uploadState{}
-		return c.exchangeSlow(req, &state)
-	}, Temporary, nil)
-	return state, err
 }
 
 // sendPart sends a part, with retries, and returns its id.
@@ -186,20 +154,10 @@ func (c *Client) sendPart(ctx context.Context, upload string, part *io.SectionRe
 		}
 		req.ContentLength = int64(len(head)) + part.Size() + int64(len(tail))
 		req.Header.Set("Content-Type", fields.FormDataContentType())
-		var made idOnly
-		err = c.exchangeSlow(req, &made)
+		var made UploadPart
+		_, err = c.exchange(req, 0, &made)
 		id = made.ID
 		return err
 	}, Temporary, nil)
 	return id, err
-}
-
-// exchangeSlow is exchange without a timeout.
-func (c *Client) exchangeSlow(req *http.Request, into any) error {
-	resp, err := c.do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return c.decode(req.Context(), resp, into)
 }

@@ -79,12 +79,12 @@ func TestGoClient_PartialResults(t *testing.T) {
 // The client reads the quotas as the service writes them, each with its priority.
 func TestGoClient_Limits(t *testing.T) {
 	t.Parallel()
-	limits, err := setup(t).goClient().Limits(t.Context())
+	limits, _, err := setup(t).goClient().GetQuotas(t.Context())
 	var want []client.Quota
 	for _, q := range quotas.Defaults() {
 		want = append(want, client.Quota(q))
 	}
-	if err != nil || !slices.Equal(limits, want) {
+	if err != nil || !slices.Equal(limits.Quotas, want) {
 		t.Errorf("the client read %+v, error %v; want %+v", limits, err, want)
 	}
 }
@@ -95,12 +95,13 @@ func TestGoClient_Resume(t *testing.T) {
 	c := w.goClient()
 	id := w.ended(rowmill.StatusCancelled)
 	high := rowmill.Production
-	want := client.Resumption{Rows: "failed", Priority: &high, Name: "again", IdempotencyKey: "k"}
-	made, err := c.Resume(t.Context(), id, want)
+	want := client.Resumption{Rows: "failed", JobPriority: &high, Name: "again"}
+	once := client.ResumeJobParams{IdempotencyKey: "k"}
+	made, _, err := c.ResumeJob(t.Context(), id, once, want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := c.Resume(t.Context(), id, want); err != nil || again.JobID != made.JobID {
+	if again, _, err := c.ResumeJob(t.Context(), id, once, want); err != nil || again.JobID != made.JobID {
 		t.Errorf("repeated, it is %+v, %v", again, err)
 	}
 	job, err := c.Job(t.Context(), made.JobID)
@@ -111,15 +112,15 @@ func TestGoClient_Resume(t *testing.T) {
 	if err != nil || *old.ContinuedBy != made.JobID || old.Status != rowmill.StatusCancelled {
 		t.Errorf("%+v, %v", old, err)
 	}
-	plain, err := c.Resume(t.Context(), id, client.Resumption{})
-	if err != nil || plain.JobID == made.JobID || plain.Message == "" || w.record(plain.JobID).Spec.Continue.Failed {
+	plain, _, err := c.ResumeJob(t.Context(), id, client.ResumeJobParams{}, client.Resumption{})
+	if err != nil || plain.JobID == made.JobID || plain.Metadata.Message == "" || w.record(plain.JobID).Spec.Continue.Failed {
 		t.Errorf("%+v, %v", plain, err)
 	}
 	var refusal *client.APIError
-	if _, err := c.Resume(t.Context(), made.JobID, client.Resumption{}); !errors.As(err, &refusal) || refusal.Code != "job_not_over" {
+	if _, _, err := c.ResumeJob(t.Context(), made.JobID, client.ResumeJobParams{}, client.Resumption{}); !errors.As(err, &refusal) || refusal.Code != "job_not_over" {
 		t.Errorf("a job that is not over: %v", err)
 	}
-	if _, err := c.Resume(t.Context(), id, client.Resumption{Rows: "some"}); !errors.As(err, &refusal) || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "rows" {
+	if _, _, err := c.ResumeJob(t.Context(), id, client.ResumeJobParams{}, client.Resumption{Rows: "some"}); !errors.As(err, &refusal) || len(refusal.Fields) != 1 || refusal.Fields[0].Field != "rows" {
 		t.Errorf("rows that are none: %v", err)
 	}
 }
@@ -159,7 +160,7 @@ func TestClient_UploadsGoOn(t *testing.T) {
 	if again, err := c.Upload(t.Context(), upload); again != file || err != nil {
 		t.Errorf("again: %s, %v", again, err)
 	}
-	if err := c.DeleteFile(t.Context(), file); err != nil {
+	if _, _, err := c.DeleteFile(t.Context(), file); err != nil {
 		t.Error(err)
 	}
 	upload.File, upload.Size, upload.From = strings.NewReader("x"), 1, client.Uploaded{Upload: "upload_" + strings.Repeat("0", 32), Part: 1}

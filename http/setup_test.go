@@ -117,7 +117,7 @@ func (f *fakeService) Actors(_ context.Context, filter nodes.ActorFilter) ([]nod
 func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 	away := "no answer in time"
 	return []nodes.Diagnosis{
-		{ID: "gpu1-a", Name: "gpu1", Facts: &client.Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []client.Finding{{Check: "bucket", Level: "fail", Text: "cannot be written", Remedy: "allow s3:PutObject"}}, Storage: client.StorageTimes{Commits: []float64{0.002}, Syncs: []float64{}, Puts: []float64{0.01}, Gets: []float64{}, ObjectBytes: 1024}}},
+		{ID: "gpu1-a", Name: "gpu1", Facts: &client.Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []client.Finding{{Check: "bucket", Level: "fail", Text: "cannot be written", Remedy: "allow s3:PutObject"}}, Storage: client.StorageTimes{CommitSeconds: []float64{0.002}, SyncSeconds: []float64{}, PutSeconds: []float64{0.01}, GetSeconds: []float64{}, ObjectBytes: 1024}}},
 		{ID: "gpu2-b", Name: "gpu2", Error: &away},
 	}, nil
 }

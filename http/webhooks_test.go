@@ -201,7 +201,7 @@ func TestWebhooks_Client(t *testing.T) {
 	}
 	defer c.Close()
 	ctx := t.Context()
-	made, err := c.CreateWebhook(ctx, "acme", client.NewWebhook{URL: "https://example.com", Events: []string{webhook.JobFailed}})
+	made, _, err := c.CreateWebhook(ctx, "acme", client.NewWebhook{URL: "https://example.com", Events: []string{webhook.JobFailed}})
 	if err != nil || made.Secret == "" || made.Account != "acme" {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -210,30 +210,30 @@ func TestWebhooks_Client(t *testing.T) {
 	if _, err := webhook.Announce(ctx, w.store, &rec); err != nil {
 		t.Fatal(err)
 	}
-	page, err := c.Deliveries(ctx, "acme", made.ID, 1, "")
-	if err != nil || len(page.Deliveries) != 1 || *page.Deliveries[0].Job != rec.Job.ID || page.Next != "" {
+	page, _, err := c.ListDeliveries(ctx, made.ID, client.ListDeliveriesParams{Account: "acme", Limit: 1})
+	if err != nil || len(page.Deliveries) != 1 || *page.Deliveries[0].JobID != rec.Job.ID || page.NextCursor != "" {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if again, err := c.Redeliver(ctx, "acme", made.ID, page.Deliveries[0].ID); err != nil || again.State != store.DeliveryPending {
+	if again, _, err := c.Redeliver(ctx, made.ID, page.Deliveries[0].ID, "acme"); err != nil || again.State != store.DeliveryPending {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if test, err := c.TestWebhook(ctx, "acme", made.ID, ""); err != nil || test.Delivered || *test.Attempt.Error != "e" || test.Event != webhook.JobFailed {
+	if test, _, err := c.TestWebhook(ctx, made.ID, client.TestWebhookParams{Account: "acme"}); err != nil || test.Delivered || *test.Attempt.Error != "e" || test.Event != webhook.JobFailed {
 		t.Errorf("%+v, %v", test, err)
 	}
 	disabled := true
-	if changed, err := c.ChangeWebhook(ctx, "acme", made.ID, client.WebhookChange{Disabled: &disabled, Events: &[]string{}}); err != nil || !changed.Disabled || len(changed.Events) > 0 {
+	if changed, _, err := c.PatchWebhook(ctx, made.ID, "acme", client.WebhookChange{Disabled: &disabled, Events: &[]string{}}); err != nil || !changed.Disabled || len(changed.Events) > 0 {
 		t.Errorf("%+v, %v", changed, err)
 	}
-	if rotated, err := c.RotateWebhook(ctx, "acme", made.ID); err != nil || rotated.Secret == made.Secret || rotated.OldSecretUntil == nil {
+	if rotated, _, err := c.RotateWebhook(ctx, made.ID, "acme"); err != nil || rotated.Secret == made.Secret || rotated.OldSecretUntil == nil {
 		t.Errorf("%+v, %v", rotated, err)
 	}
-	if got, err := c.Webhook(ctx, "acme", made.ID); err != nil || got.Secret != "" || got.ID != made.ID {
+	if got, _, err := c.GetWebhook(ctx, made.ID, "acme"); err != nil || got.Secret != "" || got.ID != made.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := c.DeleteWebhook(ctx, "acme", made.ID); err != nil {
+	if _, _, err := c.DeleteWebhook(ctx, made.ID, "acme"); err != nil {
 		t.Error(err)
 	}
-	if all, err := c.Webhooks(ctx, "acme"); err != nil || len(all.Webhooks) != 0 {
+	if all, _, err := c.ListWebhooks(ctx, "acme"); err != nil || len(all.Webhooks) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -80,7 +80,7 @@ func operator(t *testing.T, m *Main) *client.Client {
 // leftNothing looks that all jobs are over, have the name of the bench, and no data.
 func leftNothing(t *testing.T, api *client.Client, jobs int) []client.Job {
 	t.Helper()
-	page, err := api.List(t.Context(), 100, "")
+	page, _, err := api.ListJobs(t.Context(), client.ListJobsParams{Limit: 100})
 	if err != nil || len(page.Jobs) != jobs {
 		t.Fatalf("%d jobs, want %d, error %v", len(page.Jobs), jobs, err)
 	}
@@ -88,7 +88,7 @@ func leftNothing(t *testing.T, api *client.Client, jobs int) []client.Job {
 		if !job.Status.Terminal() || job.Name == nil || !strings.HasPrefix(*job.Name, "rowmill bench ") {
 			t.Errorf("left: %s", job.Raw)
 		}
-		if _, err := api.Errors(t.Context(), job.ID, 1, ""); err == nil || !strings.Contains(err.Error(), "HTTP 410") {
+		if _, _, err := api.ListErrors(t.Context(), job.ID, client.ListErrorsParams{Limit: 1}); err == nil || !strings.Contains(err.Error(), "HTTP 410") {
 			t.Errorf("the data of %s is not deleted: %v", job.ID, err)
 		}
 	}
@@ -230,7 +230,7 @@ func TestBench_Interrupted(t *testing.T) {
 		code <- run(ctx, term, []string{"bench", "--length", "8s", "--rounds", "1"})
 	}()
 	wait.For(t, "its job runs", func() bool {
-		page, err := api.List(t.Context(), 1, "")
+		page, _, err := api.ListJobs(t.Context(), client.ListJobsParams{Limit: 1})
 		return err == nil && len(page.Jobs) == 1 && page.Jobs[0].Status == rowmill.StatusRunning
 	})
 	cancel(exit.Signal{Signal: syscall.SIGINT})

@@ -49,7 +49,7 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 		}
 		facts.Members, facts.Findings = exchange.ListOf(facts.Members), exchange.ListOf(facts.Findings)
 		s := &facts.Storage
-		s.Commits, s.Syncs, s.Puts, s.Gets = exchange.ListOf(s.Commits), exchange.ListOf(s.Syncs), exchange.ListOf(s.Puts), exchange.ListOf(s.Gets)
+		s.CommitSeconds, s.SyncSeconds, s.PutSeconds, s.GetSeconds = exchange.ListOf(s.CommitSeconds), exchange.ListOf(s.SyncSeconds), exchange.ListOf(s.PutSeconds), exchange.ListOf(s.GetSeconds)
 		out[i].Facts = facts
 	}
 	return out, nil

@@ -157,15 +157,15 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 	}
 	defer api.Close()
 	for range 2 { // the record is there the second time
-		nodes, err := api.Diagnose(t.Context())
-		if err != nil || len(nodes) != 1 || nodes[0].Facts == nil {
-			t.Fatalf("%+v, error %v", nodes, err)
+		found, _, err := api.Diagnose(t.Context())
+		if err != nil || len(found.Nodes) != 1 || found.Nodes[0].Facts == nil {
+			t.Fatalf("%+v, error %v", found, err)
 		}
-		times := nodes[0].Facts.Storage
+		times := found.Nodes[0].Facts.Storage
 		if times.ObjectBytes != timedObject {
 			t.Errorf("objects of %d bytes", times.ObjectBytes)
 		}
-		for what, all := range map[string][]float64{"commits": times.Commits, "flushes": times.Syncs, "puts": times.Puts, "gets": times.Gets} {
+		for what, all := range map[string][]float64{"commits": times.CommitSeconds, "flushes": times.SyncSeconds, "puts": times.PutSeconds, "gets": times.GetSeconds} {
 			if len(all) == 0 || slices.Min(all) <= 0 {
 				t.Errorf("%s: %v", what, all)
 			}

@@ -140,7 +140,7 @@ func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.W
 		}
 		all := &jobs.Whereabouts{Shards: jobs.ShardCount{Total: found.Shards, Complete: found.Complete}}
 		for _, n := range found.Nodes {
-			all.Nodes = append(all.Nodes, client.NodeRows(n))
+			all.Nodes = append(all.Nodes, client.NodeRows{Node: n.Node, RowsAssigned: n.Assigned, RowsDone: n.Done, RowsPerSecond: n.Rate})
 		}
 		return all, nil
 	})

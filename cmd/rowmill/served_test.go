@@ -74,16 +74,16 @@ func offered(t *testing.T, api *client.Client, ids ...string) map[string]client.
 	t.Helper()
 	found := map[string]client.Model{}
 	wait.Until(t, func() error {
-		all, err := api.Models(t.Context())
+		all, answer, err := api.ListModels(t.Context())
 		if err != nil {
 			return err
 		}
-		for _, m := range all.Models {
+		for _, m := range all.Data {
 			found[m.ID] = m
 		}
 		for _, id := range ids {
 			if found[id].Kind == "" {
-				return fmt.Errorf("it is not known what %s does: %s", id, all.Raw)
+				return fmt.Errorf("it is not known what %s does: %s", id, answer.Raw)
 			}
 		}
 		return nil
@@ -224,9 +224,9 @@ models:
 		t.Errorf("by its engine name: %s", job.Raw)
 	}
 	limit := 1e6
-	quotas, err := api.Quotas(t.Context(), "")
+	_, answer, err := api.ShowQuotas(t.Context(), "")
 	if err == nil {
-		_, err = api.SetQuotas(t.Context(), "", client.OwnQuotas{CostQuota: &limit}, quotas.Tag)
+		_, _, err = api.PutQuotas(t.Context(), client.PutQuotasParams{IfMatch: answer.ETag}, client.OwnQuotas{CostQuotaUSD: &limit})
 	}
 	if err != nil {
 		t.Fatal(err)

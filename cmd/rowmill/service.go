@@ -63,7 +63,7 @@ func (s *service) Nodes(context.Context) []client.Node {
 		node := client.Node{
 			ID: n.ID, Name: n.Name, Self: n.Self, Role: role(n), State: apinodes.NodeRunning,
 			URL: n.API, Peer: n.Peer, Version: n.Version, Models: s.engines.served(offers(n.Servers)),
-			Jobs: n.Jobs, Window: n.Window, InFlight: n.InFlight,
+			Jobs: int64(n.Jobs), Window: int64(n.Window), InFlight: int64(n.InFlight),
 		}
 		if n.Self {
 			node.URL = s.members.announced()

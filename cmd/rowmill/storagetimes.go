@@ -30,7 +30,7 @@ const (
 func (x *diagnosis) timeRecords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
 	defer cancel()
-	x.times.Commits = x.timed(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
+	x.times.CommitSeconds = x.timed(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
 	if !x.Settings.Store.Embedded() {
 		return
 	}
@@ -42,7 +42,7 @@ func (x *diagnosis) timeRecords(ctx context.Context) {
 	defer os.Remove(file.Name())
 	defer file.Close()
 	page := make([]byte, timedSync)
-	x.times.Syncs = x.timed(ctx, "disk", timedCommits, func() error {
+	x.times.SyncSeconds = x.timed(ctx, "disk", timedCommits, func() error {
 		if _, err := file.Write(page); err != nil {
 			return err
 		}
@@ -77,10 +77,10 @@ func (x *diagnosis) timeBucket(ctx context.Context, key string) {
 	text := make([]byte, timedObject)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(text) // never fails; storage that packs gains nothing
-	x.times.ObjectBytes = len(text)
-	x.times.Puts = x.timed(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
-	if len(x.times.Puts) > 0 {
-		x.times.Gets = x.timed(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.storage.Bucket, key) })
+	x.times.ObjectBytes = int64(len(text))
+	x.times.PutSeconds = x.timed(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
+	if len(x.times.PutSeconds) > 0 {
+		x.times.GetSeconds = x.timed(ctx, "bucket", timedObjects, func() error { return getProbe(ctx, x.storage.Bucket, key) })
 	}
 }
 

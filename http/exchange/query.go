@@ -48,6 +48,15 @@ func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	return value
 }
 
+// Int64 widens a number; nil stays nil.
+func Int64(n *int) *int64 {
+	if n == nil {
+		return nil
+	}
+	wide := int64(*n)
+	return &wide
+}
+
 // OrNull returns a text for an answer, nil if it is empty.
 func OrNull(s string) *string {
 	if s == "" {

@@ -34,8 +34,8 @@ const (
 
 func viewKey(k store.Key, lastUsed *time.Time) client.Key {
 	view := client.Key{
-		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, PerMinute: k.RequestsPerMinute,
-		Created: k.Created, Expires: k.Expires, Rotated: k.Rotated, LastUsed: lastUsed,
+		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, RequestsPerMinute: exchange.Int64(k.RequestsPerMinute),
+		CreatedAt: k.Created, ExpiresAt: k.Expires, RotatedAt: k.Rotated, LastUsedAt: lastUsed,
 	}
 	if k.Dialect != "" {
 		view.Dialect = &k.Dialect

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -48,7 +49,7 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := client.RetentionPreview{Account: account, RetentionDays: chosen.RetentionDays, LookedAt: len(held), All: all}
+	view := client.RetentionPreview{Account: account, RetentionDays: exchange.Int64(chosen.RetentionDays), LookedAt: int64(len(held)), LookedAtAll: all}
 	for _, days := range store.RetentionPresets() {
 		view.Presets = append(view.Presets, effectOf(days, held, all, now))
 	}
@@ -86,7 +87,7 @@ func (s *Settings) held(ctx context.Context, account string, now time.Time) (job
 
 // effectOf returns what a retention of so many days would remove.
 func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
-	effect := client.RetentionEffect{RetentionDays: &days}
+	effect := client.RetentionEffect{RetentionDays: exchange.Int64(&days)}
 	before := now.AddDate(0, 0, -days)
 	for _, job := range held {
 		switch {

@@ -58,8 +58,8 @@ func (NoSender) Wake() {}
 
 func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webhook {
 	view := client.Webhook{
-		ID: e.ID, Account: account, URL: e.URL, Events: exchange.ListOf(e.Events), Description: e.Description, ShownSecret: e.ShownSecret(),
-		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), Created: e.Created, Rotated: e.Rotated,
+		ID: e.ID, Account: account, URL: e.URL, Events: exchange.ListOf(e.Events), Description: e.Description, SecretPrefix: e.ShownSecret(),
+		Disabled: e.Disabled != nil, DisabledAt: e.Disabled, DisabledReason: exchange.OrNull(e.DisabledReason), CreatedAt: e.Created, RotatedAt: e.Rotated,
 	}
 	if e.Until != nil && now.Before(*e.Until) {
 		view.OldSecretUntil = e.Until

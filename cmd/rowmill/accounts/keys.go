@@ -66,20 +66,20 @@ being seen.`,
 	flags.StringVar(&wanted.Role, "role", "user", "user, admin or reader")
 	flags.StringVar(&expires, "expires", "", "when it ends: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
 	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
-	flags.IntVar(&wanted.PerMinute, "requests-per-minute", 0, "how often it may ask each node (default: as the service is configured)")
+	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "how often it may ask each node (default: as the service is configured)")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		var err error
-		if wanted.Expires, err = expiry(expires, c.Term.Now()); err != nil {
+		if wanted.ExpiresAt, err = expiry(expires, c.Term.Now()); err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		if flags.Changed("requests-per-minute") && wanted.PerMinute < 1 {
-			return exit.With(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.PerMinute))
+		if flags.Changed("requests-per-minute") && wanted.RequestsPerMinute < 1 {
+			return exit.With(exit.Usage, fmt.Errorf("--requests-per-minute must be at least 1, is %d", wanted.RequestsPerMinute))
 		}
-		k, err := api.CreateKey(ctx, wanted)
+		k, answer, err := api.CreateKey(ctx, "", wanted)
 		if err != nil {
 			return fmt.Errorf("create a key: %w", err)
 		}
-		return c.made(k, "created")
+		return c.made(k, answer, "created")
 	})
 }
 
@@ -104,14 +104,14 @@ func expiry(text string, now time.Time) (*time.Time, error) {
 }
 
 // made prints a key that was made just now.
-func (c *commands) made(k client.Key, how string) error {
+func (c *commands) made(k client.Key, answer client.Answer, how string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")
 	}
-	return c.Print(k.Raw, func(w io.Writer) error {
+	return c.Print(answer.Raw, func(w io.Writer) error {
 		ends := "it does not expire"
-		if k.Expires != nil {
-			ends = "it expires at " + k.Expires.UTC().Format(time.RFC3339)
+		if k.ExpiresAt != nil {
+			ends = "it expires at " + k.ExpiresAt.UTC().Format(time.RFC3339)
 		}
 		c.Term.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
 		_, err := fmt.Fprintln(w, terminal.Printable(k.Key))
@@ -131,21 +131,21 @@ account default those of all accounts.`,
 	}
 	cmd.Flags().StringVar(&c.Account, "account", "", "the account (default: that of your key, or all)")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
-		found, err := api.Keys(ctx, c.Account)
+		keys, answer, err := api.Keys(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("list keys: %w", err)
 		}
-		return c.Table(found.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("ID", "ACCOUNT", "ROLE", "NAME", "CREATED", "EXPIRES", "LAST USED", "DIALECT", "PER MINUTE")
-			for _, k := range found.Keys {
+			for _, k := range keys {
 				dialect, perMinute := "", ""
 				if k.Dialect != nil {
 					dialect = *k.Dialect
 				}
-				if k.PerMinute != nil {
-					perMinute = terminal.Count(int64(*k.PerMinute))
+				if k.RequestsPerMinute != nil {
+					perMinute = terminal.Count(*k.RequestsPerMinute)
 				}
-				row(terminal.Dashed(k.ID, k.Account, k.Role, k.Name, day(&k.Created), day(k.Expires), day(k.LastUsed), dialect, perMinute)...)
+				row(terminal.Dashed(k.ID, k.Account, k.Role, k.Name, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt), dialect, perMinute)...)
 			}
 		})
 	})
@@ -168,11 +168,11 @@ stay. The old text stops at once, on every node within 5 seconds.`,
 		Example: `  rowmill keys rotate 5f2c9a01d3e4 > nightly.key`,
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
-		k, err := api.RotateKey(ctx, args[0])
+		k, answer, err := api.RotateKey(ctx, args[0])
 		if err != nil {
 			return fmt.Errorf("rotate: %w", err)
 		}
-		return c.made(k, "rotated")
+		return c.made(k, answer, "rotated")
 	})
 }
 
@@ -186,7 +186,7 @@ were submitted with them go on.`,
 		Args:    cobra.MinimumNArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
 		for _, id := range args {
-			if err := api.RevokeKey(ctx, id); err != nil {
+			if _, _, err := api.RevokeKey(ctx, id); err != nil {
 				return fmt.Errorf("revoke %s: %w", terminal.Printable(id), err)
 			}
 			c.Term.Say("key %s is revoked", terminal.Printable(id))

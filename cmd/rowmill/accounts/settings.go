@@ -43,24 +43,24 @@ func (c *commands) previewSettings() *cobra.Command {
   rowmill settings preview --account acme -o json`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		p, err := api.PreviewRetention(ctx, c.Account)
+		p, answer, err := api.PreviewSettings(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("preview settings: %w", err)
 		}
-		return c.Table(p.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			c.Term.Say("account %s", terminal.Printable(p.Account))
 			row("KEPT FOR", "JOBS THAT GO", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT GOES")
 			for _, e := range p.Presets {
 				row(keptFor(e.RetentionDays), jobsThatGo(e), terminal.Count(e.ResultBytes), moment(e.OldestEndedAt), moment(e.NextAt))
 			}
-			if !p.All {
+			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were looked at", p.LookedAt)
 			}
 		})
 	}))
 }
 
-func keptFor(days *int) string {
+func keptFor(days *int64) string {
 	if days == nil {
 		return "for ever"
 	}
@@ -74,7 +74,7 @@ func jobsThatGo(e client.RetentionEffect) string {
 	if e.AtLeast {
 		return fmt.Sprintf("at least %d", e.Jobs)
 	}
-	return strconv.Itoa(e.Jobs)
+	return strconv.FormatInt(e.Jobs, 10)
 }
 
 func moment(at *time.Time) string {
@@ -92,11 +92,11 @@ func (c *commands) getSettings() *cobra.Command {
   rowmill settings get --account acme -o json`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		s, err := api.Settings(ctx, c.Account)
+		s, answer, err := api.GetSettings(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("get settings: %w", err)
 		}
-		return c.showSettings(s)
+		return c.showSettings(s, answer)
 	}))
 }
 
@@ -120,17 +120,17 @@ func (c *commands) setSettings() *cobra.Command {
 				return fmt.Errorf("preview settings: %w", err)
 			}
 		}
-		s, err := api.SetRetention(ctx, c.Account, days)
+		s, answer, err := api.PatchSettings(ctx, client.PatchSettingsParams{Account: c.Account}, client.SettingsChange{RetentionDays: days})
 		if err != nil {
 			return fmt.Errorf("set settings: %w", err)
 		}
-		return c.showSettings(s)
+		return c.showSettings(s, answer)
 	}))
 }
 
 // sayWhatGoes says what it will remove to keep data for so many days.
-func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int) error {
-	p, err := api.PreviewRetention(ctx, c.Account)
+func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int64) error {
+	p, _, err := api.PreviewSettings(ctx, c.Account)
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int
 
 // retentionDays reads the flag; nil is for ever. Which numbers there are is
 // the service's to say.
-func retentionDays(text string) (*int, error) {
-	switch n, err := strconv.Atoi(text); {
+func retentionDays(text string) (*int64, error) {
+	switch n, err := strconv.ParseInt(text, 10, 64); {
 	case text == "":
 		return nil, fmt.Errorf("nothing to change; name --retention-days: 1, 7, 30, 90 or %s", never)
 	case text == never:
@@ -157,8 +157,8 @@ func retentionDays(text string) (*int, error) {
 	}
 }
 
-func (c *commands) showSettings(s client.Settings) error {
-	return c.Table(s.Raw, func(row terminal.Row) {
+func (c *commands) showSettings(s client.Settings, answer client.Answer) error {
+	return c.Table(answer.Raw, func(row terminal.Row) {
 		kept := keptFor(s.RetentionDays)
 		if s.RetentionDays != nil {
 			kept += " after the job's end"

@@ -56,20 +56,20 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 	flags.StringVar(&wanted.Description, "description", "", "what it is for, for people")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		wanted.URL = args[0]
-		w, err := api.CreateWebhook(ctx, c.Account, wanted)
+		w, answer, err := api.CreateWebhook(ctx, c.Account, wanted)
 		if err != nil {
 			return fmt.Errorf("add a webhook: %w", err)
 		}
-		return c.madeSecret(w, "added webhook "+w.ID+" of account "+w.Account)
+		return c.madeSecret(w, answer, "added webhook "+w.ID+" of account "+w.Account)
 	}))
 }
 
 // madeSecret prints a secret that was made just now.
-func (c *commands) madeSecret(w client.Webhook, how string) error {
+func (c *commands) madeSecret(w client.Webhook, answer client.Answer, how string) error {
 	if w.Secret == "" {
 		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")
 	}
-	return c.Print(w.Raw, func(out io.Writer) error {
+	return c.Print(answer.Raw, func(out io.Writer) error {
 		c.Term.Say("%s. Keep its secret, it is not shown again:", terminal.Printable(how))
 		_, err := fmt.Fprintln(out, terminal.Printable(w.Secret))
 		return err
@@ -84,11 +84,11 @@ func (c *commands) listWebhooks() *cobra.Command {
   rowmill webhooks list --account acme -o json | jq -r '.webhooks[].url'`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		all, err := api.Webhooks(ctx, c.Account)
+		all, answer, err := api.ListWebhooks(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("list webhooks: %w", err)
 		}
-		return c.Table(all.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("ID", "URL", "EVENTS", "STATE", "SECRET", "CREATED", "DESCRIPTION")
 			for _, w := range all.Webhooks {
 				events, state := "of each dialect", "enabled"
@@ -98,7 +98,7 @@ func (c *commands) listWebhooks() *cobra.Command {
 				if w.Disabled {
 					state = "disabled: " + orEmpty(w.DisabledReason)
 				}
-				row(terminal.Dashed(w.ID, w.URL, events, state, w.ShownSecret+"…", day(&w.Created), w.Description)...)
+				row(terminal.Dashed(w.ID, w.URL, events, state, w.SecretPrefix+"…", day(&w.CreatedAt), w.Description)...)
 			}
 		})
 	}))
@@ -124,11 +124,11 @@ that nobody has, whose id is all zeros. Where it is not taken the exit code is 1
 	}
 	cmd.Flags().StringVar(&event, "event", "", "its type (default: the first that the webhook gets, or job.succeeded)")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		test, err := api.TestWebhook(ctx, c.Account, args[0], event)
+		test, answer, err := api.TestWebhook(ctx, args[0], client.TestWebhookParams{Account: c.Account, Event: event})
 		if err != nil {
 			return fmt.Errorf("test: %w", err)
 		}
-		err = c.Table(test.Raw, func(row terminal.Row) {
+		err = c.Table(answer.Raw, func(row terminal.Row) {
 			row("EVENT", "TAKEN", "STATUS", "TOOK", "ERROR", "ANSWER")
 			row(terminal.Dashed(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), orEmpty(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
 		})
@@ -139,15 +139,15 @@ that nobody has, whose id is all zeros. Where it is not taken the exit code is 1
 	}))
 }
 
-func status(a client.WebhookAttempt) string {
+func status(a client.DeliveryAttempt) string {
 	if a.Status == nil {
 		return ""
 	}
 	return fmt.Sprint(*a.Status)
 }
 
-func took(a client.WebhookAttempt) string {
-	return time.Duration(a.Seconds * float64(time.Second)).Round(time.Millisecond).String()
+func took(a client.DeliveryAttempt) string {
+	return time.Duration(a.DurationSeconds * float64(time.Second)).Round(time.Millisecond).String()
 }
 
 func firstLine(text string) string {
@@ -164,17 +164,16 @@ signed by the old one too, so that the receiver can be changed meanwhile.`,
 		Example: `  rowmill webhooks rotate we_0190f0a000007000800000000000ab12 > hook.secret`,
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
-		w, err := api.RotateWebhook(ctx, c.Account, args[0])
+		w, answer, err := api.RotateWebhook(ctx, args[0], c.Account)
 		if err != nil {
 			return fmt.Errorf("rotate: %w", err)
 		}
-		return c.madeSecret(w, "rotated webhook "+w.ID+"; the secret before signs along for a day")
+		return c.madeSecret(w, answer, "rotated webhook "+w.ID+"; the secret before signs along for a day")
 	}))
 }
 
 func (c *commands) deliveries() *cobra.Command {
-	var limit int
-	var cursor string
+	params := client.ListDeliveriesParams{}
 	cmd := &cobra.Command{
 		Use:   "deliveries ID",
 		Short: "Show what was sent to a webhook, newest first",
@@ -183,25 +182,26 @@ after it was delivered or has failed.`,
 		Example: `  rowmill webhooks deliveries we_0190f0a000007000800000000000ab12 --limit 10`,
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "how many, up to 100")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "where to go on, as the list before says")
+	cmd.Flags().Int64Var(&params.Limit, "limit", 20, "how many, up to 100")
+	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "where to go on, as the list before says")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		page, err := api.Deliveries(ctx, c.Account, args[0], limit, cursor)
+		params.Account = c.Account
+		page, answer, err := api.ListDeliveries(ctx, args[0], params)
 		if err != nil {
 			return fmt.Errorf("list deliveries: %w", err)
 		}
-		err = c.Table(page.Raw, func(row terminal.Row) {
+		err = c.Table(answer.Raw, func(row terminal.Row) {
 			row("ID", "EVENT", "JOB", "HAPPENED", "STATE", "TRIES", "LAST", "ERROR", "NEXT")
 			for _, d := range page.Deliveries {
-				var last client.WebhookAttempt
+				var last client.DeliveryAttempt
 				if n := len(d.Attempts); n > 0 {
 					last = d.Attempts[n-1]
 				}
-				row(terminal.Dashed(d.ID, d.Event, orEmpty(d.Job), day(&d.Created), d.State, fmt.Sprint(len(d.Attempts)), status(last), orEmpty(last.Error), day(d.Next))...)
+				row(terminal.Dashed(d.ID, d.Event, orEmpty(d.JobID), day(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), status(last), orEmpty(last.Error), day(d.NextAttemptAt))...)
 			}
 		})
-		if err == nil && page.Next != "" && !c.JSON() {
-			c.Term.Say("there are more: --cursor %s", terminal.Printable(page.Next))
+		if err == nil && page.NextCursor != "" && !c.JSON() {
+			c.Term.Say("there are more: --cursor %s", terminal.Printable(page.NextCursor))
 		}
 		return err
 	}))
@@ -216,7 +216,7 @@ func (c *commands) removeWebhooks() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
 		for _, id := range args {
-			if err := api.DeleteWebhook(ctx, c.Account, id); err != nil {
+			if _, _, err := api.DeleteWebhook(ctx, id, c.Account); err != nil {
 				return fmt.Errorf("remove %s: %w", terminal.Printable(id), err)
 			}
 			c.Term.Say("webhook %s is removed", terminal.Printable(id))

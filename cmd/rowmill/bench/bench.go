@@ -186,14 +186,14 @@ func (b *bench) announce(model client.Model, when string, rows int) {
 
 // look finds the model and the servers that are up for it.
 func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
-	models, err := api.Models(ctx)
+	models, _, err := api.ListModels(ctx)
 	if err != nil {
 		return client.Model{}, nil, fmt.Errorf("list models: %w", err)
 	}
 	generates := func(m client.Model) bool {
-		return len(m.Servers) > 0 && m.Problem == nil && (m.Kind == rowmill.KindGeneration || m.Kind == rowmill.KindReasoning)
+		return len(m.ServedBy) > 0 && m.Problem == nil && (m.Kind == rowmill.KindGeneration || m.Kind == rowmill.KindReasoning)
 	}
-	i := slices.IndexFunc(models.Models, func(m client.Model) bool {
+	i := slices.IndexFunc(models.Data, func(m client.Model) bool {
 		return generates(m) && (b.model == "" || m.ID == b.model || slices.Contains(m.Aliases, b.model))
 	})
 	if i < 0 {
@@ -203,15 +203,15 @@ func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []c
 		}
 		return client.Model{}, nil, exit.With(exit.NotFound, errors.New(what+"; `rowmill models list --served` shows those there are"))
 	}
-	model := models.Models[i]
-	all, err := api.Engines(ctx)
+	model := models.Data[i]
+	all, _, err := api.ListEngines(ctx)
 	if err != nil {
 		return model, nil, fmt.Errorf("list engines: %w", err)
 	}
 	nodes := map[string]bool{}
 	var servers []client.Engine
 	for _, e := range all.Engines {
-		b.measured.Strangers += e.InFlight
+		b.measured.Strangers += int(e.InFlight)
 		if e.State != "up" || nameAt(e, model.ID) == "" {
 			continue
 		}
@@ -241,19 +241,19 @@ func nameAt(e client.Engine, model string) string {
 
 // timeStorage has the nodes time their storage.
 func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
-	found, err := api.Diagnose(ctx)
+	found, _, err := api.Diagnose(ctx)
 	if err != nil {
 		return fmt.Errorf("have the nodes time their storage: %w", err)
 	}
-	for _, n := range found {
+	for _, n := range found.Nodes {
 		s := verdict.Storage{Node: n.Name}
 		if n.Facts != nil {
 			if interval, err := time.ParseDuration(n.Facts.Settings["jobs.part_interval"]); err == nil {
 				b.measured.Interval = max(b.measured.Interval, interval)
 			}
 			t := n.Facts.Storage
-			s.Commits, s.Syncs, s.Puts, s.Gets, s.ObjectBytes = t.Commits, t.Syncs, t.Puts, t.Gets, t.ObjectBytes
-			b.measured.Embedded = b.measured.Embedded || len(t.Syncs) > 0
+			s.Commits, s.Syncs, s.Puts, s.Gets, s.ObjectBytes = t.CommitSeconds, t.SyncSeconds, t.PutSeconds, t.GetSeconds, int(t.ObjectBytes)
+			b.measured.Embedded = b.measured.Embedded || len(t.SyncSeconds) > 0
 		}
 		b.measured.Storage = append(b.measured.Storage, s)
 	}

@@ -96,8 +96,8 @@ func (b *bench) target(ctx context.Context, model client.Model, e client.Engine,
 		return target{}, fmt.Errorf("it does not answer here, at %s: %w; where it asks for a key, give --engine-key-file", *e.URL, err)
 	}
 	call, err := server.Prepare(engine.Params{
-		Model:    rowmill.Model{ID: model.ID, Kind: model.Kind, ContextLength: model.ContextLength, EngineNames: []string{name}},
-		Sampling: b.sampling(), MaxTokens: b.maxTokens, ContextLen: model.ContextLength,
+		Model:    rowmill.Model{ID: model.ID, Kind: model.Kind, ContextLength: int(model.ContextLength), EngineNames: []string{name}},
+		Sampling: b.sampling(), MaxTokens: b.maxTokens, ContextLen: int(model.ContextLength),
 	})
 	if err != nil {
 		server.Close()
@@ -114,7 +114,7 @@ func machinesHere(ctx context.Context, api *client.Client) (map[string]bool, err
 	if !loops(api.Server()) {
 		return here, nil
 	}
-	found, err := api.Nodes(ctx)
+	found, _, err := api.ListNodes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}

@@ -102,11 +102,11 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 			return job, seen, context.Cause(ctx)
 		case <-tick.C:
 		}
-		var all client.Engines
+		var all client.EngineList
 		var looked, listed error
 		var both sync.WaitGroup
 		both.Go(func() { job, looked = api.Job(ctx, id) })
-		both.Go(func() { all, listed = api.Engines(ctx) })
+		both.Go(func() { all, _, listed = api.ListEngines(ctx) })
 		both.Wait()
 		if err := errors.Join(looked, listed); err != nil {
 			if ctx.Err() != nil {
@@ -117,7 +117,7 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 		inFlight := 0
 		for _, e := range all.Engines {
 			if nameAt(e, job.Model) != "" {
-				inFlight, seen.Window = inFlight+e.InFlight, max(seen.Window, e.Window)
+				inFlight, seen.Window = inFlight+int(e.InFlight), max(seen.Window, int(e.Window))
 			}
 		}
 		seen.InFlight = max(seen.InFlight, inFlight)
@@ -143,13 +143,13 @@ func (b *bench) tidy(ctx context.Context, api *client.Client, id string) error {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
-	if _, err := api.Cancel(ctx, id); err != nil { // harmless where it is over
+	if _, _, err := api.CancelJob(ctx, id); err != nil { // harmless where it is over
 		return err
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		err := api.DeleteData(ctx, id)
+		_, _, err := api.DeleteData(ctx, id)
 		if err == nil && interrupted {
 			b.Term.Say("interrupted: %s is cancelled and its data deleted", id)
 		}

@@ -148,7 +148,7 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 
 // lookAtKey reports whether the service answers and the key may ask on.
 func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
-	found, err := api.Nodes(ctx)
+	found, _, err := api.ListNodes(ctx)
 	var refused *client.APIError
 	switch {
 	case err == nil:
@@ -173,12 +173,12 @@ func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
 }
 
 func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
-	nodes, err := api.Diagnose(ctx)
+	found, _, err := api.Diagnose(ctx)
 	if err != nil {
 		d.say("nodes", Fail, fmt.Sprintf("cannot be examined: %v", err), "upgrade all nodes to this version")
 		return
 	}
-	for _, n := range nodes {
+	for _, n := range found.Nodes {
 		if n.Facts == nil {
 			continue
 		}
@@ -187,12 +187,12 @@ func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
 			d.found = append(d.found, f)
 		}
 	}
-	d.found = append(d.found, compare(nodes)...)
+	d.found = append(d.found, compare(found.Nodes)...)
 }
 
 // lookAtActors finds what is stuck, and what jobs wait for.
 func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
-	listed, err := api.Actors(ctx, client.ActorFilter{})
+	listed, _, err := api.ListActors(ctx, client.ListActorsParams{})
 	if err != nil {
 		d.say("actors", Fail, fmt.Sprintf("cannot be listed: %v", err), "look into the log of the node")
 		return
@@ -207,7 +207,7 @@ func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 		if a.LastError != nil {
 			text += "; last error: " + a.LastError.Message
 		}
-		d.say(a.Node+": "+a.Kind+" "+a.Job+a.Engine, level, text, remedy)
+		d.say(a.Node+": "+a.Kind+" "+a.JobID+a.Engine, level, text, remedy)
 	}
 	if well {
 		d.say("actors", OK, fmt.Sprintf("%d, none is stuck", len(listed.Actors)), "")

@@ -82,7 +82,7 @@ FILE may be - for standard input.`,
 		if err != nil {
 			return exit.With(exit.Usage, fmt.Errorf("read %s: %w", args[0], err))
 		}
-		f, err := api.Publish(ctx, c.Account, body)
+		f, _, err := api.PublishFunction(ctx, c.Account, body)
 		if err != nil {
 			return fmt.Errorf("publish %s: %w", args[0], err)
 		}
@@ -119,11 +119,11 @@ func (c *commands) list() *cobra.Command {
 		Short: "List the published Functions",
 		Args:  cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		found, err := api.Functions(ctx, c.Account)
+		found, _, err := api.ListFunctions(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("list Functions: %w", err)
 		}
-		return c.show(found, "functions")
+		return c.show(found.Functions, "functions")
 	}))
 }
 
@@ -133,11 +133,11 @@ func (c *commands) revisions() *cobra.Command {
 		Short: "List the revisions of a Function, newest first",
 		Args:  cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
-		found, err := api.Revisions(ctx, c.Account, args[0])
+		found, _, err := api.ListRevisions(ctx, args[0], c.Account)
 		if err != nil {
 			return fmt.Errorf("list revisions: %w", err)
 		}
-		return c.show(found, "revisions")
+		return c.show(found.Revisions, "revisions")
 	}))
 }
 
@@ -187,13 +187,14 @@ func (c *commands) get() *cobra.Command {
 // find fetches a revision; 0 is the published one.
 func (c *commands) find(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
 	if revision == 0 {
-		return api.Function(ctx, c.Account, name)
+		f, _, err := api.GetFunction(ctx, name, c.Account)
+		return f, err
 	}
-	all, err := api.Revisions(ctx, c.Account, name)
+	all, _, err := api.ListRevisions(ctx, name, c.Account)
 	if err != nil {
 		return client.Function{}, err
 	}
-	return pick(all, name, revision)
+	return pick(all.Revisions, name, revision)
 }
 
 // pick finds a revision among all; 0 is the published one.
@@ -228,10 +229,11 @@ the one before it; with one, that one with the published revision.`,
 			}
 			numbers = append(numbers, n)
 		}
-		all, err := api.Revisions(ctx, c.Account, args[0])
+		found, _, err := api.ListRevisions(ctx, args[0], c.Account)
 		if err != nil {
 			return fmt.Errorf("diff %s: %w", args[0], err)
 		}
+		all := found.Revisions
 		switch len(numbers) {
 		case 0:
 			if len(all) < 2 {
@@ -284,7 +286,7 @@ func (c *commands) rollback() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		f, err := api.Rollback(ctx, c.Account, args[0], n)
+		f, _, err := api.RollbackFunction(ctx, args[0], c.Account, client.Rollback{Revision: int64(n)})
 		if err != nil {
 			return fmt.Errorf("roll back %s: %w", args[0], err)
 		}
@@ -299,7 +301,7 @@ func (c *commands) unpublish() *cobra.Command {
 		Short: "Take a Function back; its revisions stay and its jobs go on",
 		Args:  cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
-		if err := api.Unpublish(ctx, c.Account, args[0]); err != nil {
+		if _, _, err := api.UnpublishFunction(ctx, args[0], c.Account); err != nil {
 			return fmt.Errorf("unpublish %s: %w", args[0], err)
 		}
 		fmt.Fprintf(c.Term.Out, "%s is not published any more\n", args[0])
@@ -330,11 +332,11 @@ row, which is cancelled when it takes longer than 90 seconds.`,
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		run, err := api.RunFunction(ctx, args[0], revision, input)
+		run, answer, err := api.RunFunction(ctx, args[0], client.RunInput{Input: input, Revision: int64(revision)})
 		if err != nil {
 			return fmt.Errorf("run %s: %w", args[0], err)
 		}
-		return c.Print(run.Raw, func(w io.Writer) error {
+		return c.Print(answer.Raw, func(w io.Writer) error {
 			var text string
 			if json.Unmarshal(run.Output, &text) != nil { // a vector
 				text = string(run.Output)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
@@ -71,7 +72,7 @@ func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]
 		return nil, none
 	}
 	defer api.Close()
-	page, err := api.List(cmd.Context(), 50, "")
+	page, _, err := api.ListJobs(cmd.Context(), client.ListJobsParams{Limit: 50})
 	if err != nil {
 		return nil, none
 	}

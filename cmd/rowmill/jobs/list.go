@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -19,7 +18,7 @@ import (
 const maxPage = 100
 
 func (c *commands) list() *cobra.Command {
-	var filter client.Filter
+	var filter client.ListJobsParams
 	var statuses []string
 	cmd := listing[client.Job]{
 		what: "jobs", limit: 20,
@@ -28,22 +27,19 @@ func (c *commands) list() *cobra.Command {
 			if len(statuses) > 0 {
 				again += " --status " + quote(strings.Join(statuses, ","))
 			}
-			if filter.Text != "" {
-				again += " --search " + quote(filter.Text)
+			if filter.Q != "" {
+				again += " --search " + quote(filter.Q)
 			}
 			return again
 		},
 		header: []string{"JOB", "STATUS", "ROWS", "MODEL", "AGE", "NAME"},
 		fetch: func(ctx context.Context, api *client.Client, _ []string, limit int, cursor string) ([]client.Job, string, error) {
-			filter.Statuses = nil
-			for _, s := range statuses {
-				filter.Statuses = append(filter.Statuses, rowmill.Status(s))
-			}
-			page, err := api.Find(ctx, filter, limit, cursor)
+			filter.Status, filter.Limit, filter.Cursor = strings.Join(statuses, ","), int64(limit), cursor
+			page, _, err := api.ListJobs(ctx, filter)
 			if err != nil {
 				err = fmt.Errorf("list jobs: %w", err)
 			}
-			return page.Jobs, page.Next, err
+			return page.Jobs, page.NextCursor, err
 		},
 		cells: func(job client.Job) []string {
 			return []string{job.ID, string(job.Status), rowsOf(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), text(job.Name)}
@@ -55,7 +51,7 @@ func (c *commands) list() *cobra.Command {
 		Args:    cobra.NoArgs,
 	})
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "those in these states alone")
-	cmd.Flags().StringVar(&filter.Text, "search", "", "those whose name, id or description holds it")
+	cmd.Flags().StringVar(&filter.Q, "search", "", "those whose name, id or description holds it")
 	return cmd
 }
 
@@ -65,11 +61,11 @@ func (c *commands) errors() *cobra.Command {
 		again:  func(args []string) string { return "rowmill jobs errors " + args[0] },
 		header: []string{"ROW", "CODE", "MESSAGE"},
 		fetch: func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) ([]client.FailedRow, string, error) {
-			page, err := api.Errors(ctx, args[0], limit, cursor)
+			page, _, err := api.ListErrors(ctx, args[0], client.ListErrorsParams{Limit: int64(limit), Cursor: cursor})
 			if err != nil {
 				err = fmt.Errorf("errors of %s: %w", args[0], err)
 			}
-			return page.Errors, page.Next, err
+			return page.Errors, page.NextCursor, err
 		},
 		cells: func(row client.FailedRow) []string {
 			return []string{strconv.FormatInt(row.Row, 10), row.Code, row.Message}

@@ -13,6 +13,7 @@ import (
 
 func (c *commands) resume() *cobra.Command {
 	var want client.Resumption
+	var params client.ResumeJobParams
 	var priority rowmill.Priority
 	cmd := c.ofJobs(&cobra.Command{
 		Use:   "resume JOB",
@@ -30,17 +31,17 @@ that is.`,
 	flags.StringVar(&want.Rows, "rows", "", "missing: rows that are not done; failed: those that failed too (default: failed where that is why the job failed, or it succeeded)")
 	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as jobs submit takes it (default: that of the job)")
 	flags.StringVar(&want.Name, "name", "", "name of the new job (default: that of the job)")
-	flags.StringVar(&want.IdempotencyKey, "idempotency-key", "", "makes repeating the command harmless")
+	flags.StringVar(&params.IdempotencyKey, "idempotency-key", "", "makes repeating the command harmless")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if flags.Changed("priority") {
-			want.Priority = &priority
+			want.JobPriority = &priority
 		}
-		made, err := api.Resume(ctx, args[0], want)
+		made, _, err := api.ResumeJob(ctx, args[0], params, want)
 		if err != nil {
 			return fmt.Errorf("resume %s: %w", args[0], err)
 		}
-		return c.Print(map[string]string{"job_id": made.JobID, "message": made.Message}, func(w io.Writer) error {
-			c.Term.Say("%s", made.Message)
+		return c.Print(map[string]string{"job_id": made.JobID, "message": made.Metadata.Message}, func(w io.Writer) error {
+			c.Term.Say("%s", made.Metadata.Message)
 			_, err := fmt.Fprintln(w, made.JobID)
 			return err
 		})

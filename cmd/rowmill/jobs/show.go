@@ -37,7 +37,7 @@ func (c *commands) get() *cobra.Command {
 			return terminal.Table(w, func(row terminal.Row) {
 				writeRecord(row, job)
 				for _, n := range nodes {
-					row("on "+n.Node, fmt.Sprintf("%s rows, %s done", terminal.Count(n.Assigned), terminal.Count(n.Done)))
+					row("on "+n.Node, fmt.Sprintf("%s rows, %s done", terminal.Count(n.RowsAssigned), terminal.Count(n.RowsDone)))
 				}
 			})
 		})
@@ -49,7 +49,7 @@ func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.
 	if job.Status != rowmill.StatusRunning {
 		return nil, nil
 	}
-	p, err := api.Progress(ctx, job.ID)
+	p, _, err := api.GetProgress(ctx, job.ID)
 	return p.Nodes, err
 }
 
@@ -143,7 +143,7 @@ func (c *commands) cancel() *cobra.Command {
 	}), func(ctx context.Context, api *client.Client, args []string) error {
 		var errs []error
 		for _, id := range args {
-			answer, err := api.Cancel(ctx, id)
+			answer, _, err := api.CancelJob(ctx, id)
 			switch {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("cancel %s: %w", id, err))
@@ -218,7 +218,7 @@ func (c *commands) rows() *cobra.Command {
 			if err != nil || n < 0 {
 				return exit.With(exit.Usage, fmt.Errorf("%q is no row number; rows are numbered from 0", arg))
 			}
-			row, err := api.Row(ctx, args[0], n)
+			row, _, err := api.GetRow(ctx, args[0], n)
 			if err != nil {
 				return fmt.Errorf("row %d of %s: %w", n, args[0], err)
 			}

@@ -60,11 +60,11 @@ func (s *source) count(ctx context.Context, tokens func(text string) int) (n siz
 // within refuses an input with more rows than the account may run in one job, and warns
 // of an input that has more tokens, before any row is sent.
 func (c *commands) within(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
-	limits, err := api.Limits(ctx)
+	limits, _, err := api.GetQuotas(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the service has the last word anyway
 	}
-	for _, limit := range limits {
+	for _, limit := range limits.Quotas {
 		switch {
 		case limit.Priority != priority:
 		case limit.RowQuota > 0 && n.rows > limit.RowQuota:
@@ -84,14 +84,14 @@ func (c *commands) chooseModel(ctx context.Context, api *client.Client, s *submi
 	if s.Model != "" {
 		return nil
 	}
-	models, err := api.Models(ctx)
+	models, _, err := api.ListModels(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the service takes its default, or says what is wrong
 	}
 	var served []string
-	for _, m := range models.Models {
+	for _, m := range models.Data {
 		switch {
-		case len(m.Servers) == 0:
+		case len(m.ServedBy) == 0:
 		case m.ID == catalog.DefaultModel:
 			return nil
 		default:

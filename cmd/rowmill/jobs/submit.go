@@ -304,7 +304,7 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 	if name == "" {
 		return false
 	}
-	_, err := api.Function(ctx, "", name)
+	_, _, err := api.GetFunction(ctx, name, "")
 	return err == nil // else no Function, or nobody to ask: the submission tells
 }
 

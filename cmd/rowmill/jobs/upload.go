@@ -37,7 +37,7 @@ func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (
 	}
 	return file, func() {
 		note.remove()
-		if err := api.DeleteFile(ctx, file); err != nil {
+		if _, _, err := api.DeleteFile(ctx, file); err != nil {
 			c.Term.Say("warning: the uploaded copy of %s stays on the service for up to 30 days: %v", in.name, err)
 		}
 	}, nil

@@ -16,7 +16,8 @@ import (
 // Actors returns `rowmill actors`.
 func Actors(service connect.Options) *cobra.Command {
 	c := &commands{Set: command.Set{Options: service}}
-	var filter client.ActorFilter
+	var filter client.ListActorsParams
+	var minAge time.Duration
 	cmd := c.Prints(&cobra.Command{
 		Use:   "actors",
 		Short: "Show what the nodes are at, and what is stuck",
@@ -47,7 +48,8 @@ message after the other, and gives slow work away as an errand.
   rowmill actors -o json | jq -r '.actors[0].errand'`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		found, err := api.Actors(ctx, filter)
+		filter.MinAge = int64(minAge / time.Second)
+		found, answer, err := api.ListActors(ctx, filter)
 		if err != nil {
 			return fmt.Errorf("list actors: %w", err)
 		}
@@ -59,7 +61,7 @@ message after the other, and gives slow work away as an errand.
 				c.Term.Say("node %s has %d more; narrow them with --kind, --job or --min-age", terminal.Printable(n.Name), n.LeftOut)
 			}
 		}
-		return c.Table(found.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("AGE", "KIND", "JOB OR ENGINE", "NODE", "MAIL", "OLDEST", "ERRAND", "RESTARTS", "LAST ERROR")
 			for _, a := range found.Actors {
 				row(terminal.Dashed(c.actor(a)...)...)
@@ -67,9 +69,9 @@ message after the other, and gives slow work away as an errand.
 		})
 	})
 	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only those of a kind: node, engine, job, worker or results")
-	cmd.Flags().StringVar(&filter.Job, "job", "", "only those of a job")
+	cmd.Flags().StringVar(&filter.JobID, "job", "", "only those of a job")
 	cmd.Flags().StringVar(&filter.Node, "node", "", "only those of a node, by id or name")
-	cmd.Flags().DurationVar(&filter.MinAge, "min-age", 0, "only those that have been at one thing for so long")
+	cmd.Flags().DurationVar(&minAge, "min-age", 0, "only those that have been at one thing for so long")
 	command.Choices(cmd, "kind", "node", "engine", "job", "worker", "results")
 	c.Flags(cmd)
 	return cmd
@@ -91,8 +93,8 @@ func (c *commands) actor(a client.Actor) []string {
 		trouble = fmt.Sprintf("%s (%v ago)", a.LastError.Message, c.Term.Now().Sub(a.LastError.At).Round(time.Second))
 	}
 	return []string{
-		a.Age().Round(time.Second).String(), kind, a.Job + a.Engine, a.Node, terminal.Count(a.MailboxDepth), ago(a.OldestMessageSeconds),
-		errand, terminal.Count(int64(a.Restarts)), trouble,
+		ago(max(a.OldestMessageSeconds, a.ErrandSeconds)), kind, a.JobID + a.Engine, a.Node, terminal.Count(a.MailboxDepth), ago(a.OldestMessageSeconds),
+		errand, terminal.Count(a.Restarts), trouble,
 	}
 }
 

@@ -52,11 +52,11 @@ answered. Each node is as it last described itself, about a second ago.`,
   rowmill nodes list -o json | jq -r '.nodes[].id'`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		found, err := api.Nodes(ctx)
+		found, answer, err := api.ListNodes(ctx)
 		if err != nil {
 			return fmt.Errorf("list nodes: %w", err)
 		}
-		return c.Table(found.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("NODE", "ID", "ADDRESS", "ROLE", "VERSION", "MODELS", "JOBS", "ROWS", "SINCE")
 			for _, n := range found.Nodes {
 				name, role, since := n.Name, n.Role, ""
@@ -69,8 +69,8 @@ answered. Each node is as it last described itself, about a second ago.`,
 				if n.Since != nil {
 					since = n.Since.UTC().Format(time.RFC3339)
 				}
-				row(terminal.Dashed(name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models), terminal.Count(int64(n.Jobs)),
-					terminal.Count(int64(n.InFlight))+"/"+terminal.Count(int64(n.Window)), since)...)
+				row(terminal.Dashed(name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models), terminal.Count(n.Jobs),
+					terminal.Count(n.InFlight)+"/"+terminal.Count(n.Window), since)...)
 			}
 		})
 	})
@@ -103,7 +103,7 @@ const pollEvery = 250 * time.Millisecond
 
 // drainNode drains the node of an id or name; empty is the one that answers.
 func (c *commands) drainNode(ctx context.Context, api *client.Client, name string) error {
-	before, err := api.Nodes(ctx)
+	before, _, err := api.ListNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
@@ -111,7 +111,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	if err := api.DrainNode(ctx, node.ID); err != nil {
+	if _, _, err := api.DrainNode(ctx, node.ID); err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
 	c.Term.Say("node %s drains", terminal.Printable(node.ID))
@@ -163,7 +163,7 @@ func left(ctx context.Context, api *client.Client, node client.Node) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		found, err := api.Nodes(ctx)
+		found, _, err := api.ListNodes(ctx)
 		var away *client.UnreachableError
 		switch {
 		case node.Self && errors.As(err, &away):

@@ -45,14 +45,14 @@ takes rows of it now.`,
 	}
 	cmd.Flags().BoolVar(&served, "served", false, "only those that a server takes rows of now")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
-		found, err := api.Models(ctx)
+		found, answer, err := api.ListModels(ctx)
 		if err != nil {
 			return fmt.Errorf("list models: %w", err)
 		}
-		return c.Table(found.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("MODEL", "KIND", "CONTEXT", "DIMENSION", "USD IN", "USD OUT", "COUNTED", "SERVED BY")
-			for _, m := range found.Models {
-				if served && len(m.Servers) == 0 {
+			for _, m := range found.Data {
+				if served && len(m.ServedBy) == 0 {
 					continue
 				}
 				row(terminal.Dashed(m.ID, string(m.Kind), size(m.ContextLength), size(m.Dimension),
@@ -62,11 +62,11 @@ takes rows of it now.`,
 	})
 }
 
-func size(n int) string {
+func size(n int64) string {
 	if n == 0 {
 		return ""
 	}
-	return terminal.Count(int64(n))
+	return terminal.Count(n)
 }
 
 func price(usd *float64) string {
@@ -85,7 +85,7 @@ func counted(m client.Model) string {
 
 func by(m client.Model) string {
 	var names []string
-	for _, s := range m.Servers {
+	for _, s := range m.ServedBy {
 		if name := s.Node + "/" + s.Engine; !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -53,17 +53,17 @@ func (c *commands) get() *cobra.Command {
   rowmill quotas get --account acme -o json`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		q, err := api.Quotas(ctx, c.Account)
+		q, answer, err := api.ShowQuotas(ctx, c.Account)
 		if err != nil {
 			return fmt.Errorf("get quotas: %w", err)
 		}
-		return c.show(q)
+		return c.show(q, answer)
 	}))
 }
 
 // show prints quotas.
-func (c *commands) show(q client.Quotas) error {
-	return c.Table(q.Raw, func(row terminal.Row) {
+func (c *commands) show(q client.Quotas, answer client.Answer) error {
+	return c.Table(answer.Raw, func(row terminal.Row) {
 		c.Term.Say("account %s", terminal.Printable(q.Account))
 		row("QUOTA", "VALUE", "FROM")
 		line := func(name, value string, own bool) {
@@ -82,10 +82,10 @@ func (c *commands) show(q client.Quotas) error {
 			line(fmt.Sprintf("tokens in of a job, priority %d", bound.Priority), count(bound.TokenQuota), own.TokenQuota != nil)
 		}
 		cost := "no limit"
-		if q.CostQuota != nil {
-			cost = fmt.Sprintf("%.2f USD", *q.CostQuota)
+		if q.CostQuotaUSD != nil {
+			cost = fmt.Sprintf("%.2f USD", *q.CostQuotaUSD)
 		}
-		line("cost of a month", cost, q.Own.CostQuota != nil)
+		line("cost of a month", cost, q.Own.CostQuotaUSD != nil)
 	})
 }
 
@@ -157,7 +157,7 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	if err := ch.check(); err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	before, err := api.Quotas(ctx, c.Account)
+	before, answer, err := api.ShowQuotas(ctx, c.Account)
 	if err != nil {
 		return fmt.Errorf("get quotas: %w", err)
 	}
@@ -165,11 +165,11 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	after, err := api.SetQuotas(ctx, c.Account, own, before.Tag)
+	after, answer, err := api.PutQuotas(ctx, client.PutQuotasParams{Account: c.Account, IfMatch: answer.ETag}, own)
 	if err != nil {
 		return fmt.Errorf("set quotas: %w", err)
 	}
-	return c.show(after)
+	return c.show(after, answer)
 }
 
 // check refuses a change that does not say what to change.
@@ -209,7 +209,7 @@ func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
 	if ch.cost == nil {
 		return own, nil
 	}
-	own.CostQuota = nil
+	own.CostQuotaUSD = nil
 	if *ch.cost == unlimited {
 		return own, nil
 	}
@@ -217,7 +217,7 @@ func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
 	if err != nil || !(usd >= 0) {
 		return own, fmt.Errorf("--cost-usd must be an amount of US dollars, such as 250 or 0.5, or %s; is %q", unlimited, *ch.cost)
 	}
-	own.CostQuota = &usd
+	own.CostQuotaUSD = &usd
 	return own, nil
 }
 

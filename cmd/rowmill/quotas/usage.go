@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,11 +17,18 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
+// Groups of usage.
+const (
+	byDay   = "day"
+	byModel = "model"
+	byKey   = "key"
+)
+
 // Usage returns `rowmill usage`.
 func Usage(service connect.Options) *cobra.Command {
 	c := &commands{command.Set{Options: service}}
-	var q client.UsageQuery
-	groups := []string{client.ByDay, client.ByModel}
+	var q client.GetUsageParams
+	groups := []string{byDay, byModel}
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what an account used: rows, tokens, cost, by day, model and key",
@@ -60,27 +68,30 @@ default may name another.
 			return exit.With(exit.Usage, errors.New("--group-by names nothing; it must be some of day, model and key, with commas between"))
 		}
 		for _, by := range groups {
-			if !slices.Contains([]string{client.ByDay, client.ByModel, client.ByKey}, by) {
+			if !slices.Contains([]string{byDay, byModel, byKey}, by) {
 				return exit.With(exit.Usage, fmt.Errorf("--group-by must be some of day, model and key, with commas between; it has %q", by))
 			}
 		}
 		if q.Account = c.Account; cmd.Flags().Changed("group-by") {
-			q.GroupBy = groups
+			q.GroupBy = strings.Join(groups, ",")
 		}
-		u, err := api.Usage(ctx, q)
+		u, answer, err := api.GetUsage(ctx, q)
 		if err != nil {
 			return fmt.Errorf("usage: %w", err)
 		}
-		return c.Table(u.Raw, func(row terminal.Row) {
+		return c.Table(answer.Raw, func(row terminal.Row) {
 			c.Term.Say("account %s, %s to %s", terminal.Printable(u.Account), terminal.Printable(u.From), terminal.Printable(u.To))
 			heads, cells := columns(groups)
 			row(append(heads, "ROWS", "FAILED", "COPIES", "TOKENS IN", "TOKENS OUT", "USD")...)
-			line := func(cells []string, f client.Figures) {
-				row(append(cells, terminal.Count(f.Rows), terminal.Count(f.FailedRows), terminal.Count(f.Deduplicated),
-					terminal.Count(f.InputTokens), terminal.Count(f.OutputTokens), fmt.Sprintf("%.6f", f.Cost))...)
+			line := func(cells []string, f client.UsageTotal) {
+				row(append(cells, terminal.Count(f.Rows), terminal.Count(f.FailedRows), terminal.Count(f.DeduplicatedRows),
+					terminal.Count(f.InputTokens), terminal.Count(f.OutputTokens), fmt.Sprintf("%.6f", f.CostUSD))...)
 			}
-			for _, entry := range u.Usage {
-				line(cells(entry), entry.Figures)
+			for _, e := range u.Usage {
+				line(cells(e), client.UsageTotal{
+					Rows: e.Rows, FailedRows: e.FailedRows, DeduplicatedRows: e.DeduplicatedRows,
+					InputTokens: e.InputTokens, OutputTokens: e.OutputTokens, CostUSD: e.CostUSD,
+				})
 			}
 			total := make([]string, len(heads))
 			total[0] = "total"
@@ -91,7 +102,7 @@ default may name another.
 
 // columns are those that say what a line is apart by.
 func columns(groups []string) (heads []string, cells func(client.UsageLine) []string) {
-	day, model, key := slices.Contains(groups, client.ByDay), slices.Contains(groups, client.ByModel), slices.Contains(groups, client.ByKey)
+	day, model, key := slices.Contains(groups, byDay), slices.Contains(groups, byModel), slices.Contains(groups, byKey)
 	if day {
 		heads = append(heads, "DAY")
 	}
@@ -103,10 +114,10 @@ func columns(groups []string) (heads []string, cells func(client.UsageLine) []st
 	}
 	return heads, func(l client.UsageLine) (cells []string) {
 		if day {
-			cells = append(cells, l.Day)
+			cells = append(cells, orEmpty(l.Day))
 		}
 		if model {
-			cells = append(cells, l.Model)
+			cells = append(cells, orEmpty(l.Model))
 		}
 		if key {
 			cells = append(cells, terminal.Dashed(orEmpty(l.KeyID), orEmpty(l.KeyName))...)

@@ -2433,6 +2433,16 @@ export interface components {
             /** @description 0 where the configuration sets no bound. */
             token_quota: number;
         }[];
+        /** @description The account's own quotas. Where one is missing, the configuration of the service decides. */
+        OwnQuotas: {
+            quotas: components["schemas"]["OwnQuota"][];
+            cost_quota_usd: number | null;
+        };
+        OwnQuota: {
+            priority: components["schemas"]["Priority"];
+            row_quota?: number;
+            token_quota?: number;
+        };
         Job: {
             job_id: components["schemas"]["JobIdentifier"];
             status: components["schemas"]["JobState"] | components["schemas"]["SDKState"];
@@ -2815,15 +2825,7 @@ export interface components {
                     quotas: components["schemas"]["QuotasInForce"];
                     /** @description USD in a calendar month (UTC); null for no limit. */
                     cost_quota_usd: number | null;
-                    /** @description What it lacks comes from the configuration of the service. */
-                    own: {
-                        quotas: {
-                            priority: components["schemas"]["Priority"];
-                            row_quota?: number;
-                            token_quota?: number;
-                        }[];
-                        cost_quota_usd: number | null;
-                    };
+                    own: components["schemas"]["OwnQuotas"];
                 };
             };
         };

@@ -1,0 +1,97 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+)
+
+// runTimeout limits a run of a Function: a little more than the service's own limit of
+// 90 s.
+const runTimeout = 100 * time.Second
+
+// Answer holds what a call returns beside the decoded body.
+type Answer struct {
+	Raw  json.RawMessage // the body, with the fields of newer versions
+	ETag string          // version of the answer, for IfMatch; empty for most calls
+}
+
+// call is a request of the API with a small body and a small answer. The generated
+// methods create it.
+type call struct {
+	operation    string // name of the method
+	method, path string
+	query        url.Values
+	header       http.Header
+	body         any // nil: no body
+}
+
+// setQuery adds a parameter to the query, unless value is zero.
+func (r *call) setQuery(name string, value any) {
+	if r.query == nil {
+		r.query = url.Values{}
+	}
+	if !reflect.ValueOf(value).IsZero() {
+		r.query.Set(name, fmt.Sprint(value))
+	}
+}
+
+// setHeader sets a header, unless value is empty.
+func (r *call) setHeader(name, value string) {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	if value != "" {
+		r.header.Set(name, value)
+	}
+}
+
+// escape returns a parameter for a path.
+func escape(value any) string { return url.PathEscape(fmt.Sprint(value)) }
+
+// send makes a call and decodes the answer into out.
+func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err error) {
+	var body io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return Answer{}, fmt.Errorf("encode the request: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := c.request(ctx, r.method, r.path, r.query, body)
+	if err != nil {
+		return Answer{}, err
+	}
+	maps.Copy(req.Header, r.header)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	header, err := c.exchange(req, c.timeout(r.operation), &answer.Raw)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer.ETag = header.Get("ETag")
+	if err := json.Unmarshal(answer.Raw, out); err != nil {
+		return Answer{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer to %s %s has another form than the API: %w", r.method, r.path, err)}
+	}
+	return answer, nil
+}
+
+// timeout returns the time limit of an operation; 0 means none.
+func (c *Client) timeout(operation string) time.Duration {
+	switch operation {
+	case "BeginUpload", "CompleteUpload", "GetResultsURL": // the service may read or write a large file first
+		return 0
+	case "RunFunction":
+		return max(c.cfg.Timeout, runTimeout)
+	}
+	return c.cfg.Timeout
+}
