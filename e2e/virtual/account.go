@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An account is what clients know of their jobs, and what an observer sees of
-// them who can look into the store and the bucket at any moment.
+// An account checks a world: it compares the knowledge of clients about their jobs with the
+// store and the bucket, at any time.
 type account struct {
 	world *world
 	jobs  []*jobCase
@@ -24,14 +24,14 @@ type account struct {
 	forgets []forgetting
 	reruns  int
 	crashed map[string]bool          // by the id of a process
-	takers  map[string]*proc         // by the id of a job: who has claimed it last
-	mourned int                      // jobs that failed for owners that they did not end
-	made    map[string]time.Duration // by the end of an id: when its record was written
-	refused map[string]rowmill.Money // by job: what it was last refused to set aside
+	takers  map[string]*proc         // by the id of a job: the process with the last claim
+	mourned int                      // jobs that failed because of owners that others killed
+	made    map[string]time.Duration // by the end of an id: time of the first record
+	refused map[string]rowmill.Money // by job: the last refused reservation
 	listed  map[string]listing       // by job
 }
 
-// A forgetting is when the store forgot what had come since.
+// A forgetting is a time at which the store forgot all writes since another time.
 type forgetting struct{ since, at time.Duration }
 
 // A jobCase is one job of the schedule.
@@ -40,33 +40,33 @@ type jobCase struct {
 	Job
 	index int
 	texts []string
-	of    *jobCase // whom it continues
+	of    *jobCase // the job that it continues
 
 	// Guarded by account.mu.
 	id        string
 	accepted  time.Duration
-	teller    *proc // told its client so
-	orphaned  bool  // and had died before all was mended
-	cancelled bool  // a client was told so
+	teller    *proc // accepted the job
+	orphaned  bool  // teller crashed before the end of all faults
+	cancelled bool  // a client got this answer
 	history   []glimpse
-	finals    []store.Record // its record each time that it was over
-	never     bool           // there is nothing to continue
-	asked     int            // how often its rows were asked for
-	asker     *proc          // who did last
-	excused   bool           // a server or the way to it was broken
-	stored    time.Duration  // when its rows were, as they came
-	removing  bool           // its client has asked for its data to go
-	removed   bool           // and was told that it is gone
-	remover   *proc          // by this one
-	undone    bool           // which had died before all was mended
-	released  bool           // its client wants nothing more of it
-	dataGone  bool           // its record has said that its data is removed
-	inputGone bool           // or its input
+	finals    []store.Record // its records after each write with a final status
+	never     bool           // no job was created: there was nothing to continue
+	asked     int            // number of downloads of its rows
+	asker     *proc          // process of the last download
+	excused   bool           // its download may fail because of the server or the network
+	stored    time.Duration  // time when its download was stored
+	removing  bool           // its client asked to remove its data
+	removed   bool           // and got the answer that it is removed
+	remover   *proc          // by this process
+	undone    bool           // remover crashed before the end of all faults
+	released  bool           // its client is finished
+	dataGone  bool           // its record said that its data was removed
+	inputGone bool           // its record said that its input was removed
 	ended     time.Duration
-	seen      time.Duration   // that it is over, whatever the clock of a node says
-	owners    int             // how often it has become somebody's
-	kills     int             // how many of them it has ended
-	tried     []store.Adopter // who had taken it up when it was last open
+	seen      time.Duration   // time of the world of its first final status
+	owners    int             // number of its owners
+	kills     int             // number of owners that it killed
+	tried     []store.Adopter // its owners so far, before its final status
 }
 
 // A glimpse is a job's record after a write.
@@ -105,7 +105,7 @@ func newAccount(w *world) *account {
 	return a
 }
 
-// mostWrongs bounds what is said of one world.
+// mostWrongs limits the messages about one world.
 const mostWrongs = 8
 
 func (a *account) wrong(format string, args ...any) {
@@ -117,7 +117,7 @@ func (a *account) wrong(format string, args ...any) {
 	}
 }
 
-// forgot notes that the store went back.
+// forgot notes that the store forgot the last writes.
 func (a *account) forgot(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,12 +129,12 @@ func (a *account) forgot(d time.Duration) {
 	}
 }
 
-// forgottenAt reports whether what happened at a time was forgotten later.
+// forgottenAt reports whether the store later forgot the writes of a time.
 func (a *account) forgottenAt(at time.Duration) bool {
 	return slices.ContainsFunc(a.forgets, func(f forgetting) bool { return f.since <= at && at <= f.at })
 }
 
-// look reads a record past all faults.
+// look reads a record without faults.
 func (a *account) look(id string) (store.Record, error) {
 	v := a.world.vault
 	v.mu.RLock()
@@ -150,8 +150,8 @@ func (a *account) parts(id string) []store.Part {
 	return parts
 }
 
-// partsOf are the parts of a job whose record was just read: they are read anew where
-// that has changed.
+// partsOf returns the parts of a job with this record, from a cache if the record has not
+// changed.
 func (a *account) partsOf(rec store.Record) []store.Part {
 	id := rec.Job.ID
 	a.mu.Lock()
@@ -164,7 +164,7 @@ func (a *account) partsOf(rec store.Record) []store.Part {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	parts, _ := v.base.ListParts(background, id)
-	if now, err := v.base.Marks(background, []string{id}, ""); err == nil && now[0].Version == rec.Version { // nobody wrote meanwhile
+	if now, err := v.base.Marks(background, []string{id}, ""); err == nil && now[0].Version == rec.Version { // the record did not change meanwhile
 		a.mu.Lock()
 		a.listed[id] = listing{rec.Version, parts}
 		a.mu.Unlock()
@@ -172,13 +172,13 @@ func (a *account) partsOf(rec store.Record) []store.Part {
 	return parts
 }
 
-// A listing is the parts of a job at a version of its record.
+// A listing holds the parts of a job at a version of its record.
 type listing struct {
 	version int64
 	parts   []store.Part
 }
 
-// watch looks at a job after each write of its record.
+// watch checks jobs after each write.
 func (a *account) watch(_ int, e effect) {
 	if e.kind == "store.create" {
 		a.mu.Lock()
@@ -210,7 +210,7 @@ func (j *jobCase) known() string {
 	return j.id
 }
 
-// glimpse compares a record with what it was before.
+// glimpse compares a record with its previous version.
 func (j *jobCase) glimpse(id string) {
 	rec, err := j.look(id)
 	if err != nil {
@@ -235,7 +235,7 @@ func (j *jobCase) glimpse(id string) {
 			j.seen = g.at
 		}
 		if j.ended == 0 {
-			j.ended = min(g.at, max(0, rec.EndedAt().Sub(j.world.began))) // slow stores hear of it later
+			j.ended = min(g.at, max(0, rec.EndedAt().Sub(j.world.began))) // the write may be slow
 		}
 		early = j.expires(rec, g.at)
 	}
@@ -254,15 +254,14 @@ func (j *jobCase) glimpse(id string) {
 	}
 }
 
-// judgeParts wants the object of a part to be there as long as its record is, and
-// the job has use for it.
+// judgeParts checks that each recorded part has its object, until the job has its result.
 func (j *jobCase) judgeParts(id string) {
 	j.mu.Lock()
-	forgot := len(j.forgets) > 0 // it may name what was removed since
+	forgot := len(j.forgets) > 0 // the record may name parts that were removed later
 	j.mu.Unlock()
 	rec, err := j.look(id)
 	if err != nil || rec.Job.Status == rowmill.StatusSucceeded || rec.DataRemoved != nil {
-		return // they go, in any order
+		return // parts are being removed, in any order
 	}
 	parts := j.partsOf(rec)
 	if key, found := overlap(parts); found {
@@ -275,7 +274,7 @@ func (j *jobCase) judgeParts(id string) {
 	}
 }
 
-// removed wants no object to go that a record still needs.
+// removed reports the removal of an object that a record still needs.
 func (a *account) removed(key string) {
 	rest, ok := strings.CutPrefix(key, layout.Jobs)
 	if !ok {
@@ -288,7 +287,7 @@ func (a *account) removed(key string) {
 	}
 	over, going := rec.Job.Status.Terminal(), rec.DataRemoved != nil
 	if j := a.of(id); j != nil {
-		going = going || j.isGone() // the store may have forgotten that just now, and its end
+		going = going || j.isGone() // the store may just have forgotten the removal, and the end of the job
 		if over {
 			j.judgeInput(rec, key)
 		}

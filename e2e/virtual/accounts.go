@@ -12,13 +12,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Whose jobs there are.
+// The accounts of jobs.
 const (
 	defaultAccount = caller.DefaultAccount
 	otherAccount   = "other"
 )
 
-// otherKey is what the clients of otherAccount come with.
+// otherKey is the API key of the clients of otherAccount.
 const otherKey = "rk_other_virtual"
 
 func keyOf(account string) string {
@@ -28,13 +28,13 @@ func keyOf(account string) string {
 	return adminKey
 }
 
-// admitOther has the store know the key of otherAccount.
+// admitOther stores the key of otherAccount.
 func (w *world) admitOther() error {
 	hash := sha256.Sum256([]byte(strings.TrimPrefix(otherKey, "rk_other_")))
 	return w.vault.base.PutKey(background, store.Key{ID: "other", Hash: hash[:], Account: otherAccount, Role: caller.RoleUser, Created: w.began})
 }
 
-// owners are the accounts that have jobs, and defaultAccount.
+// owners returns the accounts with jobs, and defaultAccount.
 func (w *world) owners() []string {
 	if w.twoAccounts() {
 		return []string{defaultAccount, otherAccount}
@@ -42,7 +42,7 @@ func (w *world) owners() []string {
 	return []string{defaultAccount}
 }
 
-// owner is the account that a job is of.
+// owner returns the account of a job.
 func (j *jobCase) owner() string {
 	if j.Account == "" {
 		return defaultAccount
@@ -50,8 +50,8 @@ func (j *jobCase) owner() string {
 	return j.Account
 }
 
-// number is which of its account's jobs it is: the accounts use the same keys of
-// idempotency.
+// number returns the number of a job in its account: both accounts use the same idempotency
+// keys.
 func (j *jobCase) number() (n int) {
 	for _, other := range j.jobs[:j.index] {
 		if other.owner() == j.owner() {
@@ -61,7 +61,8 @@ func (j *jobCase) number() (n int) {
 	return n
 }
 
-// keptPlaces are for each account one, where there are few for all; 0: the default.
+// keptPlaces returns KeptPlaces of nodes with few places: one for each account. 0: the
+// default.
 func (w *world) keptPlaces() int {
 	if w.Places > 0 {
 		return 2
@@ -76,8 +77,8 @@ func (j *jobCase) priority() int {
 	return 1
 }
 
-// meddle has the clients of the other account try to cancel a job, and to remove
-// its data. That it is none the worse for it, the judge sees of itself.
+// meddle tries to cancel a job and to remove its data as a client of the other account. The
+// other checks find any harm.
 func (j *jobCase) meddle() {
 	id := j.known()
 	for _, stranger := range j.world.owners() {
@@ -94,7 +95,7 @@ func (j *jobCase) meddle() {
 	}
 }
 
-// judgeIsolation wants no account to see a job of another.
+// judgeIsolation checks that no account sees a job of another.
 func (a *account) judgeIsolation(node int) {
 	owners := a.world.owners()
 	if len(owners) == 1 {
@@ -109,7 +110,7 @@ func (a *account) judgeIsolation(node int) {
 		for _, j := range a.jobs {
 			id := j.known()
 			if _, err := a.look(id); err != nil {
-				continue // forgotten, or never there
+				continue // forgotten, or never created
 			}
 			if listed := strings.Contains(string(list), id); listed != (j.owner() == by) {
 				a.wrong("job %d of %s is among those of %s: %v", j.index, j.owner(), by, listed)
@@ -126,16 +127,16 @@ func (a *account) judgeIsolation(node int) {
 	}
 }
 
-// What a job of one row and priority 0 may take, whatever other accounts have
-// submitted, and until when nothing must have been broken for that: nodes wait
-// for one that does not answer, and take over what it had.
+// Time limits of a job with one row and priority 0, beside any jobs of other accounts. They
+// count only if no fault struck for the time recovers before: nodes wait for a silent node
+// and take over its jobs.
 const (
 	swiftStart = 2 * time.Second
-	swiftEnd   = 5 * time.Second // beyond what its row takes at the engine, with what it finds waiting there
+	swiftEnd   = 5 * time.Second // beyond the time of its row at the engine, with the queue there
 	recovers   = silence + 15*time.Second
 )
 
-// judgeSwift wants an urgent job of one row to be served at once.
+// judgeSwift checks the time limits of an urgent job with one row.
 func (j *jobCase) judgeSwift(rec store.Record) {
 	if !j.swift() || rec.Job.Status != rowmill.StatusSucceeded || j.account.kills() > 0 || j.world.crashes() > 0 || !j.world.undisturbed(j.accepted-recovers, j.seen) {
 		return
@@ -153,8 +154,8 @@ func (j *jobCase) judgeSwift(rec store.Record) {
 	}
 }
 
-// swift reports whether a job is small, urgent, and the only one of its account
-// then: what is promised is that no other account stops it.
+// swift reports whether a job is small, urgent, and the only one of its account at its time:
+// the promise is only that other accounts do not delay it.
 func (j *jobCase) swift() bool {
 	if !j.Urgent || j.owner() != otherAccount || len(j.texts) != 1 || j.of != nil || j.From != "" || j.Broken > 0 {
 		return false
@@ -164,7 +165,7 @@ func (j *jobCase) swift() bool {
 	})
 }
 
-// undisturbed reports whether nothing was broken from one moment to another.
+// undisturbed reports whether no fault struck or lasted between two times.
 func (w *world) undisturbed(from, to time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,10 +14,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Acks are what workers on other nodes than the owner's were told of the parts
-// that they had written. One that may be let go of is recorded, or was not
-// needed: another part had a row of it. Else its rows are lost with the owner,
-// and run again.
+// acks collects the parts that owners acknowledged to workers on other nodes. An
+// acknowledged part must be recorded, or another part must have one of its rows. Otherwise
+// the rows are lost with the owner and run again.
 type acks struct {
 	now func() time.Duration
 
@@ -26,14 +25,14 @@ type acks struct {
 	early []ack
 }
 
-// A written part is one that has come to be.
+// written is a stored part.
 type written struct {
 	since    time.Duration
-	rows     *roaring.Bitmap // of its shard; nil where nobody has said
-	recorded bool            // ever
+	rows     *roaring.Bitmap // rows of the shard; nil: unknown
+	recorded bool            // at any time
 }
 
-// An ack of a part whose record was not there.
+// An ack is the acknowledgement of a part without a record.
 type ack struct {
 	at  time.Duration
 	key string
@@ -43,7 +42,7 @@ func newAcks(now func() time.Duration) *acks {
 	return &acks{now: now, parts: make(map[string]*written)}
 }
 
-// part is what is known of a part: a.mu is held.
+// part returns the entry of a part. The caller holds a.mu.
 func (a *acks) part(key string) *written {
 	p := a.parts[key]
 	if p == nil {
@@ -53,7 +52,7 @@ func (a *acks) part(key string) *written {
 	return p
 }
 
-// stored notes that an object has come to be.
+// stored notes a new object.
 func (a *acks) stored(key string) {
 	if !strings.Contains(key, "/parts/") {
 		return
@@ -78,7 +77,7 @@ func (a *acks) recorded(parts ...store.Part) {
 	}
 }
 
-// said hears what one node tells another.
+// said notes a request from one node to another.
 func (a *acks) said(request any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +97,7 @@ func (a *acks) said(request any) {
 	}
 }
 
-// unfounded are the parts that workers were to let go of too early.
+// unfounded returns the parts that were acknowledged too early.
 func (a *acks) unfounded() (wrong []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,8 +109,8 @@ func (a *acks) unfounded() (wrong []string) {
 	return wrong
 }
 
-// needless reports whether another part may have had a row of one that was
-// acknowledged: a.mu is held.
+// needless reports whether another part may have a row of an acknowledged part. The caller
+// holds a.mu.
 func (a *acks) needless(e ack) bool {
 	of, rows := shardOf(e.key), a.parts[e.key].rows
 	for _, key := range slices.Sorted(maps.Keys(a.parts)) {
@@ -126,14 +125,14 @@ func (a *acks) needless(e ack) bool {
 	return false
 }
 
-// shardOf is what the keys of all parts of a shard begin with.
+// shardOf returns the common prefix of the keys of all parts of a shard.
 func shardOf(key string) string {
 	head, rest, _ := strings.Cut(key, "/parts/")
 	shard, _, _ := strings.Cut(rest, "-")
 	return head + "/" + shard
 }
 
-// judgeAcks wants a worker to be told that a part may be let go of once that is so.
+// judgeAcks checks that no part was acknowledged too early.
 func (a *account) judgeAcks() {
 	for _, key := range a.acks.unfounded() {
 		a.wrong("a worker was to let go of part %s, which was not recorded", plain(key))

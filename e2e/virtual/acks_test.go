@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// What a worker lets go of is recorded, or another part has a row of it.
+// An acknowledged part is recorded, or another part has one of its rows.
 func TestAcks(t *testing.T) {
 	t.Parallel()
 	key := func(name string) string { return "jobs/job-1/parts/" + name + ".parquet" }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// judgeReruns counts what was answered twice against what may be.
+// judgeReruns compares the number of repeated answers with its bound.
 func (j *jobCase) judgeReruns() {
 	if j.of != nil {
-		return // they are counted with those of the first
+		return // counted with the first job of the family
 	}
 	t := j.world.tally
 	t.mu.Lock()
@@ -22,7 +22,7 @@ func (j *jobCase) judgeReruns() {
 	j.mu.Unlock()
 	family := j.family()
 	bound := j.world.mayRerun() * len(family)
-	for _, stray := range j.strays(j.owner()) { // they run the rows of others
+	for _, stray := range j.strays(j.owner()) { // strays run rows of other jobs
 		if rec, err := j.look(stray.id); err == nil {
 			bound += int(stray.ran(rec).Rows)
 		}
@@ -39,21 +39,22 @@ func (j *jobCase) judgeReruns() {
 	}
 }
 
-// different are the rows of a job, each once.
+// different returns the rows of a job without repetitions.
 func (j *jobCase) different() []string {
 	return slices.Compact(slices.Sorted(slices.Values(j.texts)))
 }
 
-// rate is how many rows a server answers in a second at most: a row takes half of
-// Pace at least.
+// rate returns the largest number of rows per second of a server: a row takes at least half
+// of Pace.
 func (w *world) rate() float64 { return float64(w.Slots) / time.Duration(w.Pace).Seconds() * 2 }
 
-// inFlight is how many rows of a node are answered and not committed at most.
+// inFlight returns the largest number of rows of a node that are answered and not yet
+// committed.
 func (w *world) inFlight() int {
 	return 2*w.Slots + 4 + int(w.rate()*(2*time.Duration(w.PartInterval)+time.Second).Seconds())
 }
 
-// mayRerun is how many rows of a job may be run again after what struck.
+// mayRerun returns how many rows of a job may run again because of the faults that struck.
 func (w *world) mayRerun() int {
 	rate := w.rate()
 	flight := w.inFlight()
@@ -72,8 +73,8 @@ func (w *world) mayRerun() int {
 			bound += len(w.Nodes) * (flight + int(rate*(time.Duration(f.For)+2*time.Second).Seconds()))
 		case "crash", "stop":
 			for _, n := range w.nodesOf(f) {
-				// One that only owned costs no row, unless nobody has a place for its
-				// jobs as long as workers wait.
+				// A node without an engine loses no row, unless no other node has room
+				// for its jobs while workers wait.
 				if !w.Nodes[n].NoEngine || w.Places > 0 {
 					bound += flight
 				}
@@ -89,8 +90,8 @@ func (w *world) mayRerun() int {
 	return bound
 }
 
-// silenced reports whether a call had no answer for as long as a node has for its
-// drain, which then leaves what it waits for.
+// silenced reports whether a call had no answer. It may take as long as the drain timeout,
+// and the node then ends without its answer.
 func (w *world) silenced() bool {
 	for i, f := range w.Faults {
 		if w.struck[i] && f.How == "silence" {
@@ -110,8 +111,8 @@ func (a *account) struckFaults() int {
 	return n
 }
 
-// judgeOwners wants a job to have no more owners than what struck explains: one
-// that is passed round and round comes to its end only by luck.
+// judgeOwners checks that a job had no more owners than the faults explain. A job that
+// changes owners without end finishes only by luck.
 func (j *jobCase) judgeOwners() {
 	j.mu.Lock()
 	owners := j.owners
@@ -121,10 +122,9 @@ func (j *jobCase) judgeOwners() {
 	}
 }
 
-// mayChange is how often a job may have got another owner for what struck. Who
-// dies, stops or cannot be understood loses it once, and whoever has it then may
-// lose it for what comes back. What lasts may cost it as often as sessions end
-// meanwhile. A wrong clock and an engine that lies are no reason.
+// mayChange returns how often a job may change its owner because of the faults that struck:
+// once for each node that a fault hit once, and once more for a lasting fault for each
+// lease in its duration. A wrong clock and a wrong engine are no reason.
 func (w *world) mayChange() (most int) {
 	most = w.account.kills()
 	for i, f := range w.Faults {

@@ -19,12 +19,12 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// A shelf is the bucket that all nodes reach, as an S3 server keeps it: objects
-// appear whole, and a reader whose object was replaced or deleted is told so.
+// A shelf is the shared bucket of all nodes. Like on S3, objects appear at once, and a reader
+// gets an error after its object was replaced or deleted.
 type shelf struct {
 	mu      sync.Mutex
 	objects map[string]*item
-	removed func(key string) // is told of each object that goes; may be nil
+	removed func(key string) // called for each removed object; may be nil
 }
 
 // An item is one version of an object.
@@ -71,7 +71,7 @@ func (s *shelf) remove(match func(key string) bool) {
 	}
 }
 
-// list returns what starts with prefix, in key order.
+// list returns the objects with a prefix, by key.
 func (s *shelf) list(prefix string) []blob.Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *shelf) list(prefix string) []blob.Info {
 	return infos
 }
 
-// A bucket is the shelf as a process reaches it.
+// A bucket is the access of a process to the shelf.
 type bucket struct {
 	shelf *shelf
 	run   func(ctx context.Context, e effect) error
@@ -105,7 +105,7 @@ func (b *bucket) call(ctx context.Context, kind, key string, writes bool, do fun
 
 func (b *bucket) Name() string { return "shelf" }
 
-// AppendsFrom has parts joined, however short they are.
+// AppendsFrom allows joins of parts of any size.
 func (b *bucket) AppendsFrom() int64 { return 1 }
 
 func checkPrefix(prefix string) error {
@@ -126,7 +126,7 @@ func (b *bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	return w, nil
 }
 
-// A writer gathers an object.
+// A writer collects the bytes of an object.
 type writer struct {
 	bucket *bucket
 	ctx    context.Context
@@ -154,7 +154,7 @@ func (w *writer) Commit() (blob.Info, error) {
 	}
 	w.ended = true
 	defer w.Abort()
-	var put blob.Info // after its caller has left, where the effect is late
+	var put blob.Info // a late effect sets it after its caller has returned
 	try := func() error {
 		if w.isBarred() {
 			return fmt.Errorf("its prefix was deleted: %w", rowmill.ErrNotFound)
@@ -171,8 +171,8 @@ func (w *writer) Commit() (blob.Info, error) {
 	return put, nil
 }
 
-// patiently does something, again as long as it may succeed later where the
-// writer's context is patient.
+// patiently runs an operation. If the context of the writer is patient, it repeats the
+// operation while a retry may help.
 func (w *writer) patiently(do func() error) error {
 	if !retry.IsUnlimited(w.ctx) {
 		return do()
@@ -213,15 +213,15 @@ func (b *bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	return o, nil
 }
 
-// An object reads one item, as long as that is what its key names; the beginning
-// came as it was opened.
+// An object reads one item while the item has its key. Its first block comes with the
+// opening.
 type object struct {
 	bucket *bucket
 	ctx    context.Context
 	*item
 }
 
-// firstBlock is how much of an object comes as it is opened, bytes.
+// firstBlock is the number of bytes that come with the opening of an object.
 const firstBlock = 64 << 10
 
 func (o *object) Size() int64     { return o.info.Size }
@@ -333,7 +333,7 @@ func (b *bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	})
 }
 
-// SignURL signs nothing: who reads here has the handler.
+// SignURL signs nothing: readers use the handler.
 func (b *bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key), blob.CheckSigned(method, filename, expires)); err != nil {
 		return "", err

@@ -14,8 +14,7 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// A writer whose context is patient waits for room, as those of real buckets do,
-// and no other does.
+// Only a writer with a patient context waits for room, like writers of real buckets.
 func TestWriter_WaitsForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

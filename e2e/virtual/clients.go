@@ -14,7 +14,8 @@ import (
 	"github.com/rowmill/rowmill/internal/deterministic"
 )
 
-// live is the job's client: it submits until it is accepted, and may cancel.
+// live runs the client of a job: it submits until a node accepts the job, and may cancel it
+// and remove its data.
 func (j *jobCase) live() {
 	began, path, text := time.Duration(0), "/v1/batch-inference", []byte("{}")
 	if j.of == nil {
@@ -49,7 +50,7 @@ func (j *jobCase) live() {
 	}
 }
 
-// cancel has the client cancel its job.
+// cancel cancels the job, as its client.
 func (j *jobCase) cancel(began time.Duration) {
 	id := j.known()
 	time.Sleep(began + time.Duration(j.Cancel) - j.world.now())
@@ -64,7 +65,7 @@ func (j *jobCase) cancel(began time.Duration) {
 	}
 }
 
-// submission is what the client sends.
+// submission returns the body of the client's request.
 func (j *jobCase) submission() []byte {
 	var inputs any = j.texts
 	if j.From != "" {
@@ -81,8 +82,8 @@ func (j *jobCase) submission() []byte {
 	return text
 }
 
-// awaitEnd returns a job that is over and when that was seen, or none where
-// there never is one.
+// awaitEnd waits for the end of a job and returns its id and the time, or an empty id if no
+// job was created.
 func (j *jobCase) awaitEnd() (id string, at time.Duration) {
 	for ; !j.world.over(); time.Sleep(100 * time.Millisecond) {
 		j.mu.Lock()
@@ -95,7 +96,7 @@ func (j *jobCase) awaitEnd() (id string, at time.Duration) {
 			return "", 0
 		case over:
 			return id, j.world.now()
-		case id != "" && n == 0: // the store has gone back
+		case id != "" && n == 0: // the store forgot the job
 			if _, err := j.look(id); errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone() {
 				return "", 0
 			}
@@ -105,25 +106,25 @@ func (j *jobCase) awaitEnd() (id string, at time.Duration) {
 	return "", 0
 }
 
-// nothing notes that there is nothing to continue.
+// nothing notes that there is no job to continue.
 func (j *jobCase) nothing() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.never = true
 }
 
-// refused reports whether there is nothing to continue, as a node says.
+// refused reports whether a node refused to continue a job, and checks the reason.
 func (j *jobCase) refused(text []byte) bool {
 	var said struct {
 		Code string `json:"code"`
 	}
-	_ = json.Unmarshal(text, &said) // then it is no refusal that we know
+	_ = json.Unmarshal(text, &said) // another text is not one of these refusals
 	if said.Code != "nothing_to_run" && said.Code != "input_removed" {
 		return false
 	}
 	rec, err := j.look(j.of.known())
 	if err != nil || !rec.Job.Status.Terminal() {
-		return true // forgotten meanwhile; that it comes back is judged when all is over
+		return true // the store forgot the job; judge checks later that it comes back
 	}
 	if said.Code == "input_removed" {
 		if rec.InputRemoved == nil && (j.of.From == "" || rec.DownloadFinished != nil) {
@@ -137,11 +138,11 @@ func (j *jobCase) refused(text []byte) bool {
 	return true
 }
 
-// early reports whether a node does not know yet that a job is over: its store
-// has forgotten that.
+// early reports whether a node does not know the end of a job yet, because the store forgot
+// it.
 func (j *jobCase) early(text []byte) bool { return bytes.Contains(text, []byte(`"job_not_over"`)) }
 
-// insist asks one node after the other until one has answered.
+// insist sends a request to one node after the other until one answers.
 func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 	header := http.Header{"Idempotency-Key": {fmt.Sprint("job-", j.number())}, "Authorization": {"Key " + keyOf(j.owner())}}
 	for n := j.Node; !j.world.over(); n++ {
@@ -177,7 +178,7 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 	return false
 }
 
-// told notes who has told the client that its job is accepted, or its data removed.
+// told notes the process that accepted the job or removed its data.
 func (j *jobCase) told(method string, by *proc) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,21 +190,21 @@ func (j *jobCase) told(method string, by *proc) {
 	}
 }
 
-// lawfullyGone reports whether the submission may be forgotten.
+// lawfullyGone reports whether a fault made the store forget the submission.
 func (j *jobCase) lawfullyGone() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.forgottenAt(j.made[short(j.id)])
 }
 
-// lost reports whether a job that is not there may be so for ever: the store has
-// forgotten its submission, and who told its client of it has died.
+// lost reports whether a missing job may stay missing: the store forgot its submission, and
+// the process that accepted it has crashed.
 func (j *jobCase) lost() bool { return j.lawfullyGone() && j.orphaned }
 
-// clientPatience is how long a client waits for an answer.
+// clientPatience is the timeout of a client's request.
 const clientPatience = 15 * time.Second
 
-// request asks a node; code is 0 where none answers.
+// request sends a request to a node. code is 0 without an answer.
 func (w *world) request(node int, method, path string, header http.Header, body []byte) (code int, text []byte) {
 	p := w.proc(node)
 	if p == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// calm is a world in which nothing is broken.
+// calm returns a world without faults.
 func calm(nodes int) *world {
 	w := &world{began: time.Now(), net: newNetwork(), ended: make(chan struct{})}
 	w.Nodes, w.halts = make([]Node, nodes), make([]time.Time, nodes)
@@ -29,14 +29,14 @@ func calm(nodes int) *world {
 	return w
 }
 
-// quiet is a process of a world in which nothing takes time either.
+// quiet returns a process of a world without faults and latencies.
 func quiet() *proc {
 	w := calm(1)
 	w.still = true
 	return newProc(w, 0, 0)
 }
 
-// The store as a node reaches it is a store.
+// The store of a node passes the suite of stores.
 func TestRecords_Conformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
@@ -58,12 +58,12 @@ func TestRecords_Conformance(t *testing.T) {
 	})
 }
 
-// closing closes the vault with what a process has of it.
+// closing also closes the vault.
 type closing struct{ *records }
 
 func (c closing) Close() error { return c.vault.base.Close() }
 
-// A method that the records inherit would never be struck.
+// A method that records inherits would never meet a fault.
 func TestRecords_HaveEveryMethod(t *testing.T) {
 	t.Parallel()
 	contract, own := reflect.TypeFor[store.Store](), reflect.TypeFor[*records]()
@@ -77,7 +77,7 @@ func TestRecords_HaveEveryMethod(t *testing.T) {
 	}
 }
 
-// The bucket is one, but for signed URLs.
+// The bucket passes the suite of buckets, except for signed URLs.
 func TestBucket_Conformance(t *testing.T) {
 	t.Parallel()
 	blobtest.RunObjects(t, func(*testing.T) blobtest.Harness {
@@ -97,8 +97,7 @@ func TestBucket_Conformance(t *testing.T) {
 	})
 }
 
-// What joins processes keeps the promises of the real network, while nothing is
-// broken.
+// The network without faults passes the suite of the real network.
 func TestNetwork_Conformance(t *testing.T) {
 	t.Parallel()
 	peerstest.Run(t, synctest.Test, func(t *testing.T, handleTimeout time.Duration) peerstest.Harness {
@@ -107,7 +106,7 @@ func TestNetwork_Conformance(t *testing.T) {
 		starts := make([]int, 3)
 		t.Cleanup(func() {
 			w.all.Wait()
-			time.Sleep(time.Second) // until word of the last hang-up is there
+			time.Sleep(time.Second) // until the last cancelled request arrives
 		})
 		return peerstest.Harness{MaxWaiting: 4096, Start: func(t *testing.T, place int) peerstest.Process {
 			p := newProc(w, place, starts[place])

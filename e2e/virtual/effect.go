@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// errDead is what a process gets that was killed: nobody reads it.
+// errDead is the error of each effect of a killed process. No code reads it.
 var errDead = errors.New("the process was killed")
 
 // An entry is a line of a trace.
@@ -35,7 +35,7 @@ func (e entry) String() string {
 	return fmt.Sprintf("%10.4fs  node %d  %-18s %s%s", e.at.Seconds(), e.node, e.kind, e.key, outcome)
 }
 
-// An effect is one call of a process of something outside it.
+// An effect is one call from a process to something outside the process.
 type effect struct {
 	kind   string // store.claim, blob.put, ask.report, …
 	key    string
@@ -43,17 +43,16 @@ type effect struct {
 	do     func() error
 }
 
-// A gate is what stands between a machine and everything outside of it. It
-// counts the effects of all processes that ran there.
+// A gate counts the effects of all processes of a machine.
 type gate struct {
 	mu     sync.Mutex
-	counts map[string]int // by kind; "" counts those that change something
+	counts map[string]int // by kind; "" counts the effects that write
 }
 
-// latency is how long an effect takes to arrive. It follows from the effect, from the
-// moment, and from how many equal ones began at this moment before, and from nothing else
-// that another goroutine may have done just before. No two are equal: synctest runs timers
-// of one moment in random order.
+// latency returns the time until an effect arrives. It depends on the effect, the time,
+// and the number of equal effects that began earlier at the same time. It must not depend
+// on anything else that another goroutine changes. No two latencies are equal, because
+// synctest runs timers of the same time in random order.
 func (w *world) latency(node int, kind, key string) time.Duration {
 	if w.still {
 		return 0
@@ -65,14 +64,14 @@ func (w *world) latency(node int, kind, key string) time.Duration {
 	return time.Millisecond + time.Duration(w.chance(what)*float64(2*time.Millisecond))
 }
 
-// equals counts what is the same at one moment.
+// equals counts equal texts at the same time.
 type equals struct {
 	mu    sync.Mutex
 	at    time.Duration
 	count map[string]int
 }
 
-// before reports how often the same was counted at this moment.
+// before counts what and returns its count before, at this time.
 func (e *equals) before(what string, now time.Duration) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,7 +82,7 @@ func (e *equals) before(what string, now time.Duration) int {
 	return e.count[what] - 1
 }
 
-// chance is a number from 0 to 1 that follows from the seed and a text.
+// chance returns a number from 0 to 1 that depends only on the seed and text.
 func (w *world) chance(text string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // never fails
@@ -96,7 +95,7 @@ func (w *world) chance(text string) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// plain is a key without what is random in it.
+// plain returns a key without its random part.
 func plain(key string) string {
 	if strings.HasSuffix(key, ".parquet") {
 		if i := strings.LastIndexByte(key, '-'); i >= 0 {
@@ -106,7 +105,7 @@ func plain(key string) string {
 	return key
 }
 
-// now is the time since the world began.
+// now returns the time since the world began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
 // pause waits, unless ctx ends first.
@@ -124,8 +123,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run has an effect happen, or not, as the schedule says. The outcome of one
-// that its caller no longer waits for may still come, later.
+// run runs an effect with its latency, and with the faults of the schedule. If the caller
+// stops waiting, the effect may still happen later.
 func (p *proc) run(ctx context.Context, e effect) error {
 	w := p.world
 	what := e.key + askerOf(ctx)
@@ -140,7 +139,7 @@ func (p *proc) run(ctx context.Context, e effect) error {
 		way += d
 	}
 	if err := pause(ctx, way); err != nil {
-		// It was on its way: half of such requests arrive.
+		// The request had left: half of such requests arrive.
 		if e.writes && w.chance(fmt.Sprint("late ", p.node, e.kind, plain(e.key), way)) < 0.5 {
 			w.later(way, func() { _ = p.happen(e, "late, nobody waits") })
 		}
@@ -150,12 +149,12 @@ func (p *proc) run(ctx context.Context, e effect) error {
 		return err
 	}
 	back := w.latency(p.node, e.kind+"<", what)
-	time.Sleep(back) // the answer's way: short, and not worth a choice
+	time.Sleep(back) // latency of the answer: short, so no context ends it
 	return p.awake(e.kind + "<" + what)
 }
 
-// An asker tells the requests of clients and the errands of actors apart that would else
-// do the same at one moment.
+// askerKey is the context key of the asker: a text that tells two effects apart, of
+// clients or errands, that are otherwise equal at the same time.
 type askerKey struct{}
 
 func withAsker(ctx context.Context, asker string) context.Context {
@@ -167,7 +166,7 @@ func askerOf(ctx context.Context) string {
 	return asker + " " + registry.Doing(ctx) + commit.Making(ctx)
 }
 
-// happen has an effect happen, and says so.
+// happen runs an effect and adds it to the trace.
 func (p *proc) happen(e effect, how string) error {
 	err := e.do()
 	if err != nil {
@@ -180,7 +179,7 @@ func (p *proc) happen(e effect, how string) error {
 	return err
 }
 
-// strike has an effect happen with what the schedule does to it.
+// strike runs an effect with the fault that the schedule has for it, if any.
 func (p *proc) strike(ctx context.Context, e effect, what string) error {
 	w := p.world
 	if p.dead() {
@@ -192,7 +191,7 @@ func (p *proc) strike(ctx context.Context, e effect, what string) error {
 	service, _, _ := strings.Cut(e.kind, ".")
 	if err := w.refused(p.node, service, e); err != nil {
 		w.tell(p.node, e.kind, e.key, "refused: "+err.Error())
-		// A driver tries for a while before it gives up.
+		// A driver retries for a while before it returns the error.
 		if pause(ctx, w.latency(p.node, e.kind+"!", what)*100) != nil {
 			return ctx.Err()
 		}
@@ -236,10 +235,10 @@ func (p *proc) strike(ctx context.Context, e effect, what string) error {
 	return p.happen(e, "")
 }
 
-// unknown is what a caller hears of an effect that was not acknowledged.
+// unknown returns the error of an effect without acknowledgement.
 func (p *proc) unknown(ctx context.Context, e effect, f *Fault) error {
 	if f.How == "silence" {
-		// Nothing, until it gives up, or its driver does.
+		// No answer comes until the caller or its driver gives up.
 		if err := pause(ctx, 20*time.Second); err != nil {
 			return err
 		}
@@ -251,8 +250,9 @@ func (p *proc) unknown(ctx context.Context, e effect, f *Fault) error {
 	return err
 }
 
-// awake waits while the machine is stopped. A process that was killed does not
-// wake. What waits together goes on one after the other, by what it is.
+// awake waits while the machine is stopped, and returns errDead for a killed process.
+// Effects that wait at the same time continue one after the other, in an order that
+// depends on what.
 func (p *proc) awake(what string) error {
 	for {
 		if p.dead() {
@@ -266,7 +266,7 @@ func (p *proc) awake(what string) error {
 	}
 }
 
-// struckBy is the fault that an effect of a node meets, if any.
+// struckBy counts an effect of a node and returns the fault for it, if any.
 func (w *world) struckBy(node int, e effect) *Fault {
 	g := w.gates[node]
 	g.mu.Lock()
@@ -299,7 +299,7 @@ func (w *world) tell(node int, kind, key, outcome string) {
 	w.trace = append(w.trace, entry{w.now(), node, kind, key, outcome})
 }
 
-// later runs do after a while; the world does not end before.
+// later runs do after d. The world waits for do before it ends.
 func (w *world) later(d time.Duration, do func()) {
 	w.all.Go(func() {
 		time.Sleep(d)

@@ -14,16 +14,16 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// modelName is what all engines serve.
+// modelName is the model of all engines.
 const modelName = "m"
 
-// An answer is what every engine says to a row, when it tells the truth.
+// An answer is the correct answer of every engine to a row.
 type answer struct {
 	text          string
 	input, output int64
 }
 
-// answerTo is a function of the row alone.
+// answerTo returns the answer to a row. It depends only on the row.
 func answerTo(row string, schema bool) answer {
 	var sum int64
 	for _, c := range []byte(row) {
@@ -37,13 +37,13 @@ func answerTo(row string, schema bool) answer {
 	return a
 }
 
-// broken says that no engine answers a row, as its text says.
+// broken reports whether no engine answers a row, by the text of the row.
 func broken(row string) bool { return strings.HasPrefix(row, "broken ") }
 
-// A tally counts what all engines were asked.
+// A tally counts the requests to all engines and their answers.
 type tally struct {
 	mu       sync.Mutex
-	answered map[string]int // answers that reached a process that lived, by row
+	answered map[string]int // answers that reached a running process, by row
 	tries    map[string]int
 	lies     map[string]int
 	limited  map[string]int           // refusals with 429, by row
@@ -58,10 +58,11 @@ func newTally() *tally {
 	}
 }
 
-// mostLies is how many answers to one row may be bad, below what a row survives.
+// mostLies limits the wrong answers to one row. A row fails after more.
 const mostLies = 3
 
-// A server is the inference server of a node. It outlives the processes there.
+// A server is the inference server of a node. It runs on when the process of the node
+// ends.
 type server struct {
 	world *world
 	node  int
@@ -79,7 +80,7 @@ func newServer(w *world, node int) *server {
 	return &server{world: w, node: node, slots: make(chan struct{}, w.Slots), life: make(chan struct{})}
 }
 
-// worked notes that a slot had a row.
+// worked notes the time of a row in a slot.
 func (s *server) worked(from, to time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *server) worked(from, to time.Duration) {
 	s.last, s.busy = to, s.busy+to-from
 }
 
-// A client is a server as a process reaches it.
+// A client is the engine by which a process reaches a server.
 type client struct {
 	*server
 	proc *proc
@@ -125,7 +126,7 @@ func (c *client) Prepare(p engine.Params) (engine.Call, error) {
 	return &call{c, len(p.Schema) > 0}, nil
 }
 
-// A call is the rows of one job on a server.
+// A call sends the rows of one job to a server.
 type call struct {
 	*client
 	schema bool
@@ -135,7 +136,7 @@ func (c *call) Embed(context.Context, []engine.Row) ([]engine.Reply, []*engine.E
 	panic("no embeddings here")
 }
 
-// Generate answers a row after its time, or does what the schedule says.
+// Generate answers a row after a delay, with the faults of the schedule.
 func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	text := string(row.Text)
 	w := c.world
@@ -146,13 +147,13 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 	defer cancel()
 	reply, err := c.generate(ctx, text)
-	if ctx.Err() != nil { // rows that are given up at one moment come back one after the other
+	if ctx.Err() != nil { // rows with the same deadline return one after the other
 		time.Sleep(w.latency(c.node, "given up", text))
 	}
 	if context.Cause(ctx) == errPatience { //nolint:errorlint // set above
 		err = &engine.Error{Class: engine.Moment, Code: "timeout", Message: "no answer in time"}
 	}
-	if err == nil && reply.Content != garbage && !slices.Contains(hostileContents, reply.Content) && !c.proc.dead() { // what is no answer has to be asked for again
+	if err == nil && reply.Content != garbage && !slices.Contains(hostileContents, reply.Content) && !c.proc.dead() { // a wrong answer is requested again
 		w.tally.mu.Lock()
 		w.tally.answered[text]++
 		w.tally.last[text] = w.now()
@@ -161,7 +162,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	return reply, err
 }
 
-// ownPatience is the server's own bound for an answer.
+// ownPatience is the server's own timeout for an answer.
 const ownPatience = time.Minute
 
 var errPatience = fmt.Errorf("the row's patience is over")
@@ -179,7 +180,7 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	w.tally.tries[text]++
 	w.tally.mu.Unlock()
 	chance := w.chance(fmt.Sprint("row ", text, try))
-	// Rows that are sent at one moment come for a slot one after the other.
+	// Rows that are sent at the same time ask for a slot one after the other.
 	if err := pause(ctx, w.latency(c.node, "row", fmt.Sprint(text, try))); err != nil {
 		return engine.Reply{}, err
 	}
@@ -197,7 +198,7 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	began := w.now()
 	err := pauseOf(ctx, life, time.Duration((0.5+chance)*float64(w.Pace)))
 	c.worked(began, w.now())
-	<-c.slots // before it hangs: one that hangs for ever holds up nobody else
+	<-c.slots // before the fault: a hanging row must not block others
 	switch {
 	case errors.Is(err, errCrash):
 		return engine.Reply{}, c.breaks(text, try)
@@ -221,17 +222,17 @@ func (c *call) generate(ctx context.Context, text string) (engine.Reply, error) 
 	return c.lies(ctx, text, try, good)
 }
 
-// garbage is no answer to any schema.
+// garbage is an answer that breaks every schema.
 const garbage = `{"n":"none"`
 
-// hostileContents are no answers to the schema either, and costly to find so.
+// hostileContents break the schema too, and are expensive to check.
 var hostileContents = []string{
 	"1e-99999999", `{"n":1e9999999}`, `{"n":-1e-99999999}`, "NaN", "", "\x00",
 	strings.Repeat(`{"n":`, 9000) + strings.Repeat("}", 9000), strings.Repeat("[", 20_000),
 	`{"n":` + strings.Repeat("7", 2000) + "}", "[" + strings.Repeat("0,", 10_000) + "0]", strings.Repeat("\uFFFD", 50_000),
 }
 
-// lies is what a server answers that does not always tell the truth.
+// lies returns the good answer, or another one if a fault makes the server answer wrongly.
 func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply) (engine.Reply, error) {
 	w := c.world
 	how := w.lie(c.node, "")
@@ -242,7 +243,7 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 	w.tally.lies[text]++
 	n := w.tally.lies[text]
 	w.tally.mu.Unlock()
-	if n > mostLies || how == "hang" && n > 1 { // the next time would be waited for twice as long
+	if n > mostLies || how == "hang" && n > 1 { // the next attempt would wait twice as long
 		return good, nil
 	}
 	w.tell(c.node, "engine.generate", text, how)
@@ -260,13 +261,13 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 		if err := pause(ctx, 10*w.paceOf()); err != nil {
 			return engine.Reply{}, err
 		}
-	case "hostile": // what is left of it once the adapter has read it
+	case "hostile": // the reply as the adapter returns it
 		hostile := hostileContents[int(w.chance(fmt.Sprint("hostile ", text, try))*float64(len(hostileContents)))]
 		if !c.schema {
 			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 200, Code: "malformed_reply", Message: "no answer", Raw: hostile}
 		}
 		good.Content = hostile
-	case "garbage": // it is one only where there is a schema
+	case "garbage": // any text is right without a schema
 		if c.schema {
 			good.Content = garbage
 		}
@@ -276,7 +277,8 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 
 func (w *world) paceOf() time.Duration { return time.Duration(w.Pace) }
 
-// lie is how the server of a node lies now; what is "down" or "" for all else.
+// lie returns the fault of the server of a node now. what is "down", or empty for all other
+// faults.
 func (w *world) lie(node int, what string) string {
 	f := w.active(node, "engine", func(f Fault) bool { return f.How != limited && (f.How == "down") == (what == "down") })
 	if f == nil {

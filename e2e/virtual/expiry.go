@@ -15,7 +15,8 @@ import (
 
 const day = 24 * time.Hour
 
-// inputsKept is for how long the input of a job is kept that may be continued.
+// inputsKept returns how long the input of a job stays after the end of the job, for jobs
+// that continue it.
 func (w *world) inputsKept() time.Duration {
 	if w.InputRetention > 0 {
 		return time.Duration(w.InputRetention)
@@ -23,7 +24,7 @@ func (w *world) inputsKept() time.Duration {
 	return 7 * day
 }
 
-// dataKept is for how long the data of a job is.
+// dataKept returns how long the data of a job is kept.
 func (j *jobCase) dataKept() time.Duration {
 	if j.owner() == defaultAccount {
 		return j.world.dataKept()
@@ -31,7 +32,7 @@ func (j *jobCase) dataKept() time.Duration {
 	return 90 * day
 }
 
-// dataKept is for how long the data of jobs of defaultAccount is.
+// dataKept returns how long the data of jobs of defaultAccount is kept.
 func (w *world) dataKept() time.Duration {
 	if w.RetentionDays > 0 {
 		return time.Duration(w.RetentionDays) * day
@@ -39,7 +40,7 @@ func (w *world) dataKept() time.Duration {
 	return 90 * day
 }
 
-// keepDays sets for how many days defaultAccount keeps the data of its jobs.
+// keepDays sets the retention of defaultAccount in days.
 func (w *world) keepDays(days int) error {
 	doc, err := json.Marshal(store.Settings{RetentionDays: &days})
 	if err != nil {
@@ -49,7 +50,8 @@ func (w *world) keepDays(days int) error {
 	return err
 }
 
-// catchUp has the days that a world stood still pass at once.
+// catchUp returns CatchUp of the janitor: days of retention without a running node pass in
+// seconds.
 func (w *world) catchUp() int {
 	if w.RetentionDays > 0 {
 		return int(day / time.Second)
@@ -57,7 +59,7 @@ func (w *world) catchUp() int {
 	return 0
 }
 
-// removeData has the client of a job that is over remove its data.
+// removeData removes the data of an ended job, as its client.
 func (j *jobCase) removeData() {
 	defer func() {
 		j.mu.Lock()
@@ -86,8 +88,8 @@ func (j *jobCase) removeData() {
 	}
 }
 
-// expires looks at what the record of a job that is over says of its data: j.mu
-// is held.
+// expires checks when the record of an ended job says that its data was removed. The
+// caller holds j.mu.
 func (j *jobCase) expires(rec store.Record, at time.Duration) (wrong string) {
 	if rec.InputRemoved != nil {
 		j.inputGone = true
@@ -102,21 +104,21 @@ func (j *jobCase) expires(rec store.Record, at time.Duration) (wrong string) {
 	return ""
 }
 
-// isGone reports whether a job's record has ever said that its data is removed.
+// isGone reports whether the record of a job ever said that its data was removed.
 func (j *jobCase) isGone() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.dataGone
 }
 
-// wanted reports whether a job that is over may be continued still, with what was
-// its input.
+// wanted reports whether the object key must still exist, because another job may
+// continue this ended job with it.
 func (j *jobCase) wanted(rec store.Record, key string) bool {
 	job := rec.Job
 	switch {
 	case j.isGone(), job.Status == rowmill.StatusSucceeded && job.FailedRows == 0,
 		job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile,
-		j.From != "" && rec.DownloadFinished == nil: // shards of a part of it are no input
+		j.From != "" && rec.DownloadFinished == nil: // shards of a broken download are not the whole input
 		return false
 	case key == layout.Raw(job.ID) || key == layout.Spooled(job.ID):
 		if j.world.inShards(job.ID) {
@@ -128,13 +130,14 @@ func (j *jobCase) wanted(rec store.Record, key string) bool {
 	return j.ended > 0 && j.world.now()-j.ended < j.world.inputsKept()-j.world.unsure()
 }
 
-// inShards reports whether there are shards of all of a job's input.
+// inShards reports whether the shards of a job hold its whole input.
 func (w *world) inShards(id string) bool {
 	_, err := w.shelf.get(layout.Manifest(id))
 	return err == nil
 }
 
-// unsure is by how much a job's end may be off for those who count from it.
+// unsure returns the largest error in the time of the end of a job: nodes with a wrong
+// clock may have set it.
 func (w *world) unsure() time.Duration {
 	wrong := slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.Clock != 0 }) ||
 		slices.ContainsFunc(w.Faults, func(f Fault) bool { return f.Kind == "clock" })
@@ -144,7 +147,7 @@ func (w *world) unsure() time.Duration {
 	return 0
 }
 
-// of is the job of the schedule with an id, if any.
+// of returns the job of the schedule with an id, or nil.
 func (a *account) of(id string) *jobCase {
 	i := slices.IndexFunc(a.jobs, func(j *jobCase) bool { return j.known() == id })
 	if i < 0 {
@@ -153,7 +156,7 @@ func (a *account) of(id string) *jobCase {
 	return a.jobs[i]
 }
 
-// bereft reports whether what a job is to take over may have gone meanwhile.
+// bereft reports whether data or input of the continued jobs may have been removed.
 func (j *jobCase) bereft() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,16 +168,16 @@ func (j *jobCase) bereft() bool {
 	return false
 }
 
-// doubtful reports whether the data of a job was removed, and the store has
-// forgotten that with who had told its client so.
+// doubtful reports whether the data of a job was removed, but the store forgot it and the
+// node that could repeat the write has crashed.
 func (j *jobCase) doubtful(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.dataGone && rec.DataRemoved == nil && len(j.forgets) > 0 && j.undone && !j.world.remembers()
 }
 
-// judgeRemoved wants that what a client has removed is, and an input that nobody
-// may want any more too.
+// judgeRemoved checks that data is gone after its client removed it, and that an input is
+// gone after its retention.
 func (j *jobCase) judgeRemoved(rec store.Record, node int) {
 	j.mu.Lock()
 	removed := j.removed
@@ -191,7 +194,7 @@ func (j *jobCase) judgeRemoved(rec store.Record, node int) {
 	}
 }
 
-// judgeGone wants nothing to be left of a job but its record.
+// judgeGone checks that only the record of a job is left.
 func (j *jobCase) judgeGone(node int) {
 	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
 		j.wrong("%s is left of job %d, whose data was removed", short(plain(info.Key)), j.index)
@@ -205,9 +208,8 @@ func (j *jobCase) judgeGone(node int) {
 	}
 }
 
-// judgeExpiry lets the days pass for which the data of jobs is kept, in which
-// nobody runs: before them nothing goes, and after them all, whatever faults
-// there are left to come then.
+// judgeExpiry lets the retention pass while no node runs. It checks that nothing is removed
+// before its end, and everything after it, also if faults of the schedule come then.
 func (a *account) judgeExpiry(keeper int) {
 	w := a.world
 	if w.RetentionDays <= 0 {
@@ -249,7 +251,7 @@ func (a *account) judgeExpiry(keeper int) {
 	}
 }
 
-// standstill has nobody run until a time.
+// standstill stops the last node and waits until a time.
 func (a *account) standstill(keeper int, until time.Duration) {
 	if p := a.world.proc(keeper); p != nil {
 		a.world.stop(p)
@@ -257,7 +259,7 @@ func (a *account) standstill(keeper int, until time.Duration) {
 	time.Sleep(until - a.world.now())
 }
 
-// judgeInput wants an input to stay as long as the job may be continued.
+// judgeInput reports a removed input of a job that may still be continued.
 func (j *jobCase) judgeInput(rec store.Record, key string) {
 	if strings.HasPrefix(key, layout.Input(rec.Job.ID)) && j.wanted(rec, key) {
 		j.wrong("%s is removed %v after the end of the job, which may be continued for %v", short(plain(key)), j.world.now()-j.ended, j.world.inputsKept())

@@ -10,8 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// Leases are the sessions that the store has opened, as an observer counts them:
-// who lives, and may write.
+// leases tracks the sessions of the store, and whether each still lives and may write.
 type leases struct {
 	mu    sync.Mutex
 	ttl   map[string]time.Duration
@@ -22,7 +21,7 @@ func newLeases() *leases {
 	return &leases{ttl: make(map[string]time.Duration), until: make(map[string]time.Time)}
 }
 
-// opened notes a session, and that it lives from now on for so long.
+// opened notes a new session and its lifetime.
 func (l *leases) opened(session string, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +46,7 @@ func (l *leases) alive(session string) bool {
 	return time.Now().Before(l.until[session])
 }
 
-// claimed wants a job to be taken from nobody who lives.
+// claimed checks that a claimed job did not belong to a live session.
 func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, error)) (store.Record, error) {
 	before, _ := s.Get(background, jobID)
 	rec, err := do()
@@ -57,7 +56,7 @@ func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, 
 	return rec, err
 }
 
-// fenced wants a write to be its owner's, who lives.
+// fenced checks that an accepted write came from the owner of the job, with a live session.
 func (r *records) fenced(s *bolt.Store, f store.Fence, kind string, do func() error) error {
 	before, looked := s.Get(background, f.JobID)
 	err := do()
@@ -68,12 +67,12 @@ func (r *records) fenced(s *bolt.Store, f store.Fence, kind string, do func() er
 }
 
 func (r *records) wrong(format string, args ...any) {
-	if r.world.account != nil { // else a test looks itself
+	if r.world.account != nil { // a test without an account checks by itself
 		r.world.account.wrong(format, args...)
 	}
 }
 
-// overlap is a part that has a row of another of its shard, if there is one.
+// overlap returns a part that has a row of another part of its shard, if there is one.
 func overlap(parts []store.Part) (key string, found bool) {
 	rows := make(map[int]*roaring.Bitmap)
 	for _, p := range parts {

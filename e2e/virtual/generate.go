@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A kind is a fault that there is.
+// A kind is a kind of fault.
 type kind struct {
 	name   string
 	weight int
-	lasts  bool // from At for For, looked up when something happens
+	lasts  bool // a condition from At for For, which effects check
 	make   func(g *generator, f *Fault)
 }
 
-// kinds are all faults. Add a line to add one, and have world.go or effect.go do
-// what it says.
+// kinds returns all kinds of faults. A new kind needs a line here, and its effect in world.go
+// or effect.go.
 func kinds() []kind {
 	return []kind{
 		{"crash", 8, false, func(g *generator, f *Fault) { g.moment(f); f.For = g.upTo(15 * time.Second) }},
@@ -73,10 +73,11 @@ func find(name string) (kind, bool) {
 
 func known(name string) bool { _, ok := find(name); return ok }
 
-// lasting faults are looked up, the others come.
+// lastingKind reports whether a fault is a condition that effects check. Other faults
+// strike once.
 func lastingKind(name string) bool { k, _ := find(name); return k.lasts }
 
-// critical are the effects at which what one believes and what is so may part.
+// critical lists the effects after which a node and the store may disagree.
 var critical = []string{
 	"store.create", "store.claim", "store.release", "store.update", "store.finish", "store.cancel", "store.reserve",
 	"store.commit-parts", "store.replace-parts", "store.continued", "store.keep-input", "store.drop-parts", "store.renew-session", "store.open-session", "store.close-session",
@@ -89,22 +90,22 @@ type generator struct {
 	Schedule
 }
 
-// richer is the first seed whose schedule may have what came last: those before are
-// known to find nothing, and CI runs them.
+// richer is the first seed with the faults of accounts and poison jobs. Seeds below are known
+// to find nothing, and CI runs them.
 const richer = 20_130_000
 
-// earlier is the same of schedules in which rows run early.
+// earlier is the first seed of schedules in which rows run before the whole input is read.
 const earlier = 24_000_000
 
-// apart is the same of schedules in which all rows are different.
+// apart is the first seed of schedules with equal rows.
 const apart = 26_000_000
 
-// harsh is the same of schedules in which servers limit their clients or crash.
+// harsh is the first seed of schedules in which servers limit their clients or crash.
 const harsh = 28_000_000
 
-// Generate draws the schedule of a seed.
+// Generate returns the schedule of a seed.
 func Generate(seed uint64) Schedule {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 13))} //nolint:gosec // it has to be repeated
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 13))} //nolint:gosec // it must repeat
 	g.Seed = seed
 	nodes := 1 + g.IntN(4)
 	for range nodes {
@@ -142,7 +143,8 @@ func Generate(seed uint64) Schedule {
 		g.continuations()
 	}
 	g.faults(1 + g.IntN(4))
-	// What came later draws for itself, so that what there was stays.
+	// Each later group of faults has its own generator, so that older seeds keep their
+	// schedules.
 	more := &generator{Rand: rand.New(rand.NewPCG(seed, 14)), Schedule: g.Schedule} //nolint:gosec // as above
 	more.downloads()
 	more.removals()
@@ -174,8 +176,8 @@ func Generate(seed uint64) Schedule {
 	return servers.Schedule
 }
 
-// repeats has many rows of a job be equal, and sometimes its owner be lost while they
-// are copied.
+// repeats makes many rows of a job equal, and sometimes its owner fail while copies are
+// written.
 func (g *generator) repeats() {
 	j := &g.Jobs[g.IntN(len(g.Jobs))]
 	if j.Continues > 0 || j.Poison != "" || j.Urgent || g.IntN(2) > 0 {
@@ -194,8 +196,7 @@ func (g *generator) repeats() {
 	}
 }
 
-// reading has rows of a job run while its input is still being read, and its owner
-// be lost then.
+// reading makes rows of a job run while its input is read, and its owner fail at that time.
 func (g *generator) reading() {
 	j := &g.Jobs[0]
 	if j.Continues > 0 || j.Poison != "" || g.IntN(3) > 0 {
@@ -215,8 +216,7 @@ func (g *generator) reading() {
 	g.Faults = append(g.Faults, f)
 }
 
-// downloads has some jobs have their rows fetched from a server, and a fault come
-// then.
+// downloads makes some jobs download their rows from a server, with a fault at that time.
 func (g *generator) downloads() {
 	some := false
 	for i := range g.Jobs {
@@ -231,7 +231,7 @@ func (g *generator) downloads() {
 	g.faultAt(g.IntN(len(g.Nodes)), g.one("source.get", "source.get", "blob.put", "store.update"))
 }
 
-// hostility has an engine say what none should, sometimes to a schema.
+// hostility makes an engine send hostile answers, sometimes to rows with a schema.
 func (g *generator) hostility() {
 	if g.IntN(6) > 0 {
 		return
@@ -245,8 +245,8 @@ func (g *generator) hostility() {
 	}
 }
 
-// estrangement has a worker be cut off until others have run its rows, and their
-// owner be lost then: the next one hears of rows that are done.
+// estrangement cuts a worker off until others have run its rows, and then makes the owner
+// fail: the next owner gets reports of rows that are done.
 func (g *generator) estrangement() {
 	nodes, job := len(g.Nodes), &g.Jobs[0]
 	if nodes < 2 || g.IntN(10) > 0 {
@@ -259,7 +259,7 @@ func (g *generator) estrangement() {
 	g.Faults = append(g.Faults, cut, end)
 }
 
-// removals has data go: for its client, or for its time.
+// removals makes data expire, or a client remove it.
 func (g *generator) removals() {
 	some := false
 	if g.IntN(6) == 0 {
@@ -280,8 +280,8 @@ func (g *generator) removals() {
 	}
 }
 
-// brokenRemoval has a client not hear that its job's record says that the data is
-// removed, so that it asks again.
+// brokenRemoval breaks the answer to the removal of data, so that the client repeats the
+// request.
 func (g *generator) brokenRemoval() {
 	for _, j := range g.Jobs {
 		if j.Remove > 0 && g.IntN(3) == 0 {
@@ -293,7 +293,7 @@ func (g *generator) brokenRemoval() {
 	}
 }
 
-// faultAt has a fault come at one of the first effects of a kind.
+// faultAt adds a fault at one of the first effects of a kind.
 func (g *generator) faultAt(node int, effect string) {
 	k, _ := find(g.one("crash", "stop", "unacknowledged", "late", "forget"))
 	f := Fault{Kind: k.name, Node: node}
@@ -302,11 +302,11 @@ func (g *generator) faultAt(node int, effect string) {
 	g.Faults = append(g.Faults, f)
 }
 
-// aRow is about what a row costs, USD.
+// aRow is the approximate cost of a row in USD.
 const aRow = 0.02
 
-// contention has several jobs want what an account may spend, which may be
-// enough for none or for all of them.
+// contention gives several jobs one cost quota, which may be enough for none or for all of
+// them.
 func (g *generator) contention() {
 	rows := 0
 	for len(g.Jobs) < 3 {
@@ -318,8 +318,7 @@ func (g *generator) contention() {
 	g.CostLimit = math.Round(float64(rows)*aRow*(0.1+1.4*g.Float64())*1000) / 1000
 }
 
-// continuations has jobs end before their rows are done, and others continue
-// them.
+// continuations makes jobs end before their rows are done, and other jobs continue them.
 func (g *generator) continuations() {
 	i := g.IntN(len(g.Jobs))
 	first := &g.Jobs[i]
@@ -328,7 +327,7 @@ func (g *generator) continuations() {
 	}
 	if g.IntN(4) == 0 {
 		first.Rows = max(first.Rows, 6)
-		first.Broken = 3 // more than it survives
+		first.Broken = 3 // so many that the job fails
 	}
 	for range 1 + g.IntN(2) {
 		j := Job{At: g.upTo(4 * time.Second), Node: g.IntN(len(g.Nodes)), Continues: i + 1}
@@ -337,7 +336,7 @@ func (g *generator) continuations() {
 		}
 		g.Jobs = append(g.Jobs, j)
 		if g.IntN(2) == 0 {
-			i = len(g.Jobs) - 1 // what comes next continues this one
+			i = len(g.Jobs) - 1 // the next job continues this one
 		}
 	}
 }
@@ -369,13 +368,13 @@ func (g *generator) skew() time.Duration {
 
 func (g *generator) one(of ...string) string { return of[g.IntN(len(of))] }
 
-// upTo is a random time, most often a short one, in whole milliseconds.
+// upTo returns a random time in whole milliseconds, more often a short one.
 func (g *generator) upTo(d time.Duration) Duration {
 	x := g.Float64()
 	return Duration(time.Duration(x*x*float64(d)).Round(time.Millisecond) + time.Millisecond)
 }
 
-// time is when a job of this size may be under way.
+// time returns a time at which a job of this size may run.
 func (g *generator) time() Duration { return g.upTo(20 * time.Second) }
 
 func (g *generator) span(f *Fault) {
@@ -388,7 +387,7 @@ func (g *generator) maybeAll(f *Fault) {
 	}
 }
 
-// moment has a fault come at a time or at an effect.
+// moment makes a fault strike at a time or at an effect.
 func (g *generator) moment(f *Fault) {
 	if g.IntN(3) == 0 {
 		f.At = g.time()
@@ -398,7 +397,7 @@ func (g *generator) moment(f *Fault) {
 	f.After = g.IntN(2) == 0
 }
 
-// effect has a fault come at an effect: a critical one, or any.
+// effect makes a fault strike at an effect: a critical one, or any effect that writes.
 func (g *generator) effect(f *Fault) {
 	if g.IntN(3) > 0 {
 		f.On = critical[g.IntN(len(critical))]

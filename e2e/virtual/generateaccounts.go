@@ -2,8 +2,8 @@ package virtual
 
 import "time"
 
-// accounts has a second account have jobs: among the others, whatever strikes, or
-// small and urgent ones beside masses of the first.
+// accounts gives a second account jobs: among the others with any faults, or small and urgent
+// jobs beside many rows of the first account.
 func (g *generator) accounts() {
 	switch g.IntN(10) {
 	case 0:
@@ -29,12 +29,12 @@ func (g *generator) amongOthers() {
 	}
 }
 
-// mostMass bounds the rows of a world.
+// mostMass limits the rows of a world.
 const mostMass = 400
 
-// besideMasses has one account want all there is for a minute or less. What
-// strikes does so early, or not at all: later jobs of the other account have no
-// excuse.
+// besideMasses gives one account enough rows for all engines for up to a minute. Faults
+// strike early or not at all, so that later jobs of the other account must keep their time
+// limits.
 func (g *generator) besideMasses() {
 	g.Pace, g.Places = Duration(time.Duration(500+g.IntN(1000))*time.Millisecond), 1+g.IntN(2)
 	urgent, begins, lasts := g.IntN(2) == 0, Duration(4*time.Second), 25.0

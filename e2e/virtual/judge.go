@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// over reports whether all jobs have ended, or may never have been.
+// over reports whether all jobs have ended, or were lawfully never created.
 func (a *account) over() bool {
 	for _, j := range a.jobs {
 		a.mu.Lock()
@@ -31,7 +31,7 @@ func (a *account) over() bool {
 		if id == "" || seen {
 			return false
 		}
-		rec, err := a.look(id) // the store has gone back
+		rec, err := a.look(id) // the store forgot the job
 		switch {
 		case errors.Is(err, rowmill.ErrNotFound) && j.lawfullyGone() && a.world.wholeFor() > comesBack:
 		case err != nil, !rec.Job.Status.Terminal(), wants:
@@ -41,15 +41,15 @@ func (a *account) over() bool {
 	return true
 }
 
-// comesBack is within what a forgotten job is written again by who remembers it,
-// and may have been stopped for most of it.
+// comesBack is the time in which a node writes a forgotten job again, also if the node was
+// stopped for most of the time.
 const comesBack = 20 * time.Second
 
-// endsWithin is how long a job may take once nothing is broken any more, far
-// above what any needs.
+// endsWithin limits the time of a job after all faults have ended. It is far more than any
+// job needs.
 const endsWithin = 4 * time.Minute
 
-// await waits until all jobs are over and no fault is to come.
+// await waits until all jobs have ended and no fault can strike any more.
 func (a *account) await() {
 	var last time.Duration
 	for _, f := range a.world.Faults {
@@ -60,7 +60,7 @@ func (a *account) await() {
 	for a.world.now() < last {
 		time.Sleep(min(time.Second, last-a.world.now()))
 	}
-	for range 20 { // faults at effects may still come, and nodes come back
+	for range 20 { // faults at effects may still strike, and nodes start again
 		if a.over() {
 			break
 		}
@@ -74,8 +74,7 @@ func (a *account) await() {
 	a.world.tell(-1, "over", "", "")
 }
 
-// settle lets what is left be cleaned up by one node, the others being stopped,
-// and reads the results.
+// settle stops all nodes but one, which cleans up, and then checks the results.
 func (a *account) settle() {
 	w := a.world
 	for _, j := range a.jobs {
@@ -104,7 +103,7 @@ func (a *account) settle() {
 		}
 		return
 	}
-	time.Sleep(30 * time.Second) // what was on its way arrives
+	time.Sleep(30 * time.Second) // late messages and effects arrive
 	keeper := -1
 	for i, n := range w.Nodes {
 		if p := w.proc(i); p == nil {
@@ -131,7 +130,7 @@ func (a *account) settle() {
 	a.judgeExpiry(keeper)
 }
 
-// judge settles the account of one job.
+// judge checks one job.
 func (j *jobCase) judge(node int) {
 	rec, err := j.look(j.id)
 	if err != nil {
@@ -178,7 +177,7 @@ func (j *jobCase) judge(node int) {
 		}
 	}
 	rows := int64(len(j.texts))
-	for old := j.of; old != nil; old = old.of { // what was paid for is not paid for again
+	for old := j.of; old != nil; old = old.of { // the account does not pay again for rows that were taken over
 		if was, err := j.look(old.id); err == nil {
 			if source, _, failed := j.source(rec); old == source {
 				was = old.asTaken(was, job.RowsTakenOver, failed)
@@ -204,10 +203,10 @@ func (j *jobCase) judge(node int) {
 	}
 }
 
-// tooMany reports whether more rows of a job fail than it survives.
+// tooMany reports whether so many rows fail that the job must fail.
 func (j *jobCase) tooMany() bool { return j.Broken > max(1, len(j.texts)/20) }
 
-// mayFail reports whether a job may have failed for what its record says.
+// mayFail reports whether a job may fail with the reason in its record.
 func (j *jobCase) mayFail(rec store.Record) bool {
 	switch reason := rec.Job.FailureReason; {
 	case reason == nil:
@@ -221,7 +220,7 @@ func (j *jobCase) mayFail(rec store.Record) bool {
 		return j.account.refused[j.id] > 0
 	case reason.Code == rowmill.CodeInternalError && (j.Poison != "" || j.bereaved()):
 		return true
-	case reason.Code == rowmill.CodeInternalError: // who claims it in between finds no objects
+	case reason.Code == rowmill.CodeInternalError: // an owner that claimed it in between found no objects
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.dataGone && j.forgottenAt(j.ended)
@@ -236,7 +235,7 @@ func value(p *int64) int64 {
 	return *p
 }
 
-// judgeResults wants one output for each row, in order.
+// judgeResults checks that there is one output for each row, in order.
 func (j *jobCase) judgeResults(node int) {
 	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+"/results?include_inputs=true", http.Header{"Authorization": {"Key " + keyOf(j.owner())}}, nil)
 	var got struct {
@@ -264,8 +263,7 @@ func (j *jobCase) judgeResults(node int) {
 	}
 }
 
-// judgeKept wants store and bucket to hold of a job that is over what they
-// should.
+// judgeKept checks the records and objects of an ended job.
 func (j *jobCase) judgeKept(rec store.Record) {
 	if rec.Reserved != 0 {
 		j.wrong("%v are set aside for job %d, which is over", rec.Reserved, j.index)
@@ -284,7 +282,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	if rec.Job.Status == rowmill.StatusSucceeded && len(parts) > 0 {
 		j.wrong("%d records of parts of job %d are left", len(parts), j.index)
 	}
-	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 // its input stays for that
+	resumable := rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 // its input stays for jobs that continue it
 	resumable = resumable && j.world.InputRetention == 0
 	for _, info := range j.world.shelf.list(layout.Job(j.id)) {
 		if !named[info.Key] && (!resumable || !strings.HasPrefix(info.Key, layout.Input(j.id))) {
@@ -297,7 +295,7 @@ func (j *jobCase) judgeKept(rec store.Record) {
 	}
 }
 
-// judgeLedger wants each account charged for what its jobs used.
+// judgeLedger compares the ledger of each account with the records of its jobs.
 func (a *account) judgeLedger() {
 	for _, owner := range a.world.owners() {
 		a.judgeLedgerOf(owner)
@@ -329,8 +327,8 @@ func (a *account) judgeLedgerOf(owner string) {
 	}
 }
 
-// strays are jobs of an account that no client knows. A submission that comes late is one where
-// the store has forgotten that it was repeated, and where its key had led.
+// strays returns the jobs of an account that no client knows. A late submission creates one
+// if the store forgot its repetition and the job of its idempotency key.
 func (a *account) strays(owner string) (strays []*jobCase) {
 	jobs, _, err := a.world.vault.base.List(background, owner, 100, "")
 	if err != nil {
@@ -358,7 +356,7 @@ func (a *account) strays(owner string) (strays []*jobCase) {
 	return strays
 }
 
-// judgeAfter looks again once every node has stopped: nothing has changed.
+// judgeAfter checks after all nodes have stopped that the records did not change.
 func (a *account) judgeAfter() {
 	for _, j := range a.jobs {
 		if len(j.finals) == 0 {
@@ -375,7 +373,7 @@ func (a *account) judgeAfter() {
 	}
 }
 
-// lasting is what must never change of a job that is over.
+// lasting returns the values of an ended job that must never change.
 func lasting(rec store.Record) string {
 	job := rec.Job
 	return fmt.Sprintf("%s at %v, %+v, %d+%d tokens", job.Status, job.Completed, job.RowCounts, value(job.InputTokens), value(job.OutputTokens))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// connect has the network be as the schedule says.
+// connect makes the network follow the schedule.
 func (w *world) connect() {
 	w.net.reaches = func(from, to *port) bool { return !w.cut(from.node, to.node) }
 	w.net.broken = w.anyCut
@@ -25,7 +25,7 @@ func (w *world) connect() {
 	}
 }
 
-// cut reports whether what a node sends another is lost.
+// cut reports whether messages from one node to another are lost.
 func (w *world) cut(from, to int) bool {
 	return w.active(from, "cut", func(f Fault) bool {
 		switch {
@@ -38,7 +38,7 @@ func (w *world) cut(from, to int) bool {
 	}) != nil
 }
 
-// anyCut reports whether anything is cut now.
+// anyCut reports whether a fault cuts the network now.
 func (w *world) anyCut() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,13 +46,13 @@ func (w *world) anyCut() bool {
 	return !w.healed && slices.ContainsFunc(w.Faults, func(f Fault) bool { return f.Kind == "cut" && f.At <= now && now < f.At+f.For })
 }
 
-// named finds the objects of a job in the text of a message, by what they are.
+// named finds the names of parts and results in the text of a message.
 var named = regexp.MustCompile(`(parts|results)/[a-z0-9]+`)
 
-// fate is what becomes of a message.
+// fate decides the delays and faults of a message.
 func (w *world) fate(from, to *port, kind string, text []byte) fate {
 	key := fmt.Sprint(to.node, " ", kind)
-	if kind == "merge" { // a node asks another for several at one moment
+	if kind == "merge" { // a node asks another for several merges at the same time
 		objects := named.FindAllString(string(text), -1)
 		slices.Sort(objects) // parts are listed in any order
 		key += fmt.Sprint(objects)

@@ -19,22 +19,21 @@ var (
 	manyLosses = flag.Duration("loss", 0, "a node is lost so often in virtual time, and back after half a minute; 0: none is")
 )
 
-// Bounds of TestManyNodes: what engines are idle of is the begin of the job and its
-// last rows, and what the store is asked grows with the nodes and not with the rows.
+// Bounds of TestManyNodes: engines are idle at the beginning of a job and during its last
+// rows, and the number of store requests grows with the nodes, not with the rows.
 const (
-	leastUse     = 0.96 // of the time that the engines would take without Rowmill, of one job that lasts a minute
-	mostRequests = 5.   // of the store, for each node a second: a node alone looks for jobs twice a second
+	leastUse     = 0.96 // least use of engines by one job of a minute: ideal time divided by real time
+	mostRequests = 5.   // store requests per node and second: each node looks for jobs twice a second
 )
 
-// quarters are for what changes in the course of a job.
+// quarters is the number of periods of a job that are reported separately.
 const quarters = 4
 
-// manyShard is how many rows a shard has: a worker has rows of about two shards loaded,
-// 16,384-row shards does that loads 16,384 rows ahead.
+// manyShard is the number of rows of a shard. A worker has about two shards loaded.
 const manyShard = 240
 
-// Jobs on many nodes, of which some may be lost: how near they come to what the
-// engines could do, and what they ask of the store, of the bucket and of owners.
+// TestManyNodes runs jobs on many nodes, with losses of nodes if -loss is set. It reports the
+// use of the engines, and the requests to the store, the bucket and owners.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	s := Schedule{
@@ -89,7 +88,7 @@ func TestManyNodes(t *testing.T) {
 	use, asked := manyTime.Seconds()/took, float64(requests)/took
 	t.Logf("%d nodes, %d jobs, %d rows, %d reruns: %.1f s, %.3f of it their engines had work; %.0f requests to the store a second",
 		len(s.Nodes), len(s.Jobs), each*len(s.Nodes), v.Reruns, took, use, asked)
-	var first, idle, last, end time.Duration // of all nodes together, but for the end
+	var first, idle, last, end time.Duration // sums over all nodes, except end
 	for i, server := range w.servers {
 		if server.first == 0 && *manyJobs == 1 {
 			t.Errorf("node %d had no row", i)

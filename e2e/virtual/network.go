@@ -26,69 +26,69 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// A network joins processes: who is there, and requests between them. What
-// becomes of a packet on its way is a function's choice.
+// A network connects processes: membership, and requests between processes. The function
+// fate decides the faults of each message.
 type network struct {
 	mu    sync.Mutex
-	ports map[string]*port // by the address that they listen at
-	last  map[string]*port // the same, those that are gone included
-	ever  []*port          // all there ever were, by the ID of their member
+	ports map[string]*port // by listen address
+	last  map[string]*port // the last port of each address, also after its end
+	ever  []*port          // all ports, also after their end, sorted by the ID of the member
 
-	// reaches reports whether what one node sends another arrives, broken whether
-	// it may not for some.
+	// reaches reports whether messages from one node to another arrive; broken, whether
+	// reaches may return false for some nodes.
 	reaches func(from, to *port) bool
 	broken  func() bool
-	// fate is what becomes of a request, or of its answer.
+	// fate decides the delays and faults of a request and of its answer.
 	fate func(from, to *port, kind string, text []byte) fate
-	// awake waits while a port's machine is stopped, and reports whether it
-	// still lives.
+	// awake waits while the machine of a port is stopped, and reports whether the
+	// process still runs.
 	awake func(p *port, what string) bool
-	// said hears of each request that leaves, a message of the contract; may be nil.
+	// said is called with each sent request, a message of the contract; may be nil.
 	said func(request any)
-	// later runs do after a while.
+	// later runs do after d.
 	later func(d time.Duration, do func())
-	// deaf is how long it takes until a member is missed that does not answer.
+	// deaf is the time after which a silent member is removed.
 	deaf time.Duration
-	// handleTimeout is that of peer.Config; 0: its default.
+	// handleTimeout is HandleTimeout of peer.Config; 0: the default.
 	handleTimeout time.Duration
-	log           *slog.Logger // of what goes wrong in answering
+	log           *slog.Logger // errors of handlers
 }
 
-// A fate is what becomes of one message.
+// A fate holds the delays and faults of one request and its answer.
 type fate struct {
-	delay  time.Duration // until it arrives
-	back   time.Duration // until its answer does
-	lost   bool          // it does not arrive
-	unsaid bool          // its answer does not
-	again  time.Duration // it arrives a second time, so much later; 0: once
+	delay  time.Duration // until the request arrives
+	back   time.Duration // until the answer arrives
+	lost   bool          // the request does not arrive
+	unsaid bool          // the answer does not arrive
+	again  time.Duration // the request arrives again after this time; 0: once only
 }
 
-// A port is a process on the network. What requests and answers are is the real
-// thing; a port carries them in place of TCP.
+// A port is a process on the network. It uses the real peer client and server, and
+// carries their requests in place of TCP.
 type port struct {
 	net     *network
 	node    int
 	changed chan struct{}
 	client  *peer.Client
 	server  *peer.Responder
-	life    context.Context // of what it answers: until it is gone
+	life    context.Context // of its handlers: ends with the process
 	end     context.CancelFunc
-	under   sync.WaitGroup // requests that it answers
+	under   sync.WaitGroup // requests that its handlers run
 
-	number int   // how many were there before
-	former *port // the last one of them at its address
+	number int   // number of ports before this one
+	former *port // the previous port with the same address
 
 	// Guarded by network.mu.
-	member *cluster.Member // what it says of itself: replaced, never changed
-	left   bool            // it is no member and takes no requests, but may have some under way
+	member *cluster.Member // its own description: replaced, never changed
+	left   bool            // not a member any more: it takes no new requests, but may still run some
 	gone   bool
-	view   []seen // of each port, by number
+	view   []seen // knowledge about each port, by its number
 }
 
-// seen is what a process knows of another.
+// seen is the knowledge of a process about another.
 type seen struct {
-	said  *cluster.Member // nil: it is no member
-	heard time.Time       // when it last was
+	said  *cluster.Member // nil: not a member
+	heard time.Time       // time of the last contact
 }
 
 var _ actors.Peers = (*port)(nil)
@@ -126,7 +126,7 @@ func (n *network) listen(node int, m cluster.Member) *port {
 	return p
 }
 
-// gossip has a process hear of the others, and them of it, until done.
+// gossip exchanges descriptions with the other processes until done is closed.
 func (p *port) gossip(done <-chan struct{}, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -140,8 +140,8 @@ func (p *port) gossip(done <-chan struct{}, every time.Duration) {
 	}
 }
 
-// meet exchanges what is known with all who can be reached, and misses those
-// who were not heard of for long.
+// meet exchanges descriptions with all reachable processes, and removes members that were
+// silent for longer than deaf.
 func (p *port) meet() {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *port) hear(o *port, now time.Time) {
 	s.heard = now
 }
 
-// of is what a process knows of another.
+// of returns the knowledge of a process about another.
 func (p *port) of(o *port) *seen {
 	if o.number >= len(p.view) {
 		p.view = append(p.view, make([]seen, len(p.net.ever)-len(p.view))...)
@@ -194,8 +194,8 @@ func (p *port) tell() {
 	}
 }
 
-// close says that nobody listens any more. Told others know at once, if they can
-// be reached, and what is under way is answered.
+// close ends a port. If told, reachable processes learn it at once, and close waits for
+// the requests that handlers still run.
 func (p *port) close(told bool) {
 	p.net.mu.Lock()
 	p.left = true
@@ -226,7 +226,7 @@ func (p *port) isGone() bool {
 	return p.gone
 }
 
-// begin says that a request is under way here, unless no more are taken.
+// begin counts a request as running, unless the port takes no more.
 func (p *port) begin() bool {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
@@ -237,7 +237,7 @@ func (p *port) begin() bool {
 	return true
 }
 
-// Self is this process.
+// Self returns this process.
 func (p *port) Self() cluster.Member {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
@@ -250,7 +250,7 @@ func (p *port) self() cluster.Member {
 	return m
 }
 
-// Members are those that were heard of lately, and this one.
+// Members returns this process and the members that it heard of recently.
 func (p *port) Members() []cluster.Member {
 	p.net.mu.Lock()
 	defer p.net.mu.Unlock()
@@ -268,11 +268,11 @@ func (p *port) Members() []cluster.Member {
 // Changed holds a token after Members changed.
 func (p *port) Changed() <-chan struct{} { return p.changed }
 
-// maxState is the longest document that a member may spread, as cluster has it.
+// maxState is the limit of package cluster for the state of a member, in bytes.
 const maxState = 16 << 10
 
-// SetState says it to all who can be reached now; the others hear it when they
-// meet.
+// SetState sets the state. Reachable processes get it after a delay, others when they
+// meet this process.
 func (p *port) SetState(doc []byte) error {
 	if len(doc) > maxState {
 		return fmt.Errorf("the state has %d bytes, %d are allowed", len(doc), maxState)
@@ -288,10 +288,10 @@ func (p *port) SetState(doc []byte) error {
 	return nil
 }
 
-// Node is the process at an address.
+// Node returns a client for the process at an address.
 func (p *port) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
-// says has a request go out, and its answer come in, while this process lives.
+// says lets requests leave and answers arrive only while this process runs.
 func (p *port) says(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		if !p.net.awake(p, r.Spec().Procedure) {
@@ -308,8 +308,8 @@ func (p *port) says(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// called are the words by which schedules call requests, where those are not the names
-// of their methods: what a seed does follows from them.
+// called maps methods to the names of requests in schedules, where both differ. Another
+// name changes the effect of every seed.
 var called = map[string]string{
 	"assign": "orders", "isdownloading": "download", "runerrand": "merge", "locaterows": "where",
 	"listactors": "actors", "getfacts": "facts", "getfigures": "figures",
@@ -320,13 +320,13 @@ func kindOf(procedure string) string {
 	return cmp.Or(called[method], method)
 }
 
-// A response is what comes back.
+// A response is an answer or an error.
 type response struct {
 	said *httptest.ResponseRecorder
 	err  error
 }
 
-// RoundTrip carries a request to whoever listens at its address.
+// RoundTrip carries a request to the process that listens at its address.
 func (p *port) RoundTrip(r *http.Request) (*http.Response, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -367,7 +367,7 @@ func (p *port) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// deliver has a request answered by who listens at its address then.
+// deliver gives a request to the process that listens at its address at this time.
 func (p *port) deliver(r *http.Request, text []byte, f fate, answers chan<- response) {
 	o := p.net.at(r.URL.Host)
 	if o == nil {
@@ -391,8 +391,8 @@ func (p *port) deliver(r *http.Request, text []byte, f fate, answers chan<- resp
 	}
 }
 
-// answer has a request answered here. That its asker hangs up is known a while
-// after.
+// answer runs the handler of a request. If the sender gives up, the handler learns it
+// after the time while.
 func (p *port) answer(r *http.Request, text []byte, while time.Duration) *httptest.ResponseRecorder {
 	defer p.under.Done()
 	ctx, hangUp := context.WithCancel(p.life)

@@ -7,16 +7,16 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A poisonous job ends whoever owns it, as memory that is used up does.
+// When a poison job kills its owner, as an input that uses up all memory would.
 const (
-	poisonAdopted = "adopt" // when it is taken up
-	poisonRuns    = "run"   // when its first rows are to be recorded
+	poisonAdopted = "adopt" // when an owner loads it
+	poisonRuns    = "run"   // when its first rows are recorded
 )
 
-// comesBackFrom is how long a node is down that such a job has ended.
+// comesBackFrom is the downtime of a node after a poison job killed it.
 const comesBackFrom = 1500 * time.Millisecond
 
-// poison has some job end its owners.
+// poison makes some job a poison job.
 func (g *generator) poison() {
 	if g.IntN(12) > 0 {
 		return
@@ -24,14 +24,13 @@ func (g *generator) poison() {
 	i := g.IntN(len(g.Jobs))
 	for _, j := range g.Jobs {
 		if j.Continues == i+1 || g.Jobs[i].Continues > 0 || g.Jobs[i].From != "" {
-			return // what becomes of those is told by how it ends
+			return // the checks of continued jobs need a normal end
 		}
 	}
 	g.Jobs[i].Poison = g.one(poisonAdopted, poisonRuns)
 }
 
-// poisoned ends the process that an effect shows to be taken up with what it does
-// not survive.
+// poisoned kills the process if an effect shows that it works on a poison job.
 func (p *proc) poisoned(e effect) bool {
 	if p.world.account == nil {
 		return false
@@ -68,7 +67,7 @@ func (p *proc) takes(id string) {
 	}
 }
 
-// has reports whether it was the last to do so.
+// has reports whether the process was the last to claim a job.
 func (p *proc) has(id string) bool {
 	a := p.world.account
 	a.mu.Lock()
@@ -76,7 +75,7 @@ func (p *proc) has(id string) bool {
 	return a.takers[id] == p
 }
 
-// kills is how many processes jobs have ended.
+// kills returns how many processes poison jobs killed.
 func (a *account) kills() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,12 +85,12 @@ func (a *account) kills() (n int) {
 	return n
 }
 
-// judgePoison wants a job that ends its owners to end none after the second, nor
-// after another two for each thing that has struck meanwhile.
+// judgePoison checks that a poison job kills at most two owners, and at most two more for
+// each other fault.
 func (j *jobCase) judgePoison(job rowmill.Job) {
 	most := 2
 	if len(j.world.Nodes) > 1 && time.Duration(j.world.Lease) <= j.world.net.deaf+time.Second {
-		most++ // the first may not be missed yet where the second takes the job up
+		most++ // the first may still count as a member when the second claims the job
 	}
 	if j.struckFaults() > 0 {
 		most += 2 * (j.world.mayChange() - j.account.kills())
@@ -102,13 +101,13 @@ func (j *jobCase) judgePoison(job rowmill.Job) {
 	if kills > most {
 		j.wrong("job %d has ended %d of its owners, %d may be", j.index, kills, most)
 	}
-	if kills > 0 && job.Status == rowmill.StatusSucceeded { // else it was done before its client knew which it is
+	if kills > 0 && job.Status == rowmill.StatusSucceeded { // without a kill the job ended before its client knew its id
 		j.wrong("job %d, which ends its owners, has succeeded", j.index)
 	}
 }
 
-// bereaved reports whether two owners of a job that is not to blame have ended all
-// the same before anything of it was done: nobody can tell it from one that is.
+// bereaved reports whether two owners of a harmless job crashed before any row of it was
+// done. Rowmill cannot tell it from a poison job.
 func (j *jobCase) bereaved() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -125,7 +124,7 @@ func (j *jobCase) bereaved() bool {
 	return true
 }
 
-// die is kill for what strikes the process.
+// die kills the process and notes a crash.
 func (p *proc) die() {
 	p.kill()
 	if a := p.world.account; a != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/rowmill/rowmill/store/recall"
 )
 
-// A proc is a process of a node from its start to its end, put together as
-// cmd/rowmill does.
+// A proc is a process of a node from its start to its end, with the parts that cmd/rowmill
+// connects.
 type proc struct {
 	world *world
 	node  int
@@ -32,7 +32,7 @@ type proc struct {
 	killed chan struct{}
 	once   sync.Once
 	port   *port
-	ready  chan struct{} // what follows is set, as far as it will be
+	ready  chan struct{} // closed when start has returned; it guards the fields below
 
 	records *recall.Store
 	system  *actors.System
@@ -42,10 +42,10 @@ type proc struct {
 	stopping sync.Once
 	stopped  chan struct{}
 	stopErr  error
-	ends     atomic.Int64 // since when it is stopped, or dead, on the clock of the world; 0: it is not
+	ends     atomic.Int64 // time of the world at which it was stopped or killed; 0: it runs
 }
 
-// adminKey is what the clients of defaultAccount come with.
+// adminKey is the API key of the clients of defaultAccount.
 const adminKey = "virtual"
 
 func newProc(w *world, node, start int) *proc {
@@ -60,12 +60,12 @@ func newProc(w *world, node, start int) *proc {
 	return p
 }
 
-// hostOf is the address of a node's machine.
+// hostOf returns the address of a node's machine.
 func hostOf(node int) string {
 	return netip.AddrFrom4([4]byte{10, 0, byte(node >> 8), byte(node)}).Next().String()
 }
 
-// name is what an operator calls a node.
+// name returns the configured name of a node.
 func (w *world) name(node int) string {
 	if w.Nodes[node].Twin {
 		node = 0
@@ -119,11 +119,11 @@ func (p *proc) start() error {
 	return nil
 }
 
-// joined is the size at which parts are joined: that of a few shards, so that some
-// are while rows run.
+// joined is the size at which parts are joined: a few shards, so that some are joined while
+// rows run.
 const joined = 16 << 10
 
-// join has the process look for others, and them hear of it.
+// join starts the gossip of the process with others.
 func (p *proc) join() {
 	p.world.all.Go(func() {
 		time.Sleep(p.world.latency(p.node, "gossip", "") * 10)
@@ -131,7 +131,7 @@ func (p *proc) join() {
 	})
 }
 
-// settleTime is longer than what the store of this world may forget.
+// settleTime returns Settle of the nodes: longer than the store of this world may forget.
 func (w *world) settleTime() time.Duration {
 	if w.vault.forgets > 0 {
 		return 3 * time.Second
@@ -139,11 +139,11 @@ func (w *world) settleTime() time.Duration {
 	return 0
 }
 
-// orphanAge is how old an object must be that no record names. It is longer than
-// any effect is held up.
+// orphanAge is the age at which an object without a record is removed. No effect is delayed
+// for longer.
 const orphanAge = time.Minute
 
-// service is the pipeline as the API sees it.
+// service is the pipeline for the API.
 type service struct{ *actors.System }
 
 func (service) Checks(context.Context) []api.Check               { return nil }
@@ -152,30 +152,30 @@ func (service) Servers() []offer.Server                          { return nil }
 func (service) Counting(rowmill.Model) api.Counting              { return api.Counting{} }
 func (s service) DrainNode(ctx context.Context, id string) error { return s.System.DrainNode(ctx, id) }
 
-// Diagnose is not asked for here.
+// Diagnose is not used here.
 func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil, nil }
 
-// Backup is not asked for here.
+// Backup is not used here.
 func (service) Backup(context.Context) (nodes.Backup, error) { return nil, nodes.ErrNoBackup }
 
-// EngineList is not asked for here.
+// EngineList is not used here.
 func (service) EngineList(context.Context) ([]nodes.Engine, []string, error) { return nil, nil, nil }
 
-// Points is not asked for here.
+// Points is not used here.
 func (service) Points(context.Context) ([]nodes.NodePoints, error) { return nil, nil }
 
-// GPUs is not asked for here.
+// GPUs is not used here.
 func (service) GPUs(context.Context) ([]nodes.NodeGPUs, error) { return nil, nil }
 
-// Whereabouts are not known.
+// Whereabouts is not used here.
 func (service) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return nil }
 
-// Actors is not asked for here.
+// Actors is not used here.
 func (service) Actors(context.Context, nodes.ActorFilter) ([]nodes.Actor, []nodes.Answered, error) {
 	return nil, nil, nil
 }
 
-// serves is what answers clients, nil before the process has started.
+// serves returns the handler for clients, nil before the process has started.
 func (p *proc) serves() http.Handler {
 	select {
 	case <-p.ready:
@@ -195,20 +195,20 @@ func (p *proc) dead() bool {
 	}
 }
 
-// kill cuts the process off from everything.
+// kill cuts the process off from everything outside.
 func (p *proc) kill() {
 	p.ends.CompareAndSwap(0, int64(p.world.now()))
 	p.once.Do(func() { close(p.killed) })
 	p.port.close(false)
 }
 
-// endsBefore reports whether the process was killed or told to stop by then.
+// endsBefore reports whether the process was killed or stopped before a time.
 func (p *proc) endsBefore(then time.Duration) bool {
 	ends := time.Duration(p.ends.Load())
 	return ends > 0 && ends <= then
 }
 
-// leave tells the others that the process goes, unless it was killed before.
+// leave tells the other nodes that the process ends, unless it was killed before.
 func (p *proc) leave() {
 	if !p.dead() {
 		p.port.close(true)
@@ -216,18 +216,18 @@ func (p *proc) leave() {
 	p.kill()
 }
 
-// bury ends what is left of a process that was killed.
+// bury ends the goroutines of a killed process.
 func (p *proc) bury() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = p.end(ctx) // nothing that it does counts
+	_ = p.end(ctx) // its effects do not happen any more
 }
 
-// stop ends the process as SIGTERM does.
+// stop ends the process like SIGTERM.
 func (p *proc) stop() error { return p.end(context.Background()) }
 
-// end stops the process, once; whoever comes later waits. A context that has
-// ended has it give up at once what is in flight.
+// end stops the process once; later calls wait for it. With an ended context the process
+// gives up its rows in flight at once.
 func (p *proc) end(ctx context.Context) error {
 	<-p.ready
 	p.stopping.Do(func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// limitCost sets what the account may spend in a month.
+// limitCost sets the cost quota of defaultAccount for a month.
 func (w *world) limitCost(usd float64) error {
 	_, version, err := w.vault.base.GetValue(background, quotas.Value(defaultAccount))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
@@ -26,8 +26,8 @@ func (w *world) limitCost(usd float64) error {
 	return err
 }
 
-// reserve asks the store to set something aside for a job, and holds what it
-// says against what the account has spent and set aside.
+// reserve reserves money for a job in the store, and compares the answer with the spent
+// and reserved money of the account.
 func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	before, _ := s.Get(background, f.JobID)
 	rec, err := s.Reserve(background, f, usd, limit)
@@ -55,8 +55,8 @@ func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *floa
 	return rec, err
 }
 
-// bound is what the account has spent this month, and what its jobs may spend
-// yet, but for one.
+// bound returns the sum of the money that the account spent this month and the reserved
+// money of its jobs, except job but.
 func (a *account) bound(s *bolt.Store, but string) rowmill.Money {
 	sum := a.spent(s)
 	jobs, _, err := s.List(background, defaultAccount, 100, "")
@@ -72,7 +72,7 @@ func (a *account) bound(s *bolt.Store, but string) rowmill.Money {
 	return sum
 }
 
-// unused is what is set aside for a job beyond the cost of its committed rows.
+// unused returns the reserved money of a job minus the cost of its committed rows.
 func unused(rec store.Record) rowmill.Money {
 	return max(rec.Reserved-rowmill.MoneyOf(*rec.Spec.Model.Cost(&rec.Job)), 0) // the world's models have prices
 }
@@ -90,8 +90,8 @@ func (a *account) spent(s *bolt.Store) (sum rowmill.Money) {
 	return sum
 }
 
-// judgeReserved wants nothing to be set aside for jobs that are over: a job
-// fits into what the account has left to the last cent, and not without it.
+// judgeReserved checks that ended jobs reserve no money: one more job is refused without
+// money left, and runs when exactly its cost is left.
 func (a *account) judgeReserved(keeper int) {
 	if a.world.CostLimit <= 0 {
 		return
@@ -110,7 +110,7 @@ func (a *account) judgeReserved(keeper int) {
 	}
 }
 
-// lastCall has a job of one row run while the account may spend so much.
+// lastCall runs a job of one row under a cost quota.
 func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id string, rec store.Record) {
 	if err := a.world.limitCost(limit.USD()); err != nil {
 		a.wrong("limit what the account may spend: %v", err)

@@ -18,8 +18,8 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// A vault is the store that all nodes reach: a file without syncs, which can be
-// put back to what it was a moment ago.
+// A vault is the shared store of all nodes: a file without syncs, which can return to an
+// earlier state.
 type vault struct {
 	mu       sync.RWMutex // held for writing while the file is put back
 	path     string
@@ -27,17 +27,17 @@ type vault struct {
 	base     *bolt.Store
 	clock    func() time.Time
 	leases   *leases
-	forgets  time.Duration // how much at most: earlier states are kept for as long
+	forgets  time.Duration // largest time to forget: earlier states are kept for this time
 	states   []state
 }
 
-// A state is the file as it was.
+// A state is the content of the file at a time.
 type state struct {
 	at   time.Time
 	file []byte
 }
 
-// stateEvery is how exactly the vault forgets.
+// stateEvery is the smallest time between two kept states.
 const stateEvery = 50 * time.Millisecond
 
 func openVault(folder string, forgets time.Duration) (*vault, error) {
@@ -50,7 +50,7 @@ func (v *vault) open() (err error) {
 	return err
 }
 
-// keep remembers the state before a write.
+// keep saves the state before a write.
 func (v *vault) keep() {
 	if v.forgets == 0 {
 		return
@@ -69,8 +69,8 @@ func (v *vault) keep() {
 	v.states = append(v.states, state{now, file})
 }
 
-// forget puts the file back by d, or a little less: to what it was before the
-// first write since then.
+// forget returns the file to its state d ago, or a little later: the state before the first
+// write after that time.
 func (v *vault) forget(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,8 +93,8 @@ func (v *vault) forget(d time.Duration) {
 	}
 }
 
-// records are the vault as a process reaches it. It has all methods of
-// store.Store: a test looks, since one that it inherited would never fail.
+// records is the access of a process to the vault. It has all methods of store.Store; a test
+// checks this, because an inherited method would never meet a fault.
 type records struct {
 	store.Store // the vault's own
 	*proc
@@ -102,9 +102,9 @@ type records struct {
 }
 
 func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *bolt.Store) (T, error)) (T, error) {
-	var out atomic.Pointer[T] // set after its caller has left, where the effect is late
+	var out atomic.Pointer[T] // a late effect sets it after its caller has returned
 	err := r.run(ctx, effect{kind: "store." + kind, key: short(key), writes: writes, do: func() error {
-		if writes && !strings.HasSuffix(kind, "-session") { // those are not in the file
+		if writes && !strings.HasSuffix(kind, "-session") { // sessions are not in the file
 			r.vault.keep()
 		}
 		r.vault.mu.RLock()
@@ -124,7 +124,7 @@ func do(ctx context.Context, r *records, kind, key string, do func(context.Conte
 	return err
 }
 
-// A pair is two results as one.
+// A pair holds two results.
 type pair[A, B any] struct {
 	a A
 	b B
@@ -378,8 +378,8 @@ func (r *records) DeleteFile(ctx context.Context, id string) error {
 	return do(ctx, r, "delete-file", id, func(ctx context.Context, s *bolt.Store) error { return s.DeleteFile(ctx, id) })
 }
 
-// ExpiredFiles is no effect: no world has files yet, and the seeds mean what they
-// did.
+// ExpiredFiles is not an effect: no world has files, and another effect would change every
+// seed.
 func (r *records) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.File, error) {
 	r.vault.mu.RLock()
 	defer r.vault.mu.RUnlock()
@@ -458,5 +458,5 @@ func (r *records) Ping(ctx context.Context) error {
 	return do(ctx, r, "ping", "", func(ctx context.Context, s *bolt.Store) error { return s.Ping(ctx) })
 }
 
-// Close leaves the vault to the others.
+// Close does nothing: other processes use the vault.
 func (r *records) Close() error { return nil }

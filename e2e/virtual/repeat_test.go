@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestSchedulesRepeat runs 50 schedules, or as many as ROWMILL_VIRTUAL_REPEAT says, twice,
-// in two processes, and wants the same effects at the same moments: a failure that a seed
-// has found can then be seen again.
+// TestSchedulesRepeat runs 50 schedules, or ROWMILL_VIRTUAL_REPEAT, in two processes, and
+// compares the effects and their times: a failure of a seed must be repeatable.
 func TestSchedulesRepeat(t *testing.T) {
 	t.Parallel()
 	many := 50
@@ -25,7 +24,7 @@ func TestSchedulesRepeat(t *testing.T) {
 	differ := 0
 	for i := range many {
 		seed := uint64(i + 1)
-		if i%5 == 4 { // with the faults that came last
+		if i%5 == 4 { // with the newest faults
 			seed += harsh
 		}
 		ask := task{Schedule: Generate(seed), Effects: true}
@@ -48,7 +47,7 @@ func TestSchedulesRepeat(t *testing.T) {
 	}
 }
 
-// difference is where two traces part, with what came before.
+// difference returns the first different lines of two traces, with three lines before.
 func difference(a, b []string) string {
 	i := 0
 	for i < min(len(a), len(b)) && a[i] == b[i] {

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// judgeTaken wants a job that continues another to have taken over what that has
-// committed, and not to have run it again.
+// judgeTaken checks that a job took over the committed rows of the job that it continues,
+// and did not run them again.
 func (j *jobCase) judgeTaken(rec store.Record) {
 	if j.of == nil {
 		return
@@ -33,9 +33,9 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 		j.wrong("the record of job %d does not say that job %d continues it", j.of.index, j.index)
 	}
 	if source.of != nil {
-		return // what it has run others may have run before, and beside it
+		return // other jobs may have run its rows before or at the same time
 	}
-	// Nothing but a fault has rows run again that the first has committed.
+	// Only faults may make rows run again that the first job has committed.
 	again, bound := 0, j.world.mayRerun()*len(source.family())
 	t := j.world.tally
 	t.mu.Lock()
@@ -52,9 +52,9 @@ func (j *jobCase) judgeTaken(rec store.Record) {
 	}
 }
 
-// source is the job whose rows a job takes over, with its record, and whether it
-// runs those again that have failed: the job that it continues, or where that
-// had not taken over anything itself, the one before.
+// source returns the job from which a job takes rows over, its record, and whether failed
+// rows run again. It is the continued job, or an earlier one if the continued job did not
+// take over any rows itself.
 func (j *jobCase) source(rec store.Record) (from *jobCase, old store.Record, failed bool) {
 	for from = j.of; ; from = from.of {
 		failed = failed || rec.Spec.Continue.Failed
@@ -65,8 +65,8 @@ func (j *jobCase) source(rec store.Record) (from *jobCase, old store.Record, fai
 	}
 }
 
-// takes is how many rows are taken over from a job, of those that failed none
-// where they are run again.
+// takes returns how many rows are taken over from a job, without its failed rows if these
+// run again.
 func takes(from store.Record, failed bool) int64 {
 	if failed {
 		return from.Job.RowsDone - from.Job.FailedRows
@@ -74,9 +74,9 @@ func takes(from store.Record, failed bool) int64 {
 	return from.Job.RowsDone
 }
 
-// asTaken is a job as another took so many rows over from it. Where the store has
-// forgotten a cancel, and it was written again before the parts that were forgotten
-// with it, the record has fewer now.
+// asTaken returns the record of a job from the time when another took rows over from it.
+// The record may have fewer rows now: the store may have forgotten a cancel and parts, and
+// the cancel was written again before the parts.
 func (j *jobCase) asTaken(now store.Record, rows int64, failed bool) store.Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,8 +90,8 @@ func (j *jobCase) asTaken(now store.Record, rows int64, failed bool) store.Recor
 	return now
 }
 
-// remembers reports whether whoever wrote something lived to see whether the
-// store forgot it.
+// remembers reports whether the writers of forgotten records still run and can repeat
+// them: no other fault struck beside "forget".
 func (w *world) remembers() bool {
 	forgets, others := false, false
 	for i, f := range w.Faults {
@@ -102,7 +102,7 @@ func (w *world) remembers() bool {
 	return !forgets || !others
 }
 
-// family are a job and all that continue it, one after the other or side by side.
+// family returns a job and all jobs that continue it, directly or not.
 func (j *jobCase) family() (all []*jobCase) {
 	for _, other := range j.jobs {
 		if other.root() == j {
@@ -112,9 +112,8 @@ func (j *jobCase) family() (all []*jobCase) {
 	return all
 }
 
-// answers is how often the rows of a family were to be answered, and how often
-// more than that they may have been without any fault: what is in flight at the
-// end of a job is lost.
+// answers returns how many answers the rows of a family needed, and how many more may come
+// without any fault: rows in flight at the end of a job are lost.
 func (j *jobCase) answers() (want, lost int) {
 	for _, one := range j.family() {
 		rec, err := j.look(one.id)
@@ -133,7 +132,7 @@ func (j *jobCase) answers() (want, lost int) {
 	return want, lost
 }
 
-// root is the job whose rows those of a job were first.
+// root returns the first job of a chain of continued jobs.
 func (j *jobCase) root() *jobCase {
 	for j.of != nil {
 		j = j.of
@@ -141,7 +140,7 @@ func (j *jobCase) root() *jobCase {
 	return j
 }
 
-// committed are the rows that the parts of a job hold.
+// committed returns the rows in the parts of a job.
 func (j *jobCase) committed() (rows []int) {
 	for _, p := range j.parts(j.id) {
 		first := p.Shard * j.world.ShardRows
@@ -163,7 +162,7 @@ func (j *jobCase) committed() (rows []int) {
 	return rows
 }
 
-// ran are the rows that a job has run itself, which its account pays for.
+// ran returns the totals of the rows that a job ran itself, for which its account pays.
 func (j *jobCase) ran(rec store.Record) store.Totals {
 	job := rec.Job
 	t := store.Totals{Rows: job.RowsDone - job.RowsTakenOver, Failed: job.FailedRows}

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// A Schedule is all that decides what becomes of a world: it can be kept, and
-// run again.
+// A Schedule decides everything that happens in a world. It can be saved and run again.
 type Schedule struct {
-	Note  string `json:"note,omitempty"` // what it once found
-	Seed  uint64 `json:"seed"`           // latencies, and chances that no fault names
+	Note  string `json:"note,omitempty"` // the fault that it once found
+	Seed  uint64 `json:"seed"`           // of latencies, and of chances without a rate in a fault
 	Nodes []Node `json:"nodes"`
 	Limits
 	Jobs   []Job   `json:"jobs"`
@@ -26,11 +25,11 @@ type Limits struct {
 	PartBytes    int64    `json:"part_bytes,omitempty"` // 0: the default
 	Lease        Duration `json:"lease"`
 	Slots        int      `json:"slots"`                // of each engine
-	Pace         Duration `json:"pace"`                 // about what a row takes
-	Places       int      `json:"places,omitempty"`     // of each node for jobs; 0: the default
-	CostLimit    float64  `json:"cost_limit,omitempty"` // USD that defaultAccount may spend; 0: any
+	Pace         Duration `json:"pace"`                 // approximate time of a row
+	Places       int      `json:"places,omitempty"`     // jobs per node; 0: the default
+	CostLimit    float64  `json:"cost_limit,omitempty"` // USD per month of defaultAccount; 0: no limit
 
-	// How long defaultAccount keeps the data of jobs, and inputs are kept for those
+	// How long defaultAccount keeps the data of jobs, and how long inputs stay for jobs
 	// that continue others; 0: the default.
 	RetentionDays  int      `json:"retention_days,omitempty"`
 	InputRetention Duration `json:"input_retention,omitempty"`
@@ -40,42 +39,42 @@ type Limits struct {
 type Node struct {
 	OwnsNone bool     `json:"owns_none,omitempty"`
 	NoEngine bool     `json:"no_engine,omitempty"`
-	Clock    Duration `json:"clock,omitempty"` // by how much its clock is off
-	Twin     bool     `json:"twin,omitempty"`  // it has the name of the first
+	Clock    Duration `json:"clock,omitempty"` // error of its clock
+	Twin     bool     `json:"twin,omitempty"`  // it has the name of the first node
 }
 
-// A Job is what a client submits.
+// A Job is a job that a client submits.
 type Job struct {
 	At      Duration `json:"at"`
-	Node    int      `json:"node"` // who is asked first
+	Node    int      `json:"node"` // the node that gets the first request
 	Rows    int      `json:"rows"`
-	Spooled bool     `json:"spooled,omitempty"` // its rows are too many for the record
+	Spooled bool     `json:"spooled,omitempty"` // it has too many rows for the record
 	Schema  bool     `json:"schema,omitempty"`
-	Broken  int      `json:"broken,omitempty"`  // so many rows no engine answers
-	Deadly  int      `json:"deadly,omitempty"`  // so many of those crash their server
-	Equal   int      `json:"equal,omitempty"`   // so many rows are different at most, and equal ones run once; 0: all are, and nobody looks
-	Cancel  Duration `json:"cancel,omitempty"`  // when it is cancelled; 0: never
-	Remove  Duration `json:"remove,omitempty"`  // how long after its end its data is removed by its client; 0: never
-	Account string   `json:"account,omitempty"` // whose it is, if not defaultAccount's; of one that continues another, as that
-	Urgent  bool     `json:"urgent,omitempty"`  // it is of priority 0
-	From    string   `json:"from,omitempty"`    // its rows are a server's, which sends them like this (source.go)
-	Poison  string   `json:"poison,omitempty"`  // when it ends its owner (poison.go); "": never
+	Broken  int      `json:"broken,omitempty"`  // number of rows that no engine answers
+	Deadly  int      `json:"deadly,omitempty"`  // number of broken rows that crash their server
+	Equal   int      `json:"equal,omitempty"`   // largest number of different rows, with dedup; 0: all are different, without dedup
+	Cancel  Duration `json:"cancel,omitempty"`  // time of its cancel; 0: never
+	Remove  Duration `json:"remove,omitempty"`  // time from its end until its client removes the data; 0: never
+	Account string   `json:"account,omitempty"` // empty: defaultAccount; the same as that of the continued job
+	Urgent  bool     `json:"urgent,omitempty"`  // priority 0
+	From    string   `json:"from,omitempty"`    // how a server sends its rows (source.go); empty: they are in the request
+	Poison  string   `json:"poison,omitempty"`  // when it kills its owner (poison.go); empty: never
 
-	// Continues is the job, counted from 1, that this one takes over from: it is
-	// asked for At after the end of that, whose rows it has.
+	// Continues is the number of the job, from 1, that this job continues. The request
+	// comes At after the end of that job, and the rows are the same.
 	Continues int `json:"continues,omitempty"`
 }
 
-// A Fault strikes at a time, or at an effect: at the nth of a kind that Node
-// has. Node -1 is every node.
+// A Fault strikes at a time, or at the nth effect of a kind on Node. Node -1 means every
+// node.
 type Fault struct {
 	Kind  string   `json:"kind"`
 	Node  int      `json:"node"`
 	At    Duration `json:"at,omitempty"`
-	For   Duration `json:"for,omitempty"`   // how long it lasts, or until the node comes back
-	On    string   `json:"on,omitempty"`    // kind of effect, such as "store.finish"; "" is any that changes something
-	Nth   int      `json:"nth,omitempty"`   // 1 is the first; 0: it strikes at a time
-	After bool     `json:"after,omitempty"` // the effect has happened
+	For   Duration `json:"for,omitempty"`   // duration, or time until the node comes back
+	On    string   `json:"on,omitempty"`    // kind of effect, such as "store.finish"; empty: any effect that writes
+	Nth   int      `json:"nth,omitempty"`   // 1: the first; 0: the fault strikes at a time
+	After bool     `json:"after,omitempty"` // the fault strikes after the effect happened
 	How   string   `json:"how,omitempty"`
 	Rate  float64  `json:"rate,omitempty"` // share of messages or answers
 	To    int      `json:"to,omitempty"`   // the other node
@@ -86,12 +85,12 @@ func (s Schedule) twoAccounts() bool {
 	return slices.ContainsFunc(s.Jobs, func(j Job) bool { return j.Account != "" })
 }
 
-// hostile reports whether an engine says what none should.
+// hostile reports whether an engine sends hostile answers.
 func (s Schedule) hostile() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == "engine" && f.How == "hostile" })
 }
 
-// A Duration is a time.Duration that is written as 1.5s.
+// A Duration is a time.Duration with a text form such as 1.5s.
 type Duration time.Duration
 
 // MarshalText writes 1.5s.
@@ -104,7 +103,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// String is the schedule as JSON, a line for each node, job and fault.
+// String returns the schedule as JSON with a line for each node, job and fault.
 func (s Schedule) String() string {
 	head := s
 	head.Nodes, head.Jobs, head.Faults = nil, nil, nil
@@ -130,7 +129,7 @@ func list[T any](b *strings.Builder, head string, items []T) {
 	}
 }
 
-// Parse reads what String wrote.
+// Parse reads the output of String.
 func Parse(text []byte) (s Schedule, err error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("read a schedule: %w", err)

@@ -18,7 +18,7 @@ import (
 // crashes every server: its connections break, it is down for some seconds, and the other
 // rows in flight must not be charged either.
 
-// limited is what a fault of kind "engine" says of a server that answers 429.
+// limited is How of a fault of kind "engine" whose server answers 429.
 const limited = "limited"
 
 // deadlyPrefix begins the text of a broken row that crashes its server.
@@ -28,7 +28,7 @@ func deadly(row string) bool { return strings.HasPrefix(row, deadlyPrefix) }
 
 var errCrash = errors.New("the server crashed")
 
-// pauseOf is pause that ends with errCrash when the server does.
+// pauseOf is pause, but returns errCrash when the server crashes.
 func pauseOf(ctx context.Context, life <-chan struct{}, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -47,7 +47,7 @@ func pauseOf(ctx context.Context, life <-chan struct{}, d time.Duration) error {
 	}
 }
 
-// lives is closed when the server crashes.
+// lives returns a channel that is closed when the server crashes.
 func (s *server) lives() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,15 +73,14 @@ func (s *server) crash(text string) {
 	s.back = w.now() + time.Second + time.Duration(w.chance(fmt.Sprint("crash ", s.node, s.crashes))*float64(2*time.Second))
 }
 
-// breaks is the error of a row after its server crashed. Rows that were in flight come back
-// one after the other.
+// breaks returns the error of a row after its server crashed. Rows in flight return one
+// after the other.
 func (c *call) breaks(text string, try int) error {
 	time.Sleep(c.world.latency(c.node, "broken", fmt.Sprint(text, try)))
 	return &engine.Error{Class: engine.Busy, Code: "connection_broken", Broke: true, Message: "the connection to the server failed: EOF"}
 }
 
-// turnsDown is the error of a request that the server does not take: it is down, or limits
-// its clients.
+// turnsDown returns the error of a request if the server is down or limits its clients.
 func (c *call) turnsDown(text string, try int) error {
 	w := c.world
 	if c.restarts() {
@@ -99,7 +98,7 @@ func (c *call) turnsDown(text string, try int) error {
 	return &engine.Error{Class: engine.Busy, Status: http.StatusTooManyRequests, Code: "rate_limit_exceeded", Overloaded: true, RetryAfter: after, Message: "too many requests"}
 }
 
-// crashes is how often servers have crashed.
+// crashes returns how often servers have crashed.
 func (w *world) crashes() (n int) {
 	for _, s := range w.servers {
 		s.mu.Lock()
@@ -109,7 +108,7 @@ func (w *world) crashes() (n int) {
 	return n
 }
 
-// deadlyRows is how many rows crash servers.
+// deadlyRows returns how many rows crash servers.
 func (w *world) deadlyRows() (n int) {
 	for _, j := range w.Jobs {
 		n += j.Deadly
@@ -117,8 +116,8 @@ func (w *world) deadlyRows() (n int) {
 	return n
 }
 
-// judgeAttempts wants rows to be charged for bad answers only: neither for 429 nor for a
-// crash of their server.
+// judgeAttempts checks that only wrong answers cost a row an attempt, not 429 and not a crash
+// of the server.
 func (j *jobCase) judgeAttempts(node int) {
 	crashed, t := j.world.crashes() > 0, j.world.tally
 	for i, text := range j.texts {
@@ -138,13 +137,13 @@ func (j *jobCase) judgeAttempts(node int) {
 	}
 }
 
-// mostCrashes is how often a row may crash servers, on all nodes together: among other
+// mostCrashes limits how often a row may crash servers, on all nodes together: among other
 // rows, in a group of suspects, and twice alone.
 const mostCrashes = 4
 
-// judgeDeadly wants rows that crash their server to have failed for that, unless their
-// connections broke on servers that were not seen to be down. If no fault strikes, no node
-// forgets how often a row has crashed a server.
+// judgeDeadly checks that rows that crash their server fail with this reason. Another reason
+// is right if the node did not see that the server was down. Without other faults, no node
+// forgets how often a row crashed a server.
 func (j *jobCase) judgeDeadly(node int) {
 	if j.Deadly == 0 {
 		return
@@ -171,7 +170,7 @@ func (j *jobCase) judgeDeadly(node int) {
 	}
 }
 
-// read asks a node for something of the job as its client.
+// read fetches a document of the job from a node, as its client.
 func (j *jobCase) read(node int, path string, into any) bool {
 	code, text := j.world.request(node, http.MethodGet, "/v1/jobs/"+j.id+path, http.Header{"Authorization": {"Key " + keyOf(j.owner())}}, nil)
 	if err := json.Unmarshal(text, into); code != http.StatusOK || err != nil {
@@ -181,7 +180,7 @@ func (j *jobCase) read(node int, path string, into any) bool {
 	return true
 }
 
-// limits has a server limit its clients for a while.
+// limits makes a server limit its clients for some time.
 func (g *generator) limits() {
 	if g.IntN(4) > 0 {
 		return
@@ -192,7 +191,7 @@ func (g *generator) limits() {
 	g.Faults = append(g.Faults, f)
 }
 
-// crashes has a row crash its server.
+// crashes makes a row crash its server.
 func (g *generator) crashes() {
 	j := &g.Jobs[g.IntN(len(g.Jobs))]
 	if g.IntN(4) > 0 || j.Continues > 0 || j.Poison != "" || j.Equal > 0 || j.Urgent {

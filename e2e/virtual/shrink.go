@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Shrink returns the least schedule that it finds that fails still. It asks at
-// most so many times.
+// Shrink returns the smallest failing schedule that it finds. It calls fails at most asks
+// times.
 func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 	try := func(smaller Schedule) bool {
 		if asks--; asks < 0 || !fails(smaller) {
@@ -72,7 +72,7 @@ func Shrink(s Schedule, asks int, fails func(Schedule) bool) Schedule {
 	return s
 }
 
-// without is the schedule without a node: what struck it strikes the one before.
+// without returns the schedule without a node. Its faults strike the node before it.
 func (s Schedule) without(node int) Schedule {
 	s.Nodes = slices.Delete(slices.Clone(s.Nodes), node, node+1)
 	move := func(n int) int {
@@ -91,7 +91,7 @@ func (s Schedule) without(node int) Schedule {
 	return s
 }
 
-// withoutJob is the schedule without a job, and without those that continue it.
+// withoutJob returns the schedule without a job and without the jobs that continue it.
 func (s Schedule) withoutJob(job int) Schedule {
 	was, place := s.Jobs, make([]int, len(s.Jobs)+1)
 	s.Jobs = nil
@@ -108,11 +108,11 @@ func (s Schedule) withoutJob(job int) Schedule {
 
 var figures = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f.]*(ms|µs|s|m|h)?`)
 
-// shape is what was wrong without its figures: two failures of one shape have
-// most often one cause.
+// shape returns a message without its numbers. Two failures of the same shape usually have
+// the same cause.
 func shape(wrong string) string { return figures.ReplaceAllString(wrong, "#") }
 
-// shaped reports whether a verdict has a wrong of one of the shapes.
+// shaped reports whether a verdict has a message with a shape.
 func (v *Verdict) shaped(like string) bool {
 	return slices.ContainsFunc(v.Wrongs, func(w string) bool { return shape(w) == like })
 }

@@ -19,33 +19,33 @@ import (
 // How a server sends a job's rows.
 const (
 	sendsWhole    = "whole"
-	sendsUnsized  = "unsized" // whole, and has not said how much it is
-	sendsHalf     = "breaks"  // and closes the connection
-	sendsHalfOnly = "stalls"  // and nothing more
+	sendsUnsized  = "unsized" // whole, without Content-Length
+	sendsHalf     = "breaks"  // half, and closes the connection
+	sendsHalfOnly = "stalls"  // half, and then nothing more
 	sendsNothing  = "refuses" // it has no such file
 )
 
-// sourceHost is the server that has the rows of jobs.
+// sourceHost is the server with the rows of jobs.
 const sourceHost = "files.example"
 
-// whole reports whether a server sends all rows, if nothing comes between.
+// whole reports whether a server sends all rows, unless a fault strikes.
 func (j *jobCase) whole() bool { return j.From == sendsWhole || j.From == sendsUnsized }
 
-// A fileServer is that server as a process reaches it.
+// A fileServer is the access of a process to this server.
 type fileServer struct{ *proc }
 
-// sourceChunk is how much comes at a time, bytes.
+// sourceChunk is the largest read from the server in bytes.
 const sourceChunk = 100
 
-// stallTimeout is longer than the stops of a schedule may last together.
+// stallTimeout is longer than the sum of all stops of a schedule.
 const stallTimeout = 90 * time.Second
 
-// downloader fetches from the server of files.
+// downloader returns a downloader for the server of files.
 func (p *proc) downloader() (*input.Downloader, error) {
 	return input.New(input.Config{Transport: fileServer{p}, StallTimeout: stallTimeout, Logger: p.world.log})
 }
 
-// RoundTrip begins to send a job's rows.
+// RoundTrip starts to send the rows of a job.
 func (s fileServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	name := strings.TrimPrefix(req.URL.Path, "/")
 	n, err := strconv.Atoi(name)
@@ -81,7 +81,7 @@ func (s fileServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// file is a job's rows as a server has them.
+// file returns the rows of a job as a CSV file.
 func (j *jobCase) file() []byte {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
@@ -93,20 +93,20 @@ func (j *jobCase) file() []byte {
 	return []byte(b.String())
 }
 
-// excuse notes that a download was not what it should be.
+// excuse notes that a download may fail.
 func (j *jobCase) excuse() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.excused = true
 }
 
-// A stream is rows on their way.
+// A stream sends rows.
 type stream struct {
 	ctx  context.Context
 	proc *proc
 	job  *jobCase
 	left []byte
-	half int // so much is left when something happens
+	half int // remaining bytes at which a fault of the server begins
 }
 
 func (s *stream) Close() error { return nil }
@@ -135,16 +135,16 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// mayLoseInput reports whether a job may fail for its download: the server is to
-// blame, or the process that had asked was gone before all had come, as a download
-// is never repeated. That one only lost the job is no reason.
+// mayLoseInput reports whether a job may fail because of its download: the server broke it,
+// or the process that downloaded it ended early, because a download is never repeated. A
+// change of owner alone is no reason.
 func (j *jobCase) mayLoseInput(rec store.Record) bool {
 	bereft := j.bereft()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case j.of != nil:
-		return bereft || j.root().From != "" && len(j.forgets) > 0 // else it would not have been taken
+		return bereft || j.root().From != "" && len(j.forgets) > 0 // without a fault the continuation is refused
 	case j.From == "" || rec.Epoch == 1:
 		return j.excused
 	}
@@ -158,11 +158,10 @@ func (j *jobCase) mayLoseInput(rec store.Record) bool {
 	return j.asker == nil || j.asker.endsBefore(j.ended) || j.world.unheard() >= silence
 }
 
-// silence is how long nodes wait for one that does not answer: the default of
-// actors.
+// silence is the time that nodes wait for a silent node: the default of actors.
 const silence = 30 * time.Second
 
-// unheard is for how long a node may have been unable to answer.
+// unheard returns how long a node may have been unable to answer.
 func (w *world) unheard() (sum time.Duration) {
 	for _, f := range w.Faults {
 		if f.Kind == "cut" || f.Kind == "stop" || f.Kind == "messages" {
@@ -172,8 +171,8 @@ func (w *world) unheard() (sum time.Duration) {
 	return sum
 }
 
-// judgeSource wants a server to be asked once, and rows that did not come whole
-// to be nobody's.
+// judgeSource checks that the input was downloaded once, and that no job succeeded with a
+// part of its input.
 func (j *jobCase) judgeSource(status rowmill.Status) {
 	j.mu.Lock()
 	asked, forgets := j.asked, len(j.forgets)
@@ -186,7 +185,7 @@ func (j *jobCase) judgeSource(status rowmill.Status) {
 	}
 }
 
-// brought notes when the rows of a job were stored as they came.
+// brought notes when the downloaded file of a job was stored.
 func (j *jobCase) brought(key string) {
 	if id := j.known(); id != "" && key == short(layout.Raw(id)) {
 		j.mu.Lock()

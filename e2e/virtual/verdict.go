@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// A Verdict is what became of a schedule.
+// A Verdict is the outcome of a schedule.
 type Verdict struct {
-	Wrongs   []string      `json:"wrongs,omitempty"` // promises that were broken; none: all held
-	Reruns   int           `json:"reruns"`           // answers that were not the first to their row
-	Struck   int           `json:"struck"`           // faults that came
-	Swift    int           `json:"swift,omitempty"`  // urgent jobs that were held to their time beside another account
-	Virtual  time.Duration `json:"virtual"`          // what it took in the world
+	Wrongs   []string      `json:"wrongs,omitempty"` // broken promises
+	Reruns   int           `json:"reruns"`           // repeated answers to a row
+	Struck   int           `json:"struck"`           // faults that struck
+	Swift    int           `json:"swift,omitempty"`  // urgent jobs with a checked time limit beside another account
+	Virtual  time.Duration `json:"virtual"`          // duration in the world
 	Trace    []string      `json:"trace,omitempty"`
-	Print    uint64        `json:"print"`              // of the trace: equal where a run was repeated exactly
-	Bereaved int           `json:"bereaved,omitempty"` // jobs that failed as their owners were killed twice
+	Print    uint64        `json:"print"`              // hash of the trace: equal if a run repeats exactly
+	Bereaved int           `json:"bereaved,omitempty"` // jobs that failed because two owners crashed
 
 	trace []entry
 }
 
-// told is the trace without what only asks.
+// told returns the trace; without all, only lines that explain the end.
 func (v *Verdict) told(all bool) []string {
 	var lines []string
 	for _, e := range v.trace {
@@ -34,7 +34,8 @@ func (v *Verdict) told(all bool) []string {
 	return lines
 }
 
-// dull reports whether a line tells nothing of how it came to an end.
+// dull reports whether a line does not help to explain the end: an effect that only reads,
+// without an error.
 func dull(e entry) bool {
 	if e.outcome != "" {
 		return false
@@ -51,24 +52,24 @@ func (v *Verdict) String() string {
 	return fmt.Sprintf("%d faults struck, %d rows again, %v in the world: %s", v.Struck, v.Reruns, v.Virtual.Round(time.Millisecond), strings.Join(v.Wrongs, "; "))
 }
 
-// effects is the whole trace, a line for each effect. Those of one moment are sorted:
-// synctest does not order goroutines.
+// effects returns the whole trace, a line for each effect. Lines with the same time are
+// sorted, because synctest does not order goroutines.
 func (v *Verdict) effects() []string {
 	var lines []string
-	begin := 0 // of the moment
+	begin := 0 // first line with this time
 	for i, e := range v.trace {
 		if e.at != v.trace[begin].at {
 			slices.Sort(lines[begin:])
 			begin = i
 		}
-		how, _, _ := strings.Cut(e.outcome, ";") // an error has names that are random
+		how, _, _ := strings.Cut(e.outcome, ";") // an error contains random names
 		lines = append(lines, fmt.Sprintln(e.at, e.node, e.kind, plain(e.key), how))
 	}
 	slices.Sort(lines[begin:])
 	return lines
 }
 
-// print is a number that is equal where all effects were, at the same moments.
+// print returns a hash of all effects and their times.
 func (v *Verdict) print() uint64 {
 	h := fnv.New64a()
 	for _, line := range v.effects() {

@@ -25,7 +25,7 @@ var (
 	most = flag.Int("failures", 3, "after how many failures to stop")
 )
 
-// TestWorker is what the other tests run in processes of their own.
+// TestWorker is the process of a worker of the other tests.
 func TestWorker(t *testing.T) {
 	if os.Getenv(workerEnv) == "" {
 		t.Skip("it works for the other tests")
@@ -36,7 +36,7 @@ func TestWorker(t *testing.T) {
 //go:embed testdata/schedules
 var kept embed.FS
 
-// keptSchedules are those that have found something.
+// keptSchedules returns the saved schedules, which once found a fault.
 func keptSchedules(t *testing.T) map[string]Schedule {
 	t.Helper()
 	const folder = "testdata/schedules"
@@ -57,7 +57,7 @@ func keptSchedules(t *testing.T) map[string]Schedule {
 	return schedules
 }
 
-// What a schedule has found once it must not find again.
+// TestKeptSchedules runs the saved schedules: a fixed fault must not return.
 func TestKeptSchedules(t *testing.T) {
 	t.Parallel()
 	if *seed != 0 || *file != "" {
@@ -74,11 +74,11 @@ func TestKeptSchedules(t *testing.T) {
 	}
 }
 
-// amountEnv says for how long schedules are tried that nobody has seen, or how many.
+// amountEnv is the variable with the time or the number of new schedules.
 const amountEnv = "ROWMILL_VIRTUAL"
 
-// amount is for how long schedules are tried, or how many, whatever time that takes:
-// 200 where ROWMILL_VIRTUAL is not set.
+// amount returns the time limit or the number of new schedules: 200 without
+// ROWMILL_VIRTUAL.
 func amount(t *testing.T) (lasts time.Duration, many int) {
 	t.Helper()
 	text := os.Getenv(amountEnv)
@@ -95,7 +95,7 @@ func amount(t *testing.T) (lasts time.Duration, many int) {
 	return lasts, math.MaxInt
 }
 
-// TestSchedules runs schedules that are drawn.
+// TestSchedules runs random schedules.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	if *seed != 0 || *file != "" {
@@ -163,7 +163,7 @@ func TestSchedules(t *testing.T) {
 		(c.cpu / time.Duration(max(ran, 1))).Round(time.Millisecond), (virtual / time.Duration(max(ran, 1))).Round(time.Second), struck)
 }
 
-// one runs what was asked for, and tells what happens.
+// one runs the schedule of the flags and prints its trace.
 func one(t *testing.T) {
 	s := Generate(*seed)
 	if *file != "" {
@@ -184,7 +184,7 @@ func one(t *testing.T) {
 	}
 }
 
-// report shrinks a schedule that fails and says all that is known of it.
+// report shrinks a failing schedule and prints it with its trace.
 func report(t *testing.T, c *crew, s Schedule, v Verdict) {
 	t.Helper()
 	like := shape(v.Wrongs[0])

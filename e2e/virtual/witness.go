@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A witness reads what the nodes log: a panic is wrong, though whoever met it
-// lives on and its peer or client is answered.
+// A witness is a log handler that reports each panic in the logs as wrong, also if the node
+// recovers from the panic.
 type witness struct {
 	slog.Handler
 	wrong func(format string, args ...any)
 }
 
-// Enabled lets all errors through to the witness.
+// Enabled enables all errors.
 func (w witness) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError || w.Handler.Enabled(ctx, level)
 }
 
-// Handle looks at a message and passes it on.
+// Handle checks a message for a panic and passes it on.
 func (w witness) Handle(ctx context.Context, r slog.Record) error {
 	if strings.Contains(r.Message, "panic") {
 		why := ""
@@ -36,12 +36,12 @@ func (w witness) Handle(ctx context.Context, r slog.Record) error {
 	return w.Handler.Handle(ctx, r)
 }
 
-// WithAttrs returns a witness of what is logged with attributes.
+// WithAttrs returns a witness with attributes.
 func (w witness) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return witness{w.Handler.WithAttrs(attrs), w.wrong}
 }
 
-// WithGroup returns a witness of what is logged in a group.
+// WithGroup returns a witness with a group.
 func (w witness) WithGroup(name string) slog.Handler {
 	return witness{w.Handler.WithGroup(name), w.wrong}
 }

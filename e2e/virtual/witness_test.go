@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A panic that a node survives is wrong; other errors are not.
+// A logged panic is wrong, also after a recovery. Other errors are not.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	var wrongs []string

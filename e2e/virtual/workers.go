@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// A task is what a worker is asked to run.
+// A task is a schedule for a worker.
 type task struct {
 	Schedule Schedule
-	Trace    bool // the trace is wanted
-	Effects  bool // all effects are wanted as the trace
-	Log      bool // what the nodes log is wanted too
+	Trace    bool // return the trace
+	Effects  bool // return all effects as the trace
+	Log      bool // also return the logs of the nodes
 }
 
-// resultMark begins the line of a verdict, among whatever else is printed.
+// resultMark begins the line of a verdict in the output of a worker.
 const resultMark = "verdict: "
 
-// work runs the tasks that are read, one after the other.
+// work reads tasks and runs them, one after the other.
 func work(t *testing.T, from io.Reader, to io.Writer) {
 	sh, err := newShared()
 	if err != nil {
@@ -68,8 +68,8 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 	}
 }
 
-// A worker is a process that runs schedules. It has one processor: the order in
-// which goroutines run is then almost always the same.
+// A worker is a process that runs schedules. It has one processor, so that goroutines
+// almost always run in the same order.
 type worker struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -77,7 +77,7 @@ type worker struct {
 	words *tail
 }
 
-// tail keeps the end of what is written.
+// tail keeps the beginning of the written text.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -100,9 +100,9 @@ func (w *tail) String() string {
 	return w.text.String()
 }
 
-// workerMemory is where a worker collects garbage at the latest. A world is some
-// megabytes that live for two collections, so that by growth alone each would
-// come four times as many worlds after the last.
+// workerMemory is the memory limit at which a worker collects garbage. A world needs some
+// megabytes and survives two collections: by growth alone, the number of worlds between two
+// collections would grow fourfold each time.
 const workerMemory = "768MiB"
 
 // workerEnv tells a process that it is a worker.
@@ -110,7 +110,7 @@ const workerEnv = "ROWMILL_VIRTUAL_WORKER"
 
 func startWorker() (*worker, error) {
 	w := &worker{words: new(tail)}
-	w.cmd = exec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestWorker$", "-test.timeout=0", "-test.cpu=1") //nolint:gosec // it is this test
+	w.cmd = exec.CommandContext(context.Background(), os.Args[0], "-test.run=^TestWorker$", "-test.timeout=0", "-test.cpu=1") //nolint:gosec // the binary of this test
 	if profile := os.Getenv("ROWMILL_VIRTUAL_PROFILE"); profile != "" {                                                       // of the last worker to end
 		w.cmd.Args = append(w.cmd.Args, "-test.cpuprofile="+profile)
 	}
@@ -133,16 +133,16 @@ func (w *worker) stop() {
 	_ = w.cmd.Wait()
 }
 
-// spins is how much of a processor's time a schedule may take, far above what any
-// needs: one that takes more goes round and round. What it takes by the clock is
-// the machine's business, unless it is hangs.
+// spins limits the processor time of a schedule, far above the time that any needs: a
+// schedule that takes more is in an endless loop. Elapsed time depends on the machine, so
+// its limit hangs is large.
 const (
 	spins = 40 * time.Second
 	hangs = 20 * time.Minute
 )
 
-// quitAfter ends this process with the stacks of all that runs once it has used so
-// much of a processor's time, unless it is stopped.
+// quitAfter ends this process with the stacks of all goroutines after a processor time,
+// unless it is stopped.
 func quitAfter(d time.Duration) (stop func()) {
 	began, ended := used(), make(chan struct{})
 	go func() {
@@ -160,21 +160,21 @@ func quitAfter(d time.Duration) (stop func()) {
 	return func() { close(ended) }
 }
 
-// used is the processor's time that this process has had.
+// used returns the processor time of this process.
 func used() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // never fails for oneself
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // never fails for this process
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// spinning is what is wrong with those.
+// spinning is the message about such a schedule.
 const spinning = "time does not go on: something goes round and round"
 
-// run has a schedule run. alive is false where the worker is not.
+// run runs a task. alive is false if the worker has ended.
 func (w *worker) run(ask task) (v Verdict, alive bool) {
 	text, err := json.Marshal(ask)
 	if err != nil {
-		panic(err) // it is made of numbers and texts
+		panic(err) // never happens: a task has only numbers and texts
 	}
 	slow := time.AfterFunc(hangs, func() { _ = w.cmd.Process.Signal(syscall.SIGQUIT) })
 	defer slow.Stop()
@@ -197,7 +197,7 @@ func (w *worker) run(ask task) (v Verdict, alive bool) {
 	}
 }
 
-// died is the verdict on a schedule that its worker did not survive.
+// died returns the verdict on a schedule that ended its worker.
 func (w *worker) died() Verdict {
 	_ = w.cmd.Wait()
 	words := w.words.String()
@@ -214,7 +214,7 @@ func (w *worker) died() Verdict {
 	return Verdict{Wrongs: []string{"the process ended: " + first}, Trace: strings.Split(words[:min(len(words), 12<<10)], "\n")}
 }
 
-// A crew are workers, some tasks at a time.
+// A crew is a pool of workers.
 type crew struct {
 	free chan *worker
 	mu   sync.Mutex
@@ -229,7 +229,7 @@ func newCrew(size int) *crew {
 	return c
 }
 
-// run has a free worker run a schedule, once there is one.
+// run waits for a free worker and runs a task on it.
 func (c *crew) run(ask task) Verdict {
 	w := <-c.free
 	if w == nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/rowmill/rowmill/internal/deterministic"
 )
 
-// A world is one run of a schedule. It lives inside a bubble.
+// A world is one run of a schedule, inside a bubble of synctest.
 type world struct {
 	Schedule
 	shared
 	began time.Time
-	still bool                     // nothing takes time, for tests
-	watch func(node int, e effect) // is told of each write that happened
+	still bool                     // effects take no time, for tests
+	watch func(node int, e effect) // called after each write
 
 	gates   []*gate
 	servers []*server
@@ -34,26 +34,26 @@ type world struct {
 	tally   *tally
 	equal   equals
 
-	all   sync.WaitGroup // whatever must end before the world does
-	ended chan struct{}  // no process is started again
+	all   sync.WaitGroup // goroutines that must end before the world
+	ended chan struct{}  // closed: no process starts again
 
 	mu       sync.Mutex
 	trace    []entry
-	struck   []bool // by fault: it has come
+	struck   []bool // by fault: whether it struck
 	struckAt []time.Duration
-	halts    []time.Time     // by node: until when it is stopped
-	skews    []time.Duration // by node: by how much its clock is off
-	procs    []*proc         // by node: what runs there now, if anything
+	halts    []time.Time     // by node: end of its stop
+	skews    []time.Duration // by node: error of its clock
+	procs    []*proc         // by node: the running process, or nil
 	starts   []int           // by node
 	healed   bool
-	swifts   int // urgent jobs that were held to their time
+	swifts   int // urgent jobs with a checked time limit
 	healedAt time.Duration
 
 	log     *slog.Logger
 	account *account
 }
 
-// shared is what all worlds of a process have in common: it is never changed.
+// shared holds the data of all worlds of a process. It never changes.
 type shared struct {
 	catalog *catalog.Catalog
 }
@@ -65,7 +65,7 @@ func newShared() (shared, error) {
 	return shared{c}, err
 }
 
-// nothing registers no metrics: nobody reads them.
+// nothing is a registerer that registers no metrics: no code reads them.
 type nothing struct{}
 
 func (nothing) Register(prometheus.Collector) error  { return nil }
@@ -111,13 +111,13 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	return w, err
 }
 
-// run plays the schedule from its begin to its end, and returns what was wrong.
+// run runs a schedule and returns its verdict.
 func run(s Schedule, sh shared, log *slog.Logger) Verdict {
 	_, v := play(s, sh, log)
 	return v
 }
 
-// play is run that returns the world as well, which has ended.
+// play is run, but also returns the ended world.
 func play(s Schedule, sh shared, log *slog.Logger) (w *world, v Verdict) {
 	defer deterministic.Seed(s.Seed)()
 	folder, err := os.MkdirTemp(folders(), "rowmill-virtual-")
@@ -152,7 +152,7 @@ func play(s Schedule, sh shared, log *slog.Logger) (w *world, v Verdict) {
 	return w, v
 }
 
-// folders is where files cost least.
+// folders returns the parent of temporary folders: memory, if there is any.
 func folders() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -160,7 +160,7 @@ func folders() string {
 	return ""
 }
 
-// up starts a process on a node, as often as it takes.
+// up starts a process on a node, with retries.
 func (w *world) up(node int) {
 	w.all.Go(func() {
 		for {
@@ -182,9 +182,9 @@ func (w *world) up(node int) {
 			p.kill()
 			p.bury()
 			w.gone(p)
-			time.Sleep(time.Second) // as a supervisor has it
+			time.Sleep(time.Second) // like a supervisor
 			if errors.Is(err, errDead) {
-				return // who killed it says when it comes back
+				return // the code that killed it starts the node again
 			}
 		}
 	})
@@ -199,7 +199,7 @@ func (w *world) over() bool {
 	}
 }
 
-// gone says that a process runs no longer.
+// gone removes an ended process.
 func (w *world) gone(p *proc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *world) proc(node int) *proc {
 	return w.procs[node]
 }
 
-// crash ends the process of a node: nothing that it does has any effect.
+// crash kills the process of a node: its further effects do not happen.
 func (w *world) crash(node int, f Fault) {
 	p := w.proc(node)
 	if p == nil {
@@ -237,8 +237,8 @@ func (w *world) drain(node int, f Fault) {
 	}
 	w.tell(node, "drain", p.id, "")
 	w.all.Go(func() {
-		time.Sleep(w.latency(node, "drain", p.id)) // no timer of the process fires at this moment
-		_ = p.stop()                               // rows in flight may take longer than it waits
+		time.Sleep(w.latency(node, "drain", p.id)) // no timer of the process fires at this time
+		_ = p.stop()                               // rows in flight may take longer than the drain timeout
 		w.gone(p)
 		w.tell(node, "drained", p.id, "")
 		if f.For > 0 {
@@ -256,9 +256,9 @@ func (w *world) stopAll() {
 	}
 }
 
-// stop has a process end that has nothing left to do.
+// stop ends a process that has no work left.
 func (w *world) stop(p *proc) {
-	time.Sleep(w.latency(p.node, "stop", p.id)) // no timer of the process fires at this moment
+	time.Sleep(w.latency(p.node, "stop", p.id)) // no timer of the process fires at this time
 	if err := p.stop(); err != nil && strings.Contains(err.Error(), "drain:") {
 		w.account.wrong("node %d has nothing to do and does not stop: %v", p.node, err)
 	}
@@ -276,13 +276,13 @@ func (w *world) heal() {
 	}
 }
 
-// scheduleFaults has those come whose time is known and that are acts.
+// scheduleFaults starts the faults that strike once at a set time.
 func (w *world) scheduleFaults() {
 	for i, f := range w.Faults {
 		if f.Nth > 0 || lastingKind(f.Kind) {
 			continue
 		}
-		// No timer of a node fires at this moment, and no other fault comes.
+		// No timer of a node and no other fault has this time.
 		w.later(time.Duration(f.At)+time.Duration(11+i)*time.Microsecond, func() {
 			if w.whole() {
 				return
@@ -338,7 +338,7 @@ func (w *world) whole() bool {
 	return w.healed
 }
 
-// wholeFor is for how long nothing has been broken.
+// wholeFor returns the time since all faults ended, or 0.
 func (w *world) wholeFor() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,8 +348,8 @@ func (w *world) wholeFor() time.Duration {
 	return w.now() - w.healedAt
 }
 
-// halt stops a machine for a while, as SIGSTOP and SIGCONT do: nothing leaves it
-// and nothing is taken in.
+// halt stops a machine for a while, like SIGSTOP and SIGCONT: it sends nothing and
+// receives nothing.
 func (w *world) halt(node int, d time.Duration) {
 	w.mu.Lock()
 	w.halts[node] = time.Now().Add(d)
@@ -369,7 +369,7 @@ func (w *world) forget(d time.Duration) {
 	w.account.forgot(d)
 }
 
-// clock is what a node takes for the time.
+// clock returns the clock of a node, with its error.
 func (w *world) clock(node int) func() time.Time {
 	return func() time.Time {
 		w.mu.Lock()
@@ -378,7 +378,7 @@ func (w *world) clock(node int) func() time.Time {
 	}
 }
 
-// active is the first fault of a kind that lasts now and is of a node.
+// active returns the first matching fault of a kind that lasts now on a node, or nil.
 func (w *world) active(node int, kind string, match func(Fault) bool) *Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -398,7 +398,7 @@ func (w *world) active(node int, kind string, match func(Fault) bool) *Fault {
 	return nil
 }
 
-// refused is what a service that is away or full says to an effect.
+// refused returns the error of an effect if its service is away or full now.
 func (w *world) refused(node int, service string, e effect) error {
 	if w.active(node, "away", func(f Fault) bool { return f.How == service }) != nil {
 		return fmt.Errorf("%w: connection refused", rowmill.ErrUnavailable)
@@ -415,7 +415,7 @@ func (w *world) refused(node int, service string, e effect) error {
 	return fmt.Errorf("%w: the server is at its memory limit", rowmill.ErrUnavailable)
 }
 
-// slow is by how much an effect takes longer now.
+// slow returns the additional latency of an effect while its service is slow.
 func (w *world) slow(node int, kind, what string) (time.Duration, bool) {
 	service, _, _ := strings.Cut(kind, ".")
 	f := w.active(node, "slow", func(f Fault) bool { return f.How == service })
@@ -433,5 +433,5 @@ func short(key string) string {
 	return key
 }
 
-// background is for what the world itself looks at.
+// background is the context of reads by the world itself.
 var background = context.Background()

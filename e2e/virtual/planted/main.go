@@ -1,15 +1,14 @@
-// Planted measures what the schedules of e2e/virtual are worth: it plants
-// faults in a copy of the code, one at a time, and says how long it takes until
-// a schedule finds each.
+// Planted measures how fast the schedules of e2e/virtual find faults. It plants faults in a
+// copy of the code, one at a time, and prints the time until a schedule finds each.
 //
 //	go run ./e2e/virtual/planted -within 10m [name …]
 //
-// Before that it runs schedules on the code as it is, for -control: what is found
-// there is not the plants'.
+// Before that it runs schedules for -control without a planted fault. A failure there is an
+// error.
 //
-// A fault is a file of e2e/virtual/testdata/planted: a line that says what it
-// is, the file that it goes into, and what stands there before and after. One
-// that the code has outgrown is an error.
+// A fault is a file of e2e/virtual/testdata/planted: a line that describes it, the name of a
+// source file, and the text there before and after. A fault whose text is not in the source
+// file any more is an error.
 package main
 
 import (
@@ -39,7 +38,7 @@ func main() {
 	}
 }
 
-// A plant is a fault to be planted.
+// A plant is a fault to plant.
 type plant struct {
 	name, what, file string
 	before, after    string
@@ -58,7 +57,7 @@ func run(ctx context.Context, out io.Writer, control, within time.Duration, name
 	if err := copyTree(ctx, dir); err != nil {
 		return err
 	}
-	for _, p := range plants { // before anything takes long
+	for _, p := range plants { // an error must come before the long runs
 		if _, err := p.in(dir); err != nil {
 			return err
 		}
@@ -86,8 +85,7 @@ func run(ctx context.Context, out io.Writer, control, within time.Duration, name
 	return nil
 }
 
-// read reads the plants of the names, or all, in the repository whose root is
-// given.
+// read reads the plants with these names, or all, of the repository at root.
 func read(root string, names []string) ([]plant, error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.txt"))
 	if err != nil {
@@ -118,7 +116,7 @@ func read(root string, names []string) ([]plant, error) {
 	return plants, nil
 }
 
-// copyTree copies what git knows of, changes included.
+// copyTree copies the files of the repository, with changes and new files.
 func copyTree(ctx context.Context, dir string) error {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -127,7 +125,7 @@ func copyTree(ctx context.Context, dir string) error {
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		text, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and git does not know
+			continue // deleted, but still in the index
 		}
 		to := filepath.Join(dir, name)
 		if err == nil {
@@ -143,7 +141,7 @@ func copyTree(ctx context.Context, dir string) error {
 	return nil
 }
 
-// in is the file with the fault in it.
+// in returns the text of the file with the fault.
 func (p plant) in(dir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, p.file))
 	if err != nil {
@@ -155,7 +153,7 @@ func (p plant) in(dir string) (string, error) {
 	return strings.Replace(string(text), p.before, p.after, 1), nil
 }
 
-// What came of schedules: how long they took, how many ran, and the first failure.
+// outcome is the outcome of schedules: their time, their number, and the first failure.
 type outcome struct {
 	took       time.Duration
 	ran, found string
@@ -166,7 +164,7 @@ var (
 	count   = regexp.MustCompile(`\d+ schedules`)
 )
 
-// try plants the fault, runs schedules, and takes it out again.
+// try plants the fault, runs schedules and restores the file.
 func (p plant) try(ctx context.Context, dir string, within time.Duration) (got outcome, err error) {
 	file := filepath.Join(dir, p.file)
 	was, err := os.ReadFile(file)
@@ -184,7 +182,7 @@ func (p plant) try(ctx context.Context, dir string, within time.Duration) (got o
 	return schedules(ctx, dir, within)
 }
 
-// schedules runs schedules of the code in dir until one fails.
+// schedules runs schedules on the code in dir until one fails.
 func schedules(ctx context.Context, dir string, within time.Duration) (got outcome, err error) {
 	binary := filepath.Join(dir, "virtual.test")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./e2e/virtual")
