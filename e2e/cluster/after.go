@@ -17,14 +17,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// variants are the Parquet files of a job that has succeeded.
+// variants are the queries of all Parquet files of a succeeded job.
 var variants = []string{
 	"include_inputs=true&include_cumulative_logprobs=true", "include_inputs=true&include_cumulative_logprobs=false",
 	"include_inputs=false&include_cumulative_logprobs=true", "include_inputs=false&include_cumulative_logprobs=false",
 }
 
-// succeeded returns errOver where the job has not: an input whose download a fault
-// before has ended leaves nothing to make or to remove.
+// succeeded returns errOver if the job did not succeed: after a broken download there are no
+// results to create or to remove.
 func (t *Trial) succeeded(ctx context.Context) error {
 	rec, err := t.look(ctx)
 	if err == nil && rec.Status != "succeeded" {
@@ -33,8 +33,8 @@ func (t *Trial) succeeded(ctx context.Context) error {
 	return err
 }
 
-// killMaking kills a node and the S3 server while every Parquet file of the
-// result is asked for, and wants them all afterwards.
+// killMaking kills a node and the S3 server while clients request every Parquet file of the
+// result, and then fetches all of them.
 func killMaking(ctx context.Context, t *Trial) error {
 	if err := t.succeeded(ctx); err != nil {
 		return err
@@ -76,8 +76,8 @@ func killMaking(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// killRemoval kills all nodes while the job's data is removed, and wants it
-// gone afterwards.
+// killRemoval kills all nodes while the data of the job is removed, and then checks that it
+// is gone.
 func killRemoval(ctx context.Context, t *Trial) error {
 	if err := t.succeeded(ctx); err != nil {
 		return err
@@ -106,25 +106,24 @@ func killRemoval(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// quietWithin is how long what a job leaves may stay after its end, and after
-// what was struck is back.
+// quietWithin is how long leftovers of a job may stay after its end and after the end of all
+// faults.
 const quietWithin = 20 * time.Second
 
-// settleTime is jobs.settle_time: longer than what a power cut takes.
+// settleTime is jobs.settle_time: longer than the writes that a power cut loses.
 const settleTime = 2 * time.Second
 
-// recordBytes is how much of Redis a job may take that is over.
+// recordBytes limits the memory of an ended job in Redis.
 const recordBytes = 8 << 10
 
-// leftovers waits until bucket and Redis hold no more of a job that is over
-// than they should, and says what they do hold otherwise. What is for the sweep
-// to remove may stay.
+// leftovers waits until bucket and Redis have no leftovers of an ended job, and returns those
+// that stay. Objects that only the sweep removes may stay.
 func (c *Cluster) leftovers(ctx context.Context, job string, may excuse) ([]string, error) {
 	s, err := c.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }() // it was only read
+	defer func() { _ = s.Close() }() // only read
 	client := c.redisClient()
 	defer func() { _ = client.Close() }()
 	var found []string
@@ -150,12 +149,11 @@ func (c *Cluster) redisClient() *goredis.Client {
 
 var errLeft = errors.New("there are leftovers")
 
-// An excuse is for what may be there of a job and should not be: objects that no
-// record names, which wait for the sweep, after retention.orphan_age; and records
-// of parts.
+// An excuse says which leftovers of a job are allowed: objects without a record, which the
+// sweep removes after retention.orphan_age, and records of parts.
 type excuse struct{ objects, records bool }
 
-// left names what is there of a job and should not be.
+// left returns the names of leftovers of a job.
 func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Client, job string, may excuse) (found []string, err error) {
 	rec, err := s.Get(ctx, job)
 	if err != nil {
@@ -195,7 +193,7 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 	}
 	total := int64(0)
 	for keys := client.Scan(ctx, 0, "*"+job+"*", 1000).Iterator(); keys.Next(ctx); {
-		bytes, err := client.MemoryUsage(ctx, keys.Val(), 0).Result() // of all fields, not of five that stand for all
+		bytes, err := client.MemoryUsage(ctx, keys.Val(), 0).Result() // of all fields, not of a sample of five
 		if err != nil && !errors.Is(err, goredis.Nil) {
 			return nil, err
 		}
@@ -207,16 +205,15 @@ func (c *Cluster) left(ctx context.Context, s store.Store, client *goredis.Clien
 	return found, nil
 }
 
-// bucketRoot is where the S3 server keeps objects, by their keys.
+// bucketRoot is the directory of the S3 server with the objects, by their keys.
 func (c *Cluster) bucketRoot() string { return filepath.Join(c.S3.Dir, "objects", c.S3.Bucket) }
 
-// objects are the keys in a folder of the bucket, as they lie on the disk of the
-// S3 server.
+// objects returns the keys in a folder of the bucket, from the disk of the S3 server.
 func (c *Cluster) objects(folder string) (keys []string, err error) {
 	root := c.bucketRoot()
 	err = filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed while we look, or never there
+			return nil // removed meanwhile, or never created
 		}
 		if err == nil && !entry.IsDir() {
 			keys = append(keys, strings.TrimPrefix(path, root+"/"))

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A Dialect is in which form a trial's rows are sent and its results asked for;
-// the zero value is the API's own.
+// A Dialect is the API by which a trial sends rows and reads results. The zero value is
+// Rowmill's own API.
 type Dialect string
 
 // The dialects of batches.
@@ -24,13 +24,13 @@ const (
 	Anthropic Dialect = "anthropic"
 )
 
-// jobOf is the job of a batch.
+// jobOf returns the job id of a batch.
 func jobOf(batch string) string {
 	d := batch[strings.LastIndexByte(batch, '_')+1:]
 	return "job-" + strings.Join([]string{d[:8], d[8:12], d[12:16], d[16:20], d[20:]}, "-")
 }
 
-// path is where the dialect has the batch of a job.
+// path returns the path of the batch of a job.
 func (d Dialect) path(job string) string {
 	digits := strings.ReplaceAll(strings.TrimPrefix(job, "job-"), "-", "")
 	if d == Anthropic {
@@ -39,12 +39,12 @@ func (d Dialect) path(job string) string {
 	return "/v1/batches/batch_" + digits
 }
 
-// asked is the body of a request for a row.
+// asked returns the body of the request of a row.
 func asked(text string) map[string]any {
 	return map[string]any{"model": model, "max_tokens": maxTokens, "messages": []map[string]string{{"role": "user", "content": text}}}
 }
 
-// batch makes a batch of the rows, whose custom_ids are their numbers.
+// batch creates a batch. The custom_id of a row is its number.
 func (c *Cluster) batch(ctx context.Context, d Dialect, rows []string) (job string, err error) {
 	var made struct {
 		ID string `json:"id"`
@@ -85,8 +85,7 @@ func (c *Cluster) batch(ctx context.Context, d Dialect, rows []string) (job stri
 	return jobOf(made.ID), nil
 }
 
-// batchResults are the results of a batch of these rows, by its files: the rows by
-// the custom_ids of the lines.
+// batchResults reads the results of a batch from its files, by the custom_ids of the lines.
 func (c *Cluster) batchResults(ctx context.Context, d Dialect, job string, rows []string) (r Results, err error) {
 	var where string
 	err = await(ctx, "the files of the batch", patience, func(ctx context.Context) error {
@@ -154,8 +153,7 @@ func (c *Cluster) batchResults(ctx context.Context, d Dialect, job string, rows 
 	return r, lines.Err()
 }
 
-// killAnswering kills a node that was just asked for results, which it may be making,
-// while others are.
+// killAnswering kills a node while it and others create requested results.
 func killAnswering(ctx context.Context, t *Trial) error {
 	if err := t.succeeded(ctx); err != nil {
 		return err

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// requestTimeout bounds one request; a node that is stopped answers none.
+// requestTimeout limits one request: a stopped node does not answer.
 const requestTimeout = 15 * time.Second
 
-// client speaks to nodes as a program of a user would.
+// client calls nodes like a program of a user.
 type client struct{ http *http.Client }
 
 func newClient() *client {
@@ -45,7 +45,7 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 	return c.answer(request)
 }
 
-// answer sends a request and reads what comes back, an error unless it is 200.
+// answer sends a request and returns the body, or an error unless the status is 200.
 func (c *client) answer(request *http.Request) ([]byte, error) {
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *client) get(ctx context.Context, url string) ([]byte, error) {
 	return c.send(ctx, http.MethodGet, url, nil, nil)
 }
 
-// download fetches a signed URL, which takes no key.
+// download fetches a signed URL, without a key.
 func (c *client) download(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *client) download(ctx context.Context, url string) ([]byte, error) {
 	return c.answer(request)
 }
 
-// probe returns nil where the answer is 200.
+// probe returns nil if the status is 200.
 func (c *client) probe(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -80,22 +80,22 @@ func (c *client) probe(ctx context.Context, url string) error {
 	return err
 }
 
-// setFaults has a simulator inject faults, by their JSON.
+// setFaults sets the faults of a simulator, as JSON.
 func (c *client) setFaults(ctx context.Context, url, faults string) error {
 	_, err := c.send(ctx, http.MethodPost, url+"/sim/faults", http.Header{"Content-Type": {"application/json"}}, []byte(faults))
 	return err
 }
 
-// elsewhere reports whether a client behind several nodes goes to the next one:
-// nobody listens there, or the node says itself that it is about to stop.
+// elsewhere reports whether a client tries the next node: no process listens at this one, or
+// the node drains.
 func elsewhere(err error) bool {
 	var r *refusal
 	return errors.Is(err, syscall.ECONNREFUSED) ||
 		errors.As(err, &r) && r.status == http.StatusServiceUnavailable && strings.Contains(r.body, `"draining"`)
 }
 
-// call sends a request to a node that takes jobs, the next one where there is
-// none, and decodes the answer into out unless that is nil.
+// call sends a request to an API node, or to the next one if that is down, and decodes the
+// answer into out unless out is nil.
 func (c *Cluster) call(ctx context.Context, method, path string, header http.Header, body, out any) error {
 	var data []byte
 	if body != nil {
@@ -107,7 +107,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, header http.Hea
 	return c.callBytes(ctx, method, path, header, data, out)
 }
 
-// callText is call for an answer that is no JSON.
+// callText is call for an answer without JSON.
 func (c *Cluster) callText(ctx context.Context, path string) (text []byte, err error) {
 	return text, c.anyone(func(n *Node) (err error) {
 		text, err = c.client.get(ctx, n.API+path)
@@ -115,7 +115,7 @@ func (c *Cluster) callText(ctx context.Context, path string) (text []byte, err e
 	})
 }
 
-// callBytes is call with a body as it is.
+// callBytes is call with the bytes of a body.
 func (c *Cluster) callBytes(ctx context.Context, method, path string, header http.Header, data []byte, out any) error {
 	return c.anyone(func(n *Node) error {
 		answer, err := c.client.send(ctx, method, n.API+path, header, data)
@@ -129,7 +129,7 @@ func (c *Cluster) callBytes(ctx context.Context, method, path string, header htt
 	})
 }
 
-// anyone asks a node that takes jobs, the next one where there is none.
+// anyone calls ask with the API nodes that are up, in random order, until one answers.
 func (c *Cluster) anyone(ask func(*Node) error) error {
 	nodes := c.nodes()
 	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
@@ -146,17 +146,16 @@ func (c *Cluster) anyone(ask func(*Node) error) error {
 	return err
 }
 
-// insist calls again until it has an answer: while a fault lasts, errors are
-// what a client has to expect.
+// insist repeats a call until it has an answer: during a fault, a client must expect
+// errors.
 func (c *Cluster) insist(ctx context.Context, method, path string, body, out any) error {
 	return await(ctx, "an answer", patience, func(ctx context.Context) error {
 		return c.call(ctx, method, path, nil, body, out)
 	})
 }
 
-// submit submits a job under an idempotency key, so that the HTTP client may
-// repeat what a closing connection has lost. inputs are its rows, or where to
-// download them.
+// submit submits a job with an idempotency key, so that the HTTP client may repeat a lost
+// request. inputs are the rows, or their URL.
 func (c *Cluster) submit(ctx context.Context, key string, inputs any) (id string, err error) {
 	var created struct {
 		Results string `json:"results"`
@@ -171,7 +170,7 @@ func (c *Cluster) submit(ctx context.Context, key string, inputs any) (id string
 	return created.Results, err
 }
 
-// A Record is what the API says of a job.
+// A Record is the record of a job in the API.
 type Record struct {
 	Status       string   `json:"status"`
 	NumRows      *int64   `json:"num_rows"`
@@ -199,7 +198,7 @@ func (c *Cluster) record(ctx context.Context, id string) (Record, error) {
 	return answer.Job, err
 }
 
-// Results are a job's outputs and inputs, in their order.
+// Results are the outputs and inputs of a job, in order.
 type Results struct {
 	Outputs []*string `json:"outputs"`
 	Inputs  []string  `json:"inputs"`
@@ -211,7 +210,7 @@ func (c *Cluster) results(ctx context.Context, id string) (Results, error) {
 	return r, err
 }
 
-// A Ledger is what GET /v1/usage says in all.
+// A Ledger is the total of GET /v1/usage.
 type Ledger struct {
 	Rows         int64 `json:"rows"`
 	FailedRows   int64 `json:"failed_rows"`
@@ -232,7 +231,7 @@ func (c *Cluster) ledger(ctx context.Context) (Ledger, error) {
 	var answer struct {
 		Total Ledger `json:"total"`
 	}
-	// A node with a wrong clock, or midnight, must not hide a day.
+	// The range includes the days of nodes with a wrong clock, and midnight.
 	day := func(offset int) string { return time.Now().UTC().AddDate(0, 0, offset).Format(time.DateOnly) }
 	err := c.insist(ctx, http.MethodGet, "/v1/usage?from="+day(-1)+"&to="+day(1), nil, &answer)
 	return answer.Total, err

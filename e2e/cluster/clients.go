@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// What clients submit meanwhile: many small jobs.
+// Clients submit many small jobs during a fault.
 const (
 	clientCount = 3
 	clientRows  = 5
 	clientPause = 200 * time.Millisecond // between a client's jobs
 )
 
-// clients go on submitting jobs behind whatever node is up, as if nothing
-// happened. No request may fail, and every job that was acknowledged must
+// clients submit jobs to any node that is up. No request may fail, and every accepted job must
 // succeed.
 type clients struct {
 	trial  *Trial
@@ -61,7 +60,7 @@ func (c *clients) run(ctx context.Context, number int) {
 	}
 }
 
-// stop ends the clients, waits for their jobs, and looks at what came of them.
+// stop ends the clients, waits for their jobs and checks the results.
 func (c *clients) stop(ctx context.Context) error {
 	c.cancel()
 	c.wait.Wait()

@@ -15,36 +15,36 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// shardRows keeps shards small, so that a job of a few thousand rows has
-// several: some complete and merged, some begun, some not.
+// shardRows keeps shards small, so that a job of a few thousand rows has several: some merged,
+// some begun, some not.
 const shardRows = 1024
 
 // Config describes a cluster.
 type Config struct {
 	Binary string // rowmill
-	Dir    string // gets everything: data, logs, witnesses
+	Dir    string // of all data, logs and witness logs
 
-	// Roles are those of the nodes: both, api or engines.
+	// Roles are the roles of the nodes: both, api or engines.
 	Roles []string
 
-	// Hosts gives every machine a network namespace, which the faults of
-	// networks need. Otherwise all run on loopback.
+	// Hosts gives every machine a network namespace, which network faults need.
+	// Otherwise all run on loopback.
 	Hosts bool
 
-	// Slots and Answer make a simulator's speed: Slots rows at once take
-	// Answer. Default 16 and 120 ms, 133 rows a second: a job has to last for a
-	// while, and two cores to run all.
+	// Slots and Answer set the speed of a simulator: it runs Slots rows at once, each
+	// for Answer. Default 16 and 120 ms, 133 rows a second: a job must last for some
+	// time, and two cores must be enough for all.
 	Slots  int
 	Answer time.Duration
 
 	// Lease is jobs.lease_ttl. Default 4s.
 	Lease time.Duration
 
-	// PartInterval is jobs.part_interval. Default 1s: parts have to be many.
+	// PartInterval is jobs.part_interval. Default 1s, for many parts.
 	PartInterval time.Duration
 
-	// Secure encrypts gossip, and what nodes send each other: with certificates
-	// for both sides.
+	// Secure encrypts gossip, and the requests between nodes with certificates of both
+	// sides.
 	Secure bool
 
 	// Fsync is Redis's appendfsync. Default always.
@@ -73,10 +73,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// rate is how many rows a second a simulator answers.
+// rate returns the rows per second of a simulator.
 func (c Config) rate() float64 { return float64(c.Slots) / c.Answer.Seconds() }
 
-// A Cluster is a running cluster and what it stands on.
+// A Cluster is a running cluster with its servers and network.
 type Cluster struct {
 	Redis *redisServer
 	S3    *s3test.Server
@@ -87,7 +87,7 @@ type Cluster struct {
 	redisHost *host
 	s3Host    *host
 	s3Down    bool
-	bucketDir string // the S3 server's file system, where it has one for itself
+	bucketDir string // the file system of the S3 server, if it has its own
 	authority *certtest.Authority
 	gossipKey string
 	oracle    oracle
@@ -97,9 +97,9 @@ type Cluster struct {
 	Nodes []*Node // grows when nodes join
 
 	sightings []Sighting // of all simulators so far
-	account   Ledger     // what the jobs so far must have been charged
+	account   Ledger     // expected charge of all jobs so far
 	neighbour *neighbour // nil before the first trial
-	requests  requests   // of clients
+	requests  requests   // requests of clients
 }
 
 // Start starts a cluster and waits until its nodes take jobs.
@@ -140,8 +140,8 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	return c.Mend(ctx)
 }
 
-// Mend makes the cluster whole: the network, Redis, the S3 server and every
-// node but spares, with the right time, name and disk.
+// Mend repairs the cluster: the network, Redis, the S3 server and every node except spares,
+// with the right time, name and disk.
 func (c *Cluster) Mend(ctx context.Context) error {
 	if err := c.heal(ctx); err != nil {
 		return err
@@ -194,14 +194,14 @@ func (c *Cluster) heal(ctx context.Context) error {
 	return c.network.Heal(ctx)
 }
 
-// nodes is a copy of Nodes.
+// nodes returns a copy of Nodes.
 func (c *Cluster) nodes() []*Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.Nodes)
 }
 
-// Close ends everything at once. Twice is harmless.
+// Close kills all processes. It may be called twice.
 func (c *Cluster) Close(ctx context.Context) error {
 	for _, n := range c.nodes() {
 		n.kill()
@@ -223,7 +223,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return err
 }
 
-// Tell writes the last words of all nodes.
+// Tell writes the ends of the logs of all nodes.
 func (c *Cluster) Tell(out io.Writer) {
 	fmt.Fprintf(out, "logs, data and witnesses are in %s\n", c.dir)
 	for _, n := range c.nodes() {

@@ -16,17 +16,17 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// A collector is OpenTelemetry's own, which writes down what it takes.
+// A collector is the OpenTelemetry collector, which writes received spans to a file.
 type collector struct {
 	process
 	url  string
 	file string
 }
 
-// collectorModule is what internal/otelcol pins.
+// collectorModule is the module that internal/otelcol pins.
 const collectorModule = "go.opentelemetry.io/collector/otelcol"
 
-// collectorBinary is the program; without it the test is skipped.
+// collectorBinary returns the program. Without it the test is skipped.
 func collectorBinary(t *testing.T) string {
 	t.Helper()
 	pins, err := os.ReadFile(repo.Path("internal", "otelcol", "go.mod"))
@@ -90,7 +90,7 @@ func (col *collector) begin(t *testing.T, c *Cluster) {
 	}
 }
 
-// A span is one as the collector has it.
+// A span is a span in the collector's file.
 type span struct {
 	Trace      string `json:"traceId"`
 	ID         string `json:"spanId"`
@@ -105,7 +105,7 @@ type span struct {
 		Message string
 	}
 
-	node       string // that told of it
+	node       string // that sent it
 	begin, end time.Time
 }
 
@@ -123,7 +123,7 @@ const (
 	kindClient = 3
 )
 
-// text is the value of an attribute, empty for none.
+// text returns the value of an attribute, or empty.
 func (s *span) text(key string) string {
 	for _, a := range s.Attributes {
 		if a.Key == key && a.Value.String != nil {
@@ -133,7 +133,7 @@ func (s *span) text(key string) string {
 	return ""
 }
 
-// number is the same of a whole number, -1 for none.
+// number returns the value of an integer attribute, or -1.
 func (s *span) number(key string) int {
 	for _, a := range s.Attributes {
 		if a.Key == key && a.Value.Int != nil {
@@ -145,7 +145,7 @@ func (s *span) number(key string) int {
 	return -1
 }
 
-// spans are all that the collector has taken so far.
+// spans returns all spans that the collector received so far.
 func (col *collector) spans(t *testing.T) (all []*span) {
 	t.Helper()
 	file, err := os.Open(col.file)

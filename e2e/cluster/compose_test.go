@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestCompose wants the program to take the settings of every node that
-// deploy/compose.yaml starts. The file itself needs Docker and is not run here.
+// TestCompose checks that the program accepts the settings of every node in
+// deploy/compose.yaml. The file itself needs Docker and does not run here.
 func TestCompose(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/compose.yaml")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestConsole looks at a cluster through the consoles of all its nodes: a job is
-// followed on each, and all show the same.
+// TestConsole follows a job in the consoles of all nodes of a cluster. All must show the
+// same.
 func TestConsole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// A deck deals faults at random, each once before any comes again.
+// A deck deals faults in random order. Each fault comes once in a pass.
 type deck struct {
 	random *rand.Rand
 	all    []Fault
-	left   []Fault         // of this pass, in the order in which they come
-	struck map[string]bool // at least once, by name
+	left   []Fault         // the rest of this pass, in order
+	struck map[string]bool // faults that struck at least once, by name
 }
 
 func newDeck(random *rand.Rand, all []Fault) *deck {
 	return &deck{random: random, all: all, struck: map[string]bool{}}
 }
 
-// draw deals the next fault that fits; ok is false where none of this pass does.
+// draw deals the next fault that fits; ok is false if no fault of this pass fits.
 func (d *deck) draw(fits func(Fault) bool) (f Fault, ok bool) {
 	if len(d.left) == 0 {
 		d.left = slices.Clone(d.all)
@@ -32,7 +32,7 @@ func (d *deck) draw(fits func(Fault) bool) (f Fault, ok bool) {
 	return f, true
 }
 
-// done tells which of the faults that were drawn have struck. The others come next.
+// done notes which drawn faults have struck. The others come next.
 func (d *deck) done(drawn []Fault, struck []string) {
 	for _, name := range struck {
 		d.struck[name] = true
@@ -44,7 +44,7 @@ func (d *deck) done(drawn []Fault, struck []string) {
 	}
 }
 
-// complete reports whether each fault has struck.
+// complete reports whether every fault has struck.
 func (d *deck) complete() bool { return len(d.struck) == len(d.all) }
 
 // fits reports whether a fault can strike a cluster of a kind.

@@ -1,23 +1,20 @@
-// Package cluster breaks a running cluster and judges what comes out. It starts
-// real processes: nodes, simulated inference servers, a redis-server and an S3
-// server, each on a host of its own where network namespaces can be made
-// (internal/faultnet), else all on loopback. It runs jobs, strikes them with
-// faults at random moments (Fault), and settles the account (Judge) from what
-// the simulators wrote down, the records as they were seen meanwhile, the
-// results, and the ledger.
+// Package cluster makes faults in a running cluster and checks the outcome. It starts real
+// processes: nodes, simulated inference servers, a redis-server and an S3 server, each on its
+// own host if network namespaces are possible (internal/faultnet), otherwise all on loopback.
+// It runs jobs, strikes them with faults at random times (Fault), and checks the promises
+// (Judge) with the witness logs of the simulators, the records over time, the results and the
+// ledger.
 //
-//	client ──► node1   node2   node3        any of them may die
+//	client ──► node1   node2   node3        any node may die
 //	             │ gossip, peer │
 //	   simulator1  simulator2  simulator3   never die: they are the witnesses
 //	             │              │
-//	          redis-server   S3 server      may die, and come back with their disk
+//	          redis-server   S3 server      may die, and start again with their disk
 //
-// A simulator stands on its node's host but outlives the node. It writes down
-// every row it was asked for, so the test knows what was run twice, which no
-// node can know of itself.
+// A simulator is on the host of its node but runs on when the node dies. It logs every
+// requested row, so the test knows which rows ran twice. No node can know this.
 //
-// `go test ./e2e/cluster` runs a selection in a few minutes. With ROWMILL_SOAK
-// set to a duration, TestSoak strikes at random for so long and ends with a
-// table. Both print their seed; ROWMILL_SEED repeats one. Runs that fail
-// keep their logs and say where.
+// `go test ./e2e/cluster` runs a selection in a few minutes. With ROWMILL_SOAK set to a
+// duration, TestSoak strikes at random for this time and prints a table. Both print their
+// seed; ROWMILL_SEED repeats one. Failed runs keep their logs and print the directory.
 package cluster

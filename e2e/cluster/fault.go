@@ -7,34 +7,33 @@ import (
 	"time"
 )
 
-// A Fault is one way to hurt a cluster while a job runs.
+// A Fault is one kind of fault of a cluster during a job.
 type Fault struct {
 	Name  string
 	Hosts bool // needs hosts with a network between them
-	Root  bool // needs root, for a file system of its own
-	Keys  bool // needs what nodes tell each other to be encrypted
-	Away  bool // takes from nodes what requests need: records, objects, network, disk or processor
+	Root  bool // needs root, to mount a file system
+	Keys  bool // needs encryption between nodes
+	Away  bool // makes something unavailable that requests need: records, objects, network, disk or processor
 
-	// When is the moment of the job at which it strikes.
+	// When is the phase of the job in which the fault strikes.
 	When Moment
 
-	// Lasts is about how long a strike takes; the job should outlast it.
+	// Lasts is the approximate duration of a strike. The job should run longer.
 	Lasts time.Duration
 
-	// Strike does it, notes in the trial what the promises then allow, and
-	// returns when it is over. What it leaves behind, such as a node that is
-	// down, Mend puts right.
+	// Strike makes the fault, notes a Strike in the trial, and returns after the fault.
+	// Mend repairs the rest, such as a node that is down.
 	Strike func(ctx context.Context, t *Trial) error
 }
 
 // Times of the faults.
 const (
-	shortest = 500 * time.Millisecond // that a killed process is away
+	shortest = 500 * time.Millisecond // downtime of a killed process
 	longest  = 3 * time.Second
 )
 
-// Faults are all there are. The durations of the longer ones are those that
-// were asked for: shorter than the lease, longer, and much longer.
+// Faults lists all faults. The durations of the long ones are shorter than the lease, longer,
+// and much longer.
 func Faults() []Fault {
 	faults := []Fault{
 		{Name: "kill -9 the owner", Lasts: 3 * time.Second, Strike: killNode(owner)},
@@ -110,7 +109,7 @@ type target func(ctx context.Context, t *Trial) (*Node, error)
 func owner(ctx context.Context, t *Trial) (*Node, error)  { return t.owner(ctx) }
 func worker(ctx context.Context, t *Trial) (*Node, error) { return t.worker(ctx) }
 
-// hit is the strike at a node that is lost, with what it runs.
+// hit returns the strike of a lost node, with its job and rows.
 func (t *Trial) hit(ctx context.Context, fault string, n *Node) Strike {
 	s := Strike{Fault: fault + " " + n.name}
 	if n.Runs {
@@ -136,8 +135,7 @@ func killNode(which target) func(context.Context, *Trial) error {
 	}
 }
 
-// killAll kills every node at once. Nobody is left to take over before they are
-// back.
+// killAll kills all nodes at once. No node can take jobs over before they start again.
 func killAll(ctx context.Context, t *Trial) error {
 	strike := Strike{Fault: "kill all", AllLost: true}
 	for _, n := range t.nodes() {
@@ -151,8 +149,8 @@ func killAll(ctx context.Context, t *Trial) error {
 	return t.Mend(ctx)
 }
 
-// killRedis loses nothing: what was acknowledged is on disk. Owners whose lease
-// ran out meanwhile take their jobs again, and their rows stay theirs.
+// killRedis loses no data: acknowledged writes are on disk. Owners with an expired lease claim
+// their jobs again and keep their rows.
 func killRedis(ctx context.Context, t *Trial) error {
 	t.Redis.kill()
 	t.struck(Strike{Fault: "kill redis-server"})
@@ -160,16 +158,16 @@ func killRedis(ctx context.Context, t *Trial) error {
 	return t.Redis.begin(ctx)
 }
 
-// powerLoss is what appendfsync everysec may lose, and what it takes from the
-// account of every node: what was committed meanwhile is run again.
+// powerLoss is the time whose writes appendfsync everysec may lose. Rows that were committed
+// in this time run again.
 const powerLoss = time.Second
 
 func cutPower(ctx context.Context, t *Trial) error {
 	return t.cutPower(ctx, "power cut at Redis", func() error { return nil })
 }
 
-// cutEnd cuts the power within the second after the job's end, so that Redis
-// forgets the end that clients have seen.
+// cutEnd cuts the power within the second after the end of the job, so that Redis forgets an
+// end that clients have seen.
 func cutEnd(ctx context.Context, t *Trial) error {
 	return t.cutPower(ctx, "power cut at Redis that takes the end", func() error {
 		err := t.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over })
@@ -179,13 +177,13 @@ func cutEnd(ctx context.Context, t *Trial) error {
 }
 
 func (t *Trial) cutPower(ctx context.Context, name string, when func() error) error {
-	if err := t.runs(ctx); err != nil { // else what is lost may be the job
+	if err := t.runs(ctx); err != nil { // otherwise the job itself may be lost
 		return err
 	}
 	strike := Strike{Fault: name, Forgot: true}
 	for _, n := range t.nodes() {
 		if n.up() && n.Runs {
-			strike.Lost += 2 // one flush that was committed, and one that was not
+			strike.Lost += 2 // one committed flush, and one not committed
 		}
 	}
 	if err := t.Redis.powerCut(powerLoss, when); err != nil {
@@ -208,12 +206,12 @@ func killS3(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// silence is how long the next owner of a job waits for a silent node that is
-// downloading its input: jobs.adoption_timeout.
+// silence is jobs.adoption_timeout: how long the next owner of a job waits for a silent node
+// that downloads the input.
 const silence = 30 * time.Second
 
-// pauseNode stops a node. Rows that it had are run elsewhere once it is given
-// up, and perhaps by itself when it wakes.
+// pauseNode stops a node. After a timeout its rows run elsewhere, and perhaps also on the node
+// when it continues.
 func pauseNode(which target, d time.Duration) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		n, err := which(ctx, t)
@@ -232,12 +230,12 @@ func pauseNode(which target, d time.Duration) func(context.Context, *Trial) erro
 	}
 }
 
-// hostileShare is the share of the rows that a hostile engine answers as no honest
-// one would: low enough for no row to use up its attempts.
+// hostileShare is the share of hostile answers of an engine: so low that no row uses up its
+// attempts.
 const hostileShare = 0.2
 
-// hostileEngine has the engine of a node give answers of every kind that is not
-// to be expected. They cost no row, and nobody anything.
+// hostileEngine makes the engine of a node give all kinds of hostile answers. No row may fail,
+// and no account may pay for them.
 func hostileEngine(ctx context.Context, t *Trial) error {
 	n, err := t.worker(ctx)
 	if err != nil {
@@ -251,7 +249,7 @@ func hostileEngine(ctx context.Context, t *Trial) error {
 	return n.sim.hostile(ctx, t.client, 0)
 }
 
-// terminate asks a node to end: it hands back what it has, and nothing is run
+// terminate sends SIGTERM to a node: it gives its rows and jobs back, and no row runs
 // again.
 func terminate(which target) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
@@ -276,7 +274,7 @@ func (t *Trial) stopNicely(n *Node) error {
 	return err
 }
 
-// rollingRestart restarts one node after the other, while clients go on.
+// rollingRestart restarts one node after the other while clients submit jobs.
 func rollingRestart(ctx context.Context, t *Trial) error {
 	clients := t.startClients(ctx)
 	var err error
@@ -291,11 +289,10 @@ func rollingRestart(ctx context.Context, t *Trial) error {
 	return errors.Join(err, clients.stop(ctx))
 }
 
-// joinWithin is how long a node that has just become ready may be without rows
-// while a job runs.
+// joinWithin limits the time until a new node gets rows of a running job.
 const joinWithin = 2 * time.Second
 
-// join starts a node that was not there before; it must get rows at once.
+// join starts a new node, which must get rows at once.
 func join(ctx context.Context, t *Trial) error {
 	n, err := t.spare(ctx)
 	if err != nil {
@@ -322,8 +319,7 @@ func join(ctx context.Context, t *Trial) error {
 	return err
 }
 
-// spare returns the node that is up only when it is wanted; it is made at the
-// first call.
+// spare returns the node that runs only during some faults. The first call creates it.
 func (t *Trial) spare(ctx context.Context) (*Node, error) {
 	for _, n := range t.nodes() {
 		if n.Spare {
@@ -337,7 +333,7 @@ func (t *Trial) spare(ctx context.Context) (*Node, error) {
 	return n, err
 }
 
-// wrongClock restarts a worker with a clock that is wrong.
+// wrongClock restarts a worker with a wrong clock.
 func wrongClock(by time.Duration) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		n, err := t.worker(ctx)
@@ -351,7 +347,7 @@ func wrongClock(by time.Duration) func(context.Context, *Trial) error {
 		if err := t.begin(ctx, n); err != nil {
 			return err
 		}
-		return killNode(owner)(ctx, t) // it may take the job over, or see another do so
+		return killNode(owner)(ctx, t) // the worker may take the job over, or see another node do it
 	}
 }
 
@@ -370,10 +366,10 @@ func sameName(ctx context.Context, t *Trial) error {
 	return t.begin(ctx, n)
 }
 
-// scratchSize is a node's whole file system where its disk is to be full.
+// scratchSize is the size of the file system of a node with a full disk.
 const scratchSize = "24m"
 
-// fillDisk restarts a worker on a small disk and fills it up for a while.
+// fillDisk restarts a worker on a small disk and fills the disk for some time.
 func fillDisk(ctx context.Context, t *Trial) error {
 	n, err := t.worker(ctx)
 	if err != nil {

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// feedFor is how long the download of a job's input takes.
+// feedFor is the duration of the download of an input.
 const feedFor = 4 * time.Second
 
-// A feed serves the input of a job, slowly. The contract is that nobody asks
-// twice.
+// A feed serves the input of a job slowly. Nodes must not request it twice.
 type feed struct {
 	url     string
 	server  *http.Server
@@ -74,7 +73,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		rest = rest[len(piece):]
-		_ = http.NewResponseController(w).Flush() // the next write tells
+		_ = http.NewResponseController(w).Flush() // the next write returns the error
 		select {
 		case <-r.Context().Done():
 			return
@@ -83,7 +82,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begun waits until the input is asked for.
+// begun waits until the input is requested.
 func (f *feed) begun(ctx context.Context) error {
 	if f == nil {
 		return errors.New("the job has its input inline: nothing is downloaded")
@@ -98,8 +97,8 @@ func (f *feed) begun(ctx context.Context) error {
 	}
 }
 
-// downloaded reports whether the whole input lies in the bucket: from then on
-// no death of a node may fail the job.
+// downloaded reports whether the whole input is in the bucket. After that, no crash of a node
+// may fail the job.
 func (t *Trial) downloaded() bool {
 	_, err := os.Stat(filepath.Join(t.bucketRoot(), "jobs", t.Job, "input", "raw"))
 	return err == nil
@@ -107,14 +106,15 @@ func (t *Trial) downloaded() bool {
 
 func (f *feed) close() {
 	if f != nil {
-		_ = f.server.Close() // nobody is served any more
+		_ = f.server.Close() // the feed ends
 	}
 }
 
-// downloadFailed is how a job may end whose owner dies while it downloads.
+// downloadFailed is the failure code that a job may have after the crash of an owner during
+// the download.
 const downloadFailed = "download_failed"
 
-// killDownload kills the owner, or all nodes, of a job that has just begun.
+// killDownload kills the owner, or all nodes, during the download.
 func killDownload(all bool) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		n, err := t.owner(ctx)

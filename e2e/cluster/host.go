@@ -10,14 +10,14 @@ import (
 	"github.com/rowmill/rowmill/internal/port"
 )
 
-// A host is where processes of one machine run: a network namespace, or this
-// machine's loopback, which all hosts then share.
+// A host runs the processes of one machine, in a network namespace, or on the loopback that
+// all hosts share.
 type host struct {
 	address string
 	net     *faultnet.Host // nil on loopback
 }
 
-// newHost makes a host of the network, or of loopback where that is nil.
+// newHost creates a host in the network, or on loopback if network is nil.
 func newHost(ctx context.Context, network *faultnet.Network, name string) (*host, error) {
 	if network == nil {
 		return &host{address: "127.0.0.1"}, nil
@@ -36,8 +36,8 @@ func (h *host) command(ctx context.Context, name string, args ...string) *exec.C
 	return h.net.Command(ctx, name, args...)
 }
 
-// listen returns HOST:PORT for a server of this host: the usual port where the
-// host has its ports for itself, else one that is reserved as long as this process runs.
+// listen returns HOST:PORT for a server of this host: the usual port in a namespace, else a
+// port that is reserved while this process runs.
 func (h *host) listen(ctx context.Context, usual int) (string, error) {
 	if h.net != nil {
 		return net.JoinHostPort(h.address, strconv.Itoa(usual)), nil

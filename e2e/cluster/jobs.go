@@ -16,17 +16,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Crowd is jobs of several accounts, in mixed sizes, that are submitted while
-// faults strike.
+// A Crowd submits jobs of several accounts and mixed sizes while faults strike.
 type Crowd struct {
 	*Cluster
-	random   *rand.Rand // of the one goroutine that deals
+	random   *rand.Rand // used by one goroutine only
 	accounts []*crowdAccount
 	texts    []string // of all rows
 	answers  []Answer
 
 	mu     sync.Mutex
-	jobs   []string // ids of those that are over
+	jobs   []string // ids of the ended jobs
 	wrongs []string
 }
 
@@ -35,11 +34,11 @@ type crowdAccount struct {
 	used      Ledger
 }
 
-// crowdTexts is how many rows there are to choose from: few enough to be
-// answered beforehand, and too many for a mix-up not to be seen.
+// crowdTexts is the number of different rows: so few that all answers are known before, and
+// so many that a swapped row is noticed.
 const crowdTexts = 4000
 
-// newCrowd makes the accounts, and so many rows to choose from.
+// newCrowd creates the accounts and the different rows.
 func (c *Cluster) newCrowd(ctx context.Context, seed uint64, texts, accounts int) (*Crowd, error) {
 	w := &Crowd{Cluster: c, random: rand.New(rand.NewPCG(seed, 1))}
 	for i := range texts {
@@ -64,7 +63,7 @@ func (c *Cluster) newCrowd(ctx context.Context, seed uint64, texts, accounts int
 	return w, nil
 }
 
-// size is how many rows a job has: most are tiny, one in a thousand is large.
+// size returns the number of rows of a job: most are tiny, one in a thousand is large.
 func (w *Crowd) size() int {
 	switch n := w.random.IntN(1000); {
 	case n == 0:
@@ -78,8 +77,7 @@ func (w *Crowd) size() int {
 	}
 }
 
-// run submits so many jobs, at most open at a time, and looks at what comes of
-// each.
+// run submits jobs, at most open at a time, and checks each.
 func (w *Crowd) run(ctx context.Context, jobs, open int) {
 	places := make(chan struct{}, open)
 	var all sync.WaitGroup
@@ -106,8 +104,7 @@ func (w *Crowd) run(ctx context.Context, jobs, open int) {
 	all.Wait()
 }
 
-// priority is that of a job: 0 of every other one, as far as its quota of rows
-// goes.
+// priority returns the priority of a job: 0 for every second job within the row quota.
 func priority(number, rows int) int {
 	if rows > 1000 {
 		return 1
@@ -115,7 +112,7 @@ func priority(number, rows int) int {
 	return number % 2
 }
 
-// job submits a job, once, and judges it.
+// job submits a job once and checks it.
 func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows []int) error {
 	e := Evidence{Inputs: make([]string, len(rows)), Want: make([]Answer, len(rows))}
 	for i, row := range rows {
@@ -163,9 +160,8 @@ func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows
 	return nil
 }
 
-// as calls with an account's key until there is an answer: a client that goes to
-// another node where one is gone, and comes again. A store that has forgotten its
-// last second knows a job again after some.
+// as calls with the key of an account until it has an answer: it tries other nodes and
+// repeats. A store that forgot its last second has a job again after some seconds.
 func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path string, header http.Header, body, out any) error {
 	with := http.Header{"Authorization": {"Key " + account.key}}
 	for name, values := range header {
@@ -178,13 +174,13 @@ func (w *Crowd) as(ctx context.Context, account *crowdAccount, method, path stri
 			return final{err}
 		}
 		if err != nil {
-			time.Sleep(200 * time.Millisecond) // as clients do
+			time.Sleep(200 * time.Millisecond) // like clients
 		}
 		return err
 	})
 }
 
-// charged is the ledger of an account.
+// charged returns the ledger of an account.
 func (w *Crowd) charged(ctx context.Context, a *crowdAccount) (Ledger, error) {
 	var answer struct {
 		Total Ledger `json:"total"`
@@ -194,8 +190,8 @@ func (w *Crowd) charged(ctx context.Context, a *crowdAccount) (Ledger, error) {
 	return answer.Total, err
 }
 
-// judge looks at what is left once all jobs are over: ledgers, and what bucket
-// and Redis hold. paused are the moments from which nodes stood still.
+// judge checks the ledgers and the leftovers in bucket and Redis after the end of all jobs.
+// paused are the times at which nodes were stopped.
 func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string, err error) {
 	wrongs = append(wrongs, w.wrongs...)
 	for _, a := range w.accounts {
@@ -211,7 +207,7 @@ func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string,
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.Close() }() // it was only read
+	defer func() { _ = s.Close() }() // only read
 	client := w.redisClient()
 	defer func() { _ = client.Close() }()
 	began := time.Now()
@@ -234,9 +230,8 @@ func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string,
 	return wrongs, nil
 }
 
-// leftOf names what is there of a job that is over and should not be. A worker
-// that stood still at its end writes on when all has gone: those objects are for
-// the sweep, after retention.orphan_age.
+// leftOf returns the leftovers of an ended job. A worker that was stopped at the end of the job
+// may write objects later: the sweep removes them after retention.orphan_age.
 func (w *Crowd) leftOf(ctx context.Context, s store.Store, client *goredis.Client, id string, paused []time.Time) ([]string, error) {
 	rec, err := s.Get(ctx, id)
 	if err != nil {
@@ -246,17 +241,16 @@ func (w *Crowd) leftOf(ctx context.Context, s store.Store, client *goredis.Clien
 	return w.left(ctx, s, client, id, excuse{objects: late})
 }
 
-// goneWithin is how long after the end of all jobs, and of all faults, anything
-// may stay of them that is not to be kept: what owners that died did not clean up
-// waits for two settle times, a round of the janitor, and its turn.
+// goneWithin is how long leftovers may stay after the end of all jobs and faults: leftovers of
+// dead owners wait for two settle times and a round of the janitor.
 const goneWithin = time.Minute
 
-// A Sample is what a node takes at a moment.
+// A Sample holds the memory and goroutines of a node at a time.
 type Sample struct {
 	Heap, Goroutines float64
 }
 
-// sample asks the nodes that are up.
+// sample reads the metrics of the nodes that are up.
 func (c *Cluster) sample(ctx context.Context) (s []Sample) {
 	for _, n := range c.nodes() {
 		if !n.up() {
@@ -273,8 +267,7 @@ func (c *Cluster) sample(ctx context.Context) (s []Sample) {
 	return s
 }
 
-// judgeFlat compares the last quarter of the samples, oldest first, with the
-// first.
+// judgeFlat compares the last quarter of the samples with the first.
 func judgeFlat(samples []Sample) (wrongs []string) {
 	quarter := len(samples) / 4
 	if quarter == 0 {
@@ -291,7 +284,7 @@ func judgeFlat(samples []Sample) (wrongs []string) {
 	for _, m := range []struct {
 		name  string
 		value func(Sample) float64
-		room  float64 // that does not count
+		room  float64 // allowed growth
 	}{
 		{"bytes of heap", func(s Sample) float64 { return s.Heap }, 16 << 20},
 		{"goroutines", func(s Sample) float64 { return s.Goroutines }, 100},
@@ -304,8 +297,8 @@ func judgeFlat(samples []Sample) (wrongs []string) {
 	return wrongs
 }
 
-// strikeCrowd strikes at random, with pauses, until ctx ends; it returns what it
-// did, and when nodes stood still.
+// strikeCrowd strikes at random, with pauses, until ctx ends. It returns its strikes, and the
+// times at which nodes were stopped.
 func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time.Duration) (told map[string]int, paused []time.Time, err error) {
 	told = map[string]int{}
 	wait := func(d time.Duration) {
@@ -314,7 +307,7 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 		case <-time.After(d):
 		}
 	}
-	always := context.WithoutCancel(ctx) // what was begun is ended
+	always := context.WithoutCancel(ctx) // a begun fault must end
 	for {
 		wait(pause/2 + time.Duration(random.Int64N(int64(pause))))
 		select {
@@ -362,8 +355,8 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 	}
 }
 
-// told is a number of strikes in words.
+// told returns the numbers of strikes as text.
 func toldOf(strikes map[string]int) string {
-	b, _ := json.Marshal(strikes) // a map of numbers has a form
+	b, _ := json.Marshal(strikes) // never fails for a map of numbers
 	return string(b)
 }

@@ -11,13 +11,12 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// flatFrom is how long jobs must run for nodes to have warmed up in the first
-// quarter.
+// flatFrom is the shortest run in which nodes warm up within the first quarter.
 const flatFrom = 2 * time.Minute
 
-// TestCrowd runs ROWMILL_JOBS jobs of ten accounts on three nodes while faults
-// strike, and wants every one to succeed, the ledgers to be right, memory and
-// goroutines to be flat, and nothing to stay.
+// TestCrowd runs ROWMILL_JOBS jobs of ten accounts on three nodes while faults strike. Every
+// job must succeed, the ledgers must be right, memory and goroutines must not grow, and
+// nothing may be left.
 func TestCrowd(t *testing.T) {
 	text := os.Getenv("ROWMILL_JOBS")
 	if text == "" {
@@ -90,7 +89,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestJudgeFlat wants growth to be seen, and noise not.
+// TestJudgeFlat checks that growth is found, and noise is not.
 func TestJudgeFlat(t *testing.T) {
 	t.Parallel()
 	var flat, heap, routines []Sample

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Glimpse is a job's record as it was in the store at some moment.
+// A Glimpse is the record of a job in the store at some time.
 type Glimpse struct {
 	At           time.Time
 	Status       string
@@ -20,51 +20,51 @@ type Glimpse struct {
 	OutputTokens int64
 }
 
-// A Strike is what a fault did to a running job.
+// A Strike is the effect of a fault on a running job.
 type Strike struct {
 	Fault string
 	At    time.Time
-	Done  int64 // rows done then
+	Done  int64 // rows done at this time
 
-	// OwnerLost says that the job's owner has died or cannot renew its lease
-	// any more: another has to take over.
+	// OwnerLost says that the owner of the job died or cannot renew its lease:
+	// another node must take over.
 	OwnerLost bool
 
-	// AllLost says that all processes have died: nobody takes over before they are
-	// started again.
+	// AllLost says that all processes died: no node takes over before they start
+	// again.
 	AllLost bool
 
-	// Unwritten is for how long no record can be written from then on: nobody takes
-	// over meanwhile.
+	// Unwritten is how long no record can be written: no node takes over in this
+	// time.
 	Unwritten time.Duration
 
-	// Forgot says that the store lost its last moments: the record goes back.
+	// Forgot says that the store lost its last writes: the record goes back.
 	Forgot bool
 
-	// Lives says that all processes go on, and can be heard again before the next
-	// owner of a job gives one up that is downloading its input.
+	// Lives says that all processes run on and answer again before the next owner of a
+	// job stops waiting for a node that downloads the input.
 	Lives bool
 
-	// MayFail is the code with which the job may fail after it; empty: none.
+	// MayFail is the code with which the job may fail after the strike; empty: none.
 	MayFail string
 
-	// Lost is how many nodes may lose what they have in flight and one flush.
+	// Lost is how many nodes may lose their rows in flight and one flush.
 	Lost int
 
-	// Rows is how many rows more may be run again.
+	// Rows is how many more rows may run again.
 	Rows int
 }
 
-// Limits are what the promises allow.
+// Limits are the bounds of the promises.
 type Limits struct {
-	// Takeover is the longest time from an owner's loss to the next epoch.
+	// Takeover is the longest time from the loss of an owner to the next epoch.
 	Takeover time.Duration
-	// Flight is how many rows a node has in flight, and answered but not
-	// committed, at most: also one that lives and that nobody hears.
+	// Flight is the largest number of rows of a node that are in flight, or answered and
+	// not committed, also of an isolated node.
 	Flight int
 }
 
-// reruns is how many rows may be run again after the strikes.
+// reruns returns how many rows may run again after the strikes.
 func (l Limits) reruns(strikes []Strike) int {
 	bound := 0
 	for _, s := range strikes {
@@ -73,26 +73,26 @@ func (l Limits) reruns(strikes []Strike) int {
 	return bound
 }
 
-// Evidence is what is known of one job after its end.
+// Evidence is everything known about a job after its end.
 type Evidence struct {
 	Inputs    []string
-	Want      []Answer // to each of the inputs
+	Want      []Answer // answers to the inputs
 	Results   Results
 	Record    Record
-	Later     Record     // the same, after all that was struck is back
+	Later     Record     // the same, after all repairs
 	History   []Glimpse  // oldest first
 	Strikes   []Strike   // oldest first
-	Sightings []Sighting // of all simulators; other jobs' too
-	Left      []string   // what bucket and Redis hold of the job, and should not
-	Downloads int        // how often its input was asked for
+	Sightings []Sighting // of all simulators, also of other jobs
+	Left      []string   // leftovers of the job in bucket and Redis
+	Downloads int        // number of downloads of its input
 }
 
-// A Verdict is what the judge finds.
+// A Verdict is the result of the judge.
 type Verdict struct {
-	Wrongs   []string      // promises that were broken; none: all held
-	Reruns   int           // rows answered more than once, counted as often
-	Bound    int           // how many may
-	Aborted  int           // requests given up before their answer
+	Wrongs   []string      // broken promises
+	Reruns   int           // number of repeated answers
+	Bound    int           // bound for Reruns
+	Aborted  int           // requests that ended before their answer
 	Takeover time.Duration // longest; 0 without any
 }
 
@@ -100,7 +100,7 @@ func (v *Verdict) wrong(format string, args ...any) {
 	v.Wrongs = append(v.Wrongs, fmt.Sprintf(format, args...))
 }
 
-// Judge settles the account of one job.
+// Judge checks one job.
 func Judge(e Evidence, l Limits) Verdict {
 	v := Verdict{Bound: l.reruns(e.Strikes)}
 	v.judgeRecord(e)
@@ -119,8 +119,8 @@ func Judge(e Evidence, l Limits) Verdict {
 	return v
 }
 
-// judgeRecord wants the job done by itself, every row once in its figures, and
-// no change after that.
+// judgeRecord checks that the job ended by itself, counted every row once, and did not change
+// after its end.
 func (v *Verdict) judgeRecord(e Evidence) {
 	var input, output int64
 	for _, a := range e.Want {
@@ -147,7 +147,7 @@ func mayFail(strikes []Strike, code string) bool {
 	return slices.ContainsFunc(strikes, func(s Strike) bool { return s.MayFail == code })
 }
 
-// lasting is what must never change of a job that is over.
+// lasting returns the values of an ended job that must never change.
 func lasting(r Record) string {
 	text := func(s *string) string {
 		if s == nil {
@@ -163,8 +163,8 @@ func lasting(r Record) string {
 		r.Status, text(r.Completed), r.RowsDone, r.FailedRows, r.InputTokens, r.OutputTokens, cost)
 }
 
-// judgeResults wants exactly one output for each row, in the order of the
-// input, and each the answer to its row.
+// judgeResults checks that there is exactly one output for each row, in order, with the
+// answer to the row.
 func (v *Verdict) judgeResults(e Evidence) {
 	if len(e.Results.Outputs) != len(e.Inputs) || len(e.Results.Inputs) != len(e.Inputs) {
 		v.wrong("%d rows have %d outputs and %d inputs in the results", len(e.Inputs), len(e.Results.Outputs), len(e.Results.Inputs))
@@ -197,7 +197,8 @@ func (v *Verdict) judgeResults(e Evidence) {
 	}
 }
 
-// judgeWork counts what the witnesses saw: every row answered, and few twice.
+// judgeWork counts the requests in the witness logs: every row must be answered, and few
+// rows twice.
 func (v *Verdict) judgeWork(e Evidence) {
 	answered := make(map[string]int, len(e.Inputs))
 	for _, input := range e.Inputs {
@@ -228,9 +229,8 @@ func (v *Verdict) judgeWork(e Evidence) {
 	}
 }
 
-// judgeHistory wants epochs, versions and progress never to go back, one
-// session in one epoch, until that gives the job back, and nothing to change
-// once the job is over.
+// judgeHistory checks that epochs, versions and progress never go back, that an epoch has one
+// session until the owner gives the job back, and that nothing changes after the end.
 func (v *Verdict) judgeHistory(history []Glimpse, strikes []Strike) {
 	sessions := map[int64]string{}
 	for i, now := range history {
@@ -259,8 +259,8 @@ func sameFinal(a, b Glimpse) bool {
 	return a == b
 }
 
-// judgeTakeovers wants a new epoch soon after every loss of the owner, unless
-// the job was over before, or nobody was left to take it over.
+// judgeTakeovers checks that a new epoch begins soon after every loss of the owner, unless the
+// job had ended, or no node could take it over.
 func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 	for _, s := range e.Strikes {
 		if !s.OwnerLost {
@@ -278,7 +278,7 @@ func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 			continue
 		}
 		if e.History[next].Epoch == old {
-			continue // over before it was noticed
+			continue // the job ended before a node noticed the loss
 		}
 		if slices.ContainsFunc(e.Strikes, func(other Strike) bool {
 			return other.AllLost && other.At.After(s.At) && other.At.Before(e.History[next].At)
@@ -287,7 +287,7 @@ func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 		}
 		took := e.History[next].At.Sub(s.At)
 		from := s.At
-		for _, other := range e.Strikes { // in the order of time
+		for _, other := range e.Strikes { // oldest first
 			from = later(from, other.At)
 			to := other.At.Add(other.Unwritten)
 			if to.After(e.History[next].At) {
@@ -310,8 +310,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// JudgeLedger wants an account to be charged for what its jobs used, no more
-// and no less.
+// JudgeLedger checks that an account is charged exactly for the use of its jobs.
 func JudgeLedger(charged, used Ledger) []string {
 	if charged == used {
 		return nil

@@ -19,8 +19,8 @@ func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * flo
 // limits of the tests: a lost node may cost 10 rows, and a takeover 6 s.
 var limits = Limits{Takeover: 6 * time.Second, Flight: 10}
 
-// flawless is a job of four rows whose owner died after 2 s and was replaced
-// after 5.
+// flawless returns the evidence of a job of four rows whose owner died after 2 s and was
+// replaced after 5 s.
 func flawless() Evidence {
 	const rows = 4
 	e := Evidence{Strikes: []Strike{{Fault: "kill", At: at(2), OwnerLost: true, Lost: 1}}}
@@ -47,7 +47,7 @@ func flawless() Evidence {
 	return e
 }
 
-// fail makes a record that of a job that failed.
+// fail changes a record to that of a failed job.
 func fail(r *Record, code string) {
 	r.Status = "failed"
 	r.Failure = &struct {
@@ -64,14 +64,13 @@ func again(e *Evidence, times int, s Sighting) {
 	}
 }
 
-// TestJudge wants the judge content with a job that kept its promises, and to
-// find every way in which it may have broken them.
+// TestJudge checks that the judge accepts a correct job and finds every broken promise.
 func TestJudge(t *testing.T) {
 	text := func(s string) *string { return &s }
 	tests := []struct {
 		name string
 		make func(*Evidence)
-		want string // in the only wrong; empty: there is none
+		want string // part of the only wrong; empty: none
 	}{
 		{"flawless", func(*Evidence) {}, ""},
 		{"still running", func(e *Evidence) { e.Record.Status, e.Later.Status = "running", "running" }, "the job is running"},
@@ -182,7 +181,7 @@ func TestJudge_Figures(t *testing.T) {
 	}
 }
 
-// TestJudge_ManyWrongRows wants a short account of a wholly wrong result.
+// TestJudge_ManyWrongRows checks that the report about a completely wrong result is short.
 func TestJudge_ManyWrongRows(t *testing.T) {
 	e := flawless()
 	for i := range e.Results.Outputs {
@@ -206,8 +205,8 @@ func TestJudgeLedger(t *testing.T) {
 	}
 }
 
-// A request may fail at a node that is being killed, and while what it needs is away;
-// else it is told.
+// A request may fail at a killed node, and while something that it needs is unavailable. Any
+// other failure is reported.
 func TestJudgeRequests(t *testing.T) {
 	killed, lives := &Node{}, &Node{process: process{name: "node2"}}
 	killed.kills = []downtime{{at(2), at(4)}, {from: at(8)}}
@@ -241,7 +240,7 @@ func TestJudgeRequests(t *testing.T) {
 	}
 }
 
-// What is noted of requests as failed, and what is an answer or the harness's own.
+// Which errors count as failed requests: not answers, and not the test's own cancels.
 func TestRequestsNote(t *testing.T) {
 	var r requests
 	n := &Node{}

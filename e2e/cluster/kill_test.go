@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestKilled kills the owner of a job, a worker and Redis, each once a quarter of the
-// job's rows are done, and starts it again: each row has its answer and is charged once.
+// TestKilled kills the owner of a job, a worker and Redis, each after a quarter of the rows,
+// and starts it again. Each row must have its answer and be charged once.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -32,8 +32,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killed runs a job of so many rows and strikes at a quarter of them. It reports whether
-// the job still ran then.
+// killed runs a job and strikes after a quarter of its rows. It reports whether the job was
+// still running at that time.
 func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *Trial) error) bool {
 	t.Helper()
 	ctx := t.Context()
@@ -70,8 +70,8 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 	return ran
 }
 
-// wantRows wants a job to have succeeded with these answers, and all jobs so far to have
-// been charged for each of their rows once.
+// wantRows checks that a job succeeded with these answers, and that all jobs so far were
+// charged once for each row.
 func (c *Cluster) wantRows(t *testing.T, job string, want []Answer) {
 	t.Helper()
 	ctx := t.Context()

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// unable skips a test that this machine cannot run; on CI it fails instead.
+// unable skips a test that this machine cannot run, and fails it on CI.
 func unable(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("ROWMILL_CI") != "" {
@@ -46,7 +46,7 @@ func unable(t *testing.T, format string, args ...any) {
 	t.Skipf("SKIPPED, NOT TESTED: "+format, args...)
 }
 
-// soaks skips a test whose verdict depends on the speed of the machine, or on a seed:
+// soaks skips a test with a verdict that depends on the speed of the machine or on a seed.
 // make soak/quick runs it.
 func soaks(t *testing.T) {
 	t.Helper()
@@ -55,7 +55,7 @@ func soaks(t *testing.T) {
 	}
 }
 
-// needServers skips the test where the real servers are not installed.
+// needServers skips the test if the real servers are not installed.
 func needServers(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -68,15 +68,14 @@ func needServers(t *testing.T) {
 	}
 }
 
-// start starts a cluster that ends with the test, on hosts of its own where there can be
-// any.
+// start starts a cluster that ends with the test, on hosts of its own if possible.
 func start(t *testing.T, config Config) *Cluster {
 	t.Helper()
 	config.Hosts = hosts(t)
 	return startHere(t, config)
 }
 
-// startHere is start for a test that has a program on this machine talk with the nodes.
+// startHere is start on loopback, for a test whose program on this machine calls the nodes.
 // Config may name the directory.
 func startHere(t *testing.T, config Config) *Cluster {
 	t.Helper()
@@ -102,8 +101,8 @@ func startHere(t *testing.T, config Config) *Cluster {
 	return c
 }
 
-// hosts reports whether machines can be hosts of their own; where they cannot,
-// faults of networks are not tested.
+// hosts reports whether machines can have their own hosts. Without them, network faults are
+// not tested.
 func hosts(t *testing.T) bool {
 	t.Helper()
 	err := faultnet.Usable()
@@ -116,10 +115,10 @@ func hosts(t *testing.T) bool {
 	return err == nil
 }
 
-// folder returns a directory that stays when the test fails.
+// folder returns a directory that stays after a failed test.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rowmill-cluster-") //nolint:usetesting // that of the test never stays
+	dir, err := os.MkdirTemp("", "rowmill-cluster-") //nolint:usetesting // a directory of the test never stays
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// A Moment is when in the life of a job a fault strikes.
+// A Moment is the phase of a job in which a fault strikes.
 type Moment int
 
-// The moments of a job, in their order.
+// The phases of a job, in order.
 const (
-	Ingesting Moment = iota - 1 // while its input is downloaded or made into rows
-	Running                     // at any moment of the first half of what is left
-	Ending                      // from its last rows on: last commits, the result, the end, what is removed then
+	Ingesting Moment = iota - 1 // during the download, or while the input becomes shards
+	Running                     // at any time in the first half of the rest
+	Ending                      // from the last rows on: last commits, the result, the end, the removal of parts
 	Over                        // within seconds of its end
 )
 
-// How far a job is when its end begins, in percent of its rows, and how long
-// what follows takes on a busy machine. Its owner is asked for somewhat before,
-// since it may be gone then.
+// The percentage of rows at which the end of a job begins, and the duration of the rest on a
+// busy machine. The test asks for the owner a little earlier, because it may be gone later.
 const (
 	askedAt, endsAt = 90, 99
 	endingFor       = 1500 * time.Millisecond
 	overFor         = 3 * time.Second
 )
 
-// reach waits for a random moment of the kind.
+// reach waits for a random time in a phase.
 func (t *Trial) reach(ctx context.Context, m Moment, rows int) error {
 	done := func(percent int) func(Glimpse) bool {
 		return func(g Glimpse) bool { return g.Over || g.RowsDone*100 >= int64(rows*percent) }
@@ -38,7 +37,7 @@ func (t *Trial) reach(ctx context.Context, m Moment, rows int) error {
 		}
 		within = feedFor + time.Second
 	case Running:
-		// The next one comes at any moment of the first half of what is left.
+		// The next fault comes at any time in the first half of the rest.
 		within = t.left(t.watched.last(), rows) / 2
 	case Ending, Over:
 		if err := t.watched.until(ctx, "about to end", done(askedAt)); err != nil {
@@ -69,7 +68,7 @@ func (t *Trial) reach(ctx context.Context, m Moment, rows int) error {
 	return nil
 }
 
-// formerOwner is the job's owner, or the last one that is known.
+// formerOwner returns the owner of the job, or its last known owner.
 func formerOwner(ctx context.Context, t *Trial) (*Node, error) {
 	if t.watched.last().Over && t.lastOwner != nil && t.lastOwner.alive() {
 		return t.lastOwner, nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A neighbour is another account that uses the service while a trial goes on: jobs
-// of a few rows and priority 0, one after the other.
+// A neighbour is another account that uses the service during a trial: it submits jobs of a
+// few rows and priority 0, one after the other.
 type neighbour struct {
 	*Crowd
 	jobs int // so far, in all trials
@@ -16,18 +16,18 @@ type neighbour struct {
 const (
 	neighbourTexts = 200
 	neighbourRows  = 3
-	neighbourRests = 300 * time.Millisecond // between jobs: it is to be there, not to be a load
+	neighbourRests = 300 * time.Millisecond // between jobs: the neighbour must not be a load
 )
 
-// neighbours is what came of a neighbour's jobs beside one trial.
+// neighbours is the outcome of a neighbour's jobs beside one trial.
 type neighbours struct {
 	jobs    int
 	slowest time.Duration
 	wrongs  []string
 }
 
-// besides has the neighbour submit jobs until the function is called that it
-// returns, which waits for the last.
+// besides makes the neighbour submit jobs until the returned function is called, which waits
+// for the last job.
 func (c *Cluster) besides(ctx context.Context, seed uint64) (end func() neighbours, err error) {
 	if c.neighbour == nil {
 		crowd, err := c.newCrowd(ctx, seed, neighbourTexts, 1)
@@ -63,7 +63,7 @@ func (n *neighbour) until(ctx context.Context, stop <-chan struct{}) (all neighb
 	}
 }
 
-// judge holds the ledger of the neighbour against its rows.
+// judge compares the ledger of the neighbour with its rows.
 func (n *neighbour) judge(ctx context.Context) ([]string, error) {
 	charged, err := n.charged(ctx, n.accounts[0])
 	if err != nil {
@@ -73,6 +73,6 @@ func (n *neighbour) judge(ctx context.Context) ([]string, error) {
 	for _, wrong := range JudgeLedger(charged, n.accounts[0].used) {
 		wrongs = append(wrongs, "the account beside it: "+wrong)
 	}
-	n.accounts[0].used = charged // told once
+	n.accounts[0].used = charged // report a difference once
 	return wrongs, nil
 }

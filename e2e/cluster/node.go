@@ -19,34 +19,34 @@ import (
 // adminKey is the administrator's key on all nodes.
 const adminKey = "harness-key-0123456789abcdef0123456789abcdef"
 
-// firstGossipKey encrypts gossip at first: 32 bytes, base64.
+// firstGossipKey is the first key of the gossip: 32 bytes, base64.
 const firstGossipKey = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-// drainWithin is how long a node may take to hand back what it has.
+// drainWithin limits the drain of a node.
 const drainWithin = 20 * time.Second
 
-// A Node is a `rowmill serve` process, over restarts.
+// A Node is a `rowmill serve` process and its restarts.
 type Node struct {
 	process
-	Name  string        // as the cluster calls it; names may repeat
+	Name  string        // configured name; names may repeat
 	API   string        // http://HOST:PORT
 	Owns  bool          // takes and owns jobs
-	Runs  bool          // runs rows, on its own simulator
-	Spare bool          // up only while a fault wants one more
-	Clock time.Duration // how wrong its clock is
+	Runs  bool          // runs rows on its own simulator
+	Spare bool          // runs only during some faults
+	Clock time.Duration // error of its clock
 
 	host    *host
-	sim     *simulator // nil where it runs none
+	sim     *simulator // nil if it runs no rows
 	http    string     // HOST:PORT of the API
 	gossip  string
-	peers   string // where other nodes send it work
+	peers   string // HOST:PORT for requests of other nodes
 	data    string
-	files   certtest.Files // with which it shows itself to the others
-	scratch string         // size of the file system of data, as mount(8) wants it; empty for a directory
+	files   certtest.Files // its certificate for requests between nodes
+	scratch string         // size of the file system of data, for mount(8); empty: a directory
 }
 
-// AddNode makes a node on a host of its own, with a simulator unless it is for
-// the API only, and starts the simulator. The node itself is not started.
+// AddNode creates a node on a host of its own and starts its simulator, unless the node is for
+// the API only. It does not start the node.
 func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 	number := len(c.Nodes) + 1
 	n := &Node{Name: "node" + strconv.Itoa(number), Owns: role != "engines", Runs: role != "api"}
@@ -66,7 +66,7 @@ func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 	if err := os.MkdirAll(filepath.Join(n.data, "tmp"), 0o700); err != nil {
 		return nil, err
 	}
-	secrets := n.data + "-tls" // not in data: its disk may be another
+	secrets := n.data + "-tls" // not in data, which may be another disk
 	if err := os.MkdirAll(secrets, 0o700); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 			return nil, err
 		}
 	}
-	file := n.Name // stays when the name is changed
+	file := n.Name // stays the same when the name changes
 	n.name, n.log = file, filepath.Join(c.dir, file+".log")
 	n.command = func(ctx context.Context) *exec.Cmd { return c.serve(ctx, n, role) }
 	c.mu.Lock()
@@ -87,8 +87,8 @@ func (c *Cluster) AddNode(ctx context.Context, role string) (*Node, error) {
 	return n, nil
 }
 
-// serve is the command of a node. One without Redis is alone. A small file system of
-// its own is mounted for the process alone, and goes with it.
+// serve returns the command of a node. A node without Redis is a single node. A small file
+// system is mounted for the process only and ends with it.
 func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 	settings := append([]string{
 		"clock_offset=" + n.Clock.String(),
@@ -145,7 +145,7 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 	return command
 }
 
-// gossips are the addresses of the other nodes.
+// gossips returns the gossip addresses of the other nodes.
 func (c *Cluster) gossips(self *Node) (addresses []string) {
 	for _, n := range c.nodes() {
 		if n != self {
@@ -155,7 +155,7 @@ func (c *Cluster) gossips(self *Node) (addresses []string) {
 	return addresses
 }
 
-// begin starts the node and waits until it takes jobs.
+// begin starts the node and waits until it is ready.
 func (c *Cluster) begin(ctx context.Context, n *Node) error {
 	if err := n.start(ctx); err != nil {
 		return err
@@ -163,13 +163,13 @@ func (c *Cluster) begin(ctx context.Context, n *Node) error {
 	return c.ready(ctx, n)
 }
 
-// odd reports whether the node is up and must not be: it is a spare, or has the
-// wrong time, name or disk.
+// odd reports whether the node must stop: it is a spare, or has the wrong time, name or
+// disk.
 func (n *Node) odd() bool {
 	return n.alive() && (n.Spare || n.Clock != 0 || n.scratch != "" || n.Name != n.name)
 }
 
-// ready waits until the node takes jobs.
+// ready waits until the node is ready.
 func (c *Cluster) ready(ctx context.Context, n *Node) error {
 	path := "/readyz"
 	if !n.Owns {
@@ -202,11 +202,11 @@ func (c *Cluster) metric(ctx context.Context, n *Node, name string) (float64, er
 	return sum, nil
 }
 
-// ownerWithin is how long a job that runs may be without an owner, or with two
-// that take themselves for one. It is much less than a job takes.
+// ownerWithin limits the time in which a running job has no owner, or two nodes that believe
+// to own it. It is much shorter than a job.
 const ownerWithin = 8 * time.Second
 
-// owner returns the node that owns the job, which is the only one.
+// owner waits until exactly one node owns the job, and returns it.
 func (t *Trial) owner(ctx context.Context) (*Node, error) {
 	var owner *Node
 	err := await(ctx, "the job has one owner", ownerWithin, func(ctx context.Context) error {
@@ -237,11 +237,10 @@ func (t *Trial) owner(ctx context.Context) (*Node, error) {
 	return owner, err
 }
 
-// fill takes all space of the node's file system, which is one of its own.
-// free gives it back.
+// fill uses all space of the node's own file system; free releases it.
 func (n *Node) fill() error { return fillWith(n.ballast()) }
 
-// fillWith makes a file that takes all space of its file system.
+// fillWith creates a file that uses all space of its file system.
 func fillWith(ballast string) error {
 	file, err := os.OpenFile(ballast, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -250,7 +249,7 @@ func fillWith(ballast string) error {
 	defer file.Close()
 	for block := make([]byte, 64<<10); len(block) > 0; {
 		if _, err := file.Write(block); err != nil {
-			block = block[:len(block)/2] // what is left may be less than a block
+			block = block[:len(block)/2] // the rest may be smaller than a block
 		}
 	}
 	return nil
@@ -258,7 +257,7 @@ func fillWith(ballast string) error {
 
 func (n *Node) free() error { return os.Remove(n.ballast()) }
 
-// ballast is a file in the node's own view of the file system.
+// ballast returns the path of the file that fills the disk, as the node sees it.
 func (n *Node) ballast() string {
 	return fmt.Sprintf("/proc/%d/root%s/ballast", n.running.Process.Pid, n.data)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/rowmill/rowmill/internal/faultnet"
 )
 
-// Partitions last for longer than a lease, and than a membership takes to give
-// a node up.
+// Partitions last longer than a lease and than the time after which members remove a silent
+// node.
 const partedFor = 8 * time.Second
 
-// everybody are all hosts of the cluster.
+// everybody returns all hosts of the cluster.
 func (t *Trial) everybody() []*faultnet.Host {
 	return append(networked(t.nodes()), t.redisHost.net, t.s3Host.net)
 }
@@ -27,7 +27,7 @@ func others(all []*faultnet.Host, self *faultnet.Host) (rest []*faultnet.Host) {
 	return rest
 }
 
-// parted breaks the network for a while.
+// parted breaks the network for some time.
 func (t *Trial) parted(ctx context.Context, strike Strike, cut func() error) error {
 	if err := cut(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (t *Trial) parted(ctx context.Context, strike Strike, cut func() error) err
 	return t.heal(ctx)
 }
 
-// cutOff parts a node from all others, from Redis and from the S3 server.
+// cutOff separates a node from all others, from Redis and from the S3 server.
 func cutOff(which target) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		n, err := which(ctx, t)
@@ -53,8 +53,8 @@ func cutOff(which target) func(context.Context, *Trial) error {
 	}
 }
 
-// halves parts the nodes in two; both halves reach Redis and the S3 server. The
-// half without the owner is lost to it.
+// halves splits the nodes into two halves that both reach Redis and the S3 server. The owner
+// loses the other half.
 func halves(ctx context.Context, t *Trial) error {
 	own, err := t.owner(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func halves(ctx context.Context, t *Trial) error {
 	return t.parted(ctx, strike, func() error { return t.network.Part(ctx, networked(nodes[:half]), networked(nodes[half:])) })
 }
 
-// networked are the hosts of nodes.
+// networked returns the hosts of nodes.
 func networked(nodes []*Node) (all []*faultnet.Host) {
 	for _, n := range nodes {
 		all = append(all, n.host.net)
@@ -84,8 +84,7 @@ func networked(nodes []*Node) (all []*faultnet.Host) {
 	return all
 }
 
-// oneWay loses what the owner sends to a worker, or what the worker sends to
-// the owner.
+// oneWay drops the packets from the owner to a worker, or from the worker to the owner.
 func oneWay(fromOwner bool) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		own, err := t.owner(ctx)
@@ -107,8 +106,8 @@ func oneWay(fromOwner bool) func(context.Context, *Trial) error {
 	}
 }
 
-// withoutRedis parts a node from Redis alone. It runs rows all the same, and an
-// owner's job goes to another node, which hears of them: none is run again.
+// withoutRedis separates a node from Redis only. The node continues to run rows. The job of an
+// owner moves to another node, which learns of these rows: none runs again.
 func withoutRedis(which target) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		n, err := which(ctx, t)
@@ -123,7 +122,7 @@ func withoutRedis(which target) func(context.Context, *Trial) error {
 	}
 }
 
-// lossy loses 30 % of all packets, wherever they go. Leases may run out.
+// lossy drops 30 % of all packets. Leases may expire.
 func lossy(ctx context.Context, t *Trial) error {
 	strike := Strike{Fault: "30 % packet loss"}
 	for _, n := range t.nodes() {

@@ -12,29 +12,28 @@ import (
 	"time"
 )
 
-// patience bounds every wait for something that takes moments: far more than
-// anything takes on a busy machine, and short enough to report a hang.
+// patience limits every wait for something fast: much longer than needed on a busy machine,
+// and short enough to report a hang.
 const patience = time.Minute
 
-// A process is a program that is started, killed, and started again.
+// A process is a program that a test starts and kills several times.
 type process struct {
 	name    string
-	command func(ctx context.Context) *exec.Cmd // a fresh one for each start
-	log     string                              // file that gets what it says, over all starts
+	command func(ctx context.Context) *exec.Cmd // returns a new command for each start
+	log     string                              // file with the output of all starts
 
 	mu      sync.Mutex
 	running *exec.Cmd // nil before the first start
 	ended   chan struct{}
-	verdict error // of the last one, once ended is closed
+	verdict error // of the last start, after ended is closed
 	stopped bool  // by SIGSTOP
 	kills   []downtime
 }
 
-// A downtime is from a kill to the next start, which is zero before that.
+// A downtime lasts from a kill to the next start. The end is zero before the start.
 type downtime struct{ from, to time.Time }
 
-// start starts the program. It ends with the harness's own process, whatever
-// becomes of that.
+// start starts the program. The program ends with the process of the test, in any case.
 func (p *process) start(ctx context.Context) error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -90,7 +89,7 @@ func (p *process) aliveLocked() bool {
 	}
 }
 
-// kill ends the process as a power cut would, and returns once it is gone.
+// kill ends the process with SIGKILL and waits for its end.
 func (p *process) kill() {
 	if !p.alive() {
 		return
@@ -98,12 +97,12 @@ func (p *process) kill() {
 	p.mu.Lock()
 	p.kills = append(p.kills, downtime{from: time.Now()})
 	p.mu.Unlock()
-	_ = p.running.Process.Kill() // it may be gone already
+	_ = p.running.Process.Kill() // it may have ended already
 	<-p.ended
 }
 
-// killedWithin reports whether the process was being killed, or was gone since a kill,
-// at any moment of a time.
+// killedWithin reports whether the process was down because of a kill at any time in a
+// period.
 func (p *process) killedWithin(from, to time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +111,7 @@ func (p *process) killedWithin(from, to time.Time) bool {
 	})
 }
 
-// pause stops the process with SIGSTOP, resume lets it go on.
+// pause stops the process with SIGSTOP; resume continues it.
 func (p *process) pause() error  { return p.hold(true, syscall.SIGSTOP) }
 func (p *process) resume() error { return p.hold(false, syscall.SIGCONT) }
 
@@ -126,8 +125,8 @@ func (p *process) hold(stopped bool, signal syscall.Signal) error {
 	return p.running.Process.Signal(signal)
 }
 
-// terminate asks the process to end and returns its exit code. One that has not
-// ended within the given time is shown where it hangs, in its log.
+// terminate sends SIGTERM and returns the exit code. If the process does not end in time, its
+// stacks are in its log.
 func (p *process) terminate(within time.Duration) (int, error) {
 	if !p.alive() {
 		return 0, fmt.Errorf("SIGTERM to %s: it has ended", p.name)
@@ -166,8 +165,8 @@ func (p *process) end(within time.Duration) (int, error) {
 	return 0, fmt.Errorf("wait for %s: %w", p.name, p.verdict)
 }
 
-// await asks again and again until done says that it is, with the last error
-// once the process has ended or patience is over.
+// await repeats done until it succeeds. It returns the last error if the process ends or
+// after patience.
 func (p *process) await(ctx context.Context, what string, done func(context.Context) error) error {
 	return await(ctx, p.name+" "+what, patience, func(ctx context.Context) error {
 		err := done(ctx)
@@ -178,19 +177,18 @@ func (p *process) await(ctx context.Context, what string, done func(context.Cont
 	})
 }
 
-// A final error is not worth asking again.
+// A final error ends an await.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// await asks until done returns nil or a final error, at most for the given
-// time.
+// await repeats done until it returns nil or a final error, at most for a time.
 func await(ctx context.Context, what string, within time.Duration, done func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var before error // says more than that the time was over
+	var before error // more useful than the timeout
 	for {
 		err := done(ctx)
 		if err == nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// script is a process of the shell.
+// script returns a process that runs a shell script.
 func script(t *testing.T, text string) *process {
 	t.Helper()
 	p := &process{name: "script", log: filepath.Join(t.TempDir(), "log")}
@@ -24,7 +24,7 @@ func script(t *testing.T, text string) *process {
 	return p
 }
 
-// says waits until the process has said a word.
+// says waits until the process has printed a word.
 func (p *process) says(t *testing.T, word string) {
 	t.Helper()
 	err := p.await(t.Context(), "says "+word, func(context.Context) error {
@@ -54,8 +54,7 @@ func TestProcess_Terminate(t *testing.T) {
 	}
 }
 
-// TestProcess_Hangs wants a process that does not end in time to be reported,
-// and to be gone then.
+// TestProcess_Hangs checks that a process that does not end in time is reported and killed.
 func TestProcess_Hangs(t *testing.T) {
 	p := script(t, `trap : TERM; echo up; while :; do sleep 0.01; done`)
 	p.says(t, "up")
@@ -96,7 +95,7 @@ func TestProcess_KillAndStartAgain(t *testing.T) {
 	}
 }
 
-// TestAwait wants an end of the process to end the wait for its answer.
+// TestAwait checks that the end of the process ends the wait for its answer.
 func TestAwait(t *testing.T) {
 	p := script(t, `exit 3`)
 	never := errors.New("never")
@@ -106,8 +105,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestOracle wants the answers that are known beforehand to be those of the
-// simulator as a process, and its witness to have seen each prompt.
+// TestOracle checks that a simulator process gives the predicted answers, and that its
+// witness log has each prompt.
 func TestOracle(t *testing.T) {
 	c := &Cluster{config: Config{Binary: binary}.withDefaults(), dir: t.TempDir(), client: newClient()}
 	h, err := newHost(t.Context(), nil, "")
@@ -150,7 +149,7 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestPowerCut wants a power cut to lose what came last, and nothing else.
+// TestPowerCut checks that a power cut loses the last writes only.
 func TestPowerCut(t *testing.T) {
 	needServers(t)
 	c := &Cluster{config: Config{}.withDefaults(), dir: t.TempDir()}
@@ -170,7 +169,7 @@ func TestPowerCut(t *testing.T) {
 	late := 0
 	for ; ; late++ {
 		if _, err := c.Redis.ask(t.Context(), fmt.Sprintf("SET late%d 1", late)); err != nil {
-			break // it has no power any more
+			break // the power is cut
 		}
 	}
 	if err := <-cut; err != nil {
@@ -180,7 +179,7 @@ func TestPowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell("EXISTS early", ":1")
-	tell(fmt.Sprintf("EXISTS late%d", late-1), ":0") // the last that was acknowledged
+	tell(fmt.Sprintf("EXISTS late%d", late-1), ":0") // the last acknowledged write
 	c.Redis.kill()
 	if err := c.Redis.begin(t.Context()); err != nil {
 		t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// calm is how long a job of these tests would run if its faults took no time.
+// calm is the duration of a job of these tests without its faults.
 const calm = 4 * time.Second
 
-// rowsFor is how many rows a job must have to outlast the faults.
+// rowsFor returns the number of rows of a job that runs longer than the faults.
 func rowsFor(c *Cluster, faults []Fault) int {
 	lasts := calm
 	for _, f := range faults {
@@ -28,13 +28,13 @@ func rowsFor(c *Cluster, faults []Fault) int {
 	return int(c.config.rate() * float64(workers) * lasts.Seconds())
 }
 
-// try holds one trial of the faults named.
+// try runs one trial of the named faults.
 func try(t *testing.T, c *Cluster, seed uint64, names ...string) {
 	t.Helper()
 	tryAs(t, c, "", seed, names...)
 }
 
-// tryAs holds one trial with a batch of a dialect.
+// tryAs runs one trial with a batch of a dialect.
 func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...string) {
 	t.Helper()
 	var faults []Fault
@@ -62,14 +62,14 @@ func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...stri
 	}
 }
 
-// String is what a person wants to know of a trial.
+// String returns a summary of a trial.
 func (o Outcome) String() string {
 	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v; beside it %d jobs of another account, %v at most (seed %d)",
 		strings.Join(o.Faults, ", "), strings.Join(o.Told, ", "), o.Rows, o.Took.Round(100*time.Millisecond), o.Reruns, o.Bound, o.Aborted,
 		o.Takeover.Round(10*time.Millisecond), o.Beside.jobs, o.Beside.slowest.Round(10*time.Millisecond), o.Seed)
 }
 
-// TestQuick strikes a cluster of three nodes with a selection of all faults.
+// TestQuick strikes a cluster of three nodes with a selection of the faults.
 func TestQuick(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}})
@@ -112,8 +112,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestOwnerAlone kills and stops owners that run no rows themselves: none is
-// run again. What the nodes tell each other is encrypted.
+// TestOwnerAlone kills and stops owners that run no rows themselves: no row runs again. The
+// nodes encrypt their requests.
 func TestOwnerAlone(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}, Secure: true})

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// redisServer is a redis-server that keeps every write in its append-only file.
+// redisServer is a redis-server with an append-only file.
 type redisServer struct {
 	process
 	address string
@@ -41,13 +41,13 @@ func (c *Cluster) startRedis(ctx context.Context) error {
 	r.command = func(ctx context.Context) *exec.Cmd {
 		return h.command(ctx, "redis-server", "--bind", address, "--port", port, "--dir", r.dir, "--protected-mode", "no",
 			"--save", "", "--appendonly", "yes", "--appendfsync", c.config.Fsync, "--auto-aof-rewrite-percentage", "0",
-			"--repl-diskless-sync-delay", "0") // a copy is of the moment it is asked for
+			"--repl-diskless-sync-delay", "0") // a copy must be of the time of its request
 	}
 	c.Redis = r
 	return r.begin(ctx)
 }
 
-// begin starts the server and waits until it has read its file.
+// begin starts the server and waits until it has loaded its file.
 func (r *redisServer) begin(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
 		return err
@@ -79,9 +79,8 @@ func (r *redisServer) ask(ctx context.Context, command string) (string, error) {
 	return strings.TrimSpace(answer), err
 }
 
-// powerCut kills the server once when returns, and takes from its disk what came
-// in the given time before: what a machine without power loses that does not
-// wait for its disk.
+// powerCut kills the server after when returns, and removes the writes of the given time before
+// from its file: a server that does not wait for its disk loses them without power.
 func (r *redisServer) powerCut(lost time.Duration, when func() error) error {
 	logs, err := filepath.Glob(filepath.Join(r.dir, "appendonlydir", "*.incr.aof"))
 	if err != nil || len(logs) != 1 {

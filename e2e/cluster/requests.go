@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A failure is a request of a client that got no answer, or one that says that the
-// server is at fault.
+// A failure is a client's request without an answer, or with an answer that blames the
+// server.
 type failure struct {
 	node     *Node
 	from, to time.Time
@@ -20,12 +20,11 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// atKilled reports whether its node was being killed meanwhile.
+// atKilled reports whether the node was killed during the request.
 func (f *failure) atKilled() bool { return f.node.killedWithin(f.from, f.to) }
 
-// failed reports whether an error is a failure: not an answer that says what is
-// wrong with the request, nor one for which clients go to another node, nor an end
-// that the harness itself has made.
+// failed reports whether an error is a failure. These are none: an answer that blames the
+// request, an answer after which clients try another node, and a cancel by the test.
 func failed(err error) bool {
 	var r *refusal
 	switch {
@@ -37,14 +36,14 @@ func failed(err error) bool {
 	return true
 }
 
-// requests are those of clients since they were last taken.
+// requests counts the requests of clients since the last take.
 type requests struct {
 	mu       sync.Mutex
 	asked    int
 	failures []*failure
 }
 
-// note counts a request and returns its error, a *failure where it is one.
+// note counts a request and returns its error, as a *failure if it failed.
 func (r *requests) note(n *Node, from time.Time, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,11 +64,11 @@ func (r *requests) take() (asked int, failures []*failure) {
 	return asked, failures
 }
 
-// lookEvery is the time between looks of a client at its job.
+// lookEvery is the time between two requests of a client for its job.
 const lookEvery = 100 * time.Millisecond
 
-// onlook has a client look at the trial's job, behind whatever node is up, until the
-// function is called that it returns. What fails is noted as of any client.
+// onlook makes a client poll the job of the trial at any node that is up, until the returned
+// function is called. Failures count as those of other clients.
 func (t *Trial) onlook(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -81,29 +80,29 @@ func (t *Trial) onlook(ctx context.Context) (end func()) {
 				tick.Stop()
 				return
 			case <-tick.C:
-				_, _ = t.record(ctx, t.Job) // is judged by what is noted
+				_, _ = t.record(ctx, t.Job) // note keeps the failure
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
 }
 
-// Requests is what became of the requests of clients during a trial.
+// Requests counts the requests of clients during a trial, by outcome.
 type Requests struct {
 	Asked  int
-	Killed int // failed at a node that was being killed
-	Away   int // failed while a fault took from nodes what requests need
+	Killed int // failed at a killed node
+	Away   int // failed while a fault made something unavailable that requests need
 }
 
-// A stretch is a time in which requests may fail; the zero value is none.
+// A stretch is a period in which requests may fail; the zero value is empty.
 type stretch struct{ from, to time.Time }
 
-// has reports whether a request of that time fell into it.
+// has reports whether a request was in the period.
 func (s stretch) has(from, to time.Time) bool {
 	return !s.from.IsZero() && !to.Before(s.from) && !from.After(s.to)
 }
 
-// judgeRequests sorts failures by what excuses them, and names those that nothing does.
+// judgeRequests counts failures by their excuse, and returns those without one.
 func judgeRequests(asked int, failures []*failure, away stretch) (r Requests, wrongs []string) {
 	r.Asked = asked
 	const shown = 3

@@ -16,24 +16,24 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// A backup is a copy of Redis and then of the bucket, as docs/backup.md has it.
+// A backup is a copy of Redis and then of the bucket, as in docs/backup.md.
 type backup struct {
 	records string // an RDB file
 	objects *dir.Bucket
 }
 
-// backupTries is how often a copy may take longer than jobs.settle_time, after
-// which it may lack what its records name.
+// backupTries limits the attempts of a copy. A copy that takes longer than jobs.settle_time may
+// lack objects of its records.
 const backupTries = 5
 
-// backup copies Redis and the bucket while they are in use. Most of the bucket is
-// copied before, so that little is left to come once Redis is.
+// backup copies Redis and the bucket while they are in use. It copies most of the bucket before
+// Redis, so that little is left after Redis.
 func (c *Cluster) backup(ctx context.Context, folder string) (b backup, err error) {
 	bucket, err := c.openBucket(ctx)
 	if err != nil {
 		return backup{}, err
 	}
-	defer func() { _ = bucket.Close() }() // it was only read
+	defer func() { _ = bucket.Close() }() // only read
 	if b.objects, err = dir.Open(dir.Config{Root: filepath.Join(folder, "bucket"), NoSync: true}); err != nil {
 		return backup{}, err
 	}
@@ -44,7 +44,7 @@ func (c *Cluster) backup(ctx context.Context, folder string) (b backup, err erro
 	}()
 	for try := range backupTries {
 		b.records = filepath.Join(folder, fmt.Sprintf("%d.rdb", try))
-		// What has gone by now no record of the copy will name.
+		// No record of the copy names an object that is removed by now.
 		if err := errors.Join(blobtest.Copy(ctx, bucket, b.objects), blobtest.Prune(ctx, bucket, b.objects)); err != nil {
 			return b, err
 		}
@@ -68,13 +68,13 @@ func (c *Cluster) openBucket(ctx context.Context) (*s3.Bucket, error) {
 	})
 }
 
-// restoreAll copies records and objects, loses every machine some time later, and
-// puts the copies in their place: what happened in between is forgotten.
+// restoreAll copies records and objects, kills every machine some time later, and restores the
+// copies: everything in between is forgotten.
 func restoreAll(ctx context.Context, t *Trial) error {
-	if err := t.runs(ctx); err != nil { // else the copy may not have the job
+	if err := t.runs(ctx); err != nil { // otherwise the copy may not have the job
 		return err
 	}
-	t.besides() // its jobs would be forgotten, too
+	t.besides() // otherwise its jobs would be forgotten too
 	folder, err := os.MkdirTemp(t.dir, "backup-")
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func restoreAll(ctx context.Context, t *Trial) error {
 		n.kill()
 	}
 	t.Redis.kill()
-	// What was answered since the copy was begun is forgotten, too.
+	// Answers since the beginning of the copy are forgotten too.
 	strike.Rows = int(t.config.rate()*time.Since(began).Seconds()) * strike.Lost
 	t.struck(strike)
 	err = t.restore(ctx, copied)
@@ -103,13 +103,13 @@ func restoreAll(ctx context.Context, t *Trial) error {
 	return t.Mend(ctx)
 }
 
-// restore puts a copy in the place of what is there. No node runs.
+// restore replaces records and objects by a copy. No node runs.
 func (c *Cluster) restore(ctx context.Context, b backup) error {
 	bucket, err := c.openBucket(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = bucket.Close() }() // all of it was committed
+	defer func() { _ = bucket.Close() }() // everything was committed
 	there, err := bucket.List(ctx, "")
 	if err != nil {
 		return err
@@ -122,8 +122,7 @@ func (c *Cluster) restore(ctx context.Context, b backup) error {
 	return errors.Join(blobtest.Copy(ctx, b.objects, bucket), c.Redis.restore(ctx, b.records))
 }
 
-// restore starts the server, which is down, from an RDB file and goes on with an
-// append-only file.
+// restore starts the server from an RDB file and then uses an append-only file.
 func (r *redisServer) restore(ctx context.Context, records string) error {
 	if err := os.RemoveAll(filepath.Join(r.dir, "appendonlydir")); err != nil {
 		return err
@@ -154,7 +153,7 @@ func (r *redisServer) restore(ctx context.Context, records string) error {
 	})
 }
 
-// cli runs redis-cli and returns what it says.
+// cli runs redis-cli and returns its output.
 func (r *redisServer) cli(ctx context.Context, args ...string) (string, error) {
 	host, port, _ := strings.Cut(r.address, ":")
 	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-h", host, "-p", port}, args...)...).CombinedOutput()

@@ -16,15 +16,15 @@ import (
 	"github.com/rowmill/rowmill/internal/certtest"
 )
 
-// gossipKeyFile is where all nodes have the keys of the gossip from.
+// gossipKeyFile is the file of all nodes with the keys of the gossip.
 func (c *Cluster) gossipKeyFile() string { return filepath.Join(c.dir, "gossip.key") }
 
-// putKeys has the nodes use these keys of the gossip, the first to encrypt.
+// putKeys writes the keys of the gossip. Nodes encrypt with the first.
 func (c *Cluster) putKeys(keys ...string) error {
 	return replace(c.gossipKeyFile(), []byte(strings.Join(keys, "\n")+"\n"))
 }
 
-// replace exchanges a file for another at once.
+// replace replaces a file atomically.
 func replace(file string, text []byte) error {
 	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
 		return err
@@ -32,9 +32,9 @@ func replace(file string, text []byte) error {
 	return os.Rename(file+".new", file)
 }
 
-// rotateKeys exchanges the key of the gossip, the certificates of all nodes and who
-// has signed them, in the steps of docs/security.md, while a job runs and clients go
-// on. No request may fail, and no row run again.
+// rotateKeys changes the key of the gossip, the certificates of all nodes and their CA, in the
+// steps of docs/security.md, during a job and requests of clients. No request may fail, and no
+// row may run again.
 func rotateKeys(ctx context.Context, t *Trial) error {
 	clients := t.startClients(ctx)
 	t.struck(Strike{Fault: "rotation of keys"})
@@ -83,7 +83,7 @@ func (c *Cluster) rotate(ctx context.Context) error {
 	return nil
 }
 
-// put makes a file of what others hold.
+// put writes a file with the contents of others.
 func put(file string, others ...string) error {
 	var all []byte
 	for _, other := range others {
@@ -96,7 +96,7 @@ func put(file string, others ...string) error {
 	return replace(file, all)
 }
 
-// awaitKeys waits until every node that is up says that it uses the keys.
+// awaitKeys waits until every node that is up reports that it uses the keys.
 func (c *Cluster) awaitKeys(ctx context.Context, keys []string) error {
 	marks := make([]string, len(keys))
 	for i, key := range keys {
@@ -106,7 +106,7 @@ func (c *Cluster) awaitKeys(ctx context.Context, keys []string) error {
 	want := strings.Join(marks, " ")
 	return await(ctx, "all nodes use the key", patience, func(ctx context.Context) error {
 		for _, n := range c.nodes() {
-			if !n.up() || !n.Owns { // others have no API
+			if !n.up() || !n.Owns { // other nodes have no API
 				continue
 			}
 			text, err := c.client.get(ctx, n.API+"/v1/diagnosis")

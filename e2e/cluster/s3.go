@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// s3Port is the S3 server's, where it has a host for itself.
+// s3Port is the port of the S3 server on its own host.
 const s3Port = 7070
 
 func (c *Cluster) startS3(ctx context.Context) (err error) {

@@ -22,16 +22,15 @@ import (
 	"github.com/rowmill/rowmill/internal/hostile"
 )
 
-// model is what all jobs run on.
+// model is the model of all jobs.
 const model = "llama-3.1-8b"
 
-// A simulator is a simulated inference server and its witness log. It is never
-// killed while there are jobs.
+// A simulator is a simulated inference server with its witness log. No fault kills it.
 type simulator struct {
 	process
 	url     string
 	witness string // file
-	read    int64  // bytes of it that were read
+	read    int64  // read bytes of the witness log
 }
 
 func (c *Cluster) startSimulator(ctx context.Context, h *host, name string) (*simulator, error) {
@@ -54,18 +53,18 @@ func (c *Cluster) startSimulator(ctx context.Context, h *host, name string) (*si
 	return s, s.await(ctx, "answers", func(ctx context.Context) error { return c.client.probe(ctx, s.url+"/health") })
 }
 
-// hostile has the simulator answer a share of the rows as no honest server would.
+// hostile makes the simulator give hostile answers to a share of the rows.
 func (s *simulator) hostile(ctx context.Context, c *client, share float64) error {
 	_, err := c.send(ctx, http.MethodPost, fmt.Sprintf("%s/hostile?share=%v", s.url, share), nil, nil)
 	return err
 }
 
-// simulateCommand is the first argument of this program where it is to be a simulator.
+// simulateCommand is the first argument of this program when it runs as a simulator.
 const simulateCommand = "simulate"
 
-// simulate is a simulated inference server with a Front, which the service's own
-// simulator does not have, until the process is killed. Its arguments are its address,
-// its witness log, how many rows it runs at once, and how long a row takes.
+// simulate runs a simulated inference server with a Front, which `rowmill sim` does not have,
+// until the process is killed. Arguments: address, witness log, number of rows at once, and
+// time of a row.
 func simulate(arguments []string) error {
 	if len(arguments) != 4 {
 		return fmt.Errorf("%s: %d arguments, want ADDRESS WITNESS SLOTS ANSWER", simulateCommand, len(arguments))
@@ -93,26 +92,26 @@ func simulate(arguments []string) error {
 	return front.ListenAndServe()
 }
 
-// A Sighting is one request, as the witness log of a simulator has it.
+// A Sighting is one request in the witness log of a simulator.
 type Sighting struct {
-	Prompt    string `json:"prompt"` // as of promptHash
+	Prompt    string `json:"prompt"` // by promptHash
 	Input     int64  `json:"prompt_tokens"`
 	Output    int64  `json:"completion_tokens"`
-	Status    int    `json:"status"`    // 0: nothing was answered
-	Cancelled bool   `json:"cancelled"` // the node went away
+	Status    int    `json:"status"`    // 0: no answer
+	Cancelled bool   `json:"cancelled"` // the node closed the connection
 	Within    string `json:"traceparent"`
 }
 
-// good reports whether the row was run to its end and answered.
+// good reports whether the row was answered completely.
 func (s Sighting) good() bool { return s.Status == http.StatusOK && !s.Cancelled }
 
-// promptHash is how a witness log calls a prompt.
+// promptHash returns the name of a prompt in a witness log.
 func promptHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
 }
 
-// sightings returns what the witness log has got since the last call.
+// sightings returns the new entries of the witness log since the last call.
 func (s *simulator) sightings() ([]Sighting, error) {
 	file, err := os.Open(s.witness)
 	if err != nil {
@@ -126,7 +125,7 @@ func (s *simulator) sightings() ([]Sighting, error) {
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return all, nil // the rest of the line comes later
+			return all, nil // the line is not complete yet
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", s.witness, err)
@@ -140,18 +139,16 @@ func (s *simulator) sightings() ([]Sighting, error) {
 	}
 }
 
-// An Answer is what the simulators say to a prompt; they all say the same, and
-// always.
+// An Answer is the answer of every simulator to a prompt, always the same.
 type Answer struct {
 	Text          string
 	Input, Output int64 // tokens
 }
 
-// maxTokens bounds every answer: the texts are not what these tests are about.
+// maxTokens limits every answer, because these tests do not need long texts.
 const maxTokens = 16
 
-// An oracle knows the answers beforehand: a simulator inside this process that
-// no node ever sees.
+// An oracle predicts the answers with a simulator inside this process that no node uses.
 type oracle struct{ *sim.Server }
 
 func newOracle(ctx context.Context) (oracle, error) {

@@ -13,9 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// topologies are the clusters that the soak takes in turn: all nodes do
-// everything, or owners and workers are apart; what they tell each other is
-// open, or encrypted.
+// topologies are the clusters of the soak, one after the other: all nodes do everything, or
+// owners and workers are separate; with and without encryption between nodes.
 var topologies = []Config{
 	{Roles: []string{"both", "both", "both"}},
 	{Roles: []string{"api", "api", "engines", "engines"}, Secure: true},
@@ -24,12 +23,11 @@ var topologies = []Config{
 	{Roles: []string{"api", "api", "engines", "engines"}},
 }
 
-// trialsEach is how many trials a cluster lives through before the next one is
-// started.
+// trialsEach is the number of trials of a cluster before the next cluster starts.
 const trialsEach = 15
 
-// TestSoak strikes at random for ROWMILL_SOAK, a duration, and then until each fault
-// has struck, and prints a table.
+// TestSoak strikes at random for the duration ROWMILL_SOAK, and longer until every fault has
+// struck, and prints a table.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("ROWMILL_SOAK")
 	if text == "" || text == "quick" {
@@ -51,14 +49,14 @@ func TestSoak(t *testing.T) {
 	for round := 0; !enough(); round++ {
 		config := all[round%len(all)]
 		if len(d.left) > 0 && !slices.ContainsFunc(d.left, config.fits) {
-			continue // another kind has what is left of this pass
+			continue // the rest of this pass needs another topology
 		}
 		soak(t, &table, d, config, enough)
 	}
-	fmt.Printf("\nSeed %d, %v:\n\n%s\n", first, time.Since(begun).Round(time.Second), table.Markdown()) // as it is, to be pasted
+	fmt.Printf("\nSeed %d, %v:\n\n%s\n", first, time.Since(begun).Round(time.Second), table.Markdown()) // unchanged, for pasting
 }
 
-// kinds are the topologies, with hosts of their own where there can be any.
+// kinds returns the topologies, with hosts of their own if possible.
 func kinds(hosts bool) []Config {
 	all := slices.Clone(topologies)
 	for i := range all {
@@ -67,8 +65,8 @@ func kinds(hosts bool) []Config {
 	return all
 }
 
-// soak holds the trials of one cluster, as long as something of the pass fits it. One
-// that cannot go on is replaced.
+// soak runs the trials of one cluster while a fault of the pass fits it. A broken cluster is
+// replaced.
 func soak(t *testing.T, table *Table, d *deck, config Config, enough func() bool) {
 	t.Helper()
 	name := strings.Join(config.Roles, "-")
@@ -101,8 +99,7 @@ func soak(t *testing.T, table *Table, d *deck, config Config, enough func() bool
 	})
 }
 
-// choose draws one fault, or two; none where nothing of this pass can strike the
-// cluster as it is.
+// choose draws one fault or two, or none if no fault of this pass fits the cluster.
 func choose(c *Cluster, d *deck) []Fault {
 	first, ok := d.draw(c.config.fits)
 	if !ok {
@@ -118,8 +115,8 @@ func choose(c *Cluster, d *deck) []Fault {
 	return []Fault{first, second}
 }
 
-// A deck deals each fault once in a pass, the same of the same seed, and those again
-// that did not come to strike.
+// A deck deals each fault once in a pass, in an order that depends on the seed only, and deals
+// faults again that did not strike.
 func TestDeck(t *testing.T) {
 	t.Parallel()
 	everywhere := Config{Hosts: true, Secure: true}
@@ -130,7 +127,7 @@ func TestDeck(t *testing.T) {
 			if !ok {
 				t.Fatalf("nothing fits of %d that are left", len(d.left))
 			}
-			if len(names) == 7 { // is not struck by it, and comes again
+			if len(names) == 7 { // this fault does not strike and comes again
 				d.done([]Fault{f}, nil)
 				again, _ := d.draw(func(Fault) bool { return true })
 				if again.Name != f.Name {

@@ -11,17 +11,17 @@ import (
 	"github.com/rowmill/rowmill/internal/faultnet"
 )
 
-// awayFor is longer than a lease, and than workers begin rows without a commit.
+// awayFor is longer than a lease, and longer than workers start rows without a commit.
 const awayFor = 20 * time.Second
 
-// withoutS3 parts a node from the bucket alone.
+// withoutS3 separates a node from the bucket only.
 func withoutS3(which target) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		n, err := which(ctx, t)
 		if err != nil {
 			return err
 		}
-		// Its rows may be given to others, who can write them.
+		// Its rows may move to other nodes, which can write them.
 		strike := t.hit(ctx, "no S3 for", n)
 		strike.OwnerLost = false
 		return t.parted(ctx, strike, func() error {
@@ -30,7 +30,7 @@ func withoutS3(which target) func(context.Context, *Trial) error {
 	}
 }
 
-// redisAway takes Redis from all nodes for longer than their leases.
+// redisAway makes Redis unavailable to all nodes for longer than their leases.
 func redisAway(ctx context.Context, t *Trial) error {
 	t.Redis.kill()
 	t.struck(Strike{Fault: "Redis away", Unwritten: awayFor})
@@ -38,7 +38,7 @@ func redisAway(ctx context.Context, t *Trial) error {
 	return t.Redis.begin(ctx)
 }
 
-// s3Away takes the bucket from all nodes.
+// s3Away makes the bucket unavailable to all nodes.
 func s3Away(ctx context.Context, t *Trial) error {
 	t.s3Down = true
 	t.S3.Kill()
@@ -51,7 +51,7 @@ func s3Away(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// fullFor is how long a store has no room.
+// fullFor is how long a store is full.
 const fullFor = 8 * time.Second
 
 // redisFull makes Redis refuse every write that needs memory.
@@ -64,7 +64,7 @@ func redisFull(ctx context.Context, t *Trial) error {
 	return t.Redis.limit(ctx, 0)
 }
 
-// limit sets the memory that Redis may use, in bytes; 0 is any.
+// limit sets the memory limit of Redis in bytes; 0: no limit.
 func (r *redisServer) limit(ctx context.Context, bytes int) error {
 	answer, err := r.ask(ctx, fmt.Sprintf("CONFIG SET maxmemory %d", bytes))
 	if err == nil && answer != "+OK" {
@@ -73,13 +73,13 @@ func (r *redisServer) limit(ctx context.Context, bytes int) error {
 	return err
 }
 
-// bucketSize is the S3 server's whole file system, where it has one for itself.
+// bucketSize is the size of the S3 server's own file system.
 const bucketSize = "256m"
 
 // mountBucket gives the S3 server a small file system of its own.
 func (c *Cluster) mountBucket(dir string) error {
 	if c.network == nil || os.Getuid() != 0 {
-		return nil // no fault will want it
+		return nil // no fault needs it
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+bucketSize); err != nil {
 		return fmt.Errorf("mount a file system for the bucket: %w", err)
@@ -88,7 +88,7 @@ func (c *Cluster) mountBucket(dir string) error {
 	return nil
 }
 
-// unmountBucket takes it away again, whoever still looks at it.
+// unmountBucket unmounts this file system, also if it is in use.
 func (c *Cluster) unmountBucket() error {
 	dir := c.bucketDir
 	if c.bucketDir = ""; dir == "" {
@@ -97,7 +97,7 @@ func (c *Cluster) unmountBucket() error {
 	return syscall.Unmount(dir, syscall.MNT_DETACH)
 }
 
-// s3Full leaves the S3 server no space.
+// s3Full fills the disk of the S3 server.
 func s3Full(_ context.Context, t *Trial) error {
 	ballast := filepath.Join(t.bucketDir, "ballast")
 	if err := fillWith(ballast); err != nil {
@@ -108,13 +108,13 @@ func s3Full(_ context.Context, t *Trial) error {
 	return os.Remove(ballast)
 }
 
-// slowly squeezes what a server says into a thin line.
+// slowly limits the bandwidth of answers of a server.
 func slowly(name string, kbit int, of func(*Trial) *host) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		strike := Strike{Fault: name}
 		for _, n := range t.nodes() {
 			if n.Runs && n.up() {
-				strike.Lost++ // whose lease may run out, as when packets are lost
+				strike.Lost++ // its lease may expire, as with lost packets
 			}
 		}
 		if err := t.network.Throttle(ctx, of(t).net, kbit); err != nil {

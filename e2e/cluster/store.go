@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/store/redis"
 )
 
-// openStore opens the records behind the back of all nodes.
+// openStore opens the records in Redis, without a node.
 func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
 	return redis.Open(ctx, redis.Config{URL: "redis://" + c.Redis.address + "/0"})
 }

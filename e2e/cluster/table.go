@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// A Table sums trials up, one line for each fault in the order in which they
-// came first.
+// A Table sums up trials, with one line for each fault in the order of its first strike.
 type Table struct {
 	order []string
 	lines map[string]*line
-	sum   line // of all trials, each once
+	sum   line // of all trials
 }
 
 type line struct {
 	times, failures     int
-	jobs, rows          int           // jobs: with those of the account beside it
-	asked, killed, away int           // requests, those that failed at killed nodes, and for what was away
-	reruns, most, bound int           // in all; the most of one trial, and what it was allowed
+	jobs, rows          int           // jobs: also those of the neighbour
+	asked, killed, away int           // requests; failures at killed nodes; failures while something was unavailable
+	reruns, most, bound int           // sum; the largest of one trial, and its bound
 	takeover            time.Duration // longest
 }
 
-// Add notes a trial. One with several faults counts for each of them.
+// Add adds a trial. A trial with several faults counts for each fault.
 func (t *Table) Add(o Outcome) {
 	t.sum.add(o)
 	for _, fault := range o.Faults {

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// What a client sends with a job: within a trace of its own that is sampled, and within
-// one that is not.
+// Headers of a client with a job: a sampled trace of its own, and one that is not sampled.
 const (
 	clientTrace   = "0af7651916cd43dd8448eb211c80319c"
 	clientSpan    = "b7ad6b7169203331"
@@ -26,8 +25,8 @@ const (
 	withinOther   = "00-" + otherTrace + "-" + clientSpan + "-00"
 )
 
-// run runs a job of so many rows to its end, submitted with a traceparent unless that is
-// empty, and returns its id and its rows.
+// run runs a job to its end and returns its id and rows. The submission has a traceparent
+// unless it is empty.
 func (c *Cluster) run(t *testing.T, rows int, traceparent string) (job string, inputs []string) {
 	t.Helper()
 	for i := range rows {
@@ -59,8 +58,8 @@ func (c *Cluster) run(t *testing.T, rows int, traceparent string) (job string, i
 	return created.Results, inputs
 }
 
-// witnessed are the rows that servers have seen since the last call, by what they were
-// told of them.
+// witnessed returns the rows that servers received since the last call, by their
+// traceparent.
 func (c *Cluster) witnessed(t *testing.T) map[string]string {
 	t.Helper()
 	seen := make(map[string]string)
@@ -76,7 +75,7 @@ func (c *Cluster) witnessed(t *testing.T) map[string]string {
 	return seen
 }
 
-// restart has all nodes end, which sends what they have, and start again.
+// restart restarts all nodes, which send their spans at their end.
 func (c *Cluster) restart(t *testing.T) {
 	t.Helper()
 	for _, n := range c.nodes() {
@@ -96,7 +95,8 @@ type tree struct {
 	byID map[string]*span
 }
 
-// treeOf has all spans of a trace; each but those below outside has a parent.
+// treeOf returns all spans of a trace, and checks that each has a parent, except the
+// children of outside.
 func treeOf(t *testing.T, all []*span, trace, outside string) tree {
 	t.Helper()
 	tr := tree{t, nil, make(map[string]*span)}
@@ -127,7 +127,7 @@ func (tr tree) named(name string) (found []*span) {
 	return found
 }
 
-// only is the one of its name.
+// only returns the only span with a name.
 func (tr tree) only(name string) *span {
 	tr.t.Helper()
 	found := tr.named(name)
@@ -137,7 +137,7 @@ func (tr tree) only(name string) *span {
 	return found[0]
 }
 
-// below wants all of a name to stand below spans of another.
+// below checks that all spans with a name are children of spans with another name.
 func (tr tree) below(name, parent string) []*span {
 	tr.t.Helper()
 	found := tr.named(name)
@@ -157,7 +157,7 @@ var (
 	exemplarOf = regexp.MustCompile(`(trace|span)_id="([0-9a-f]+)"`)
 )
 
-// exemplars are those of a node, by metric: trace and span.
+// exemplars returns the exemplars of a node by metric: trace and span.
 func (c *Cluster) exemplars(t *testing.T, n *Node) map[string][][2]string {
 	t.Helper()
 	text, err := c.client.send(t.Context(), http.MethodGet, n.API+"/metrics", http.Header{"Accept": {"application/openmetrics-text;version=1.0.0"}}, nil)
@@ -179,8 +179,7 @@ func (c *Cluster) exemplars(t *testing.T, n *Node) map[string][][2]string {
 	return found
 }
 
-// logged are the messages that name a job in the log of a node, and the traces that
-// they name.
+// logged returns the log messages of a node about a job, and their traces.
 func logged(t *testing.T, n *Node, job string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(n.log)
@@ -201,9 +200,8 @@ func logged(t *testing.T, n *Node, job string) map[string]string {
 	return messages
 }
 
-// TestTraced has a real collector take the spans of two nodes: the tree of a job, what
-// servers were told of it, exemplars and logs; what is sampled, and what is not; and a
-// collector that goes away while jobs run.
+// TestTraced sends the spans of two nodes to a real collector. It checks the tree of a job, the
+// headers to servers, exemplars and logs, sampling, and a collector that fails during jobs.
 func TestTraced(t *testing.T) {
 	soaks(t)
 	config := Config{Dir: folder(t), Roles: []string{"both", "both"}, Slots: 64}
@@ -312,7 +310,7 @@ func TestTraced(t *testing.T) {
 	t.Run("a collector that goes away", func(t *testing.T) {
 		col.kill()
 		c.run(t, 500, withinSampled)
-		c.restart(t) // in which nodes do not wait for it for long
+		c.restart(t) // nodes must not wait long for the collector
 		said := 0
 		for _, n := range c.nodes() {
 			text, err := os.ReadFile(n.log)
@@ -331,7 +329,7 @@ func TestTraced(t *testing.T) {
 	})
 }
 
-// judgeTree looks at the trace of a job whose rows servers have seen.
+// judgeTree checks the trace of a job, with the rows that servers received.
 func (c *Cluster) judgeTree(t *testing.T, tr tree, job string, inputs []string, seen map[string]string) {
 	whole := tr.only("job")
 	if whole.ID != whole.Trace[16:] || whole.text("rowmill.job") != job || whole.text("rowmill.status") != "succeeded" || whole.number("rowmill.rows") != len(inputs) || whole.Status.Code != 0 {
@@ -339,7 +337,7 @@ func (c *Cluster) judgeTree(t *testing.T, tr tree, job string, inputs []string, 
 	}
 	for _, name := range []string{"read the input", "wait for an engine", "commit parts", "merge parts", "record the result"} {
 		for _, s := range tr.below(name, "job") {
-			if s.end.After(whole.end.Add(time.Second)) { // clocks of two nodes are one here, the record's is rounded
+			if s.end.After(whole.end.Add(time.Second)) { // both nodes have the same clock; times in the record are rounded
 				t.Errorf("%q ends %v after the job", name, s.end.Sub(whole.end))
 			}
 		}
@@ -356,7 +354,7 @@ func (c *Cluster) judgeTree(t *testing.T, tr tree, job string, inputs []string, 
 	for _, s := range tr.below("rows", "shard") {
 		rows += s.number("rowmill.rows")
 	}
-	if rows < len(inputs) { // some may have been given back and loaded elsewhere
+	if rows < len(inputs) { // some rows may have moved to another node
 		t.Errorf("%d rows were loaded", rows)
 	}
 

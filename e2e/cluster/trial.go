@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Trial is one job and the faults it has to live through.
+// A Trial is one job with its faults.
 type Trial struct {
 	*Cluster
 	Seed uint64
@@ -26,42 +26,41 @@ type Trial struct {
 	watched *watch
 	strikes []Strike
 
-	besides func() neighbours // ends them
-	onlooks func()            // ends it
+	besides func() neighbours // ends the jobs of the neighbour
+	onlooks func()            // ends the polling client
 
-	away stretch // in which requests may fail
+	away stretch // period in which requests may fail
 
-	feed      *feed    // nil where the job has its input inline
-	lastOwner *Node    // as far as it is known, near the end
-	removed   *Results // what was there, once its data is removed
+	feed      *feed    // nil if the input is inline
+	lastOwner *Node    // last known owner near the end
+	removed   *Results // results before the removal of the data
 }
 
-// An Outcome is how a trial ended.
+// An Outcome is the outcome of a trial.
 type Outcome struct {
 	Verdict
 	Seed   uint64
 	Faults []string
 	Rows   int
 	Took   time.Duration // from the submission to the end of the job
-	Told   []string      // what struck it when
-	Beside neighbours    // the jobs of another account meanwhile
-	Asked  Requests      // of all clients
+	Told   []string      // faults and their times
+	Beside neighbours    // jobs of the other account
+	Asked  Requests      // requests of all clients
 }
 
-// jobWithin bounds a job with all its faults, far above what any needs.
+// jobWithin limits a job with all its faults, far above the time that any needs.
 const jobWithin = 4 * time.Minute
 
-// glimpseEvery is how often the record is looked at: takeovers are measured in
-// tenths of seconds.
+// glimpseEvery is the time between two reads of the record: takeovers are measured in tenths
+// of seconds.
 const glimpseEvery = 25 * time.Millisecond
 
-// early is the share of jobs that may be struck before their first row is done,
-// one in so many.
+// early: one in so many jobs may be struck before its first row is done.
 const early = 4
 
-// Try runs a job of so many rows, strikes it with the faults one after the
-// other from a random moment on, and judges it once it is over and the cluster
-// whole again. An error says that the trial itself could not be held.
+// Try runs a job, strikes it with the faults one after the other from a random time on, and
+// judges it after its end and the repair of the cluster. An error means that the trial itself
+// could not run.
 func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Fault) (Outcome, error) {
 	return c.TryAs(ctx, "", seed, rows, faults...)
 }
@@ -78,7 +77,7 @@ func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows 
 	if e.Want, err = c.answers(ctx, e.Inputs); err != nil {
 		return o, err
 	}
-	c.requests.take() // those of the trial before have been judged
+	c.requests.take() // the requests of the previous trial are judged
 	faults = slices.Clone(faults)
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.When, b.When) })
 	end, err := c.besides(ctx, seed)
@@ -126,14 +125,14 @@ func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows 
 			err = f.Strike(ctx, t)
 		}
 		if errors.Is(err, errOver) {
-			break // the faults before took longer than the job
+			break // the previous faults took longer than the job
 		}
 		o.Faults = append(o.Faults, f.Name)
 		if err != nil {
 			o.Wrongs = append(o.Wrongs, fmt.Sprintf("%s: %v", f.Name, err))
 		}
 	}
-	struck := time.Now() // a store may have forgotten that it was over
+	struck := time.Now() // the store may have forgotten the end of the job
 	if err := watch.until(ctx, "over", func(g Glimpse) bool { return g.Over && g.At.After(struck) }); err != nil {
 		o.Wrongs = append(o.Wrongs, err.Error())
 		return o, fmt.Errorf("job %s does not end: %q", t.Job, o.Wrongs)
@@ -143,7 +142,7 @@ func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows 
 	return o, err
 }
 
-// settle makes the cluster whole and judges the job.
+// settle repairs the cluster and judges the job.
 func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcome) error {
 	var err error
 	if e.Record, err = t.look(ctx); err != nil {
@@ -196,7 +195,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if e.Record.Status == "succeeded" {
 		o.Wrongs = append(o.Wrongs, JudgeLedger(charged, t.account)...)
 	}
-	t.account = charged // one job's fault is told once
+	t.account = charged // report a wrong charge of one job once
 	wrongs, err = t.neighbour.judge(ctx)
 	o.Wrongs = append(o.Wrongs, wrongs...)
 	asked, failures := t.requests.take()
@@ -205,8 +204,8 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	return err
 }
 
-// excuse is for what a node leaves that died, or will when all is mended, before
-// the job had settled.
+// excuse returns the excuse for leftovers of a node that died before the job had settled, or
+// that the repair restarts.
 func (t *Trial) excuse() (may excuse) {
 	if t.removed != nil {
 		return excuse{}
@@ -219,7 +218,7 @@ func (t *Trial) excuse() (may excuse) {
 	return may
 }
 
-// look returns the job's record, once a node answers.
+// look waits for an answer and returns the record of the job.
 func (t *Trial) look(ctx context.Context) (r Record, err error) {
 	return r, await(ctx, "the job's record", patience, func(ctx context.Context) error {
 		r, err = t.record(ctx, t.Job)
@@ -227,9 +226,9 @@ func (t *Trial) look(ctx context.Context) (r Record, err error) {
 	})
 }
 
-// limits are those of this cluster. A node has its slots and a small queue at
-// the simulator, what it answers in one interval of parts, and what it answers
-// while a part is written and recorded, for which a second is ample.
+// limits returns the limits of this cluster. The rows of a node are its slots and a small queue
+// at the simulator, the answers of one part interval, and the answers of a second, in which a
+// part is written and recorded.
 func (c *Cluster) limits() Limits {
 	rate := c.config.rate()
 	uncommitted := rate * (c.config.PartInterval + time.Second).Seconds()
@@ -239,7 +238,7 @@ func (c *Cluster) limits() Limits {
 	}
 }
 
-// left is how long the rest of the job takes without any fault.
+// left returns the time of the rest of the job without faults.
 func (t *Trial) left(g Glimpse, rows int) time.Duration {
 	workers := 0
 	for _, n := range t.nodes() {
@@ -251,8 +250,8 @@ func (t *Trial) left(g Glimpse, rows int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// text is row i of the trial. Commas, quotes and line breaks are where files
-// get rows wrong.
+// text returns row i of the trial, with commas, quotes and line breaks, which files may get
+// wrong.
 func (t *Trial) text(i int) string {
 	return fmt.Sprintf("trial %d, row %d: \"%s\"\nsecond line", t.Seed, i, strings.Repeat("words ", 1+i%7))
 }
@@ -268,9 +267,9 @@ func (c *Cluster) answers(ctx context.Context, inputs []string) ([]Answer, error
 	return answers, nil
 }
 
-// witness returns what all simulators have seen so far.
+// witness returns the entries of all witness logs so far.
 func (c *Cluster) witness() ([]Sighting, error) {
-	// They write what they saw within 50 ms.
+	// Simulators write an entry within 50 ms.
 	time.Sleep(200 * time.Millisecond)
 	for _, n := range c.nodes() {
 		if n.sim == nil {
@@ -290,7 +289,7 @@ func (t *Trial) runs(ctx context.Context) error {
 	return t.watched.until(ctx, "running", func(g Glimpse) bool { return g.RowsDone > 0 || g.Over })
 }
 
-// over returns errOver once there is nothing left to strike.
+// over returns errOver after the end of the job.
 func (t *Trial) over() error {
 	if t.watched.last().Over {
 		return errOver
@@ -298,10 +297,10 @@ func (t *Trial) over() error {
 	return nil
 }
 
-// errOver says that the job is over.
+// errOver says that the job has ended.
 var errOver = errors.New("the job is over")
 
-// struck notes what a fault does, at its moment.
+// struck notes a strike with its time.
 func (t *Trial) struck(s Strike) {
 	s.At, s.Done = time.Now(), t.watched.last().RowsDone
 	if t.feed != nil && (s.Lost > 0 || s.OwnerLost) && !s.Lives && !t.downloaded() {
@@ -310,7 +309,7 @@ func (t *Trial) struck(s Strike) {
 	t.strikes = append(t.strikes, s)
 }
 
-// worker returns a random node that runs rows and does not own the job.
+// worker returns a random node that runs rows but does not own the job.
 func (t *Trial) worker(ctx context.Context) (*Node, error) {
 	owner, err := t.owner(ctx)
 	if err != nil {
@@ -328,12 +327,12 @@ func (t *Trial) worker(ctx context.Context) (*Node, error) {
 	return workers[t.random.IntN(len(workers))], nil
 }
 
-// between returns a random duration.
+// between returns a random duration between two.
 func (t *Trial) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(t.random.Int64N(int64(most-least)))
 }
 
-// A watch looks at a job's record in the store, behind the back of all nodes.
+// A watch reads the record of a job in the store repeatedly, without a node.
 type watch struct {
 	store store.Store
 	job   string
@@ -366,9 +365,9 @@ func (w *watch) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		rec, err := w.store.Get(ctx, w.job)
-		at := time.Now() // what it saw may be older, never newer
+		at := time.Now() // the record may be older, never newer
 		if err != nil {
-			continue // Redis may be down; the judge sees what is missing
+			continue // Redis may be down; the judge notices gaps
 		}
 		j := rec.Job
 		g := Glimpse{
@@ -384,7 +383,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// last is the newest glimpse; the zero value before the first.
+// last returns the newest glimpse, or the zero value.
 func (w *watch) last() Glimpse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -403,7 +402,7 @@ func (w *watch) until(ctx context.Context, what string, reached func(Glimpse) bo
 	})
 }
 
-// stop ends the watch and returns what it saw. Twice is harmless.
+// stop ends the watch and returns its glimpses. It may be called twice.
 func (w *watch) stop() []Glimpse {
 	w.cancel()
 	<-w.done

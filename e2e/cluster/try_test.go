@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// TestFault strikes with the faults of ROWMILL_FAULT, names with semicolons
-// between them, one trial for each.
+// TestFault runs one trial for each fault of ROWMILL_FAULT, a list of names with
+// semicolons.
 func TestFault(t *testing.T) {
 	names := os.Getenv("ROWMILL_FAULT")
 	if names == "" {

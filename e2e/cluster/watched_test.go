@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/internal/promtest"
 )
 
-// notHere are the metrics whose panels are empty in TestWatched, and why.
+// notHere lists the metrics with empty panels in TestWatched, and the reasons.
 var notHere = map[string]string{
 	"rowmill_gpu_utilization_ratio":   "there is no GPU",
 	"rowmill_gpu_memory_bytes":        "there is no GPU",
@@ -28,10 +28,10 @@ var notHere = map[string]string{
 	"rowmill_gpu_temperature_celsius": "there is no GPU",
 }
 
-// A panelQuery is one query of the dashboard, as Prometheus takes it.
+// A panelQuery is one query of the dashboard in the form for Prometheus.
 type panelQuery struct{ panel, expr string }
 
-// panelQueries are those of the dashboard, for all nodes.
+// panelQueries returns the queries of the dashboard for all nodes.
 func panelQueries(t *testing.T) (all []panelQuery) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/grafana/rowmill.json")
@@ -59,7 +59,7 @@ func panelQueries(t *testing.T) (all []panelQuery) {
 	return all
 }
 
-// A watcher is a Prometheus that scrapes nodes, with the rules that we ship.
+// A watcher is a Prometheus that scrapes nodes, with the shipped rules.
 type watcher struct {
 	process
 	url    string
@@ -107,7 +107,7 @@ func startWatcher(t *testing.T, c *Cluster, nodes []*Node) *watcher {
 	return w
 }
 
-// ask asks Prometheus' API.
+// ask calls the API of Prometheus.
 func (w *watcher) ask(ctx context.Context, path string, out any) error {
 	text, err := w.client.get(ctx, w.url+path)
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *watcher) ask(ctx context.Context, path string, out any) error {
 	return json.Unmarshal(text, &answer)
 }
 
-// shows reports whether a query has a value now that a panel can draw.
+// shows reports whether a query has a value for a panel now.
 func (w *watcher) shows(ctx context.Context, expr string) (bool, error) {
 	var found struct {
 		Result []struct{ Value [2]any }
@@ -133,9 +133,9 @@ func (w *watcher) shows(ctx context.Context, expr string) (bool, error) {
 	return false, nil
 }
 
-// TestWatched has a real Prometheus scrape three nodes and one alone under load, while
-// servers fail, and Redis and a node are killed: no panel of the dashboard is empty,
-// and the alerts are evaluated, and fire where something is wrong.
+// TestWatched scrapes three nodes and a single node with a real Prometheus under load, while
+// servers fail and Redis and a node are killed. No panel of the dashboard may be empty, all
+// alerts must be evaluated, and the right ones must fire.
 func TestWatched(t *testing.T) {
 	soaks(t)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -159,7 +159,7 @@ func TestWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Jobs, one after the other on each, for as long as somebody looks.
+	// Jobs on each node, one after the other, until the end of the test.
 	loaded, unload := context.WithCancel(ctx)
 	var load sync.WaitGroup
 	for _, on := range []*Cluster{c, second} {
@@ -168,7 +168,7 @@ func TestWatched(t *testing.T) {
 	defer load.Wait()
 	defer unload()
 
-	time.Sleep(5 * time.Second) // of load, before anything is wrong
+	time.Sleep(5 * time.Second) // load without a fault
 	c.Redis.kill()
 	time.Sleep(2 * time.Second)
 	if err := c.Mend(ctx); err != nil {
@@ -189,7 +189,7 @@ func TestWatched(t *testing.T) {
 
 	queries := panelQueries(t)
 	empty := func(ctx context.Context) error {
-		time.Sleep(time.Second) // in which Prometheus looks once more
+		time.Sleep(time.Second) // until the next scrape
 		var errs []error
 		queries = slices.DeleteFunc(queries, func(q panelQuery) bool {
 			for metric := range notHere {
@@ -228,8 +228,8 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// keepBusy submits jobs, one after the other, until ctx ends. Some refuse and some
-// fail: what they come to is for other tests.
+// keepBusy submits jobs, one after the other, until ctx ends. Some are refused and some fail;
+// other tests check the outcomes.
 func (c *Cluster) keepBusy(ctx context.Context) {
 	inputs := make([]string, 3000)
 	for round := 0; ctx.Err() == nil; round++ {
@@ -250,7 +250,7 @@ func (c *Cluster) keepBusy(ctx context.Context) {
 	}
 }
 
-// alone makes a node with a store and objects of its own, on loopback.
+// alone creates a single node with its own store and objects, on loopback.
 func alone(t *testing.T, c *Cluster) *Node {
 	t.Helper()
 	h, err := newHost(t.Context(), nil, "")

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// TestWebhooks has a node killed while jobs end, on records in Redis: the ends of all
-// are told, by whoever is left, and each under one id.
+// TestWebhooks kills a node while jobs end, with records in Redis. The other nodes must send the
+// events of all jobs, each with one id.
 func TestWebhooks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	var mu sync.Mutex
-	ids := map[string]map[string]bool{} // of events, by job
+	ids := map[string]map[string]bool{} // ids of events, by job
 	events := 0
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var event struct {
