@@ -190,6 +190,10 @@ func TestUnreachable(t *testing.T) {
 	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "not a Rowmill service") {
 		t.Errorf("a web page: %v", err)
 	}
+	other, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"nodes":"none"}`) })
+	if _, _, err := other.ListNodes(t.Context()); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "GET /v1/nodes") {
+		t.Errorf("JSON of another form: %v", err)
+	}
 	server.Close()
 	if _, err := c.Job(t.Context(), "job-1"); !errors.As(err, &unreachable) || !Temporary(err) {
 		t.Errorf("connection refused: %v", err)
