@@ -185,7 +185,7 @@ after it was delivered or has failed.`,
 	cmd.Flags().Int64Var(&params.Limit, "limit", 20, "how many, up to 100")
 	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "where to go on, as the list before says")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		params.Account = c.Account
+		params.Account, params.Limit = c.Account, max(params.Limit, 0)
 		page, answer, err := api.ListDeliveries(ctx, args[0], params)
 		if err != nil {
 			return fmt.Errorf("list deliveries: %w", err)

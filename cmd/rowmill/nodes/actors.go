@@ -48,7 +48,7 @@ message after the other, and gives slow work away as an errand.
   rowmill actors -o json | jq -r '.actors[0].errand'`,
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		filter.MinAge = int64(minAge / time.Second)
+		filter.MinAge = int64(max(minAge, 0) / time.Second)
 		found, answer, err := api.ListActors(ctx, filter)
 		if err != nil {
 			return fmt.Errorf("list actors: %w", err)
