@@ -29,11 +29,7 @@ var portOnce sync.Once
 func load(t testing.TB, name string) *Encoding {
 	t.Helper()
 	if name == "p50k_base" || name == "r50k_base" {
-		e, err := openRanks(published(t, name), patternGPT2, map[string]int{"<|endoftext|>": 50256})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return openRanks(t, published(t, name), patternGPT2, map[string]int{"<|endoftext|>": 50256})
 	}
 	e, err := Load(name)
 	if err != nil {

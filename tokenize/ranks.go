@@ -3,7 +3,6 @@ package tokenize
 import (
 	"bytes"
 	"embed"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,9 +32,10 @@ var builtInEncodings = map[string]builtInEncoding{
 	}},
 }
 
-// rankFiles are the files of tiktoken, unchanged but compressed with zstd.
-// TestRankFiles compares them with the originals and, with -update, writes
-// them.
+// rankFiles hold the tokens of tiktoken's rank files: the length of each token as
+// one byte, a zero byte, and then the tokens themselves, all in the order of the
+// ranks and compressed with zstd. TestRankFiles compares them with the original
+// files and, with -update, writes them.
 //
 //go:embed ranks/*.zst
 var rankFiles embed.FS
@@ -105,7 +105,7 @@ func Load(name string) (*Encoding, error) {
 
 // unpack returns a rank file of this program.
 func unpack(file string) ([]byte, error) {
-	packed, err := rankFiles.ReadFile("ranks/" + file + ".tiktoken.zst")
+	packed, err := rankFiles.ReadFile("ranks/" + file + ".zst")
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +117,12 @@ func unpack(file string) ([]byte, error) {
 	return r.DecodeAll(packed, nil)
 }
 
+// rankVocabulary builds the vocabulary of an unpacked rank file.
 func rankVocabulary(data []byte) (*vocabulary, error) {
-	entries, err := parseRanks(data)
-	if err != nil {
-		return nil, err
+	lengths, tokens, _ := bytes.Cut(data, []byte{0})
+	entries, all := make([]entry, len(lengths)), string(tokens)
+	for rank, n := range lengths {
+		entries[rank], all = entry{text: all[:n], id: rank}, all[n:]
 	}
 	return fromRanks(entries)
 }
@@ -132,52 +134,8 @@ func rankEncoding(name string, v *vocabulary, pattern string, specials map[strin
 	}
 	tokens := make([]addedToken, 0, len(specials))
 	for text, id := range specials {
-		if text == "" {
-			return nil, fmt.Errorf("%s: %w: the special token %d has no name", name, ErrFormat, id)
-		}
 		tokens = append(tokens, addedToken{text: text, id: id, special: true})
 	}
 	slices.SortFunc(tokens, func(a, b addedToken) int { return strings.Compare(b.text, a.text) })
 	return newEncoding(name, v, []stage{first}, tokens), nil
-}
-
-// parseRanks reads a rank file. Each line has a token in base64 and its rank.
-func parseRanks(data []byte) ([]entry, error) {
-	lines := bytes.Count(data, []byte{'\n'}) + 1
-	entries := make([]entry, 0, lines)
-	// One string holds all tokens, so that the garbage collector has fewer objects.
-	var all []byte
-	ends := make([]int, 0, lines)
-	for number := 1; len(data) > 0; number++ {
-		var line []byte
-		line, data, _ = bytes.Cut(data, []byte{'\n'})
-		line = bytes.TrimSuffix(line, []byte{'\r'})
-		if len(line) == 0 {
-			continue
-		}
-		code, rank, ok := bytes.Cut(line, []byte{' '})
-		if !ok {
-			return nil, fmt.Errorf("%w: line %d is not a token in base64, a space and a rank: it may be cut off", ErrFormat, number)
-		}
-		var err error
-		if all, err = base64.StdEncoding.AppendDecode(all, code); err != nil {
-			return nil, fmt.Errorf("%w: line %d: the token: %w", ErrFormat, number, err)
-		}
-		id, err := strconv.Atoi(string(rank))
-		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: the rank: %w", ErrFormat, number, err)
-		}
-		entries = append(entries, entry{id: id})
-		ends = append(ends, len(all))
-	}
-	if len(entries) == 0 {
-		return nil, fmt.Errorf("%w: the file has no tokens", ErrFormat)
-	}
-	text, begin := string(all), 0
-	for i, end := range ends {
-		entries[i].text = text[begin:end]
-		begin = end
-	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return a.id - b.id })
-	return entries, nil
 }

@@ -1,11 +1,9 @@
 package tokenize
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -137,8 +135,4 @@ func trained(t testing.TB) []*Encoding {
 		all = append(all, e)
 	}
 	return all
-}
-
-func rankLine(token []byte, rank int) string {
-	return base64.StdEncoding.EncodeToString(token) + " " + strconv.Itoa(rank) + "\n"
 }
