@@ -24,8 +24,7 @@ func (c *Counter) Count(text string) int {
 	if c.known {
 		return n
 	}
-	n, _, _ = c.learned.Estimate(n)
-	return n
+	return c.learned.Estimate(n)
 }
 
 // AtMost returns an upper limit of Count without counting.
@@ -34,9 +33,7 @@ func (c *Counter) AtMost(text string) int {
 	if c.known {
 		return n
 	}
-	least, _, _ := c.learned.Estimate(0) // wrong reports can give a line that falls
-	most, _, _ := c.learned.Estimate(n)
-	return max(least, most)
+	return max(c.learned.Estimate(0), c.learned.Estimate(n)) // wrong reports can give a line that falls
 }
 
 // Exact reports whether the server certainly counts as Count does.
@@ -45,7 +42,8 @@ func (c *Counter) Exact(text string) bool { return c.known && c.measure.Exact(te
 // Observe compares our count with the count that the server reported.
 func (c *Counter) Observe(text string, used int64) {
 	c.learned.Observe(c.measure.Count(text), int(used))
-	c.report(c.learned.Report().MeanError)
+	off, _ := c.learned.MeanError()
+	c.report(off)
 }
 
 // Fit returns the longest prefix of text whose prompt has at most limit tokens.
@@ -148,9 +146,10 @@ func exact(tokens Tokenizer, warning string, t Template) bool {
 	return tokens != nil && warning == "" && t.Name() != None
 }
 
-// Quality reports whether prompts of a model are counted exactly, and the
-// results of its calibration.
-func (s *Counters) Quality(model rowmill.Model) (isExact bool, learned Report) {
+// Quality reports whether prompts of a model are counted exactly, and the mean
+// error of recent counts in tokens. ok is false before the first report of a
+// server.
+func (s *Counters) Quality(model rowmill.Model) (isExact bool, meanError float64, ok bool) {
 	template, err := Find(model.Template)
 	if err == nil {
 		tokens, warning, findErr := s.find(model)
@@ -160,9 +159,9 @@ func (s *Counters) Quality(model rowmill.Model) (isExact bool, learned Report) {
 	calibration := s.learned[model.ID]
 	s.mu.Unlock()
 	if calibration != nil {
-		learned = calibration.Report()
+		meanError, ok = calibration.MeanError()
 	}
-	return isExact, learned
+	return isExact, meanError, ok
 }
 
 // calibration returns the calibration of a model, and logs its warning once.

@@ -70,8 +70,8 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	t.Parallel()
 	c := newCounting(words{}, "", nil)
 	bare := rowmill.Model{ID: "own"}
-	if exact, learned := c.Quality(bare); exact || learned.Rows != 0 {
-		t.Errorf("before any row isExact is %t, %+v", exact, learned)
+	if exact, _, ok := c.Quality(bare); exact || ok {
+		t.Errorf("before any row isExact is %t, an error is known: %t", exact, ok)
 	}
 	counter := c.of(t, bare)
 	texts := counter.Count("two words")
@@ -81,13 +81,13 @@ func TestCounter_LearnsTheTemplateOfAModelThatNamesNone(t *testing.T) {
 	if got := counter.Count("three more words"); got != texts+1+9 || counter.Exact("three more words") {
 		t.Errorf("%d tokens, want %d and no certainty", got, texts+1+9)
 	}
-	if exact, learned := c.Quality(bare); exact || learned.Rows != window || learned.MeanError != 9 {
-		t.Errorf("isExact is %t, %+v", exact, learned)
+	if exact, off, ok := c.Quality(bare); exact || !ok || off != 9 {
+		t.Errorf("isExact is %t, the error %v", exact, off)
 	}
-	if exact, _ := c.Quality(chatModel); !exact {
+	if exact, _, _ := c.Quality(chatModel); !exact {
 		t.Error("with vocabulary and template it is not exact")
 	}
-	if exact, _ := newCounting(words{}, "another is used", nil).Quality(chatModel); exact {
+	if exact, _, _ := newCounting(words{}, "another is used", nil).Quality(chatModel); exact {
 		t.Error("with another vocabulary it is exact")
 	}
 }
@@ -177,22 +177,16 @@ func TestFit_AsksTheServerOnlyInDoubt(t *testing.T) {
 func TestFit_FewQuestionsAreEnough(t *testing.T) {
 	t.Parallel()
 	counter := newCounting(words{}, "another vocabulary", nil).of(t, chatModel)
-	asked := 0
-	cut, ok, err := counter.Fit(t.Context(), strings.Repeat("word ", 5000), 1000, func(_ context.Context, text string) (int, error) {
+	text, asked := strings.Repeat("word ", 5000), 0
+	cut, ok, err := counter.Fit(t.Context(), text, 1000, func(_ context.Context, text string) (int, error) {
 		asked++
 		return counter.measure.Count(text), nil
 	})
 	if n := counter.measure.Count(cut); err != nil || !ok || n < 900 || n > 1000 || asked > 3 {
 		t.Errorf("cut to %d tokens with %d questions, %t, %v", n, asked, ok, err)
 	}
-}
-
-func TestFit_ReturnsTheServersError(t *testing.T) {
-	t.Parallel()
 	mute := errors.New("does not count")
-	counter := newCounting(words{}, "another vocabulary", nil).of(t, chatModel)
-	_, _, err := counter.Fit(t.Context(), strings.Repeat("word ", 100), 50, func(context.Context, string) (int, error) { return 0, mute })
-	if !errors.Is(err, mute) {
+	if _, _, err := counter.Fit(t.Context(), text, 50, func(context.Context, string) (int, error) { return 0, mute }); !errors.Is(err, mute) {
 		t.Errorf("error = %v, want the server's", err)
 	}
 }

@@ -32,6 +32,5 @@
 //
 // A JSON Schema is not part of the prompt: llama.cpp and vLLM constrain the
 // answer by a grammar and do not show the schema to the model (tested with
-// llama.cpp, read in the source of vLLM). Job.Schema is for servers that write
-// the schema into the prompt.
+// llama.cpp, read in the source of vLLM).
 package prompt

@@ -17,8 +17,8 @@ var qwenMarkers = []string{"<|", "<think>", "</think>", "<tool_", "</tool_"}
 // offset.
 func renderChatML(j Job) []piece {
 	var pieces []piece
-	if system := j.system(); system != "" {
-		pieces = append(pieces, special("<|im_start|>"), plain("system\n"+system), special("<|im_end|>"), plain("\n"))
+	if j.System != "" {
+		pieces = append(pieces, special("<|im_start|>"), plain("system\n"+j.System), special("<|im_end|>"), plain("\n"))
 	}
 	return append(pieces,
 		special("<|im_start|>"), plain("user\n"), rowText, special("<|im_end|>"), plain("\n"),
@@ -67,7 +67,7 @@ func renderLlama(j Job) []piece {
 	}
 	pieces := append([]piece{special("<|begin_of_text|>")}, header("system")...)
 	pieces = append(pieces,
-		plain("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"+trim(j.system())), special("<|eot_id|>"))
+		plain("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"+trim(j.System)), special("<|eot_id|>"))
 	pieces = append(pieces, header("user")...)
 	pieces = append(pieces, rowText, special("<|eot_id|>"))
 	return append(pieces, header("assistant")...)
@@ -85,8 +85,8 @@ var gemmaMarkers = []string{"<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<star
 // neighbours.
 func renderGemma(j Job) []piece {
 	opening := "user\n"
-	if system := j.system(); system != "" {
-		opening += system + "\n\n"
+	if j.System != "" {
+		opening += j.System + "\n\n"
 	}
 	return []piece{
 		special("<bos>"), special("<start_of_turn>"), plain(opening), rowText, special("<end_of_turn>"), plain("\n"),
@@ -116,15 +116,9 @@ func renderHarmony(j Job) []piece {
 			"# Valid channels: analysis, commentary, final. Channel must be included for every message."),
 		special("<|end|>"),
 	}
-	developer := ""
 	if j.System != "" {
-		developer = "# Instructions\n\n" + j.System + "\n\n"
-	}
-	if j.Schema != "" {
-		developer += "# Response Formats\n\n## output\n\n" + j.Schema
-	}
-	if developer != "" {
-		pieces = append(pieces, special("<|start|>"), plain("developer"), special("<|message|>"), plain(developer), special("<|end|>"))
+		pieces = append(pieces, special("<|start|>"), plain("developer"), special("<|message|>"),
+			plain("# Instructions\n\n"+j.System+"\n\n"), special("<|end|>"))
 	}
 	return append(pieces,
 		special("<|start|>"), plain("user"), special("<|message|>"), rowText, special("<|end|>"),

@@ -169,30 +169,12 @@ func TestFit_UsesAllTokens(t *testing.T) {
 
 func TestNone_CountsTheTexts(t *testing.T) {
 	t.Parallel()
-	m := Template{}.Measure(words{}, Job{System: "Be kind.", Schema: "{}"})
-	if got := m.Count("Hello there."); got != 3+1+2+3 {
+	m := Template{}.Measure(words{}, Job{System: "Be kind."})
+	if got := m.Count("Hello there."); got != 3+3 {
 		t.Errorf("counted %d tokens", got)
 	}
 	if m.Exact("Hello there.") {
 		t.Error("a count without a template is exact")
-	}
-}
-
-func TestSchema_WhereItIsWritten(t *testing.T) {
-	t.Parallel()
-	const schema = `{"type":"object"}`
-	for _, name := range Names() {
-		template := find(t, name)
-		without := template.Measure(words{}, Job{System: "Be kind."}).Overhead()
-		with := template.Measure(words{}, Job{System: "Be kind.", Schema: schema}).Overhead()
-		takes := !strings.Contains(name, "embedding")
-		if grown := with - without; takes && grown < (words{}).Count(schema) || !takes && grown != 0 {
-			t.Errorf("%s: a schema makes %d tokens of %d", name, with, without)
-		}
-	}
-	j := Job{System: "Be kind.", Schema: schema}
-	if got := assemble(find(t, "harmony"), j, ""); !strings.Contains(got, "Be kind.\n\n# Response Formats\n\n## output\n\n"+schema+"<|end|>") {
-		t.Errorf("harmony: %q", got)
 	}
 }
 
@@ -237,8 +219,6 @@ func TestFind_NamesTheTemplates(t *testing.T) {
 	}
 }
 
-// Line breaks of a template merge with each other if the row between them is
-// empty, and not otherwise.
 func TestMeasure_AtMost(t *testing.T) {
 	t.Parallel()
 	o200k, err := tokenize.Load("o200k_base")
@@ -247,11 +227,7 @@ func TestMeasure_AtMost(t *testing.T) {
 	}
 	for _, tokens := range []Tokenizer{words{}, o200k} {
 		for _, r := range renderings(t) {
-			template, err := Find(r.Template)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := template.Measure(tokens, Job{System: r.System, Extras: r.Extras})
+			m := find(t, r.Template).Measure(tokens, Job{System: r.System, Extras: r.Extras})
 			for _, text := range []string{"", "x", "\n", "\n\n\n", r.Text, "\u0344\uFB2C\u1FB7", "a\u0301\x00!?"} {
 				if n, most := m.Count(text), m.AtMost(text); n > most {
 					t.Errorf("%s: %q has %d tokens, at most %d were possible", r.Template, text, n, most)

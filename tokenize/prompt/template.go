@@ -50,12 +50,6 @@ type piece struct {
 type Job struct {
 	System string // system prompt; empty for none
 
-	// Schema is the text of the JSON Schema, only if the server writes it into
-	// the prompt. No kind of server that engine/openai knows does that. Only
-	// the harmony format defines where; other templates count it as a part of
-	// the system prompt.
-	Schema string
-
 	// Extras are the fields that a model adds to every request
 	// (rowmill.Model.RequestExtras). Templates use
 	// chat_template_kwargs.enable_thinking and reasoning_effort.
@@ -120,15 +114,6 @@ func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f })
 }
 
-// system returns the job's system prompt with the schema, for templates that
-// have no separate position for the schema.
-func (j Job) system() string {
-	if j.Schema != "" && j.System != "" {
-		return j.System + "\n\n" + j.Schema
-	}
-	return j.System + j.Schema
-}
-
 // thinks reports whether the model may think: enable_thinking is not false, and
 // reasoning_effort is not "none", which vLLM, SGLang and llama.cpp turn into
 // enable_thinking false.
@@ -152,10 +137,10 @@ func (j Job) effort() string {
 // renderNone counts the known texts. They are separate, as if a role marker
 // were between them.
 func renderNone(j Job) []piece {
-	if j.system() == "" {
+	if j.System == "" {
 		return []piece{rowText}
 	}
-	return []piece{plain(j.system()), separator, rowText}
+	return []piece{plain(j.System), separator, rowText}
 }
 
 // separator separates two texts and counts nothing.
