@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 )
@@ -129,13 +132,19 @@ func random(n int) []byte {
 	return out
 }
 
+// must ends the test after an error.
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 // put stores an object. It must succeed.
 func (s *suite) put(key string, content []byte) blob.Info {
 	s.Helper()
 	info, err := put(s, s.Bucket, key, content)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	return info
 }
 
@@ -151,13 +160,35 @@ func put(s *suite, b blob.Bucket, key string, content []byte) (blob.Info, error)
 	return w.Commit()
 }
 
+// open opens an object until the end of the test. It must succeed.
+func (s *suite) open(key string) blob.Object {
+	s.Helper()
+	o, err := s.Open(s.Context(), key)
+	s.must(err)
+	s.Cleanup(func() { _ = o.Close() }) // the test may have closed it
+	return o
+}
+
+// stat describes an object. It must succeed.
+func (s *suite) stat(key string) blob.Info {
+	s.Helper()
+	info, err := s.Stat(s.Context(), key)
+	s.must(err)
+	return info
+}
+
+// commit commits an object. It must succeed.
+func (s *suite) commit(w blob.Writer) {
+	s.Helper()
+	_, err := w.Commit()
+	s.must(err)
+}
+
 // get reads an object. It must succeed.
 func (s *suite) get(key string) []byte {
 	s.Helper()
 	content, err := get(s, s.Bucket, key)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	return content
 }
 
@@ -200,9 +231,7 @@ func (s *suite) missing(key string) {
 func (s *suite) keys(prefix string) []string {
 	s.Helper()
 	infos, err := s.List(s.Context(), prefix)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	keys := []string{}
 	for _, info := range infos {
 		keys = append(keys, info.Key)
@@ -210,15 +239,28 @@ func (s *suite) keys(prefix string) []string {
 	return keys
 }
 
+// lists compares the keys under a prefix.
+func (s *suite) lists(prefix string, want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.keys(prefix), cmpopts.EquateEmpty()); diff != "" {
+		s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
+	}
+}
+
+// clean checks that no writer left data behind.
+func (s *suite) clean() {
+	s.Helper()
+	if n := s.Leftovers(s); n != 0 {
+		s.Errorf("%d unfinished objects are left", n)
+	}
+}
+
 // create opens a writer and writes content. It must succeed.
 func (s *suite) create(key string, content []byte) blob.Writer {
 	s.Helper()
 	w, err := s.Create(s.Context(), key, "application/octet-stream")
-	if err != nil {
-		s.Fatal(err)
-	}
-	if _, err := w.Write(content); err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
+	_, err = w.Write(content)
+	s.must(err)
 	return w
 }

@@ -36,10 +36,7 @@ func testPutAndGet(s *suite) {
 		if !strings.HasPrefix(info.ETag, `"`) || !strings.HasSuffix(info.ETag, `"`) || len(info.ETag) < 3 {
 			s.Errorf("the ETag is %s, want a strong one with its quotes", info.ETag)
 		}
-		stat, err := s.Stat(s.Context(), key)
-		if err != nil {
-			s.Fatal(err)
-		}
+		stat := s.stat(key)
 		if diff := cmp.Diff(info, stat, soon); diff != "" {
 			s.Errorf("stat differs from commit (-commit +stat):\n%s", diff)
 		}
@@ -51,11 +48,7 @@ func testPutAndGet(s *suite) {
 // describe the old version.
 func (s *suite) describes(key string, stat blob.Info) {
 	s.Helper()
-	o, err := s.Open(s.Context(), key)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = o.Close() }() // the reader may be lost
+	o := s.open(key)
 	s.put(key, []byte("something else"))
 	if diff := cmp.Diff(stat, o.Info()); diff != "" || o.Size() != stat.Size {
 		s.Errorf("the open object of %d bytes differs from stat (-stat +open):\n%s", o.Size(), diff)
@@ -75,12 +68,8 @@ func testMissing(s *suite) {
 func testCommitMakesVisible(s *suite) {
 	w := s.create("k/new", random(1<<20))
 	s.missing("k/new")
-	if got := s.keys(""); len(got) != 0 {
-		s.Errorf("listed before commit: %v", got)
-	}
-	if _, err := w.Commit(); err != nil {
-		s.Fatal(err)
-	}
+	s.lists("")
+	s.commit(w)
 	w.Abort() // callers defer it
 	s.holds("k/new", random(1<<20))
 
@@ -88,9 +77,7 @@ func testCommitMakesVisible(s *suite) {
 	s.put("k/old", old)
 	w = s.create("k/old", random(100))
 	s.holds("k/old", old)
-	if _, err := w.Commit(); err != nil {
-		s.Fatal(err)
-	}
+	s.commit(w)
 	s.holds("k/old", random(100))
 }
 
@@ -99,20 +86,13 @@ func testCommitIsDurable(s *suite) {
 	open := s.create("deep/unfinished", []byte("content"))
 	s.Bucket = s.Reopen(s)
 	s.holds("deep/er/key", []byte("content"))
-	stat, err := s.Stat(s.Context(), "deep/er/key")
-	if err != nil {
-		s.Fatal(err)
-	}
+	stat := s.stat("deep/er/key")
 	if diff := cmp.Diff(info, stat, soon); diff != "" {
 		s.Errorf("after a restart (-before +after):\n%s", diff)
 	}
 	s.missing("deep/unfinished")
-	if got := s.keys("deep/"); !slices.Equal(got, []string{"deep/er/key"}) {
-		s.Errorf("listed: %v", got)
-	}
-	if n := s.Leftovers(s); n != 0 {
-		s.Errorf("%d unfinished objects are left after a restart", n)
-	}
+	s.lists("deep/", "deep/er/key")
+	s.clean()
 	open.Abort()
 }
 
@@ -131,19 +111,13 @@ func testAbortLeavesNothing(s *suite) {
 		}
 	}
 	s.holds("a/old", old)
-	if got := s.keys(""); !slices.Equal(got, []string{"a/old"}) {
-		s.Errorf("listed: %v", got)
-	}
-	if n := s.Leftovers(s); n != 0 {
-		s.Errorf("%d unfinished objects are left", n)
-	}
+	s.lists("", "a/old")
+	s.clean()
 }
 
 func testWriterEnds(s *suite) {
 	w := s.create("k", []byte("one"))
-	if _, err := w.Commit(); err != nil {
-		s.Fatal(err)
-	}
+	s.commit(w)
 	if _, err := w.Write([]byte("two")); err == nil {
 		s.Error("write after commit succeeds")
 	}
@@ -152,9 +126,7 @@ func testWriterEnds(s *suite) {
 	}
 	w.Abort()
 	s.holds("k", []byte("one"))
-	if n := s.Leftovers(s); n != 0 {
-		s.Errorf("%d unfinished objects are left", n)
-	}
+	s.clean()
 }
 
 func testReplace(s *suite) {
@@ -162,17 +134,13 @@ func testReplace(s *suite) {
 		s.put("k", content)
 		s.holds("k", content)
 	}
-	if got := s.keys(""); !slices.Equal(got, []string{"k"}) {
-		s.Errorf("listed: %v", got)
-	}
+	s.lists("", "k")
 }
 
 func testCopy(s *suite) {
 	copied := func(from, to string) {
 		s.Helper()
-		if err := s.Copy(s.Context(), from, to); err != nil {
-			s.Fatalf("copy: %v", err)
-		}
+		s.must(s.Copy(s.Context(), from, to))
 	}
 	for _, content := range [][]byte{random(1 << 20), []byte("short"), nil} {
 		s.put("files/a", content)
@@ -181,15 +149,11 @@ func testCopy(s *suite) {
 		s.holds("jobs/b/raw", content)
 		s.put("files/a", []byte("another"))
 		s.holds("jobs/b/raw", content)
-		if err := s.Delete(s.Context(), "files/a"); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.Delete(s.Context(), "files/a"))
 		s.holds("jobs/b/raw", content)
 		s.put("files/a", content)
 		copied("files/a", "files/c")
-		if err := s.DeletePrefix(s.Context(), "jobs/"); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.DeletePrefix(s.Context(), "jobs/"))
 		s.holds("files/a", content)
 		s.holds("files/c", content)
 	}
@@ -199,9 +163,7 @@ func testCopy(s *suite) {
 	if err := s.Copy(s.Context(), "files/a", "no//key"); err == nil {
 		s.Error("an invalid key was accepted")
 	}
-	if got := s.keys("files/"); !slices.Equal(got, []string{"files/a", "files/c"}) {
-		s.Errorf("listed: %v", got)
-	}
+	s.lists("files/", "files/a", "files/c")
 }
 
 // testAppend tests writers that are a blob.Appender: appended and written bytes
@@ -218,12 +180,7 @@ func testAppend(s *suite) {
 	open := func(key string, size int) blob.Object {
 		sources[key] = random(size)
 		s.put(key, sources[key])
-		o, err := s.Open(s.Context(), key)
-		if err != nil {
-			s.Fatal(err)
-		}
-		s.Cleanup(func() { _ = o.Close() })
-		return o
+		return s.open(key)
 	}
 	small, large := open("parts/small", 1000), open("parts/large", 23*mib)
 	type piece struct {
@@ -270,9 +227,7 @@ func testAppend(s *suite) {
 	}
 
 	aborted := s.create("jobs/aborted", []byte("x")).(blob.Appender)
-	if err := aborted.Append(large, 0, 12*mib); err != nil {
-		s.Fatal(err)
-	}
+	s.must(aborted.Append(large, 0, 12*mib))
 	aborted.Abort()
 	s.missing("jobs/aborted")
 	beyond := s.create("jobs/beyond", nil).(blob.Appender)
@@ -284,9 +239,7 @@ func testAppend(s *suite) {
 	for i, size := range []int64{12 * mib, 100, 12 * mib, 100} {
 		gone := open("parts/gone", 12*mib)
 		if i < 2 {
-			if err := s.Delete(s.Context(), "parts/gone"); err != nil {
-				s.Fatal(err)
-			}
+			s.must(s.Delete(s.Context(), "parts/gone"))
 		} else {
 			s.put("parts/gone", random(12*mib+1))
 		}
@@ -300,9 +253,7 @@ func testAppend(s *suite) {
 			s.Errorf("%d bytes of an object that was deleted or replaced: %v, then %v", size, err, commitErr)
 		}
 	}
-	if n := s.Leftovers(s); n != 0 {
-		s.Errorf("%d unfinished objects are left", n)
-	}
+	s.clean()
 }
 
 func testReaderKeepsWhatItOpened(s *suite) {
@@ -313,13 +264,8 @@ func testReaderKeepsWhatItOpened(s *suite) {
 	} {
 		key, content := name+"/k", random(1<<20)
 		s.put(key, content)
-		o, err := s.Open(s.Context(), key)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if err := change(key); err != nil {
-			s.Fatal(err)
-		}
+		o := s.open(key)
+		s.must(change(key))
 		got, err := io.ReadAll(blob.NewReader(o))
 		lost := s.Unpinned && errors.Is(err, blob.ErrLost)
 		if err != nil && !lost || !bytes.Equal(got, content[:len(got)]) || !lost && len(got) < len(content) {
@@ -334,11 +280,7 @@ func testReaderKeepsWhatItOpened(s *suite) {
 func testReadAt(s *suite) {
 	content := random(100_000)
 	s.put("k", content)
-	o, err := s.Open(s.Context(), "k")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = o.Close() }()
+	o := s.open("k")
 	for _, r := range [][2]int{{0, 1}, {0, 100_000}, {99_999, 1}, {4095, 2}, {50_000, 50_000}, {7, 0}} {
 		got := make([]byte, r[1])
 		if n, err := o.ReadAt(got, int64(r[0])); n != r[1] || err != nil && !errors.Is(err, io.EOF) {
@@ -373,28 +315,20 @@ func testReadAt(s *suite) {
 // testBigObject writes an object in pieces of odd sizes and checks it piece by
 // piece.
 func testBigObject(s *suite) {
-	w, err := s.Create(s.Context(), "big", "application/octet-stream")
-	if err != nil {
-		s.Fatal(err)
-	}
+	w := s.create("big", nil)
 	defer w.Abort()
 	piece := random(1<<20 + 7)
 	for left := s.BigObject; left > 0; {
 		n := min(left, int64(len(piece)))
-		if _, err := w.Write(piece[:n]); err != nil {
-			s.Fatal(err)
-		}
+		_, err := w.Write(piece[:n])
+		s.must(err)
 		left -= n
 	}
 	info, err := w.Commit()
 	if err != nil || info.Size != s.BigObject {
 		s.Fatalf("committed %d bytes, %v", info.Size, err)
 	}
-	o, err := s.Open(s.Context(), "big")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = o.Close() }()
+	o := s.open("big")
 	got := make([]byte, len(piece))
 	for at := int64(0); at < s.BigObject; at += int64(len(piece)) {
 		n := min(s.BigObject-at, int64(len(piece)))
@@ -408,9 +342,7 @@ func testBigObject(s *suite) {
 }
 
 func testList(s *suite) {
-	if got := s.keys(""); len(got) != 0 {
-		s.Errorf("a new bucket lists %v", got)
-	}
+	s.lists("")
 	all := []string{"a-b", "a.b/c", "a/b", "a/b-c/d", "a/c/d", "a/c/e", "a0", "b", "job-1/x", "job-10/x", "job-2/x"}
 	for i, key := range slices.Backward(all) {
 		s.put(key, random(i))
@@ -426,19 +358,12 @@ func testList(s *suite) {
 		"none/":  {},
 		"a/b/c/": {},
 	} {
-		if diff := cmp.Diff(want, s.keys(prefix)); diff != "" {
-			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
-		}
+		s.lists(prefix, want...)
 	}
 	infos, err := s.List(s.Context(), "")
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	for i, info := range infos {
-		stat, err := s.Stat(s.Context(), info.Key)
-		if err != nil {
-			s.Fatal(err)
-		}
+		stat := s.stat(info.Key)
 		if diff := cmp.Diff(stat, info); diff != "" || info.Size != int64(i) {
 			s.Errorf("%s is listed with %d bytes (-stat +list):\n%s", info.Key, info.Size, diff)
 		}
@@ -502,9 +427,7 @@ func testDeletePrefix(s *suite) {
 		if err := s.DeletePrefix(s.Context(), prefix); err != nil {
 			s.Errorf("delete prefix %s: %v", prefix, err)
 		}
-		if diff := cmp.Diff([]string{"jobs/1-x", "jobs/10/in", "other"}, s.keys("")); diff != "" {
-			s.Errorf("after deleting %s (-want +got):\n%s", prefix, diff)
-		}
+		s.lists("", "jobs/1-x", "jobs/10/in", "other")
 	}
 	s.put("jobs/1/parts/a", []byte("again"))
 	s.Bucket = s.Reopen(s)
@@ -518,15 +441,11 @@ func testDeletePrefixUnfinished(s *suite) {
 	s.put("j/1/done", nil)
 	under := []blob.Writer{s.create("j/1/a", random(1<<20)), s.create("j/1/new/b", random(10))}
 	beside := s.create("j/2/c", random(10))
-	if err := s.DeletePrefix(s.Context(), "j/1/"); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.DeletePrefix(s.Context(), "j/1/"))
 	if n := s.Leftovers(s); n > 1 {
 		s.Errorf("%d unfinished objects are left, want at most the writer beside the prefix", n)
 	}
-	if got := s.keys(""); len(got) != 0 {
-		s.Errorf("listed: %v", got)
-	}
+	s.lists("")
 	for i, w := range under {
 		if _, err := w.Commit(); err == nil {
 			s.Errorf("writer %d commits an object whose prefix was deleted", i)
@@ -536,12 +455,8 @@ func testDeletePrefixUnfinished(s *suite) {
 	if _, err := beside.Commit(); err != nil {
 		s.Errorf("the writer beside the prefix: %v", err)
 	}
-	if got := s.keys(""); !slices.Equal(got, []string{"j/2/c"}) {
-		s.Errorf("listed: %v", got)
-	}
-	if n := s.Leftovers(s); n != 0 {
-		s.Errorf("%d unfinished objects are left", n)
-	}
+	s.lists("", "j/2/c")
+	s.clean()
 	s.put("j/1/a", []byte("again"))
 	s.holds("j/1/a", []byte("again"))
 }

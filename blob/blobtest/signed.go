@@ -36,9 +36,7 @@ func (s *suite) sign(method, key string, expires time.Duration) string {
 func (s *suite) fetch(method, u string, headers ...string) answer {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), method, u, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
@@ -92,12 +90,8 @@ func testSignedGet(s *suite) {
 		"application/json": "t/x.json", "text/csv; charset=utf-8": "t/plain", "application/x-ours": "t/y.json",
 	} {
 		w, err := s.Create(s.Context(), key, contentType)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if _, err := w.Commit(); err != nil {
-			s.Fatal(err)
-		}
+		s.must(err)
+		s.commit(w)
 		if got := s.fetch("GET", s.sign("GET", key, time.Minute)).header.Get("Content-Type"); got != contentType {
 			s.Errorf("%s has the content type %q, want %q", key, got, contentType)
 		}
@@ -272,13 +266,9 @@ func testSignedTampering(s *suite) {
 	good := s.sign("GET", "a/k", time.Minute)
 	other := s.sign("GET", "a/l", time.Minute)
 	parsed, err := url.Parse(good)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	otherURL, err := url.Parse(other)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	tampered := map[string]string{
 		"no query":           strings.Split(good, "?")[0],
 		"another object":     strings.Replace(good, "a/k?", "a/l?", 1),
@@ -337,9 +327,7 @@ func testSignedAuthorization(s *suite) {
 func testSignedMissing(s *suite) {
 	s.put("a/k", []byte("x"))
 	u, head := s.sign("GET", "a/k", time.Minute), s.sign("HEAD", "a/k", time.Minute)
-	if err := s.Delete(s.Context(), "a/k"); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Delete(s.Context(), "a/k"))
 	s.refused("GET of a deleted object", s.fetch("GET", u), http.StatusNotFound, nil)
 	s.refused("HEAD of a deleted object", s.fetch("HEAD", head), http.StatusNotFound, nil)
 	s.refused("GET of a folder", s.fetch("GET", s.sign("GET", "a", time.Minute)), http.StatusNotFound, nil)
@@ -354,9 +342,7 @@ func testSignedFilename(s *suite) {
 		"結果.json":                                           "結果.json",
 	} {
 		u, err := s.SignURL(s.Context(), "GET", "k", name, time.Minute)
-		if err != nil {
-			s.Fatal(err)
-		}
+		s.must(err)
 		disposition := s.fetch("GET", u).header.Get("Content-Disposition")
 		kind, params, err := mime.ParseMediaType(disposition)
 		if err != nil || kind != "attachment" || params["filename"] != saved {
