@@ -1,12 +1,37 @@
 package blob
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 )
 
 // maxKey is the longest key, in bytes.
 const maxKey = 512
+
+// Wrap adds an action and the key or prefix of its objects to an error. It
+// returns nil for nil.
+func Wrap(err error, action, key string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", action, key, err)
+}
+
+// CheckCall returns the error of a context that ended, or says why key is not a
+// valid key.
+func CheckCall(ctx context.Context, key string) error {
+	return cmp.Or(ctx.Err(), CheckKey(key))
+}
+
+// CheckPrefixCall is CheckCall for a prefix, which may be empty.
+func CheckPrefixCall(ctx context.Context, prefix string) error {
+	if prefix == "" {
+		return ctx.Err()
+	}
+	return cmp.Or(ctx.Err(), CheckPrefix(prefix))
+}
 
 // CheckKey returns an error that says why key is not a valid key.
 func CheckKey(key string) error {

@@ -2,7 +2,6 @@ package dir
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -28,10 +27,7 @@ func (w *writer) Append(o blob.Object, offset, size int64) error {
 		err = w.appendFile(o.Info(), offset, size)
 		w.failed = err
 	}
-	if err != nil {
-		return fmt.Errorf("append %s to object %s: %w", o.Info().Key, w.key, err)
-	}
-	return nil
+	return blob.Wrap(err, "append "+o.Info().Key+" to object", w.key)
 }
 
 func (w *writer) appendFile(from blob.Info, offset, size int64) error {

@@ -3,13 +3,13 @@ package dir
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 )
 
 // Copy gives the file of an object a second name if the file system supports
@@ -20,10 +20,7 @@ func (b *Bucket) Copy(ctx context.Context, from, to string) error {
 	if err == nil {
 		err = b.copy(ctx, from, to)
 	}
-	if err != nil {
-		return fmt.Errorf("copy object %s: %w", from, err)
-	}
-	return nil
+	return blob.Wrap(err, "copy object", from)
 }
 
 func (b *Bucket) copy(ctx context.Context, from, to string) error {
@@ -66,7 +63,7 @@ func (b *Bucket) rewrite(ctx context.Context, from, to, kind string) error {
 		return err
 	}
 	defer w.Abort()
-	if _, err := io.Copy(w, io.NewSectionReader(source, 0, source.Size())); err != nil {
+	if _, err := io.Copy(w, blob.NewReader(source)); err != nil {
 		return err
 	}
 	_, err = w.Commit()

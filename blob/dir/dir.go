@@ -113,11 +113,11 @@ func Open(config Config) (*Bucket, error) {
 	}
 	b.public.Store(&config.PublicURL)
 	var err error
-	if b.folders, err = openFolders(b.objects, config.NoSync); err != nil {
-		return nil, fmt.Errorf("open object directory %s: %w", config.Root, err)
+	if b.folders, err = openFolders(b.objects, config.NoSync); err == nil {
+		b.scratch, err = openScratch(filepath.Join(config.Root, "tmp"), config.Logger)
 	}
-	if b.scratch, err = openScratch(filepath.Join(config.Root, "tmp"), config.Logger); err != nil {
-		return nil, fmt.Errorf("open object directory %s: %w", config.Root, err)
+	if err != nil {
+		return nil, blob.Wrap(err, "open object directory", config.Root)
 	}
 	return b, nil
 }
@@ -125,10 +125,7 @@ func Open(config Config) (*Bucket, error) {
 // Close removes the process's folder in tmp, so that no writer can commit
 // afterwards. Objects can still be read and served. A second call does nothing.
 func (b *Bucket) Close() error {
-	if err := b.scratch.close(); err != nil {
-		return fmt.Errorf("close object directory %s: %w", b.config.Root, err)
-	}
-	return nil
+	return blob.Wrap(b.scratch.close(), "close object directory", b.config.Root)
 }
 
 // Name returns the bucket's name.
@@ -142,12 +139,14 @@ func (b *Bucket) path(key string) string { return filepath.Join(b.objects, filep
 
 // Open opens an object for reading.
 func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return nil, fmt.Errorf("open object: %w", err)
+	err := checkCall(ctx, key)
+	var file *os.File
+	var info fs.FileInfo
+	if err == nil {
+		file, info, err = b.openFile(key)
 	}
-	file, info, err := b.openFile(key)
 	if err != nil {
-		return nil, fmt.Errorf("open object %s: %w", key, err)
+		return nil, blob.Wrap(err, "open object", key)
 	}
 	return &object{File: file, info: describe(key, info)}, nil
 }
@@ -180,14 +179,14 @@ func (b *Bucket) openFile(key string) (*os.File, fs.FileInfo, error) {
 // Stat describes an object.
 func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
 	if err := checkCall(ctx, key); err != nil {
-		return blob.Info{}, fmt.Errorf("stat object: %w", err)
+		return blob.Info{}, blob.Wrap(err, "stat object", key)
 	}
 	info, err := os.Stat(b.path(key))
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return blob.Info{}, fmt.Errorf("stat object %s: %w", key, notFound(err))
+		return blob.Info{}, blob.Wrap(notFound(err), "stat object", key)
 	}
 	return describe(key, info), nil
 }
@@ -205,14 +204,6 @@ func describe(key string, info fs.FileInfo) blob.Info {
 		ETag:     fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()),
 		Modified: info.ModTime().UTC(),
 	}
-}
-
-// checkCall does the checks that every call with a key begins with.
-func checkCall(ctx context.Context, key string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return checkKey(key)
 }
 
 // uniqueClock returns each time only once.

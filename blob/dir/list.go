@@ -1,9 +1,9 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,13 +16,10 @@ import (
 // List returns the objects under a prefix in key order. It reads each folder
 // once and calls stat once per object.
 func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
-	top := b.objects
-	if prefix != "" {
-		if err := checkPrefix(prefix); err != nil {
-			return nil, fmt.Errorf("list objects: %w", err)
-		}
-		top = b.path(prefix)
+	if err := blob.CheckPrefixCall(ctx, prefix); err != nil {
+		return nil, blob.Wrap(err, "list objects under", prefix)
 	}
+	top := b.path(prefix)
 	var found []blob.Info
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -49,7 +46,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list objects under %q: %w", prefix, err)
+		return nil, blob.Wrap(err, "list objects under", prefix)
 	}
 	// The walk sorts within folders, which puts a/b before a-b.
 	slices.SortFunc(found, func(x, y blob.Info) int { return strings.Compare(x.Key, y.Key) })
@@ -59,16 +56,13 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 // Folders returns the names of folders directly under a prefix. It reads a
 // single folder.
 func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
-	err := ctx.Err()
-	if err == nil && prefix != "" {
-		err = checkPrefix(prefix)
-	}
+	err := blob.CheckPrefixCall(ctx, prefix)
 	var entries []fs.DirEntry
 	if err == nil {
 		entries, err = os.ReadDir(b.path(prefix))
 	}
 	if err != nil && !isMissing(err) {
-		return nil, fmt.Errorf("list folders under %q: %w", prefix, err)
+		return nil, blob.Wrap(err, "list folders under", prefix)
 	}
 	var names []string
 	for _, entry := range entries {
@@ -86,24 +80,28 @@ func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (
 
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	if err := checkCall(ctx, key); err != nil {
-		return fmt.Errorf("delete object: %w", err)
+	err := checkCall(ctx, key)
+	if err == nil {
+		err = b.delete(b.path(key))
 	}
-	path := b.path(key)
+	return blob.Wrap(err, "delete object", key)
+}
+
+func (b *Bucket) delete(path string) error {
 	info, err := os.Stat(path)
-	switch {
-	case isMissing(err), err == nil && info.IsDir():
+	if isMissing(err) || err == nil && info.IsDir() {
 		return nil
-	case err != nil:
-		return fmt.Errorf("delete object %s: %w", key, err)
 	}
-	if err := b.remove(path, path+typeSuffix); err != nil {
-		return fmt.Errorf("delete object %s: %w", key, err)
+	if err == nil {
+		err = b.remove(path, path+typeSuffix)
 	}
-	if err := b.folders.sync(filepath.Dir(path)); err != nil && !isMissing(err) {
-		return fmt.Errorf("delete object %s: %w", key, err)
+	if err == nil {
+		err = b.folders.sync(filepath.Dir(path))
 	}
-	return nil
+	if isMissing(err) {
+		return nil // another call removed the folder
+	}
+	return err
 }
 
 // remove removes files of objects.
@@ -112,7 +110,7 @@ func (b *Bucket) remove(paths ...string) error {
 	defer b.linker.mu.RUnlock()
 	for _, path := range paths {
 		b.linker.preserve(path)
-		if err := os.Remove(path); err != nil && !isMissing(err) {
+		if err := removeIfThere(path); err != nil {
 			return err
 		}
 	}
@@ -122,26 +120,28 @@ func (b *Bucket) remove(paths ...string) error {
 // DeletePrefix removes the objects under a prefix, all at once, and makes open
 // writers under it fail.
 func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	err := cmp.Or(ctx.Err(), blob.CheckPrefix(prefix))
+	if err == nil {
+		err = b.deletePrefix(prefix)
 	}
-	if err := checkPrefix(prefix); err != nil {
-		return fmt.Errorf("delete objects: %w", err)
-	}
+	return blob.Wrap(err, "delete objects under", prefix)
+}
+
+func (b *Bucket) deletePrefix(prefix string) error {
 	for _, w := range b.unfinished(prefix) {
 		// The writer belongs to another goroutine, so only its file is removed.
 		// Its Commit then fails because the file is missing.
-		if err := os.Remove(w.temp); err != nil && !isMissing(err) {
-			return fmt.Errorf("delete objects under %q: %w", prefix, err)
+		if err := removeIfThere(w.temp); err != nil {
+			return err
 		}
 	}
 	path := b.path(prefix)
 	info, err := os.Stat(path)
-	switch {
-	case isMissing(err), err == nil && !info.IsDir():
+	if isMissing(err) || err == nil && !info.IsDir() {
 		return nil
-	case err != nil:
-		return fmt.Errorf("delete objects under %q: %w", prefix, err)
+	}
+	if err != nil {
+		return err
 	}
 	b.folders.forget(path)
 	trash := b.scratch.name()
@@ -149,12 +149,9 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 		if isMissing(err) { // another call was faster
 			return nil
 		}
-		return fmt.Errorf("delete objects under %q: %w", prefix, err)
+		return err
 	}
-	if err := errors.Join(b.folders.sync(filepath.Dir(path)), os.RemoveAll(trash)); err != nil {
-		return fmt.Errorf("delete objects under %q: %w", prefix, err)
-	}
-	return nil
+	return errors.Join(b.folders.sync(filepath.Dir(path)), os.RemoveAll(trash))
 }
 
 // discard moves a folder of objects away.

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -55,13 +56,10 @@ func (b *Bucket) SetPublicURL(base string) error {
 // SignURL returns a URL for one method on an object. It does not check whether
 // the object exists.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return "", fmt.Errorf("sign URL: %w", err)
+	if err := cmp.Or(checkCall(ctx, key), blob.CheckSigned(method, filename, expires)); err != nil {
+		return "", blob.Wrap(err, "sign URL of", key)
 	}
 	base := strings.TrimSuffix(*b.public.Load(), "/")
-	if err := blob.CheckSigned(method, filename, expires); err != nil {
-		return "", fmt.Errorf("sign URL of %s: %w", key, err)
-	}
 	switch {
 	case b.config.Keys == nil:
 		return "", errors.New("sign URL: the bucket has no signing keys")

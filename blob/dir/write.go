@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -38,30 +37,28 @@ func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writ
 	return b.create(ctx, key, contentType, createFile)
 }
 
-func (b *Bucket) create(ctx context.Context, key, contentType string, newFile func(string) (file, error)) (blob.Writer, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return nil, fmt.Errorf("create object: %w", err)
-	}
-	if err := blob.CheckContentType(contentType); err != nil {
-		return nil, fmt.Errorf("create object %s: %w", key, err)
+func (b *Bucket) create(ctx context.Context, key, contentType string, newFile func(string) (file, error)) (_ blob.Writer, err error) {
+	defer func() { err = blob.Wrap(err, "create object", key) }()
+	if err := cmp.Or(checkCall(ctx, key), blob.CheckContentType(contentType)); err != nil {
+		return nil, err
 	}
 	path := b.path(key)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("create object %s: it is a folder of other objects", key)
+		return nil, errors.New("it is a folder of other objects")
 	}
 	if err := b.folders.make(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("create object %s: %w", key, err)
+		return nil, err
 	}
 	temp := b.scratch.name()
 	f, err := newFile(temp)
 	if err != nil {
-		return nil, fmt.Errorf("create object %s: %w", key, err)
+		return nil, err
 	}
 	w := &writer{bucket: b, ctx: ctx, key: key, contentType: contentType, temp: temp, file: f, newFile: newFile}
 	w.buffer = bufio.NewWriterSize(writerFunc(w.append), writeBuffer)
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.writers[w] = struct{}{}
-	b.mu.Unlock()
 	return w, nil
 }
 
@@ -84,24 +81,21 @@ var errEnded = errors.New("its writer was committed or aborted")
 // Write appends to the object.
 func (w *writer) Write(p []byte) (int, error) {
 	if w.ended {
-		return 0, fmt.Errorf("write object %s: %w", w.key, errEnded)
+		return 0, blob.Wrap(errEnded, "write object", w.key)
 	}
 	n, err := w.buffer.Write(p)
-	if err != nil {
-		err = fmt.Errorf("write object %s: %w", w.key, err)
-	}
-	return n, err
+	return n, blob.Wrap(err, "write object", w.key)
 }
 
 // Commit makes the object durable, then visible.
 func (w *writer) Commit() (blob.Info, error) {
 	if w.ended {
-		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, errEnded)
+		return blob.Info{}, blob.Wrap(errEnded, "commit object", w.key)
 	}
 	info, err := w.commit()
 	if err != nil {
 		w.Abort()
-		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
+		return blob.Info{}, blob.Wrap(err, "commit object", w.key)
 	}
 	w.ended = true
 	w.bucket.forget(w)
@@ -186,16 +180,8 @@ func (w *writer) retryDisk(do func() error) error {
 // tryOther writes another file.
 func (w *writer) tryOther() error {
 	path := w.bucket.scratch.name()
-	f, err := w.newFile(path)
-	if err != nil {
-		return err
-	}
 	defer func() { _ = os.Remove(path) }() // otherwise the next Open removes it
-	_, err = f.Write([]byte{0})
-	if err == nil && !w.bucket.config.NoSync {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return w.bucket.writeFile(w.newFile, path, "x")
 }
 
 type writerFunc func([]byte) (int, error)
@@ -268,27 +254,27 @@ func typeOf(key string) string {
 // setType stores an object's content type before the object appears.
 func (b *Bucket) setType(path, key, contentType string) error {
 	if contentType == "" || contentType == typeOf(key) {
-		if err := os.Remove(path + typeSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return removeIfThere(path + typeSuffix)
 	}
 	temp := b.scratch.name()
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	defer func() { _ = os.Remove(temp) }() // it is left only after an error
+	if err := b.writeFile(createFile, temp, contentType); err != nil {
+		return err
+	}
+	return os.Rename(temp, path+typeSuffix)
+}
+
+// writeFile writes a small file and syncs it.
+func (b *Bucket) writeFile(newFile func(string) (file, error), path, content string) error {
+	f, err := newFile(path)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(f, contentType)
+	_, err = io.WriteString(f, content)
 	if err == nil && !b.config.NoSync {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temp, path+typeSuffix)
-	}
-	if err != nil {
-		_ = os.Remove(temp)
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // contentType returns the type that was passed to Create, or the type for the

@@ -72,10 +72,7 @@ func (w *writer) Append(o blob.Object, offset, size int64) error {
 		err = w.append(o, offset, size)
 		w.failed = err
 	}
-	if err != nil {
-		return fmt.Errorf("append %s to object %s: %w", o.Info().Key, w.key, err)
-	}
-	return nil
+	return blob.Wrap(err, "append "+o.Info().Key+" to object", w.key)
 }
 
 func (w *writer) append(o blob.Object, offset, size int64) error {
@@ -203,10 +200,7 @@ func (w *writer) checkSources(ctx context.Context) error {
 			if err == nil && quoted(found.ETag) != etag {
 				err = blob.ErrLost
 			}
-			if err != nil {
-				return fmt.Errorf("check that %s did not change while it was copied: %w", key, err)
-			}
-			return nil
+			return blob.Wrap(err, "check that the object did not change while it was copied:", key)
 		})
 	}
 	return group.Wait()
@@ -214,10 +208,8 @@ func (w *writer) checkSources(ctx context.Context) error {
 
 func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
 	b := w.bucket
-	var copied minio.CompletePart
-	err := b.try(w.copyCtx, func(ctx context.Context) (err error) {
-		copied, err = b.copyPartOnce(ctx, b.name(from.Key), from.ETag, b.name(w.key), w.upload, number, offset, size)
-		return err
+	copied, err := tryFor(w.copyCtx, b, func(ctx context.Context) (minio.CompletePart, error) {
+		return b.copyPartOnce(ctx, b.name(from.Key), from.ETag, b.name(w.key), w.upload, number, offset, size)
 	})
 	if err != nil {
 		return fmt.Errorf("copy part %d: %w", number, err)
@@ -229,8 +221,7 @@ func (w *writer) copyTo(number int, from blob.Info, offset, size int64) error {
 // uploadRange uploads a part that the server did not copy. It reads the range
 // twice, first for the digest, so that it need not hold the part in memory.
 func (w *writer) uploadRange(number int, from blob.Info, offset, size int64) error {
-	b := w.bucket
-	o, err := b.Open(w.copyCtx, from.Key) // the caller may have closed its object
+	o, err := w.bucket.Open(w.copyCtx, from.Key) // the caller may have closed its object
 	if err != nil {
 		return err
 	}
@@ -242,15 +233,7 @@ func (w *writer) uploadRange(number int, from blob.Info, offset, size int64) err
 	if _, err := io.Copy(sum, io.NewSectionReader(o, offset, size)); err != nil {
 		return err
 	}
-	options := minio.PutObjectPartOptions{Sha256Hex: hex.EncodeToString(sum.Sum(nil)), DisableContentSha256: true}
-	var arrived minio.ObjectPart
-	err = b.try(w.copyCtx, func(ctx context.Context) (err error) {
-		arrived, err = b.client.PutObjectPart(ctx, b.config.Bucket, b.name(w.key), w.upload, number, io.NewSectionReader(o, offset, size), size, options)
-		return err
+	return w.putPart(w.copyCtx, number, size, hex.EncodeToString(sum.Sum(nil)), func() (io.Reader, func()) {
+		return io.NewSectionReader(o, offset, size), func() {}
 	})
-	if err != nil {
-		return fmt.Errorf("upload part %d: %w", number, err)
-	}
-	w.arrived(number, arrived.ETag)
-	return nil
 }

@@ -78,20 +78,16 @@ func (b *Bucket) Name() string { return b.config.Bucket }
 
 // connect makes the clients.
 func (b *Bucket) connect(ctx context.Context) error {
-	keys := b.credentials()
-	b.keys = keys
-	if _, err := keys.GetWithContext(&credentials.CredContext{Context: ctx}); err != nil {
+	b.keys = b.credentials()
+	if _, err := b.keys.GetWithContext(&credentials.CredContext{Context: ctx}); err != nil {
 		return fmt.Errorf("no credentials: set AccessKey and SecretKey, the AWS_* variables, or grant the machine a role: %w", err)
 	}
 	var err error
-	if b.client, err = b.newClient(b.config.Endpoint, keys); err != nil {
+	if b.client, err = b.newClient(b.config.Endpoint); err != nil {
 		return err
 	}
 	if b.config.Region == "" {
-		err := b.try(ctx, func(ctx context.Context) (err error) {
-			b.config.Region, err = b.client.GetBucketLocation(ctx, b.config.Bucket)
-			return err
-		})
+		b.config.Region, err = tryFor(ctx, b, func(ctx context.Context) (string, error) { return b.client.GetBucketLocation(ctx, b.config.Bucket) })
 		if isUnsupported(err) || isNotFound(err) { // some servers do not know their regions
 			b.config.Region, err = anyRegion, nil
 		}
@@ -99,11 +95,11 @@ func (b *Bucket) connect(ctx context.Context) error {
 			return b.remedy("ask for the bucket's region", err)
 		}
 		// A client with a region never asks for it.
-		if b.client, err = b.newClient(b.config.Endpoint, keys); err != nil {
+		if b.client, err = b.newClient(b.config.Endpoint); err != nil {
 			return err
 		}
 	}
-	b.public, err = b.newClient(b.config.PublicEndpoint, keys)
+	b.public, err = b.newClient(b.config.PublicEndpoint)
 	return err
 }
 
@@ -112,9 +108,8 @@ func (b *Bucket) connect(ctx context.Context) error {
 func (b *Bucket) credentials() *credentials.Credentials {
 	switch {
 	case b.config.AccessKey != "":
-		b.given = &configuredKeys{value: credentials.Value{
-			AccessKeyID: b.config.AccessKey, SecretAccessKey: b.config.SecretKey, SessionToken: b.config.SessionToken, SignerType: credentials.SignatureV4,
-		}}
+		b.given = new(configuredKeys)
+		b.given.set(b.config.AccessKey, b.config.SecretKey, b.config.SessionToken)
 		return credentials.New(b.given)
 	case os.Getenv("AWS_ACCESS_KEY_ID") != "":
 		return credentials.NewEnvAWS()
@@ -130,31 +125,24 @@ func (b *Bucket) SetKeys(accessKey, secretKey string) error {
 	if b.given == nil || accessKey == "" || secretKey == "" {
 		return errors.New("keys can only be replaced by other keys, and only if the bucket was opened with keys")
 	}
-	b.given.set(credentials.Value{AccessKeyID: accessKey, SecretAccessKey: secretKey, SignerType: credentials.SignatureV4})
+	b.given.set(accessKey, secretKey, "")
 	b.keys.Expire()
 	return nil
 }
 
 // configuredKeys are the keys of the configuration, or the keys of the last
 // SetKeys.
-type configuredKeys struct {
-	mu    sync.Mutex
-	value credentials.Value
-}
+type configuredKeys struct{ value atomic.Value } // of credentials.Value
 
 var _ credentials.Provider = (*configuredKeys)(nil)
 
-func (g *configuredKeys) set(value credentials.Value) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.value = value
+func (g *configuredKeys) set(access, secret, session string) {
+	g.value.Store(credentials.Value{AccessKeyID: access, SecretAccessKey: secret, SessionToken: session, SignerType: credentials.SignatureV4})
 }
 
 // RetrieveWithCredContext returns the keys.
 func (g *configuredKeys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.value, nil
+	return g.value.Load().(credentials.Value), nil
 }
 
 // Retrieve returns the keys.
@@ -163,7 +151,7 @@ func (g *configuredKeys) Retrieve() (credentials.Value, error) { return g.Retrie
 // IsExpired returns false. SetKeys expires the keys.
 func (g *configuredKeys) IsExpired() bool { return false }
 
-func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*minio.Core, error) {
+func (b *Bucket) newClient(endpoint string) (*minio.Core, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -172,7 +160,7 @@ func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*min
 		b.config.Region = s3utils.GetRegionFromURL(*u)
 	}
 	return minio.NewCore(u.Host, &minio.Options{
-		Creds:     keys,
+		Creds:     b.keys,
 		Secure:    u.Scheme == "https",
 		Transport: b.transport,
 		Region:    b.config.Region,
@@ -186,32 +174,23 @@ func (b *Bucket) newClient(endpoint string, keys *credentials.Credentials) (*min
 // name returns the object's name in the bucket.
 func (b *Bucket) name(key string) string { return b.config.Prefix + key }
 
-// checkCall does the checks that every call with a key begins with.
-func checkCall(ctx context.Context, key string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return blob.CheckKey(key)
-}
-
 // Stat describes an object.
 func (b *Bucket) Stat(ctx context.Context, key string) (blob.Info, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return blob.Info{}, fmt.Errorf("stat object: %w", err)
+	err := blob.CheckCall(ctx, key)
+	var found minio.ObjectInfo
+	if err == nil {
+		found, err = b.stat(ctx, key)
 	}
-	found, err := b.stat(ctx, key)
 	if err != nil {
-		return blob.Info{}, fmt.Errorf("stat object %s: %w", key, err)
+		return blob.Info{}, blob.Wrap(err, "stat object", key)
 	}
 	return b.describe(found), nil
 }
 
-func (b *Bucket) stat(ctx context.Context, key string) (found minio.ObjectInfo, err error) {
-	err = b.try(ctx, func(ctx context.Context) (err error) {
-		found, err = b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
-		return err
+func (b *Bucket) stat(ctx context.Context, key string) (minio.ObjectInfo, error) {
+	return tryFor(ctx, b, func(ctx context.Context) (minio.ObjectInfo, error) {
+		return b.client.StatObject(ctx, b.config.Bucket, b.name(key), minio.StatObjectOptions{})
 	})
-	return found, err
 }
 
 // describe returns the Info of an object. Its time is cut to seconds, because
@@ -230,14 +209,9 @@ func quoted(etag string) string { return `"` + etag + `"` }
 
 // Delete removes an object.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	err := checkCall(ctx, key)
+	err := blob.CheckCall(ctx, key)
 	if err == nil {
-		err = b.try(ctx, func(ctx context.Context) error {
-			return b.removeOnce(ctx, b.name(key))
-		})
+		err = b.try(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, b.name(key)) })
 	}
-	if err != nil {
-		return fmt.Errorf("delete object %s: %w", key, err)
-	}
-	return nil
+	return blob.Wrap(err, "delete object", key)
 }

@@ -3,9 +3,9 @@ package s3
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/blob"
 )
 
 // maxCopySize is the largest object that S3 copies in one request.
@@ -13,17 +13,14 @@ const maxCopySize = 5 << 30
 
 // Copy lets the server copy an object.
 func (b *Bucket) Copy(ctx context.Context, from, to string) error {
-	err := errors.Join(checkCall(ctx, from), checkCall(ctx, to))
+	err := errors.Join(ctx.Err(), blob.CheckKey(from), blob.CheckKey(to))
 	if err == nil {
 		err = b.copy(ctx, from, to)
 	}
 	if isNotFound(err) {
 		err = rowmill.ErrNotFound
 	}
-	if err != nil {
-		return fmt.Errorf("copy object %s: %w", from, err)
-	}
-	return nil
+	return blob.Wrap(err, "copy object", from)
 }
 
 func (b *Bucket) copy(ctx context.Context, from, to string) error {

@@ -18,22 +18,11 @@ import (
 const page = 1000
 
 // List returns the objects under a prefix, in key order.
-func (b *Bucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
-	err := ctx.Err()
-	if err == nil && prefix != "" {
-		err = blob.CheckPrefix(prefix)
+func (b *Bucket) List(ctx context.Context, prefix string) (infos []blob.Info, err error) {
+	if err = blob.CheckPrefixCall(ctx, prefix); err == nil {
+		infos, err = tryFor(ctx, b, func(ctx context.Context) ([]blob.Info, error) { return b.list(ctx, prefix) })
 	}
-	var infos []blob.Info
-	if err == nil {
-		err = b.try(ctx, func(ctx context.Context) (err error) {
-			infos, err = b.list(ctx, prefix)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list objects under %q: %w", prefix, err)
-	}
-	return infos, nil
+	return infos, blob.Wrap(err, "list objects under", prefix)
 }
 
 // list lists once. It skips names that are not keys, such as the folders that
@@ -57,22 +46,11 @@ func (b *Bucket) list(ctx context.Context, prefix string) ([]blob.Info, error) {
 }
 
 // Folders returns the names of folders directly under a prefix.
-func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) ([]string, error) {
-	err := ctx.Err()
-	if err == nil && prefix != "" {
-		err = blob.CheckPrefix(prefix)
+func (b *Bucket) Folders(ctx context.Context, prefix, after string, limit int) (names []string, err error) {
+	if err = blob.CheckPrefixCall(ctx, prefix); err == nil {
+		names, err = tryFor(ctx, b, func(ctx context.Context) ([]string, error) { return b.folders(ctx, prefix, after, limit) })
 	}
-	var names []string
-	if err == nil {
-		err = b.try(ctx, func(ctx context.Context) (err error) {
-			names, err = b.folders(ctx, prefix, after, limit)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list folders under %q: %w", prefix, err)
-	}
-	return names, nil
+	return names, blob.Wrap(err, "list folders under", prefix)
 }
 
 // folders lists once.
@@ -103,10 +81,7 @@ func (b *Bucket) folders(ctx context.Context, prefix, after string, limit int) (
 // unfinished uploads there, and then removes the objects, so that objects of
 // uploads that completed meanwhile are removed too.
 func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
-	err := ctx.Err()
-	if err == nil {
-		err = blob.CheckPrefix(prefix)
-	}
+	err := cmp.Or(ctx.Err(), blob.CheckPrefix(prefix))
 	if err == nil {
 		for _, w := range b.unfinished(prefix) {
 			w.Abort()
@@ -116,10 +91,7 @@ func (b *Bucket) DeletePrefix(ctx context.Context, prefix string) error {
 	if err == nil {
 		err = b.try(ctx, func(ctx context.Context) error { return b.removeObjects(ctx, prefix) })
 	}
-	if err != nil {
-		return fmt.Errorf("delete objects under %q: %w", prefix, err)
-	}
-	return nil
+	return blob.Wrap(err, "delete objects under", prefix)
 }
 
 // removeObjects removes the objects under a prefix, a thousand per request if
@@ -173,10 +145,7 @@ func (b *Bucket) removeEach(ctx context.Context, names []string) error {
 	group.SetLimit(deletesAtOnce)
 	for _, name := range names {
 		group.Go(func() error {
-			if err := b.try(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, name) }); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return nil
+			return blob.Wrap(b.try(ctx, func(ctx context.Context) error { return b.removeOnce(ctx, name) }), "delete", name)
 		})
 	}
 	return group.Wait()

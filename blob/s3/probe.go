@@ -118,11 +118,7 @@ func (p *probe) holds(ctx context.Context, name string, want []byte) error {
 // uploads begins an upload in parts, checks whether the server lists it, and
 // completes the object.
 func (p *probe) uploads(ctx context.Context, source, etag, to string) error {
-	var upload string
-	err := p.try(ctx, func(ctx context.Context) (err error) {
-		upload, err = p.client.NewMultipartUpload(ctx, p.config.Bucket, to, minio.PutObjectOptions{})
-		return err
-	})
+	upload, err := p.beginUpload(ctx, to, minio.PutObjectOptions{})
 	if err != nil {
 		return p.remedy("start an upload in parts", err)
 	}
@@ -219,11 +215,7 @@ func (b *Bucket) acceptsMixed(ctx context.Context, from blob.Info) (bool, error)
 // different lengths.
 func (p *probe) mix(ctx context.Context, source, etag string) error {
 	to := p.folder + "mixed"
-	var upload string
-	err := p.try(ctx, func(ctx context.Context) (err error) {
-		upload, err = p.client.NewMultipartUpload(ctx, p.config.Bucket, to, minio.PutObjectOptions{})
-		return err
-	})
+	upload, err := p.beginUpload(ctx, to, minio.PutObjectOptions{})
 	if err != nil {
 		return err
 	}

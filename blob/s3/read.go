@@ -37,8 +37,8 @@ type object struct {
 // Open opens an object for reading with one request, which also returns the
 // first block. Later requests end with ctx.
 func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return nil, fmt.Errorf("open object: %w", err)
+	if err := blob.CheckCall(ctx, key); err != nil {
+		return nil, blob.Wrap(err, "open object", key)
 	}
 	o := &object{bucket: b, key: key}
 	o.ctx, o.cancel = context.WithCancel(ctx)
@@ -65,7 +65,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (blob.Object, error) {
 	})
 	if err != nil {
 		o.cancel()
-		return nil, fmt.Errorf("open object %s: %w", key, err)
+		return nil, blob.Wrap(err, "open object", key)
 	}
 	b.blocks.start(o, first)
 	return o, nil
@@ -144,7 +144,7 @@ func (o *object) ReadAt(p []byte, off int64) (int, error) {
 		at := off + int64(n)
 		block, err := o.bucket.blocks.get(o, at/blockSize, (off+int64(len(want))-1)/blockSize-at/blockSize)
 		if err != nil {
-			return n, fmt.Errorf("read object %s: %w", o.key, err)
+			return n, blob.Wrap(err, "read object", o.key)
 		}
 		n += copy(want[n:], block[at%blockSize:])
 	}
@@ -184,7 +184,7 @@ func (o *object) fill(run []*block) error {
 // Close ends the object's requests and frees its blocks.
 func (o *object) Close() error {
 	if !o.bucket.blocks.end(o) {
-		return fmt.Errorf("close object %s: %w", o.key, os.ErrClosed)
+		return blob.Wrap(os.ErrClosed, "close object", o.key)
 	}
 	o.cancel()
 	o.fills.Wait()

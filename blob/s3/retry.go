@@ -73,6 +73,15 @@ func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) 
 	return b.translate(err)
 }
 
+// tryFor is try for a call that returns a value.
+func tryFor[T any](ctx context.Context, b *Bucket, call func(ctx context.Context) (T, error)) (value T, err error) {
+	err = b.try(ctx, func(ctx context.Context) (err error) {
+		value, err = call(ctx)
+		return err
+	})
+	return value, err
+}
+
 // isFixable reports whether a fault will end, by itself or after an operator
 // fixes the cause: keys that were changed on one side only, a policy, another bucket or
 // certificate than at the start, a server without space.
@@ -150,8 +159,6 @@ func (b *Bucket) translate(err error) error {
 // code returns the server's error code, or an empty string.
 func code(err error) string {
 	var answer minio.ErrorResponse
-	if errors.As(err, &answer) {
-		return answer.Code
-	}
-	return ""
+	_ = errors.As(err, &answer)
+	return answer.Code
 }

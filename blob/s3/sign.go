@@ -1,8 +1,8 @@
 package s3
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -13,18 +13,15 @@ import (
 // sends no request. With temporary credentials the URL expires when they
 // expire, whatever expires is.
 func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expires time.Duration) (string, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return "", fmt.Errorf("sign URL: %w", err)
-	}
-	if err := blob.CheckSigned(method, filename, expires); err != nil {
-		return "", fmt.Errorf("sign URL of %s: %w", key, err)
+	if err := cmp.Or(blob.CheckCall(ctx, key), blob.CheckSigned(method, filename, expires)); err != nil {
+		return "", blob.Wrap(err, "sign URL of", key)
 	}
 	query := url.Values{"response-content-disposition": {blob.Disposition(filename)}}
 	// Round up, so that the URL lives at least as long as requested.
 	expires = (expires + time.Second - 1).Truncate(time.Second)
 	signed, err := b.public.Presign(ctx, method, b.config.Bucket, b.name(key), expires, query)
 	if err != nil {
-		return "", fmt.Errorf("sign URL of %s: %w", key, err)
+		return "", blob.Wrap(err, "sign URL of", key)
 	}
 	return signed.String(), nil
 }

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -28,11 +29,8 @@ const nonceField = "Rowmill-Writer"
 
 // Create opens a new object for writing. Its requests end with ctx.
 func (b *Bucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	if err := checkCall(ctx, key); err != nil {
-		return nil, fmt.Errorf("create object: %w", err)
-	}
-	if err := blob.CheckContentType(contentType); err != nil {
-		return nil, fmt.Errorf("create object %s: %w", key, err)
+	if err := cmp.Or(blob.CheckCall(ctx, key), blob.CheckContentType(contentType)); err != nil {
+		return nil, blob.Wrap(err, "create object", key)
 	}
 	w := &writer{bucket: b, key: key, contentType: contentType, length: b.config.PartSize, sources: map[string]string{}}
 	w.alive, w.cancel = context.WithCancel(ctx)
@@ -85,17 +83,13 @@ func (w *writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return 0, fmt.Errorf("write object %s: %w", w.key, errEnded)
+		return 0, blob.Wrap(errEnded, "write object", w.key)
 	}
-	written, err := 0, w.failed
-	if err == nil {
-		written, err = w.write(p)
-		w.failed = err
+	written := 0
+	if w.failed == nil {
+		written, w.failed = w.write(p)
 	}
-	if err != nil {
-		return written, fmt.Errorf("write object %s: %w", w.key, err)
-	}
-	return written, nil
+	return written, blob.Wrap(w.failed, "write object", w.key)
 }
 
 func (w *writer) write(p []byte) (written int, err error) {
@@ -172,35 +166,50 @@ func (w *writer) buffer() []byte {
 	return last[:0]
 }
 
-// checkCall starts an upload in parts.
-func (w *writer) begin() error {
-	b := w.bucket
+// begin starts an upload in parts.
+func (w *writer) begin() (err error) {
 	w.nonce = rand.Text()
-	options := minio.PutObjectOptions{ContentType: w.contentType, UserMetadata: map[string]string{nonceField: w.nonce}}
-	return b.try(w.ctx, func(ctx context.Context) (err error) {
-		w.upload, err = b.client.NewMultipartUpload(ctx, b.config.Bucket, b.name(w.key), options)
-		return err
+	w.upload, err = w.bucket.beginUpload(w.ctx, w.bucket.name(w.key), minio.PutObjectOptions{
+		ContentType: w.contentType, UserMetadata: map[string]string{nonceField: w.nonce},
+	})
+	return err
+}
+
+// beginUpload starts an upload in parts and returns its ID.
+func (b *Bucket) beginUpload(ctx context.Context, name string, options minio.PutObjectOptions) (string, error) {
+	return tryFor(ctx, b, func(ctx context.Context) (string, error) {
+		return b.client.NewMultipartUpload(ctx, b.config.Bucket, name, options)
 	})
 }
 
 // send uploads one part.
 func (w *writer) send(number int, part []byte) error {
-	b := w.bucket
-	options := minio.PutObjectPartOptions{Sha256Hex: digest(part), DisableContentSha256: true}
-	var arrived minio.ObjectPart
-	err := b.try(w.ctx, func(ctx context.Context) (err error) {
+	err := w.putPart(w.ctx, number, int64(len(part)), digest(part), func() (io.Reader, func()) {
 		body := &body{content: part}
-		defer body.end()
-		arrived, err = b.client.PutObjectPart(ctx, b.config.Bucket, b.name(w.key), w.upload, number, body, int64(len(part)), options)
-		return err
+		return body, body.end
+	})
+	if err == nil {
+		w.sentMu.Lock()
+		defer w.sentMu.Unlock()
+		w.free = append(w.free, part)
+	}
+	return err
+}
+
+// putPart uploads a part. content returns the body of one try, and a function
+// to call after the try.
+func (w *writer) putPart(ctx context.Context, number int, size int64, sum string, content func() (io.Reader, func())) error {
+	b := w.bucket
+	options := minio.PutObjectPartOptions{Sha256Hex: sum, DisableContentSha256: true}
+	arrived, err := tryFor(ctx, b, func(ctx context.Context) (minio.ObjectPart, error) {
+		body, end := content()
+		defer end()
+		return b.client.PutObjectPart(ctx, b.config.Bucket, b.name(w.key), w.upload, number, body, size, options)
 	})
 	if err != nil {
 		return fmt.Errorf("upload part %d: %w", number, err)
 	}
 	w.arrived(number, arrived.ETag)
-	w.sentMu.Lock()
-	defer w.sentMu.Unlock()
-	w.free = append(w.free, part)
 	return nil
 }
 
@@ -234,7 +243,7 @@ func (w *writer) Commit() (blob.Info, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, errEnded)
+		return blob.Info{}, blob.Wrap(errEnded, "commit object", w.key)
 	}
 	etag, err := "", w.failed
 	switch {
@@ -246,7 +255,7 @@ func (w *writer) Commit() (blob.Info, error) {
 	}
 	if err != nil {
 		w.abort()
-		return blob.Info{}, fmt.Errorf("commit object %s: %w", w.key, err)
+		return blob.Info{}, blob.Wrap(err, "commit object", w.key)
 	}
 	w.forget()
 	return blob.Info{Key: w.key, Size: w.size, ETag: quoted(etag), Modified: time.Now().UTC().Truncate(time.Second)}, nil
@@ -254,16 +263,13 @@ func (w *writer) Commit() (blob.Info, error) {
 
 // put uploads an object that fits into one part.
 func (w *writer) put() (etag string, err error) {
-	b := w.bucket
-	sum := digest(w.part)
-	err = b.try(w.ctx, func(ctx context.Context) error {
+	b, sum := w.bucket, digest(w.part)
+	put, err := tryFor(w.ctx, b, func(ctx context.Context) (minio.UploadInfo, error) {
 		body := &body{content: w.part}
 		defer body.end()
-		put, err := b.putOnce(ctx, b.name(w.key), w.contentType, body, w.size, sum)
-		etag = put.ETag
-		return err
+		return b.putOnce(ctx, b.name(w.key), w.contentType, body, w.size, sum)
 	})
-	return etag, err
+	return put.ETag, err
 }
 
 // complete sends the last part and joins all parts to one object.
