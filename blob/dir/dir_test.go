@@ -72,23 +72,15 @@ func (v *values) PutValue(_ context.Context, name string, doc json.RawMessage, v
 func loadKeys(t testing.TB, v Values) *Keyring {
 	t.Helper()
 	k, err := LoadKeyring(t.Context(), v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return k
 }
 
 func openBucket(t testing.TB, config Config) *Bucket {
 	t.Helper()
 	b, err := Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
 	return b
 }
 
@@ -101,6 +93,29 @@ func serve(t testing.TB, current func() *Bucket) (url string) {
 	return server.URL
 }
 
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill releases the lock only, as when a process is killed.
+func kill(t testing.TB, b *Bucket) {
+	t.Helper()
+	check(t, b.scratch.lock.Close())
+	b.scratch.closed.Store(true)
+}
+
+// noLeftovers checks that only objects and locks are left.
+func noLeftovers(t testing.TB, root string) {
+	t.Helper()
+	if n := leftovers(t, root); n != 0 {
+		t.Errorf("%d files are left over", n)
+	}
+}
+
 // leftovers counts the files that are neither objects nor locks.
 func leftovers(t testing.TB, root string) int {
 	t.Helper()
@@ -111,9 +126,7 @@ func leftovers(t testing.TB, root string) int {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return n
 }
 
@@ -129,17 +142,11 @@ func TestConformance(t *testing.T) {
 			defer mu.Unlock()
 			return current
 		})
-		if err := current.SetPublicURL(config.PublicURL); err != nil {
-			t.Fatal(err)
-		}
+		check(t, current.SetPublicURL(config.PublicURL))
 		return blobtest.Harness{
 			Bucket: current,
 			Reopen: func(t testing.TB) blob.Bucket {
-				// Only the lock is released, as when a process is killed.
-				if err := current.scratch.lock.Close(); err != nil {
-					t.Fatal(err)
-				}
-				current.scratch.closed.Store(true)
+				kill(t, current)
 				config.Keys = loadKeys(t, v)
 				next := openBucket(t, config)
 				mu.Lock()

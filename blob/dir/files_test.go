@@ -13,20 +13,20 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-func mustPut(t testing.TB, b *Bucket, key string, content []byte) blob.Info {
+// create opens a writer and writes content.
+func create(t testing.TB, b *Bucket, key string, content []byte) blob.Writer {
 	t.Helper()
 	w, err := b.Create(t.Context(), key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Abort()
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	info, err := w.Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	_, err = w.Write(content)
+	check(t, err)
+	return w
+}
+
+func mustPut(t testing.TB, b *Bucket, key string, content []byte) blob.Info {
+	t.Helper()
+	info, err := create(t, b, key, content).Commit()
+	check(t, err)
 	return info
 }
 
@@ -116,9 +116,7 @@ func TestDiskFull(t *testing.T) {
 			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "a/k") {
 				t.Errorf("%s: %v, want ENOSPC and the key", step, err)
 			}
-			if n := leftovers(t, root); n != 0 {
-				t.Errorf("%s: %d files are left over", step, n)
-			}
+			noLeftovers(t, root)
 			if raw, err := os.ReadFile(filepath.Join(root, "objects", "a", "k")); err != nil || string(raw) != "old" {
 				t.Errorf("%s: the old object holds %.10q, %v", step, raw, err)
 			}
@@ -149,22 +147,12 @@ func TestOpenKeepsFilesOfRunningProcesses(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	living := openBucket(t, Config{Root: root})
-	w, err := living.Create(t.Context(), "a/k", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write([]byte("content")); err != nil {
-		t.Fatal(err)
-	}
+	w := create(t, living, "a/k", []byte("content"))
 	for _, dead := range []string{"empty", "unlocked"} {
-		if err := os.MkdirAll(filepath.Join(root, "tmp", dead), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(filepath.Join(root, "tmp", dead), 0o700))
 	}
 	for _, name := range []string{lockName, "1", "2"} {
-		if err := os.WriteFile(filepath.Join(root, "tmp", "unlocked", name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(root, "tmp", "unlocked", name), nil, 0o600))
 	}
 	other := openBucket(t, Config{Root: root})
 	entries, err := os.ReadDir(filepath.Join(root, "tmp"))
@@ -185,13 +173,9 @@ func TestFoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	f, err := openFolders(root, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for i := range 2*maxKnown + 10 {
-		if err := f.makeDurable(filepath.Join(root, fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.makeDurable(filepath.Join(root, fmt.Sprint(i))))
 	}
 	if len(f.known) > maxKnown {
 		t.Errorf("%d folders are remembered", len(f.known))
@@ -204,13 +188,9 @@ func TestClosedBucket(t *testing.T) {
 	b := openBucket(t, Config{Root: root})
 	mustPut(t, b, "k", []byte("x"))
 	w, err := b.Create(t.Context(), "open", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for range 2 {
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.Close())
 	}
 	if _, err := w.Commit(); err == nil {
 		t.Error("a writer commits after Close")
@@ -221,9 +201,7 @@ func TestClosedBucket(t *testing.T) {
 	if _, err := b.Stat(t.Context(), "k"); err != nil {
 		t.Errorf("stat: %v", err)
 	}
-	if n := leftovers(t, root); n != 0 {
-		t.Errorf("%d files are left over", n)
-	}
+	noLeftovers(t, root)
 }
 
 func FuzzCheckKey(f *testing.F) {

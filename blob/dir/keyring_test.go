@@ -64,9 +64,7 @@ func TestKeyringUse(t *testing.T) {
 	one, two := bytes.Repeat([]byte("1"), 32), bytes.Repeat([]byte("2"), 48)
 	signs := func(k *Keyring, keys ...[]byte) string {
 		t.Helper()
-		if err := k.Use(keys); err != nil {
-			t.Fatal(err)
-		}
+		check(t, k.Use(keys))
 		id, secret := k.Current()
 		if found, ok := k.Find(id); !ok || !bytes.Equal(found, secret) || bytes.Equal(secret, one) {
 			t.Errorf("the key that signs does not verify, or is the one that was given")

@@ -101,9 +101,7 @@ func TestWriter_WaitsForAFailingDisk(t *testing.T) {
 						t.Errorf("%d bytes, %v", info.Size, err)
 					}
 				})
-				if n := leftovers(t, root); n != 0 {
-					t.Errorf("%d files are left over", n)
-				}
+				noLeftovers(t, root)
 			})
 		}
 	}
@@ -116,9 +114,7 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		b, err := Open(Config{Root: root, NoSync: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer b.Close()
 		content := make([]byte, 3*writeBuffer)
 		for i := range content {
@@ -129,9 +125,7 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 			f, err := createFile(path)
 			return &crampedFile{f, began.Add(time.Hour), writeBuffer + 1000}, err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for at := 0; at < len(content); at += 1000 {
 			if n, err := w.Write(content[at:min(at+1000, len(content))]); err != nil {
 				t.Fatalf("%d bytes at %d: %v", n, at, err)
@@ -141,9 +135,7 @@ func TestWriter_WaitsForRoom(t *testing.T) {
 			t.Errorf("%v after %v, reported %d times", err, time.Since(began), reports)
 		}
 		o, err := b.Open(t.Context(), "a/raw")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer o.Close()
 		if got, err := io.ReadAll(blob.NewReader(o)); err != nil || string(got) != string(content) {
 			t.Errorf("%d bytes were read, not those that were written: %v", len(got), err)

@@ -13,9 +13,7 @@ import (
 func mustSign(t testing.TB, b *Bucket, method, key string, expires time.Duration) string {
 	t.Helper()
 	u, err := b.SignURL(t.Context(), method, key, "f.bin", expires)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return u
 }
 
@@ -106,9 +104,7 @@ func TestPublicURLMoves(t *testing.T) {
 	if got := mustSign(t, b, http.MethodGet, "a/k", time.Minute); !strings.HasPrefix(got, "https://rows.example.org/base/objects/a/k?") {
 		t.Errorf("signed %s", got)
 	}
-	if err := b.SetPublicURL("http://127.0.0.1:8080"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.SetPublicURL("http://127.0.0.1:8080"))
 	if got := mustSign(t, b, http.MethodGet, "a/k", time.Minute); !strings.HasPrefix(got, "http://127.0.0.1:8080/objects/a/k?") {
 		t.Errorf("signed %s", got)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -14,31 +13,6 @@ import (
 	"sync"
 	"testing"
 )
-
-// put writes an object.
-func (b *Bucket) put(t testing.TB, key, text string) {
-	t.Helper()
-	w, err := b.Create(t.Context(), key, "")
-	if err == nil {
-		_, err = io.WriteString(w, text)
-	}
-	if err == nil {
-		_, err = w.Commit()
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func newBucket(t testing.TB) *Bucket {
-	t.Helper()
-	b, err := Open(Config{Root: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	return b
-}
 
 // inSnapshot reads an object of a snapshot.
 func inSnapshot(t testing.TB, s *Snapshot, key string) string {
@@ -54,15 +28,15 @@ func inSnapshot(t testing.TB, s *Snapshot, key string) string {
 // it, must be in the snapshot and must disappear from the bucket at once.
 func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := newBucket(t)
+	b := openBucket(t, Config{Root: t.TempDir(), NoSync: true})
 	for _, key := range []string{"a", "b/c", "b/d/e", "f/g", "h", "i/typed"} {
-		b.put(t, key, "old "+key)
+		mustPut(t, b, key, []byte("old "+key))
 	}
-	b.put(t, "source", "new i/typed")
+	mustPut(t, b, "source", []byte("new i/typed"))
 	s, err := b.Snapshot(t.Context(), func(string) error {
 		err := errors.Join(b.Delete(t.Context(), "a"), b.DeletePrefix(t.Context(), "b/"), b.Copy(t.Context(), "source", "i/typed"))
-		b.put(t, "f/g", "new f/g")
-		b.put(t, "later", "later")
+		mustPut(t, b, "f/g", []byte("new f/g"))
+		mustPut(t, b, "later", []byte("later"))
 		for _, key := range []string{"a", "b/c", "b/d/e"} {
 			if _, statErr := b.Stat(t.Context(), key); statErr == nil {
 				t.Errorf("%s still exists", key)
@@ -70,9 +44,7 @@ func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, key := range []string{"a", "b/c", "b/d/e", "h"} {
 		if got := inSnapshot(t, s, key); got != "old "+key {
 			t.Errorf("%s is %q", key, got)
@@ -83,15 +55,11 @@ func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 			t.Errorf("%s is %q", key, got)
 		}
 	}
-	if err := b.DeletePrefix(t.Context(), "f/"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.DeletePrefix(t.Context(), "f/"))
 	if got := inSnapshot(t, s, "f/g"); got != "new f/g" {
 		t.Errorf("after the snapshot was made f/g in it is %q", got)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Close())
 	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
 		t.Errorf("the snapshot still exists: %v", err)
 	}
@@ -102,7 +70,7 @@ func TestSnapshot_KeepsObjectsDeletedMeanwhile(t *testing.T) {
 // with the text of that moment or a later text.
 func TestSnapshot_AmongWriters(t *testing.T) {
 	t.Parallel()
-	b := newBucket(t)
+	b := openBucket(t, Config{Root: t.TempDir(), NoSync: true})
 	stop := make(chan struct{})
 	var mu sync.Mutex // held while an object and its entry in book change
 	book := map[string]int{}
@@ -137,7 +105,7 @@ func TestSnapshot_AmongWriters(t *testing.T) {
 					delete(book, key)
 				default:
 					written++
-					b.put(t, key, strconv.Itoa(written))
+					mustPut(t, b, key, []byte(strconv.Itoa(written)))
 					book[key] = written
 				}
 				mu.Unlock()
@@ -152,17 +120,13 @@ func TestSnapshot_AmongWriters(t *testing.T) {
 			maps.Copy(then, book)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for key, want := range then {
 			if got, err := strconv.Atoi(inSnapshot(t, s, key)); err != nil || got < want {
 				t.Errorf("%s is %d, was %d: %v", key, got, want, err)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Close())
 	}
 	close(stop)
 	writers.Wait()
@@ -171,19 +135,15 @@ func TestSnapshot_AmongWriters(t *testing.T) {
 // The snapshot of a killed process must be removed by the next process.
 func TestSnapshot_OfADeadProcess(t *testing.T) {
 	t.Parallel()
-	b := newBucket(t)
-	b.put(t, "a", "text")
+	b := openBucket(t, Config{Root: t.TempDir(), NoSync: true})
+	mustPut(t, b, "a", []byte("text"))
 	s, err := b.Snapshot(t.Context(), func(folder string) error {
 		return os.WriteFile(filepath.Join(folder, "beside"), bytes.Repeat([]byte{1}, 10), 0o600)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = b.scratch.lock.Close() // as at the end of the process
+	check(t, err)
+	kill(t, b)
 	next, err := Open(b.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer next.Close()
 	if _, err := os.Stat(s.Folder); !os.IsNotExist(err) {
 		t.Errorf("the snapshot of a dead process still exists: %v", err)
