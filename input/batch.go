@@ -59,17 +59,32 @@ type Batch struct {
 
 	rows   int64
 	model  string
-	seen   map[[2]uint64]struct{}
-	seeds  [2]maphash.Seed
+	seen   idSet
 	faults []LineFault
+}
+
+// idSet holds the hashes of the custom_ids so far.
+type idSet struct {
+	hashes map[[2]uint64]struct{}
+	seeds  [2]maphash.Seed
+}
+
+func newIDSet() idSet {
+	return idSet{map[[2]uint64]struct{}{}, [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+}
+
+// add adds an ID. It returns false if the ID was added before.
+func (s *idSet) add(id string) bool {
+	before := len(s.hashes)
+	s.hashes[[2]uint64{maphash.String(s.seeds[0], id), maphash.String(s.seeds[1], id)}] = struct{}{}
+	return len(s.hashes) > before
 }
 
 // OpenBatch begins to read a batch. All requests must have the given path.
 func OpenBatch(src io.Reader, path string, limits Limits) *Batch {
 	limits = limits.WithDefaults()
 	return &Batch{
-		lines: newLines(src, limits.MaxRowBytes), path: path, limits: limits,
-		seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		lines: newLines(src, limits.MaxRowBytes), path: path, limits: limits, seen: newIDSet(),
 	}
 }
 
@@ -179,12 +194,10 @@ func (b *Batch) request(line []byte, row *rowmill.Row) {
 	if len(b.faults) > before {
 		return
 	}
-	hash := [2]uint64{maphash.String(b.seeds[0], customID), maphash.String(b.seeds[1], customID)}
-	if _, taken := b.seen[hash]; taken {
+	if !b.seen.add(customID) {
 		b.fault(faultDuplicate, "custom_id", "has the custom_id of an earlier line, %q", spelling.Shorten(customID, 64))
 		return
 	}
-	b.seen[hash] = struct{}{}
 	*row = rowmill.Row{Text: text, ID: rowmill.ID{Kind: rowmill.IDString, Text: customID}}
 }
 

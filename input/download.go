@@ -2,6 +2,7 @@ package input
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -58,25 +59,12 @@ type Config struct {
 
 // WithDefaults replaces zero fields with their defaults.
 func (c Config) WithDefaults() Config {
-	if c.MaxBytes == 0 {
-		c.MaxBytes = 10 << 30
-	}
-	if c.MaxRedirects == 0 {
-		c.MaxRedirects = 5
-	}
-	for _, field := range []struct {
-		value *time.Duration
-		def   time.Duration
-	}{
-		{&c.ConnectTimeout, 10 * time.Second},
-		{&c.HeaderTimeout, time.Minute},
-		{&c.StallTimeout, time.Minute},
-		{&c.TotalTimeout, 6 * time.Hour},
-	} {
-		if *field.value == 0 {
-			*field.value = field.def
-		}
-	}
+	c.MaxBytes = cmp.Or(c.MaxBytes, 10<<30)
+	c.MaxRedirects = cmp.Or(c.MaxRedirects, 5)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 10*time.Second)
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, time.Minute)
+	c.StallTimeout = cmp.Or(c.StallTimeout, time.Minute)
+	c.TotalTimeout = cmp.Or(c.TotalTimeout, 6*time.Hour)
 	return c
 }
 

@@ -30,9 +30,7 @@ func downloader(t testing.TB, change func(*input.Config)) (*input.Downloader, *b
 		change(&cfg)
 	}
 	d, err := input.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return d, log
 }
 
@@ -259,9 +257,7 @@ func wantContext(t *testing.T, err error, want string) {
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	l.Close()
 	d, _ := downloader(t, nil)
 	_, err = d.Fetch(t.Context(), "http://"+l.Addr().String()+"/hidden?"+secret, io.Discard)
@@ -363,9 +359,7 @@ func TestFetchOfAnEmptyFileIsAnInvalidInput(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	d, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_, err = d.Fetch(t.Context(), server.URL, io.Discard)
 	var failure *rowmill.Failure
 	if !errors.As(err, &failure) || failure.Code != rowmill.CodeInvalidInputFile {

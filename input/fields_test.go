@@ -41,9 +41,7 @@ func TestFieldsOfAFile(t *testing.T) {
 	}
 	half := 0.5
 	var file bytes.Buffer
-	if err := parquet.Write(&file, []list{{7, "x", &half, []string{"é", "\""}}, {8, "y", nil, nil}}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, parquet.Write(&file, []list{{7, "x", &half, []string{"é", "\""}}, {8, "y", nil, nil}}))
 	for name, test := range map[string]struct {
 		data []byte
 		opts input.Options

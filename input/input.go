@@ -9,6 +9,7 @@ package input
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -73,18 +74,10 @@ type Limits struct {
 
 // WithDefaults replaces zero fields with their defaults.
 func (l Limits) WithDefaults() Limits {
-	if l.MaxRows == 0 {
-		l.MaxRows = 100_000_000
-	}
-	if l.MaxRowBytes == 0 {
-		l.MaxRowBytes = 8 << 20
-	}
-	if l.MaxRecordBytes == 0 {
-		l.MaxRecordBytes = max(32<<20, 4*l.MaxRowBytes)
-	}
-	if l.MaxInflatedBytes == 0 {
-		l.MaxInflatedBytes = 10 << 30
-	}
+	l.MaxRows = cmp.Or(l.MaxRows, 100_000_000)
+	l.MaxRowBytes = cmp.Or(l.MaxRowBytes, 8<<20)
+	l.MaxRecordBytes = cmp.Or(l.MaxRecordBytes, max(32<<20, 4*l.MaxRowBytes))
+	l.MaxInflatedBytes = cmp.Or(l.MaxInflatedBytes, 10<<30)
 	l.Parquet = l.Parquet.WithDefaults()
 	return l
 }

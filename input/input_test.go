@@ -28,14 +28,10 @@ func read(t testing.TB, data []byte, opts input.Options) (rows []rowmill.Row, ki
 	c := input.NewCompressor(&kept)
 	for rest := data; len(rest) > 0; {
 		n, err := c.Write(rest[:min(len(rest), 300)])
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		rest = rest[n:]
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Close())
 	again, kindAgain, errAgain := readPlain(t, kept.Bytes(), opts)
 	if fmt.Sprint(errAgain) != fmt.Sprint(err) || kindAgain != kind || !slices.Equal(again, rows) {
 		t.Fatalf("the stored form has %d rows (kind %v), %v; the original form %d (%v), %v", len(again), kindAgain, errAgain, len(rows), kind, err)
@@ -77,9 +73,7 @@ func zip(t testing.TB, data []byte) []byte {
 	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.Close())
 	return b.Bytes()
 }
 
@@ -92,9 +86,7 @@ type record struct {
 func parquetFile(t testing.TB, rows ...record) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := parquet.Write(&b, rows); err != nil {
-		t.Fatal(err)
-	}
+	check(t, parquet.Write(&b, rows))
 	return b.Bytes()
 }
 
@@ -306,9 +298,7 @@ func TestCompressorKeepsTextsSmall(t *testing.T) {
 		if _, err := io.Copy(w, iotest.OneByteReader(strings.NewReader(c.file))); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.Close())
 		if small := kept.Len() < len(c.file)/2; small != c.small || !small && kept.String() != c.file {
 			t.Errorf("%s: %d bytes are stored as %d", name, len(c.file), kept.Len())
 		}
@@ -351,9 +341,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r, err := input.Open(bytes.NewReader(data), int64(len(data)), input.Options{Column: "text", IDColumn: "row_id"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		check(b, err)
 		var row rowmill.Row
 		w := shard.NewWriter(io.Discard, 0, true)
 		for {
@@ -368,13 +356,19 @@ func BenchmarkIngest(b *testing.B) {
 				err = w.Close()
 				w = shard.NewWriter(io.Discard, row.Index+1, true)
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			check(b, err)
 		}
 		if row.Index != rows-1 {
 			b.Fatalf("last row is %d", row.Index)
 		}
 	}
 	b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -37,7 +37,7 @@ func openJSON(src *text, opts Options) (Reader, error) {
 		counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes), id: opts.IDColumn,
 		columns: &selection{fields: opts.Fields},
 	}
-	r.where = r.place
+	r.where = r.lines.place
 	if opts.Fields == nil {
 		if opts.Column != "" && opts.Column == opts.IDColumn {
 			return nil, invalid("column_name and id_column_name are the same member, %s. Name two different ones.", quoteName(opts.Column))
@@ -52,8 +52,6 @@ func openJSON(src *text, opts Options) (Reader, error) {
 	}
 	return r, nil
 }
-
-func (r *jsonRows) place() string { return " (line " + strconv.FormatInt(r.lines.number, 10) + ")" }
 
 func (r *jsonRows) Next(row *rowmill.Row) error {
 	if err := r.read(); err != nil {

@@ -26,9 +26,7 @@ func readFile(t testing.TB, content string, opts Options) (rows []string, failur
 		}
 	}
 	if r != nil {
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, r.Close())
 	}
 	if errors.Is(err, io.EOF) {
 		return rows, ""
@@ -61,9 +59,7 @@ func TestJSONLines(t *testing.T) {
 				var packed bytes.Buffer
 				w := gzip.NewWriter(&packed)
 				_, _ = io.WriteString(w, lines)
-				if err := w.Close(); err != nil {
-					t.Fatal(err)
-				}
+				check(t, w.Close())
 				content = packed.String()
 			}
 			rows, failure := readFile(t, content, Options{Column: tt.column, IDColumn: tt.id})

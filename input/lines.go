@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -47,5 +48,8 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 		return bytes.TrimRight(line, "\r\n"), whole, nil
 	}
 }
+
+// place returns the position of the current line, for messages.
+func (l *lines) place() string { return fmt.Sprintf(" (line %d)", l.number) }
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")

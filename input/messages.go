@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"strconv"
 	"unicode/utf8"
@@ -38,7 +37,7 @@ var ErrNoObject = errors.New("the body must be one JSON object and nothing else"
 func Messages(src io.Reader, w io.Writer, path string, limits Limits) (model string, requests int64, err error) {
 	m := &messages{
 		src: &budgetReader{src: src}, out: bufio.NewWriterSize(w, 64<<10), limits: limits.WithDefaults(),
-		seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		seen: newIDSet(),
 		head: `,"method":"POST","url":` + string(spelling.AppendString(nil, []byte(path))) + `,"body":`,
 	}
 	m.body = json.NewDecoder(m.src)
@@ -58,8 +57,7 @@ type messages struct {
 
 	model  string
 	count  int64
-	seen   map[[2]uint64]struct{}
-	seeds  [2]maphash.Seed
+	seen   idSet
 	faults []rowmill.FieldError
 	line   bytes.Buffer
 }
@@ -178,11 +176,9 @@ func (m *messages) customID(field string, value []byte) {
 	case utf8.RuneCountInString(id) > maxMessageID:
 		m.fault(field, "String should have at most %d characters", maxMessageID)
 	default:
-		hash := [2]uint64{maphash.String(m.seeds[0], id), maphash.String(m.seeds[1], id)}
-		if _, taken := m.seen[hash]; taken {
+		if !m.seen.add(id) {
 			m.fault(field, "is the custom_id of an earlier request, %q; it must be unique", id)
 		}
-		m.seen[hash] = struct{}{}
 	}
 }
 

@@ -138,15 +138,11 @@ func FuzzMessages(f *testing.F) {
 			delete(request.Params, "model")
 			for name, value := range request.Params {
 				var compact bytes.Buffer
-				if err := json.Compact(&compact, value); err != nil {
-					t.Fatal(err)
-				}
+				check(t, json.Compact(&compact, value))
 				request.Params[name] = compact.Bytes()
 			}
 			var got map[string]json.RawMessage
-			if err := json.Unmarshal([]byte(bodies[i]), &got); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal([]byte(bodies[i]), &got))
 			if diff := cmp.Diff(request.Params, got); diff != "" {
 				t.Fatalf("request %d (-want +got):\n%s", i, diff)
 			}

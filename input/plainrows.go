@@ -3,7 +3,6 @@ package input
 import (
 	"errors"
 	"io"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
@@ -19,7 +18,7 @@ type plainRows struct {
 
 func openPlain(src *text, opts Options) *plainRows {
 	r := &plainRows{counter: counter{limits: opts.Limits}, src: src, lines: newLines(src, opts.Limits.MaxRecordBytes)}
-	r.where = func() string { return " (line " + strconv.FormatInt(r.lines.number, 10) + ")" }
+	r.where = r.lines.place
 	return r
 }
 

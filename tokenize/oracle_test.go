@@ -16,9 +16,7 @@ func port(t testing.TB, name string) *tiktoken.Tiktoken {
 	t.Helper()
 	portOnce.Do(func() { tiktoken.SetBpeLoader(loader.NewOfflineLoader()) })
 	e, err := tiktoken.GetEncoding(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return e
 }
 
@@ -32,9 +30,7 @@ func load(t testing.TB, name string) *Encoding {
 		return openRanks(t, published(t, name), patternGPT2, map[string]int{"<|endoftext|>": 50256})
 	}
 	e, err := Load(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return e
 }
 

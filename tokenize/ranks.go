@@ -13,23 +13,35 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// builtInEncoding is an encoding with a rank file in this program. Patterns and
-// special tokens come from tiktoken_ext/openai_public.py in tiktoken.
-type builtInEncoding struct {
-	file     string
-	pattern  string
-	specials func() map[string]int
+// builtIn makes the encodings with a rank file in this program, each once.
+// Patterns and special tokens come from tiktoken_ext/openai_public.py in tiktoken.
+var builtIn = map[string]func() (*Encoding, error){
+	"o200k_base":    once("o200k_base", o200kRanks, patternO200K, o200kSpecials),
+	"o200k_harmony": once("o200k_harmony", o200kRanks, patternO200K, harmonySpecials),
+	"cl100k_base":   once("cl100k_base", cl100kRanks, patternCL100K, cl100kSpecials),
 }
 
-var builtInEncodings = map[string]builtInEncoding{
-	"o200k_base":    {"o200k_base", patternO200K, o200kSpecials},
-	"o200k_harmony": {"o200k_base", patternO200K, harmonySpecials},
-	"cl100k_base": {"cl100k_base", patternCL100K, func() map[string]int {
-		return map[string]int{
-			"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
-			"<|endofprompt|>": 100276,
+var o200kRanks, cl100kRanks = rankFile("o200k_base"), rankFile("cl100k_base")
+
+func once(name string, ranks func() (*vocabulary, error), pattern string, specials func() map[string]int) func() (*Encoding, error) {
+	return sync.OnceValues(func() (*Encoding, error) {
+		v, err := ranks()
+		if err != nil {
+			return nil, err
 		}
-	}},
+		return rankEncoding(name, v, pattern, specials())
+	})
+}
+
+// rankFile returns a function that reads a rank file once.
+func rankFile(file string) func() (*vocabulary, error) {
+	return sync.OnceValues(func() (*vocabulary, error) {
+		data, err := unpack(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the ranks of %s: %w", file, err)
+		}
+		return rankVocabulary(data)
+	})
 }
 
 // rankFiles hold the tokens of tiktoken's rank files: the length of each token as
@@ -39,6 +51,13 @@ var builtInEncodings = map[string]builtInEncoding{
 //
 //go:embed ranks/*.zst
 var rankFiles embed.FS
+
+func cl100kSpecials() map[string]int {
+	return map[string]int{
+		"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
+		"<|endofprompt|>": 100276,
+	}
+}
 
 func o200kSpecials() map[string]int {
 	return map[string]int{"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
@@ -63,44 +82,17 @@ func harmonySpecials() map[string]int {
 func reserved(id int) string { return "<|reserved_" + strconv.Itoa(id) + "|>" }
 
 // encodings returns the names that Load knows, sorted.
-func encodings() []string { return slices.Sorted(maps.Keys(builtInEncodings)) }
-
-var (
-	loading sync.Mutex
-	loaded  = make(map[string]*Encoding)
-	read    = make(map[string]*vocabulary) // by rank file
-)
+func encodings() []string { return slices.Sorted(maps.Keys(builtIn)) }
 
 // Load returns an encoding by its name, see the package comment. The first call
 // for a rank file decodes it; the package comment gives the cost. For other
 // names the error is ErrUnknown.
 func Load(name string) (*Encoding, error) {
-	from, ok := builtInEncodings[name]
+	load, ok := builtIn[name]
 	if !ok {
 		return nil, fmt.Errorf("%w %q: there are %s, and any other vocabulary by the path of its file", ErrUnknown, name, strings.Join(encodings(), ", "))
 	}
-	loading.Lock()
-	defer loading.Unlock()
-	if e, ok := loaded[name]; ok {
-		return e, nil
-	}
-	v, ok := read[from.file]
-	if !ok {
-		data, err := unpack(from.file)
-		if err != nil {
-			return nil, fmt.Errorf("read the ranks of %s: %w", from.file, err)
-		}
-		if v, err = rankVocabulary(data); err != nil {
-			return nil, fmt.Errorf("ranks of %s: %w", from.file, err)
-		}
-		read[from.file] = v
-	}
-	e, err := rankEncoding(name, v, from.pattern, from.specials())
-	if err != nil {
-		return nil, err
-	}
-	loaded[name] = e
-	return e, nil
+	return load()
 }
 
 // unpack returns a rank file of this program.

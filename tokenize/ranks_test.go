@@ -19,9 +19,7 @@ var update = flag.Bool("update", false, "write the rank files")
 func published(t testing.TB, file string) []byte {
 	t.Helper()
 	data, err := assets.Assets.ReadFile(file + ".tiktoken")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return data
 }
 
@@ -47,9 +45,7 @@ func openRanks(t testing.TB, data []byte, pattern string, specials map[string]in
 		t.Fatal(err)
 	}
 	e, err := rankEncoding("ranks", v, pattern, specials)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return e
 }
 
@@ -58,15 +54,10 @@ func openRanks(t testing.TB, data []byte, pattern string, specials map[string]in
 func TestRankFiles(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	files := make(map[string]bool)
-	for _, e := range builtInEncodings {
-		files[e.file] = true
-	}
-	for file := range files {
+	files := []string{"o200k_base", "cl100k_base"}
+	for _, file := range files {
 		entries, err := parseRanks(published(t, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var lengths, tokens []byte
 		for rank, e := range entries {
 			if e.id != rank || len(e.text) == 0 || len(e.text) > 255 {
@@ -76,9 +67,7 @@ func TestRankFiles(t *testing.T) {
 		}
 		want := slices.Concat(lengths, []byte{0}, tokens)
 		if *update {
-			if err := os.WriteFile("ranks/"+file, want, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile("ranks/"+file, want, 0o600))
 			t.Errorf("pack it with zstd --ultra -22 --rm ranks/%s", file)
 			continue
 		}

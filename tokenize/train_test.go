@@ -93,13 +93,9 @@ func train(t testing.TB, f trainedFile) map[string]any {
 func open(t testing.TB, file map[string]any) (*Encoding, error) {
 	t.Helper()
 	text, err := json.Marshal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	path := filepath.Join(t.TempDir(), "tokenizer.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, text, 0o600))
 	return Open(path)
 }
 
@@ -129,9 +125,7 @@ func trained(t testing.TB) []*Encoding {
 		}}},
 	} {
 		e, err := open(t, train(t, f))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		all = append(all, e)
 	}
 	return all

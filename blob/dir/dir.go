@@ -18,6 +18,7 @@
 package dir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,14 +62,10 @@ type Config struct {
 
 // WithDefaults returns c with defaults for zero values.
 func (c Config) WithDefaults() Config {
-	if c.Name == "" {
-		c.Name = "rowmill"
-	}
+	c.Name = cmp.Or(c.Name, "rowmill")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
 		c.Clock = time.Now
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

@@ -34,13 +34,9 @@ func TestAppend_LetsTheServerCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
-			if err := put(t.Context(), b, "parts/a", content); err != nil {
-				t.Fatal(err)
-			}
+			check(t, put(t.Context(), b, "parts/a", content))
 			o, err := b.Open(t.Context(), "parts/a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			defer func() { _ = o.Close() }()
 			var uploaded atomic.Int64
 			p.inject(func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
@@ -50,27 +46,20 @@ func TestAppend_LetsTheServerCopy(t *testing.T) {
 				return c.fault != nil && c.fault(w, r, forward)
 			})
 			w, err := b.Create(t.Context(), "results/a", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			defer w.Abort()
-			if _, err := w.Write([]byte("head")); err != nil {
-				t.Fatal(err)
-			}
+			_, err = w.Write([]byte("head"))
+			check(t, err)
 			want := []byte("head")
 			for range 3 {
-				if err := w.(blob.Appender).Append(o, 0, o.Size()); err != nil {
-					t.Fatal(err)
-				}
+				check(t, w.(blob.Appender).Append(o, 0, o.Size()))
 				want = append(want, content...)
 			}
-			if _, err := w.Write([]byte("foot")); err != nil {
-				t.Fatal(err)
-			}
+			_, err = w.Write([]byte("foot"))
+			check(t, err)
 			want = append(want, "foot"...)
-			if _, err := w.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			_, err = w.Commit()
+			check(t, err)
 			if copies := p.count(copyObject); copies < c.from || copies > c.to || uploaded.Load() > c.most {
 				t.Errorf("%d requests to copy and %d bytes uploaded, want %d to %d and at most %d", copies, uploaded.Load(), c.from, c.to, c.most)
 			}

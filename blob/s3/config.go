@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -111,42 +112,28 @@ type Config struct {
 
 // WithDefaults returns c with defaults for zero values.
 func (c Config) WithDefaults() Config {
-	if c.PublicEndpoint == "" {
-		c.PublicEndpoint = c.Endpoint
-	}
+	c.PublicEndpoint = cmp.Or(c.PublicEndpoint, c.Endpoint)
 	if c.Prefix != "" && !strings.HasSuffix(c.Prefix, "/") {
 		c.Prefix += "/"
 	}
-	orDefault(&c.Addressing, AddressAuto)
-	orDefault(&c.PartSize, 16<<20)
-	orDefault(&c.Concurrency, 2)
-	orDefault(&c.ReadCache, 64<<20)
-	orDefault(&c.ReadAhead, 4<<20)
-	orDefault(&c.ConnectTimeout, 5*time.Second)
-	orDefault(&c.StallTimeout, 20*time.Second)
-	orDefault(&c.CompleteTimeout, 5*time.Minute)
-	orDefault(&c.AbortTimeout, 5*time.Second)
-	orDefault(&c.Retry, retry.Objects)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Addressing = cmp.Or(c.Addressing, AddressAuto)
+	c.PartSize = cmp.Or(c.PartSize, 16<<20)
+	c.Concurrency = cmp.Or(c.Concurrency, 2)
+	c.ReadCache = cmp.Or(c.ReadCache, 64<<20)
+	c.ReadAhead = cmp.Or(c.ReadAhead, 4<<20)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 20*time.Second)
+	c.CompleteTimeout = cmp.Or(c.CompleteTimeout, 5*time.Minute)
+	c.AbortTimeout = cmp.Or(c.AbortTimeout, 5*time.Second)
+	c.Retry = cmp.Or(c.Retry, retry.Objects)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Validate returns an error that names the first invalid field. c must have its
 // defaults.
 func (c Config) Validate() error {
-	if err := checkEndpoint("Endpoint", c.Endpoint); err != nil {
-		return err
-	}
-	if err := checkEndpoint("PublicEndpoint", c.PublicEndpoint); err != nil {
+	if err := cmp.Or(checkEndpoint("Endpoint", c.Endpoint), checkEndpoint("PublicEndpoint", c.PublicEndpoint)); err != nil {
 		return err
 	}
 	if err := s3utils.CheckValidBucketName(c.Bucket); err != nil {

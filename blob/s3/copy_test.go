@@ -26,9 +26,7 @@ func TestCopyInRanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
-			if err := put(t.Context(), b, "from", content); err != nil {
-				t.Fatal(err)
-			}
+			check(t, put(t.Context(), b, "from", content))
 			var uploaded atomic.Int64
 			p.inject(func(w http.ResponseWriter, r *http.Request, forward http.Handler) bool {
 				if operation(r) == "UploadPart" {
@@ -36,9 +34,7 @@ func TestCopyInRanges(t *testing.T) {
 				}
 				return c.quirk != nil && c.quirk(w, r, forward)
 			})
-			if err := b.compose(t.Context(), "from", "to", "text/csv"); err != nil {
-				t.Fatal(err)
-			}
+			check(t, b.compose(t.Context(), "from", "to", "text/csv"))
 			found, err := b.stat(t.Context(), "to")
 			if err != nil || found.ContentType != "text/csv" {
 				t.Errorf("the copy: %+v, %v", found, err)

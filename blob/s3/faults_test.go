@@ -132,18 +132,12 @@ func TestFaults(t *testing.T) {
 			if infos, err := b.List(t.Context(), "a/"); err != nil || len(infos) != 3 {
 				t.Errorf("list: %d objects, %v", len(infos), err)
 			}
-			if err := b.Delete(t.Context(), "a/small"); err != nil {
-				t.Error(err)
-			}
-			if err := b.DeletePrefix(t.Context(), "a/"); err != nil {
-				t.Error(err)
-			}
+			check(t, b.Delete(t.Context(), "a/small"))
+			check(t, b.DeletePrefix(t.Context(), "a/"))
 			if infos, err := b.List(t.Context(), ""); err != nil || len(infos) != 0 {
 				t.Errorf("after the deletion: %d objects, %v", len(infos), err)
 			}
-			if n := uploads(t, b); n != 0 {
-				t.Errorf("%d unfinished uploads are left", n)
-			}
+			noUploads(t, b)
 			if met.Load() == 0 {
 				t.Error("the fault did not occur")
 			}
@@ -160,9 +154,7 @@ func TestLastingFaults(t *testing.T) {
 		c.Retry.For = 300 * time.Millisecond
 	})
 	content := random(1_000_000)
-	if err := put(t.Context(), b, "k", content); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(t.Context(), b, "k", content))
 	for name, tt := range map[string]struct {
 		fault fault
 		want  func(error) bool
@@ -192,9 +184,7 @@ func TestSlowServer(t *testing.T) {
 	const stall = 3 * time.Second
 	p, b := through(t, s3test.Start(t), func(c *Config) { c.StallTimeout = stall; c.Retry = retry.Policy{Tries: 1} })
 	content := random(200_000)
-	if err := put(t.Context(), b, "k", content); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(t.Context(), b, "k", content))
 	p.inject(drip(10_000, stall/10))
 	began := time.Now()
 	got, err := get(t.Context(), b, "k")
@@ -218,21 +208,16 @@ func TestKilledServer(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- do() }()
 		waitFor(t, operation+" is tried again", func() bool { return p.count(operation) > 2 })
-		if err := server.Restart(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check(t, server.Restart(t.Context()))
 		if err := <-done; err != nil {
 			t.Errorf("%s over a restart: %v", operation, err)
 		}
 	}
 	w, err := b.Create(t.Context(), "k", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer w.Abort()
-	if _, err := w.Write(content[:2*minPartSize+1]); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Write(content[:2*minPartSize+1])
+	check(t, err)
 	during("UploadPart", func() error { _, err := w.Write(content[2*minPartSize+1:]); return err })
 	during("UploadPart", func() error { _, err := w.Commit(); return err }) // the last part
 	var o blob.Object
@@ -245,9 +230,7 @@ func TestKilledServer(t *testing.T) {
 	if !bytes.Equal(got, content) {
 		t.Error("other bytes were read than written")
 	}
-	if n := uploads(t, b); n != 0 {
-		t.Errorf("%d unfinished uploads are left", n)
-	}
+	noUploads(t, b)
 }
 
 // TestDeadProcess finds the upload of a process that was killed during the
@@ -258,24 +241,17 @@ func TestDeadProcess(t *testing.T) {
 	config.PartSize = minPartSize
 	dead, alive := openBucket(t, config), openBucket(t, config)
 	w, err := dead.Create(t.Context(), "j/1/k", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer w.Abort()
-	if _, err := w.Write(random(minPartSize + 1)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Write(random(minPartSize + 1))
+	check(t, err)
 	// Wait for the part: a dead process sends nothing.
 	waitFor(t, "the part has arrived", func() bool {
 		parts, err := alive.client.ListObjectParts(t.Context(), config.Bucket, alive.name("j/1/k"), w.(*writer).upload, 0, 10)
 		return err == nil && len(parts.ObjectParts) == 1
 	})
-	if err := alive.DeletePrefix(t.Context(), "j/1/"); err != nil {
-		t.Fatal(err)
-	}
-	if n := uploads(t, alive); n != 0 {
-		t.Errorf("%d unfinished uploads are left", n)
-	}
+	check(t, alive.DeletePrefix(t.Context(), "j/1/"))
+	noUploads(t, alive)
 	if _, err := w.Commit(); err == nil {
 		t.Error("a cancelled upload is committed")
 	}
@@ -289,9 +265,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	p, b := through(t, s3test.Start(t), nil)
 	content := random(2*minPartSize + 1)
-	if err := put(t.Context(), b, "k", content); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(t.Context(), b, "k", content))
 	for operation, do := range map[string]func(context.Context) error{
 		"PutObject":             func(ctx context.Context) error { return put(ctx, b, "new", content[:100]) },
 		"CreateMultipartUpload": func(ctx context.Context) error { return put(ctx, b, "new", content) },
@@ -315,9 +289,7 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	p.inject(nil)
-	if n := uploads(t, b); n != 0 {
-		t.Errorf("%d unfinished uploads are left", n)
-	}
+	noUploads(t, b)
 	if got, err := get(t.Context(), b, "k"); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("afterwards: %d bytes, %v", len(got), err)
 	}
@@ -333,12 +305,9 @@ func TestUnreachable(t *testing.T) {
 	config.PartSize = minPartSize
 	b := openBucket(t, config)
 	w, err := b.Create(t.Context(), "k", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(random(minPartSize + 1)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	_, err = w.Write(random(minPartSize + 1))
+	check(t, err)
 	server.Kill()
 	began := time.Now()
 	if _, err := b.Stat(t.Context(), "k"); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, rowmill.ErrUnavailable) {
@@ -357,9 +326,7 @@ func TestTooLong(t *testing.T) {
 	t.Parallel()
 	_, b := through(t, s3test.Start(t), nil)
 	w, err := b.Create(t.Context(), "k", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	w.(*writer).count = maxParts // as if so many parts were sent
 	if _, err := w.Write(random(minPartSize + 1)); err == nil || !strings.Contains(err.Error(), "larger PartSize") {
 		t.Errorf("write: %v", err)
@@ -367,7 +334,5 @@ func TestTooLong(t *testing.T) {
 	if _, err := w.Commit(); err == nil || !strings.Contains(err.Error(), "larger PartSize") {
 		t.Errorf("commit: %v", err)
 	}
-	if n := uploads(t, b); n != 0 {
-		t.Errorf("%d unfinished uploads are left", n)
-	}
+	noUploads(t, b)
 }

@@ -17,9 +17,7 @@ func TestSetKeys(t *testing.T) {
 		}
 	}
 	is("a", "b")
-	if err := b.SetKeys("c", "d"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.SetKeys("c", "d"))
 	is("c", "d")
 	if err := b.SetKeys("", ""); err == nil {
 		t.Error("no keys are accepted")

@@ -38,18 +38,12 @@ func TestRefusedLater(t *testing.T) {
 				return false
 			})
 			for range 2 {
-				if err := put(t.Context(), b, "a/k", []byte("content")); err != nil {
-					t.Fatal(err)
-				}
-				if err := b.Copy(t.Context(), "a/k", "a/copy"); err != nil {
-					t.Fatal(err)
-				}
+				check(t, put(t.Context(), b, "a/k", []byte("content")))
+				check(t, b.Copy(t.Context(), "a/k", "a/copy"))
 				if got, err := get(t.Context(), b, "a/copy"); err != nil || string(got) != "content" {
 					t.Fatalf("the copy holds %q, %v", got, err)
 				}
-				if err := b.DeletePrefix(t.Context(), "a/"); err != nil {
-					t.Fatal(err)
-				}
+				check(t, b.DeletePrefix(t.Context(), "a/"))
 				if infos, err := b.List(t.Context(), ""); err != nil || len(infos) != 0 {
 					t.Fatalf("after the deletion: %d objects, %v", len(infos), err)
 				}
@@ -81,15 +75,9 @@ func TestNoLimit(t *testing.T) {
 			t.Parallel()
 			p, b := through(t, server, nil)
 			p.inject(all([]fault{first(1, copyObject, transientFault), first(1, "DeleteObjects", transientFault), first(1, "ListMultipartUploads", transientFault)}))
-			if err := put(t.Context(), b, "a/k", []byte("content")); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Copy(t.Context(), "a/k", "a/copy"); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.DeletePrefix(t.Context(), "a/"); err != nil {
-				t.Fatal(err)
-			}
+			check(t, put(t.Context(), b, "a/k", []byte("content")))
+			check(t, b.Copy(t.Context(), "a/k", "a/copy"))
+			check(t, b.DeletePrefix(t.Context(), "a/"))
 			if found := b.Limits(); len(found) != 0 {
 				t.Errorf("found: %+v", found)
 			}

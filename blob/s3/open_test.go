@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,9 +18,7 @@ import (
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := Config{Endpoint: "https://s3.example.org", Bucket: "rows", AccessKey: "a", SecretKey: "b"}
-	if err := good.WithDefaults().Validate(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, good.WithDefaults().Validate())
 	for field, change := range map[string]func(*Config){
 		"Endpoint":       func(c *Config) { c.Endpoint = "s3.example.org" },
 		"Endpoint is":    func(c *Config) { c.Endpoint = "https://s3.example.org/bucket" },
@@ -170,9 +167,7 @@ func TestPublicEndpoint(t *testing.T) {
 	config := configFor(server)
 	config.PublicEndpoint = strings.Replace(outside.url, "127.0.0.1", "localhost", 1)
 	b := openBucket(t, config)
-	if err := put(t.Context(), b, "k", []byte("content")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(t.Context(), b, "k", []byte("content")))
 	outside.inject(nil)
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		signed, err := b.SignURL(t.Context(), method, "k", "name.parquet", time.Minute)
@@ -195,14 +190,10 @@ func TestPublicEndpoint(t *testing.T) {
 func fetch(t *testing.T, method, url string) (status int) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := transport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -214,9 +205,7 @@ func TestMetrics(t *testing.T) {
 	p, b := through(t, s3test.Start(t), func(c *Config) { c.Metrics = reg })
 	sent := testutil.ToFloat64(b.transport.sent)
 	p.inject(first(2, "PutObject", refusal(http.StatusServiceUnavailable, "SlowDown")))
-	if err := put(t.Context(), b, "k", make([]byte, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(t.Context(), b, "k", make([]byte, 1000)))
 	if _, err := get(t.Context(), b, "none"); err == nil {
 		t.Fatal("an object exists that was not written")
 	}
@@ -232,43 +221,5 @@ func TestMetrics(t *testing.T) {
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v, %v", problems, err)
-	}
-}
-
-// TestConsistency checks that another process sees each write and each deletion
-// at once.
-func TestConsistency(t *testing.T) {
-	t.Parallel()
-	config := configFor(s3test.Start(t))
-	ours, theirs := openBucket(t, config), openBucket(t, config)
-	sees := func(ctx context.Context, key string) (stat, list bool) {
-		t.Helper()
-		_, err := theirs.Stat(ctx, key)
-		if err != nil && !isNotFound(err) {
-			t.Fatal(err)
-		}
-		infos, listErr := theirs.List(ctx, "j/")
-		if listErr != nil {
-			t.Fatal(listErr)
-		}
-		for _, info := range infos {
-			list = list || info.Key == key
-		}
-		return err == nil, list
-	}
-	for i := range 100 {
-		key := "j/" + strings.Repeat("k", 1+i%40)
-		if err := put(t.Context(), ours, key, []byte("content")); err != nil {
-			t.Fatal(err)
-		}
-		if stat, list := sees(t.Context(), key); !stat || !list {
-			t.Fatalf("write %d is seen by Stat: %v, by List: %v", i, stat, list)
-		}
-		if err := ours.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-		if stat, list := sees(t.Context(), key); stat || list {
-			t.Fatalf("after deletion %d still seen by Stat: %v, by List: %v", i, stat, list)
-		}
 	}
 }

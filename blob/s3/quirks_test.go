@@ -267,9 +267,7 @@ func directly(t *testing.T, server *s3test.Server) *minio.Core {
 	client, err := minio.NewCore(strings.TrimPrefix(server.Endpoint, "http://"), &minio.Options{
 		Creds: credentials.NewStaticV4(server.AccessKey, server.SecretKey, ""), Region: s3test.Region, Transport: transport,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return client
 }
 

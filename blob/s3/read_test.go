@@ -20,9 +20,7 @@ func TestRequestsOfReaders(t *testing.T) {
 	p, b := through(t, s3test.Start(t), nil)
 	content := random(size)
 	for key, n := range map[string]int{"big": size, "small": 200_000} {
-		if err := put(t.Context(), b, key, content[:n]); err != nil {
-			t.Fatal(err)
-		}
+		check(t, put(t.Context(), b, key, content[:n]))
 	}
 	for name, tt := range map[string]struct {
 		key  string
@@ -47,9 +45,7 @@ func TestRequestsOfReaders(t *testing.T) {
 		}, 24},
 	} {
 		o, err := b.Open(t.Context(), tt.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		before := p.count("GetObject") - 1 // without the request of Open
 		if err := tt.read(o); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -57,9 +53,7 @@ func TestRequestsOfReaders(t *testing.T) {
 		if n := p.count("GetObject") - before; n > tt.most {
 			t.Errorf("%s took %d requests, want at most %d", name, n, tt.most)
 		}
-		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, o.Close())
 	}
 }
 
@@ -85,9 +79,7 @@ func TestSmallCache(t *testing.T) {
 	const size = 8*blockSize + 1
 	_, b := through(t, s3test.Start(t), func(c *Config) { c.ReadCache = 2 * blockSize })
 	content := random(size)
-	if err := put(t.Context(), b, "k", content); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(t.Context(), b, "k", content))
 	var readers sync.WaitGroup
 	for reader := range 4 {
 		readers.Go(func() {
@@ -147,25 +139,17 @@ func TestLostWhileRead(t *testing.T) {
 		"replaced": func() error { return put(t.Context(), b, "k", content[1:]) },
 		"deleted":  func() error { return b.Delete(t.Context(), "k") },
 	} {
-		if err := put(t.Context(), b, "k", content); err != nil {
-			t.Fatal(err)
-		}
+		check(t, put(t.Context(), b, "k", content))
 		o, err := b.Open(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
+		check(t, change())
 		if err := same(o, content, 0, blockSize, blockSize); err != nil {
 			t.Errorf("%s: what Open read: %v", name, err)
 		}
 		if _, err := o.ReadAt(make([]byte, 10), 5*blockSize); !errors.Is(err, blob.ErrLost) {
 			t.Errorf("%s: reading on: %v, want ErrLost", name, err)
 		}
-		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, o.Close())
 		if _, err := o.ReadAt(make([]byte, 10), 0); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: reading after Close: %v", name, err)
 		}

@@ -28,9 +28,7 @@ func configFor(s *s3test.Server) Config {
 func openBucket(t testing.TB, config Config) *Bucket {
 	t.Helper()
 	b, err := Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -39,13 +37,27 @@ func openBucket(t testing.TB, config Config) *Bucket {
 	return b
 }
 
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noUploads checks that no unfinished upload is left.
+func noUploads(t testing.TB, b *Bucket) {
+	t.Helper()
+	if n := uploads(t, b); n != 0 {
+		t.Errorf("%d unfinished uploads are left", n)
+	}
+}
+
 // uploads counts the unfinished uploads under a bucket's prefix.
 func uploads(t testing.TB, b *Bucket) int {
 	t.Helper()
 	result, err := b.client.ListMultipartUploads(t.Context(), b.config.Bucket, b.config.Prefix, "", "", "", page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return len(result.Uploads)
 }
 

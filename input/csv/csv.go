@@ -6,6 +6,7 @@
 package csv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,18 +33,10 @@ type Config struct {
 
 // WithDefaults replaces zero fields with their defaults.
 func (c Config) WithDefaults() Config {
-	if c.MaxRecord == 0 {
-		c.MaxRecord = 32 << 20
-	}
-	if c.MaxFields == 0 {
-		c.MaxFields = 16 << 10
-	}
-	if c.Buffer == 0 {
-		c.Buffer = 256 << 10
-	}
-	if c.Separator == 0 {
-		c.Separator = ','
-	}
+	c.MaxRecord = cmp.Or(c.MaxRecord, 32<<20)
+	c.MaxFields = cmp.Or(c.MaxFields, 16<<10)
+	c.Buffer = cmp.Or(c.Buffer, 256<<10)
+	c.Separator = cmp.Or(c.Separator, ',')
 	return c
 }
 

@@ -53,9 +53,7 @@ func definition(name, prompt string) rowmill.Function {
 func (s *testLibrary) publish(account, name, prompt string, publish bool) rowmill.Function {
 	s.Helper()
 	f, err := s.Publish(s.Context(), account, definition(name, prompt), publish)
-	if err != nil {
-		s.Fatal(err)
-	}
+	check(s, err)
 	return f
 }
 
@@ -66,9 +64,7 @@ func (s *testLibrary) published(account, name string) string {
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return ""
 	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	check(s, err)
 	return f.Prompt
 }
 
@@ -334,5 +330,13 @@ func TestCheck(t *testing.T) {
 		if problem := function.CheckName(name); problem != "" {
 			t.Errorf("%q %s", name, problem)
 		}
+	}
+}
+
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -25,9 +25,7 @@ func inputs(names ...string) (declared []rowmill.FunctionInput) {
 func newPrompt(t *testing.T, text string, names ...string) *function.Prompt {
 	t.Helper()
 	p, err := function.NewPrompt(rowmill.FunctionRun{Inputs: inputs(names...), Prompt: text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return p
 }
 
@@ -112,9 +110,7 @@ func TestValues(t *testing.T) {
 		`{"a":1,"a":2,"b":3}`:         {[]string{"2", "3", "", ""}, nil},
 	} {
 		fields, err := function.ParseRow([]byte(row))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		values, missing := p.Values(fields)
 		if diff := cmp.Diff([][]string{want.values, want.missing}, [][]string{values, missing}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row, diff)

@@ -18,9 +18,7 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 	document := func(name string) string {
 		s.Helper()
 		doc, _, err := s.store.GetValue(s.Context(), name)
-		if err != nil {
-			s.Fatal(err)
-		}
+		check(s, err)
 		return string(doc)
 	}
 	newer := document(head)
@@ -46,13 +44,9 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 		}
 	}
 	ofFunction, ofRevision := `"owner":"of all"`, []string{`"language":"new"`, `"type":"number"`, `"vendor":{"x":[]}`}
-	if err := s.Unpublish(t.Context(), "acme", "f"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Unpublish(t.Context(), "acme", "f"))
 	has("unpublished", head, append(ofRevision, ofFunction)...)
-	if err := s.rollback("f", 1); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.rollback("f", 1))
 	has("published again", head, append(ofRevision, ofFunction)...)
 	s.publish("acme", "f", "two {{a}}", true)
 	has("replaced", copied, ofRevision...)
@@ -60,9 +54,7 @@ func TestLibrary_KeepsFieldsOfNewerVersion(t *testing.T) {
 	if doc := document(head); strings.Contains(doc, "language") {
 		t.Errorf("the new revision has fields of the old one: %s", doc)
 	}
-	if err := s.rollback("f", 1); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.rollback("f", 1))
 	has("rolled back", copied, ofRevision...)
 	has("rolled back", head, ofFunction)
 	if err := s.Revisions(t.Context(), "acme", "f", func(f rowmill.Function) error {

@@ -32,11 +32,12 @@ func newCounting(tokens Tokenizer, warning string, err error) *counting {
 	return c
 }
 
-func (c *counting) of(t interface{ Fatal(...any) }, model rowmill.Model) *Counter {
+func (c *counting) of(t interface {
+	Helper()
+	Fatal(args ...any)
+}, model rowmill.Model) *Counter {
 	counter, err := c.Counter(model, "Be kind.")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return counter
 }
 

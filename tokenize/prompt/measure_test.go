@@ -40,12 +40,8 @@ type rendering struct {
 func renderings(t *testing.T) (list []rendering) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/rendered.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, json.Unmarshal(data, &list))
 	return list
 }
 
@@ -67,9 +63,7 @@ func assemble(t Template, j Job, text string) string {
 func find(t *testing.T, name string) Template {
 	t.Helper()
 	found, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return found
 }
 
@@ -222,9 +216,7 @@ func TestFind_NamesTheTemplates(t *testing.T) {
 func TestMeasure_AtMost(t *testing.T) {
 	t.Parallel()
 	o200k, err := tokenize.Load("o200k_base")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, tokens := range []Tokenizer{words{}, o200k} {
 		for _, r := range renderings(t) {
 			m := find(t, r.Template).Measure(tokens, Job{System: r.System, Extras: r.Extras})
@@ -251,5 +243,17 @@ func TestASCII(t *testing.T) {
 			}
 			text[i] = 0x7F
 		}
+	}
+}
+
+// check ends the test after an error.
+func check(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error,
+) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -33,16 +33,12 @@ func TestCount_EqualsTheServersReport(t *testing.T) {
 	t.Parallel()
 	folder := model(t)
 	enc, err := tokenize.Open(filepath.Join(folder, "tokenizer.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range []string{"qwen-3", "llama-3", "gemma", "harmony"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template, err := prompt.Find(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			server := serve(t, folder, name)
 			for _, system := range borderSystems {
 				for _, extras := range []map[string]any{
@@ -88,9 +84,7 @@ type server string
 func serve(t *testing.T, folder, template string) server {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join("testdata", "templates", template+".jinja"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return server(llama.Start(t, llama.Chat, llama.Options{
 		Slots: 1, Context: 4096,
 		Args: []string{"--model", filepath.Join(folder, "model.gguf"), "--chat-template-file", file},
@@ -107,13 +101,9 @@ func (s server) run(t *testing.T, system, text string, extras map[string]any) in
 	body := map[string]any{"messages": messages, "max_tokens": 1}
 	maps.Copy(body, extras)
 	data, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	res, err := http.Post(string(s)+"/v1/chat/completions", "application/json", bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var answer struct {
 		Usage struct {

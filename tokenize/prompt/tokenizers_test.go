@@ -34,9 +34,7 @@ func tiny(t *testing.T) string {
 		"added_tokens": []any{}, "pre_tokenizer": level,
 		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []string{"a b"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(data)
 }
 
@@ -49,12 +47,8 @@ func TestTokenizers(t *testing.T) {
 		"page.json": "<html>", "empty.json": "",
 	} {
 		path := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		check(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	in := prompt.Tokenizers{Dir: dir}
 	for _, name := range []string{"o200k_harmony", "cl100k_base"} {
@@ -100,12 +94,8 @@ func TestTokenizers_FindOf(t *testing.T) {
 		"Piece.json": `{"model":{"type":"Unigram","vocab":[["a",0]]},"added_tokens":[]}`, "Above.json": good,
 	} {
 		path := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		check(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	in := prompt.Tokenizers{Dir: dir}
 	for _, id := range []string{"Flat", "acme/Flat", "Folder", "acme/Own", "acme/Flat-7B"} {
@@ -150,9 +140,7 @@ func TestCatalog_NamesTheTemplates(t *testing.T) {
 func TestHarmony_OverheadIsConstant(t *testing.T) {
 	t.Parallel()
 	enc, err := tokenize.Load("o200k_harmony")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	line := func(day time.Time) string { return fmt.Sprintf("Current date: %s\n\n", day.Format(time.DateOnly)) }
 	first := time.Date(2025, 8, 5, 0, 0, 0, 0, time.UTC)
 	for day := first; day.Year() < 2036; day = day.AddDate(0, 0, 1) {
@@ -161,9 +149,7 @@ func TestHarmony_OverheadIsConstant(t *testing.T) {
 		}
 	}
 	template, err := prompt.Find("harmony")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	bare := template.Measure(enc, prompt.Job{}).Overhead()
 	for _, effort := range []string{"low", "medium", "high"} {
 		job := prompt.Job{Extras: map[string]any{"reasoning_effort": effort}}
@@ -186,3 +172,11 @@ const harmonyPrompt = "<|start|>system<|message|>You are ChatGPT, a large langua
 	"# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
 	"<|start|>developer<|message|># Instructions\n\nBe kind.\n\n<|end|>" +
 	"<|start|>user<|message|>Hello there.<|end|><|start|>assistant"
+
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
