@@ -35,7 +35,8 @@ func newCounting(tokens Tokenizer, warning string, err error) *counting {
 func (c *counting) of(t interface {
 	Helper()
 	Fatal(args ...any)
-}, model rowmill.Model) *Counter {
+}, model rowmill.Model,
+) *Counter {
 	counter, err := c.Counter(model, "Be kind.")
 	check(t, err)
 	return counter
