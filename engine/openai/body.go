@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 // framing is how a body marks its end.
@@ -141,22 +142,11 @@ func (b *body) line() ([]byte, error) {
 }
 
 func parseHex(b []byte) (int64, error) {
-	if len(b) == 0 || len(b) > 15 {
+	n, err := strconv.ParseUint(string(b), 16, 60)
+	if err != nil {
 		return 0, errChunk
 	}
-	var n int64
-	for _, c := range b {
-		switch {
-		case c-'0' < 10:
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, errChunk
-		}
-		n = n<<4 | int64(c)
-	}
-	return n, nil
+	return int64(n), nil
 }
 
 // readUpTo returns the first limit bytes of the body. A shorter body is read to its

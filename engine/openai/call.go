@@ -161,12 +161,12 @@ func (c *call) prepareChat(p engine.Params) error {
 			`{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":` + compact.String() + `}}`)})
 	}
 	c.fields = fields
-	c.proven.Store(c.engine.left.proven(c.target.name))
-	without := c.engine.left.of(c.target.name)
-	for _, x := range without {
+	left := c.engine.leftOut(c.target.name, nil)
+	c.proven.Store(left.proven)
+	for _, x := range left.extras {
 		c.notices.add(x.notice())
 	}
-	made, err := c.trailerWithout(without)
+	made, err := c.trailerWithout(left.extras)
 	if err != nil {
 		return err
 	}

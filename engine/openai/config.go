@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -81,27 +82,15 @@ type Config struct {
 
 // WithDefaults returns c with a default in every unset field.
 func (c Config) WithDefaults() Config {
-	orDuration := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	orInt := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	orDuration(&c.ConnectTimeout, 5*time.Second)
-	orDuration(&c.ProbeTimeout, 5*time.Second)
-	orDuration(&c.IdleTimeout, 4*time.Second)
-	orDuration(&c.QueueAllowance, 10*time.Minute)
-	orDuration(&c.TokenTime, 100*time.Millisecond)
-	orInt(&c.MaxIdleConns, 1088)
-	orInt(&c.MaxHeaderBytes, 8<<10)
-	orInt(&c.MaxAnswerBytes, 8<<20)
-	if c.MaxBodyBytes == 0 {
-		c.MaxBodyBytes = 128 << 20
-	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 5*time.Second)
+	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 5*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 4*time.Second)
+	c.QueueAllowance = cmp.Or(c.QueueAllowance, 10*time.Minute)
+	c.TokenTime = cmp.Or(c.TokenTime, 100*time.Millisecond)
+	c.MaxIdleConns = cmp.Or(c.MaxIdleConns, 1088)
+	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 8<<10)
+	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 128<<20)
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, 8<<20)
 	if c.Proxy == nil {
 		c.Proxy = http.ProxyFromEnvironment
 	}

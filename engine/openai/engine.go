@@ -34,8 +34,8 @@ type Engine struct {
 	facts    facts       // of the last successful probe
 	steady   bool        // no probe has failed since the last success
 	ollama   ollamaModels
-	left     leftOut
-	unparsed map[string]bool // models, by the server's name, that left their reasoning in an answer
+	left     map[string]leftOut // by the server's name of a model
+	unparsed map[string]bool    // models, by the server's name, that left their reasoning in an answer
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -175,21 +175,31 @@ func (e *Engine) Prepare(p engine.Params) (engine.Call, error) {
 // refused reads the body of a reply with a status other than 200 and returns its error.
 // The caller must not use c afterwards.
 func (e *Engine) refused(ctx context.Context, c *conn, asked asked, private ...[]byte) error {
-	x := refusal{
-		status:     c.header.StatusCode(),
-		retryAfter: parseRetryAfter(string(c.header.Peek("Retry-After")), time.Now()),
-	}
-	text, err := c.body.readUpTo(maxErrorBody)
-	e.finish(c)
-	if ended := ended(ctx); ended != nil {
-		return ended
-	}
-	if err == nil || len(text) > 0 { // part of an error message is useful too
-		x.fault = parseFault(text)
+	x, _, err := e.readRefusal(ctx, c)
+	if err != nil {
+		return err
 	}
 	fault := x.classify(asked, private...)
 	if extra := asked.refusedExtra(x.status, x.words(private...), x.fault.param); extra != "" && !fault.TooLong {
 		return &extraRefused{fault, extra}
 	}
 	return fault
+}
+
+// readRefusal reads a reply with a status other than 200 and ends the use of c. The error
+// is that of the context.
+func (e *Engine) readRefusal(ctx context.Context, c *conn) (x refusal, text []byte, err error) {
+	x = refusal{
+		status:     c.header.StatusCode(),
+		retryAfter: parseRetryAfter(string(c.header.Peek("Retry-After")), time.Now()),
+	}
+	text, err = c.body.readUpTo(maxErrorBody)
+	e.finish(c)
+	if ended := ended(ctx); ended != nil {
+		return x, nil, ended
+	}
+	if err == nil || len(text) > 0 { // part of an error message is useful too
+		x.fault = parseFault(text)
+	}
+	return x, text, nil
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/rowmill/rowmill/engine"
 )
@@ -78,50 +77,35 @@ func (a asked) refusedExtra(status int, said, param string) extra {
 	return ""
 }
 
-// leftOut holds the refused extras of a server by model, and which models have answered a
-// row with extraLogprobs.
+// leftOut is what a server's answers have shown about the extras of a model.
 type leftOut struct {
-	mu     sync.Mutex
-	extra  map[string][]extra
-	answer map[string]bool
+	extras []extra // refused
+	proven bool    // a row was answered with extraLogprobs
 }
 
-func (l *leftOut) proven(model string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.answer[model]
-}
-
-func (l *leftOut) prove(model string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.answer == nil {
-		l.answer = make(map[string]bool)
+// leftOut returns the state of a model, after the changes that change makes to it.
+func (e *Engine) leftOut(model string, change func(*leftOut)) leftOut {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	state := e.left[model]
+	if change != nil {
+		change(&state)
+		if e.left == nil {
+			e.left = map[string]leftOut{}
+		}
+		e.left[model] = state
 	}
-	l.answer[model] = true
-}
-
-func (l *leftOut) of(model string) []extra {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.extra[model])
-}
-
-func (l *leftOut) add(model string, x extra) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.extra == nil {
-		l.extra = make(map[string][]extra)
-	}
-	if !slices.Contains(l.extra[model], x) {
-		l.extra[model] = append(l.extra[model], x)
-	}
+	return state
 }
 
 // leaveOut sends all further requests of the call without an extra, and reports whether
 // they change.
 func (c *call) leaveOut(x extra) bool {
-	c.engine.left.add(c.target.name, x)
+	c.engine.leftOut(c.target.name, func(l *leftOut) {
+		if !slices.Contains(l.extras, x) {
+			l.extras = append(slices.Clone(l.extras), x)
+		}
+	})
 	c.notices.add(x.notice())
 	before := c.trailer.Load()
 	if slices.Contains(before.without, x) { // another row was first
@@ -183,7 +167,7 @@ func (c *call) learn(t *trailer, row engine.Row) {
 	case c.adds(extraLogprobs, t):
 		if !c.proven.Load() {
 			c.proven.Store(true)
-			c.engine.left.prove(c.target.name)
+			c.engine.leftOut(c.target.name, func(l *leftOut) { l.proven = true })
 		}
 	case row.Failures == 0 || !c.adds(extraLogprobs, c.trailer.Load()):
 	case c.bare.Add(1) >= mostBare && !c.proven.Load():

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -117,7 +118,8 @@ func parseGauges(text []byte) (engine.Gauges, bool) {
 		if !ok {
 			continue
 		}
-		rank := rankOf(labels)
+		// the number of the engine behind the server: vLLM's label, or SGLang's
+		rank := int(cmp.Or(labelNumber(labels, "engine"), labelNumber(labels, "dp_rank")))
 		switch what {
 		case kvUse:
 			if value <= 1 { // a larger value is not a share
@@ -159,11 +161,11 @@ func metric(line []byte) (meaning, []byte) {
 // [timestamp]. It returns the labels unparsed, with their braces.
 func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	if rest[0] == '{' {
-		after := labelsEnd(rest)
-		if after < 0 {
+		end := bytes.LastIndexByte(rest, '}') // a quoted value may hold a brace, a number cannot
+		if end < 0 {
 			return nil, 0, false
 		}
-		labels, rest = rest[:after], rest[after:]
+		labels, rest = rest[:end+1], rest[end+1:]
 	}
 	number, _, _ := bytes.Cut(bytes.Trim(rest, " \t\r"), []byte(" "))
 	value, err := strconv.ParseFloat(string(number), 64)
@@ -173,31 +175,18 @@ func sample(rest []byte) (labels []byte, value float64, ok bool) {
 	return labels, value, true
 }
 
-// labelsEnd returns the offset after the closing brace. It skips braces inside quoted
-// values.
-func labelsEnd(b []byte) int {
-	quoted := false
-	for i := 0; i < len(b); i++ {
-		switch {
-		case quoted && b[i] == '\\':
-			i++
-		case b[i] == '"':
-			quoted = !quoted
-		case b[i] == '}' && !quoted:
-			return i + 1
+// labelNumber returns the number of a label; 0 if it is missing or not a natural number
+// below 2^30. Inside the value of another label a quote is escaped, so it cannot look like
+// the begin of a label.
+func labelNumber(labels []byte, name string) int64 {
+	for _, before := range []string{"{", ","} {
+		if _, rest, found := bytes.Cut(labels, []byte(before+name+`="`)); found {
+			digits, _, _ := bytes.Cut(rest, []byte(`"`))
+			n, _ := strconv.ParseUint(string(digits), 10, 30)
+			return int64(n)
 		}
 	}
-	return -1
-}
-
-// rankOf returns the number of the engine behind the server: vLLM's label engine,
-// SGLang's dp_rank; 0 if there is only one.
-func rankOf(labels []byte) int {
-	rank := labelNumber(labels, "engine")
-	if rank <= 0 {
-		rank = labelNumber(labels, "dp_rank")
-	}
-	return int(max(rank, 0))
+	return 0
 }
 
 // cacheSize returns the size of the KV cache in tokens from the labels of vLLM's
@@ -207,48 +196,5 @@ func cacheSize(labels []byte) int64 {
 	if tokens := labelNumber(labels, "kv_cache_size_tokens"); tokens > 0 {
 		return tokens
 	}
-	return min(max(labelNumber(labels, "num_gpu_blocks"), 0)*max(labelNumber(labels, "block_size"), 0), maxCache) // 18 digits at most
-}
-
-// labelNumber returns a label's value; -1 if it is missing or not a natural number of
-// at most nine digits.
-func labelNumber(labels []byte, name string) int64 {
-	for len(labels) > 1 {
-		labels = labels[1:] // the brace or comma
-		end := bytes.IndexByte(labels, '=')
-		if end < 0 || end+1 >= len(labels) || labels[end+1] != '"' {
-			return -1
-		}
-		key := labels[:end]
-		value := labels[end+2:]
-		length := 0
-		for length < len(value) && value[length] != '"' {
-			if value[length] == '\\' {
-				length++
-			}
-			length++
-		}
-		if length >= len(value) {
-			return -1
-		}
-		if string(key) == name {
-			return natural(value[:length])
-		}
-		labels = value[length+1:]
-	}
-	return -1
-}
-
-// natural parses a natural number of at most nine digits; -1 for other text.
-func natural(b []byte) (n int64) {
-	if len(b) == 0 || len(b) > 9 {
-		return -1
-	}
-	for _, c := range b {
-		if c-'0' >= 10 {
-			return -1
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n
+	return min(labelNumber(labels, "num_gpu_blocks")*labelNumber(labels, "block_size"), maxCache)
 }

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
@@ -59,9 +57,9 @@ func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	if err := e.accepted(ctx, conn, c.asked, row.Text); err != nil {
 		return engine.Reply{}, err
 	}
-	text, err := conn.body.readAll(e.cfg.MaxAnswerBytes)
+	text, err := conn.body.readUpTo(e.cfg.MaxAnswerBytes + 1)
 	e.finish(conn)
-	if errors.Is(err, errBodyTooLarge) {
+	if len(text) > e.cfg.MaxAnswerBytes || errors.Is(err, errBodyTooLarge) {
 		return engine.Reply{}, &engine.Error{
 			Class: engine.RowFault, Code: "reply_too_large",
 			Message: fmt.Sprintf("the reply has more than %d bytes: request less, such as fewer alternatives in top_logprobs", e.cfg.MaxAnswerBytes),
@@ -71,23 +69,6 @@ func (c *call) pass(ctx context.Context, row engine.Row) (engine.Reply, error) {
 		return engine.Reply{}, e.broken(ctx, err, p)
 	}
 	return rawReply(text)
-}
-
-// readAll returns the body, at most limit bytes.
-func (b *body) readAll(limit int) ([]byte, error) {
-	var out []byte
-	for {
-		win, err := b.window()
-		switch {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return nil, err
-		case len(out)+len(win) > limit:
-			return nil, errBodyTooLarge
-		}
-		out = append(out, win...)
-	}
 }
 
 // rawFields are the fields that are read from replies of every kind: chat completions,
@@ -192,14 +173,9 @@ var pathHints = map[string]string{
 
 // refusedRaw returns the error for a status other than 200. Its Raw is the body.
 func (c *call) refusedRaw(ctx context.Context, conn *conn, row engine.Row) error {
-	x := refusal{status: conn.header.StatusCode(), retryAfter: parseRetryAfter(string(conn.header.Peek("Retry-After")), time.Now())}
-	text, err := conn.body.readUpTo(maxErrorBody)
-	c.engine.finish(conn)
-	if ended := ended(ctx); ended != nil {
-		return ended
-	}
-	if err == nil || len(text) > 0 {
-		x.fault = parseFault(text)
+	x, text, err := c.engine.readRefusal(ctx, conn)
+	if err != nil {
+		return err
 	}
 	fault := x.classify(asked{}, row.Text)
 	fault.Raw = strings.ToValidUTF8(string(text), "\uFFFD")

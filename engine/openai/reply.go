@@ -260,15 +260,9 @@ func (r *reply) scanUsage() {
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		switch string(k) {
 		case "prompt_tokens":
-			r.input = 0
-			if !r.null() {
-				r.input = r.count()
-			}
+			r.input = r.countOrNull()
 		case "completion_tokens":
-			r.output = 0
-			if !r.null() {
-				r.output = r.count()
-			}
+			r.output = r.countOrNull()
 		case "prompt_tokens_details":
 			r.scanCached()
 		default:
@@ -288,11 +282,16 @@ func (r *reply) scanCached() {
 			r.skip()
 			continue
 		}
-		r.cached = 0
-		if !r.null() {
-			r.cached = r.count()
-		}
+		r.cached = r.countOrNull()
 	}
+}
+
+// countOrNull reads a whole number; null counts as 0.
+func (r *reply) countOrNull() int64 {
+	if r.null() {
+		return 0
+	}
+	return r.count()
 }
 
 // reported returns the error that the server reports inside a reply. Without any part

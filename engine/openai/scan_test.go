@@ -123,7 +123,7 @@ func TestScanLimits(t *testing.T) {
 		"depth":         {deep, 100, "nested too deeply at byte 69"},
 		"answer":        {long, 9, errTooLong.Error()},
 		"answer+escape": {long, 10, errTooLong.Error()},
-		"number":        {`{"usage":{"prompt_tokens":1` + strings.Repeat("0", maxNumber) + `}}`, 100, "malformed number"},
+		"number":        {`{"usage":{"prompt_tokens":1` + strings.Repeat("0", maxNumber) + `}}`, 100, "number too long"},
 		"truncated":     {long[:30], 100, "ends inside its JSON"},
 	} {
 		if _, err := scanned(&bytesSource{rest: []byte(c.body)}, c.limit); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -18,7 +18,7 @@ func (s *scanner) number() float64 {
 			return v
 		}
 		rest = rest[:d.length]
-	} else if rest = s.rawNumber(); s.err != nil {
+	} else if rest = s.walkNumber(s.num[:0]); s.err != nil {
 		return 0
 	}
 	v, err := strconv.ParseFloat(string(rest), 64)
@@ -56,45 +56,61 @@ func (s *scanner) count() int64 {
 	return int64(v)
 }
 
-// skipNumber skips a number of any length.
+// skipNumber skips a number of any length, or -Infinity.
 func (s *scanner) skipNumber() {
 	if d := readDecimal(s.win[s.pos:]); d.length > 0 {
 		s.pos += d.length
 		return
 	}
-	if s.win[s.pos] == '-' { // the next byte may be in another window
-		s.pos++
-		if s.here() == 'I' {
-			s.nonFinite()
+	s.walkNumber(nil)
+}
+
+// walkNumber reads a number by JSON's grammar, also across windows. It appends the bytes
+// to num, at most maxNumber. For a nil num it keeps nothing, and also accepts -Infinity.
+func (s *scanner) walkNumber(num []byte) []byte {
+	keep := num != nil
+	take := func() {
+		if keep && len(num) == maxNumber {
+			s.fail("number too long")
 			return
+		}
+		if keep {
+			num = append(num, s.win[s.pos])
+		}
+		s.pos++
+	}
+	digits := func() {
+		if s.here()-'0' >= 10 {
+			s.fail("malformed number")
+		}
+		for s.here()-'0' < 10 {
+			take()
+		}
+	}
+	if s.here() == '-' {
+		take()
+		if !keep && s.here() == 'I' {
+			s.nonFinite()
+			return nil
 		}
 	}
 	if s.here() == '0' {
-		s.pos++
+		take()
 	} else {
-		s.skipDigits()
+		digits()
 	}
 	if s.here() == '.' {
-		s.pos++
-		s.skipDigits()
+		take()
+		digits()
 	}
 	if s.here()|0x20 == 'e' {
-		s.pos++
+		take()
 		if c := s.here(); c == '+' || c == '-' {
-			s.pos++
+			take()
 		}
-		s.skipDigits()
+		digits()
 	}
-}
-
-// skipDigits skips one or more digits.
-func (s *scanner) skipDigits() {
-	if s.here()-'0' >= 10 {
-		s.fail("malformed number")
-	}
-	for s.here()-'0' < 10 {
-		s.pos++
-	}
+	return num
 }
 
 // here returns the next byte of any kind without consuming it; 0 after an error.
@@ -189,99 +205,4 @@ func (d decimal) value() (float64, bool) {
 		v = -v
 	}
 	return v, true
-}
-
-// rawNumber reads a number of any form and checks it. The bytes are valid until the
-// next call of a scanner method.
-func (s *scanner) rawNumber() []byte {
-	s.peek()
-	if s.err != nil {
-		return nil
-	}
-	rest := s.win[s.pos:]
-	if n := numberRun(rest); n < len(rest) {
-		s.pos += n
-		rest = rest[:n]
-	} else {
-		rest = s.splitNumber()
-	}
-	if s.err == nil && !wellFormed(rest) {
-		s.fail("malformed number")
-	}
-	return rest
-}
-
-// splitNumber collects a number that reaches the end of the window.
-func (s *scanner) splitNumber() []byte {
-	num := s.num[:0]
-	for {
-		n := numberRun(s.win[s.pos:])
-		if len(num)+n > maxNumber {
-			s.fail("number too long")
-			return nil
-		}
-		num = append(num, s.win[s.pos:s.pos+n]...)
-		s.pos += n
-		if s.pos < len(s.win) {
-			return num
-		}
-		// Only a body that is a single number may end with a number; replies are
-		// objects.
-		if !s.fill() {
-			return nil
-		}
-	}
-}
-
-// numberRun returns how many bytes at the start of b can belong to a number.
-func numberRun(b []byte) int {
-	for i, c := range b {
-		if c-'0' < 10 || c == '.' || c == '-' || c == '+' || c|0x20 == 'e' {
-			continue
-		}
-		return i
-	}
-	return len(b)
-}
-
-// wellFormed reports whether b is a number in JSON's grammar.
-func wellFormed(b []byte) bool {
-	if len(b) > maxNumber {
-		return false
-	}
-	if len(b) > 0 && b[0] == '-' {
-		b = b[1:]
-	}
-	n := digits(b)
-	if n == 0 || n > 1 && b[0] == '0' {
-		return false
-	}
-	b = b[n:]
-	if len(b) > 0 && b[0] == '.' {
-		if n = digits(b[1:]); n == 0 {
-			return false
-		}
-		b = b[1+n:]
-	}
-	if len(b) > 0 && b[0]|0x20 == 'e' {
-		b = b[1:]
-		if len(b) > 0 && (b[0] == '+' || b[0] == '-') {
-			b = b[1:]
-		}
-		if n = digits(b); n == 0 {
-			return false
-		}
-		b = b[n:]
-	}
-	return len(b) == 0
-}
-
-// digits returns the number of digits at the start of b.
-func digits(b []byte) int {
-	for i, c := range b {
-		if c-'0' >= 10 {
-			return i
-		}
-	}
-	return len(b)
 }

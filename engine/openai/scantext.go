@@ -2,6 +2,7 @@ package openai
 
 import (
 	"errors"
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -122,21 +123,16 @@ func (s *scanner) escape() rune {
 
 // hex4 reads the four digits of a \u escape.
 func (s *scanner) hex4() rune {
-	var r rune
-	for range 4 {
-		c := s.byte()
-		switch {
-		case c-'0' < 10:
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			s.fail("expected a hexadecimal digit in an escape")
-			return utf8.RuneError
-		}
-		r = r<<4 | rune(c)
+	var digits [4]byte
+	for i := range digits {
+		digits[i] = s.byte()
 	}
-	return r
+	r, err := strconv.ParseUint(string(digits[:]), 16, 32)
+	if err != nil {
+		s.fail("expected a hexadecimal digit in an escape")
+		return utf8.RuneError
+	}
+	return rune(r)
 }
 
 // validText returns b as valid UTF-8: each invalid byte becomes U+FFFD, as in
