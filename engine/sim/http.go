@@ -126,19 +126,17 @@ func resetConn(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// listener accepts connections at one address. It knows all of them, so that the server
-// can die, revive at the same address, and stop.
+// listener accepts connections at one address. It knows its connections, so that the
+// server can die and revive at the same address.
 type listener struct {
-	server *http.Server
-	addr   net.Addr
-	accept sync.WaitGroup // the goroutines that accept
+	sim  *Server
+	addr net.Addr
 
 	mu     sync.Mutex
-	ln     net.Listener                // closed while dead
-	conns  map[net.Conn]http.ConnState // all that are open
-	gone   chan struct{}               // closed when the last of conns is closed after closeConns
-	dead   bool
+	server *http.Server // nil while dead
+	conns  map[net.Conn]bool
 	closed bool
+	open   sync.WaitGroup // connections
 }
 
 func listen(ctx context.Context, addr string, s *Server) (*listener, error) {
@@ -146,47 +144,34 @@ func listen(ctx context.Context, addr string, s *Server) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{addr: ln.Addr(), conns: map[net.Conn]http.ConnState{}, gone: make(chan struct{})}
-	l.server = &http.Server{ //nolint:gosec // a slow client harms nobody here
-		Handler:   s,
-		ConnState: l.note,
-		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	l := &listener{sim: s, addr: ln.Addr(), conns: map[net.Conn]bool{}}
 	l.serve(ln)
 	return l, nil
 }
 
 func (l *listener) serve(ln net.Listener) {
-	l.ln = ln
-	l.accept.Go(func() { _ = l.server.Serve(ln) }) // it ends when ln is closed
+	l.server = &http.Server{ //nolint:gosec // a slow client harms nothing here
+		Handler:   l.sim,
+		ConnState: l.note,
+		ErrorLog:  slog.NewLogLogger(l.sim.log.Handler(), slog.LevelDebug),
+	}
+	server := l.server
+	go func() { _ = server.Serve(ln) }() // ends when the server is closed
 }
 
-// note keeps the state of a connection.
+// note adds a new connection to the list, or removes a closed one.
 func (l *listener) note(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch state {
 	case http.StateClosed, http.StateHijacked:
 		delete(l.conns, conn)
-		l.tellGone()
-	case http.StateNew, http.StateIdle, http.StateActive:
-		l.conns[conn] = state
-		switch {
-		case l.dead:
+		l.open.Done()
+	case http.StateNew:
+		l.conns[conn] = true
+		l.open.Add(1)
+		if l.server == nil {
 			resetConn(conn)
-		case l.closed && state != http.StateActive:
-			_ = conn.Close()
-		}
-	}
-}
-
-// tellGone closes gone when nothing is left; the lock is held.
-func (l *listener) tellGone() {
-	if l.closed && len(l.conns) == 0 {
-		select {
-		case <-l.gone:
-		default:
-			close(l.gone)
 		}
 	}
 }
@@ -194,11 +179,14 @@ func (l *listener) tellGone() {
 // die resets all connections and accepts no more.
 func (l *listener) die() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead = true
-	_ = l.ln.Close()
+	server := l.server
+	l.server = nil
 	for conn := range l.conns {
 		resetConn(conn)
+	}
+	l.mu.Unlock()
+	if server != nil {
+		_ = server.Close()
 	}
 }
 
@@ -206,44 +194,26 @@ func (l *listener) die() {
 func (l *listener) revive(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || !l.dead {
+	if l.closed || l.server != nil {
 		return nil
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", l.addr.String())
 	if err != nil {
 		return err
 	}
-	l.dead = false
 	l.serve(ln)
 	return nil
 }
 
-// stop accepts no more, lets the present requests end until ctx ends, and then closes
-// their connections. It returns when all connections are closed.
+// stop accepts no more, lets running requests end until ctx ends, and then closes their
+// connections. It returns when all connections are closed.
 func (l *listener) stop(ctx context.Context) {
-	l.server.SetKeepAlivesEnabled(false) // a connection ends with its present answer
-	l.closeConns(false)
-	l.accept.Wait()
 	l.mu.Lock()
-	l.tellGone()
-	l.mu.Unlock()
-	select {
-	case <-l.gone:
-	case <-ctx.Done():
-		l.closeConns(true)
-		<-l.gone
-	}
-}
-
-// closeConns ends accepting, and closes the connections that wait for a request, or all.
-func (l *listener) closeConns(all bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	server := l.server
 	l.closed = true
-	_ = l.ln.Close()
-	for conn, state := range l.conns {
-		if all || state != http.StateActive {
-			_ = conn.Close()
-		}
+	l.mu.Unlock()
+	if server != nil && server.Shutdown(ctx) != nil {
+		_ = server.Close()
 	}
+	l.open.Wait()
 }

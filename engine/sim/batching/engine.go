@@ -1,6 +1,7 @@
 package batching
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
 	"slices"
@@ -342,7 +343,7 @@ func (e *Engine) prefilled(r *Request, end time.Duration) {
 	}
 	r.stage, r.since = decoding, e.step
 	r.last = e.step + int64(r.OutputTokens-r.generated) - 1
-	e.decode.push(r)
+	heap.Push(&e.decode, r)
 	e.phases.add(e.step-int64(r.computed), r)
 	e.context += int64(r.computed)
 }
@@ -365,7 +366,7 @@ func (e *Engine) finish(r *Request, end time.Duration) {
 // to the first, so that the beginning of its prompt stays longest.
 func (e *Engine) leave(r *Request) {
 	if r.stage == decoding {
-		e.decode.remove(r)
+		heap.Remove(&e.decode, r.place)
 		e.phases.remove(r.since-int64(r.computed), r)
 		made := int(e.step - r.since)
 		e.context -= int64(r.computed + made)

@@ -92,65 +92,31 @@ func (l *list) remove(r *Request) {
 	l.n--
 }
 
-// agenda is a heap of decoding requests by the step of their last token, and
-// by admission within a step.
+// agenda is a heap (container/heap) of decoding requests by the step of their last token,
+// and by admission within a step.
 type agenda []*Request
 
-func (r *Request) before(o *Request) bool {
+func (a agenda) Len() int { return len(a) }
+
+func (a agenda) Less(i, j int) bool {
+	r, o := a[i], a[j]
 	return r.last < o.last || r.last == o.last && r.serial < o.serial
 }
 
-func (a *agenda) push(r *Request) {
-	*a = append(*a, r)
-	a.up(len(*a)-1, r)
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].place, a[j].place = i, j
 }
 
-func (a *agenda) remove(r *Request) {
-	h := *a
-	end := len(h) - 1
-	moved := h[end]
-	h[end] = nil
-	*a = h[:end]
-	if moved == r {
-		return
-	}
-	if i := r.place; i > 0 && moved.before(h[(i-1)/2]) {
-		a.up(i, moved)
-	} else {
-		a.down(i, moved)
-	}
+func (a *agenda) Push(r any) {
+	r.(*Request).place = len(*a)
+	*a = append(*a, r.(*Request))
 }
 
-func (a agenda) up(i int, r *Request) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !r.before(a[parent]) {
-			break
-		}
-		a[i] = a[parent]
-		a[i].place = i
-		i = parent
-	}
-	a[i] = r
-	r.place = i
-}
-
-func (a agenda) down(i int, r *Request) {
-	for {
-		child := 2*i + 1
-		if child >= len(a) {
-			break
-		}
-		if child+1 < len(a) && a[child+1].before(a[child]) {
-			child++
-		}
-		if !a[child].before(r) {
-			break
-		}
-		a[i] = a[child]
-		a[i].place = i
-		i = child
-	}
-	a[i] = r
-	r.place = i
+func (a *agenda) Pop() any {
+	end := len(*a) - 1
+	r := (*a)[end]
+	(*a)[end] = nil
+	*a = (*a)[:end]
+	return r
 }
