@@ -210,7 +210,7 @@ func (c *Catalog) ByEngineName(name string) []rowmill.Model {
 	return found
 }
 
-// Describes reports whether the entries for a server's names of one model give its kind
+// Describes reports whether the entries for a server's names of a model give its kind
 // (and the dimension of an embedding model), all with the same kind. Then the server
 // need not be asked.
 func (c *Catalog) Describes(names ...string) bool {

@@ -170,7 +170,7 @@ func prepare(t *testing.T, s Server) {
 	}
 }
 
-// within returns the context of one request.
+// within returns the context of a request.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)

@@ -20,12 +20,12 @@ import (
 // seedMask keeps seeds within 0 to 2^31-1, which every server takes.
 const seedMask = 1<<31 - 1
 
-// mostUnstreamed is up to how many tokens an answer of llama.cpp is asked for
-// as one body: a cancelled row runs on there, but not for long, and a stream
-// costs the server 0.1 ms of processor per token.
+// mostUnstreamed is the largest max_tokens for which llama.cpp gets a request without
+// a stream. Without a stream a cancelled row runs on, but not for long; a stream costs
+// the server 0.1 ms of CPU per token.
 const mostUnstreamed = 128
 
-// A call is a job's requests to one server: everything but the prompt and the
+// A call makes a job's requests to one server. Everything but the prompt and the
 // seed is prepared.
 //
 //	prefix <escaped prompt> middle [,"seed":<n>] }
@@ -39,29 +39,29 @@ type call struct {
 	prefix    []byte
 	middle    []byte                  // of an embedding's request
 	fields    []param                 // of a chat's
-	trailer   atomic.Pointer[trailer] // made of them
+	trailer   atomic.Pointer[trailer] // made of fields
 	proven    atomic.Bool             // the server has answered a row with extraLogprobs
-	bare      atomic.Int32            // rows answered without, after HTTP 500 with
+	bare      atomic.Int32            // rows answered without extraLogprobs, after HTTP 500 with it
 	seed      int64
 	seeded    bool
 	streamed  bool          // the answer is asked for as a stream
 	limit     int64         // tokens that the answer may have; 0: the server's own limit
-	allowance time.Duration // of a call whose rows have no patience of their own
+	allowance time.Duration // timeout of rows without a Patience
 	warnings  []string
 	notices   notices
 
-	ways []*countWay // of counting a prompt, best first
+	ways []*countWay // to count a prompt, best first
 
-	path    string // of rows that are bodies
-	rawHead []byte // of their requests
+	path    string // of a raw job
+	rawHead []byte // head of a raw job's requests
 }
 
 var _ engine.Call = (*call)(nil)
 
-// Warnings lists what the server cannot honour, and what its answers have shown.
+// Warnings lists settings that the server cannot honour, and problems in its answers.
 func (c *call) Warnings() []string { return append(slices.Clip(c.warnings), c.notices.all()...) }
 
-// notices are warnings that rows bring, each once.
+// notices are warnings that answers caused, each once.
 type notices struct {
 	mu   sync.Mutex
 	said []string
@@ -140,7 +140,7 @@ func (c *call) prepareChat(p engine.Params) error {
 		}
 	}
 	if kind == kindLlama && (tokens == 0 || tokens > mostUnstreamed) {
-		// It notices that a row was cancelled only where the answer is a stream.
+		// llama.cpp notices only in a stream that a row was cancelled.
 		c.streamed = true
 		fields = append(fields, param{"stream", true}, param{"stream_options", json.RawMessage(`{"include_usage":true}`)})
 	}
@@ -188,12 +188,12 @@ func (c *call) prepareChat(p engine.Params) error {
 	return nil
 }
 
-// allowance is the time that one request may take.
+// allowance returns the timeout of one request.
 func (e *Engine) allowance(tokens int64) time.Duration {
 	return e.cfg.QueueAllowance + time.Duration(tokens)*e.cfg.TokenTime
 }
 
-// appendRow appends the body of one row's request.
+// appendRow appends the body of a row's request.
 func (c *call) appendRow(dst []byte, row engine.Row, t *trailer) []byte {
 	dst = append(dst, c.prefix...)
 	dst = spelling.AppendEscaped(dst, row.Text)
@@ -231,7 +231,7 @@ func (c *call) Generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 }
 
-// generate asks for the answer of one row once.
+// generate sends one request for a row.
 func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, error) {
 	e, t := c.engine, c.trailerOf(row)
 	p := c.patience(row)
@@ -244,7 +244,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	}
 	r := newReply(&conn.body, mostText(c.limit, e.cfg.MaxAnswerBytes), c.model.Kind == rowmill.KindReasoning)
 	defer r.release()
-	// A gateway may have turned the stream into one body.
+	// A gateway may turn the stream into one body.
 	streamed := c.streamed && bytes.HasPrefix(conn.header.ContentType(), []byte("text/event-stream"))
 	if streamed {
 		if err = r.scanStream(&conn.body); err == nil && !r.fault.found {
@@ -272,7 +272,7 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 	return reply, nil
 }
 
-// patience is that of the rows of one call: the longest of theirs.
+// patience returns the timeout of a request with these rows: their longest.
 func (c *call) patience(rows ...engine.Row) patience {
 	var longest time.Duration
 	for _, row := range rows {
@@ -284,9 +284,8 @@ func (c *call) patience(rows ...engine.Row) patience {
 	return newPatience(longest)
 }
 
-// accepted returns the error of a reply that is no answer: another status than
-// 200, or a body in a form that was not asked for. It then ends the use of
-// conn.
+// accepted returns an error for a status other than 200 and for a compressed body. After
+// an error the caller must not use conn.
 func (e *Engine) accepted(ctx context.Context, conn *conn, asked asked, private ...[]byte) error {
 	if conn.header.StatusCode() != 200 {
 		return e.refused(ctx, conn, asked, private...)

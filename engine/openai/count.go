@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// A countWay is one way to have a server count a prompt.
+// A countWay is one request that makes a server count a prompt.
 type countWay struct {
 	head []byte // of the request, up to the length
 
@@ -23,17 +23,17 @@ type countWay struct {
 	// that of the row's own request.
 	prefix, suffix []byte
 
-	aside atomic.Int64 // it is not asked again before, Unix nanoseconds
+	aside atomic.Int64 // not used before this time, Unix nanoseconds
 }
 
-// A way that hangs or breaks is not asked for setAside: each question would cost
-// a row the time of a probe. One that the server lacks is not asked again.
+// After a timeout or an error of the server a way is not used for setAside, because each
+// try costs a row the time of a probe. A way that the server lacks is never used again.
 const (
 	setAside = time.Minute
 	forEver  = math.MaxInt64
 )
 
-// prepareCount lists how the server can count the prompts of p, best first.
+// prepareCount prepares the ways to count the prompts of p, best first.
 //
 //	llama.cpp        /v1/chat/completions/input_tokens takes a chat request and
 //	                 answers {"input_tokens": n}; for embeddings /tokenize
@@ -45,7 +45,7 @@ const (
 //	                 long, which /tokenize counts
 //	SGLang, ours     /tokenize with messages; old releases of SGLang know only
 //	                 texts, which says nothing of the template
-//	the others       none; Ollama and Infinity cut what is too long without a word
+//	the others       none; Ollama and Infinity silently truncate long prompts
 //
 // Sources: vLLM 0.32, SGLang 0.5.23, llama.cpp and our simulated server were
 // tried; the protocols of older vLLM (from 0.11) and SGLang were read.
@@ -84,8 +84,8 @@ func (c *call) prepareCount(p engine.Params) error {
 // harmony is the template of models whose prompts vLLM renders by code.
 const harmony = "harmony"
 
-// templateFields are the extras that reach the chat template, in the form in
-// which /tokenize takes them: there reasoning_effort is no field of its own.
+// templateFields returns the extras for the chat template in the form of /tokenize, which
+// has no field reasoning_effort.
 func templateFields(extras map[string]any) []param {
 	kwargs := map[string]any{}
 	if given, ok := extras["chat_template_kwargs"].(map[string]any); ok {
@@ -100,12 +100,11 @@ func templateFields(extras map[string]any) []param {
 	return []param{{"chat_template_kwargs", kwargs}}
 }
 
-// errNoWay says that a server lacks a way of counting.
+// errNoWay reports that a server lacks a way to count.
 var errNoWay = errors.New("no such way of counting")
 
-// CountPrompt asks the server for the tokens of a row's prompt, by the first way
-// that answers. It waits for each no longer than for a probe where the row has no
-// patience of its own: counting needs no GPU.
+// CountPrompt returns the tokens of a row's prompt, by the first way that answers. The
+// timeout of a row without Patience is that of a probe: counting needs no GPU.
 func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	var tooLong, passing error
 	for _, way := range c.ways {
@@ -147,7 +146,7 @@ func (c *call) CountPrompt(ctx context.Context, row engine.Row) (int, error) {
 	return 0, engine.ErrNoCounting
 }
 
-// errAside says that every way of counting that a server has is set aside.
+// errAside reports that all ways to count are set aside now.
 var errAside = &engine.Error{Class: engine.Moment, Code: "not_counted", Message: "the server does not count prompts now"}
 
 var _ engine.PromptCounter = (*call)(nil)
@@ -181,14 +180,13 @@ func (c *call) countBy(ctx context.Context, way *countWay, row engine.Row) (int,
 	case err != nil:
 		return 0, e.broken(ctx, err, p)
 	case !found, int64(tokens) > mostInput(len(c.prefix)+len(row.Text)+c.rest()):
-		return 0, errNoWay // who counts what cannot be is not asked again
+		return 0, errNoWay // the count is impossible: do not use this way again
 	}
 	return tokens, nil
 }
 
-// lacksWay recognises the refusal of a server that does not know the request or
-// does not let us ask it: no such path, a path that is switched off, or, by
-// SGLang, messages where it wants a text.
+// lacksWay reports whether a refusal means that the server lacks the request: an unknown
+// path, a path that is switched off, or SGLang's refusal of messages in place of a text.
 func lacksWay(fault *engine.Error, kind string) bool {
 	switch {
 	case fault.Class == engine.ServerFault, fault.Status == http.StatusNotImplemented:
@@ -199,25 +197,25 @@ func lacksWay(fault *engine.Error, kind string) bool {
 	return false
 }
 
-// scanCount reads a reply that tells tokens, or lists them. A reply of another
-// form, such as the list of early releases of vLLM, tells none.
+// scanCount reads the number or the list of tokens in a reply. found is false for other
+// replies, such as the bare list of early releases of vLLM.
 func (r *reply) scanCount() (tokens int, found bool, err error) {
 	if r.peek() != '{' {
 		return 0, false, r.err
 	}
-	told := false // by a number, which goes before the length of a list
+	counted := false // a number was read, which has priority over the length of a list
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
 		key := string(k) // before peek, which may move the window
 		switch next := r.peek(); {
 		case (key == "count" || key == "input_tokens") && next-'0' < 10:
-			tokens, told = int(r.count()), true
+			tokens, counted = int(r.count()), true
 		case (key == "tokens" || key == "token_ids") && next == '[':
 			listed := 0
 			for more := r.firstItem(); more; more = r.nextItem() {
 				r.skip()
 				listed++
 			}
-			if found = true; !told {
+			if found = true; !counted {
 				tokens = listed
 			}
 		default:
@@ -225,5 +223,5 @@ func (r *reply) scanCount() (tokens int, found bool, err error) {
 		}
 	}
 	r.end()
-	return tokens, found || told, r.err
+	return tokens, found || counted, r.err
 }

@@ -10,7 +10,7 @@
 // A row costs an inference server milliseconds of GPU time. A Go net/http client with
 // encoding/json needs 36 to 48 µs of CPU per row (two goroutines, some 80 allocations, a
 // reply decoded by reflection). Writing and reading the same bytes on a socket needs 8
-// or 9 µs, nearly all of them in the kernel. The row path comes close to that with four
+// or 9 µs, nearly all in the kernel. The row path comes close to that with four
 // small parts:
 //
 //   - pool.go keeps idle connections on a stack. It reuses the last used connection

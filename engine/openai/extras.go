@@ -9,7 +9,7 @@ import (
 )
 
 // An extra is a field of requests that Rowmill adds and no job asks for. A server that
-// refuses it is asked without it from then on.
+// refuses it gets no further requests with it.
 type extra string
 
 const (
@@ -77,7 +77,7 @@ func (a asked) refusedExtra(status int, said, param string) extra {
 	return ""
 }
 
-// leftOut is what a server's answers have shown about the extras of a model.
+// leftOut records which extras a server refused or accepted for a model.
 type leftOut struct {
 	extras []extra // refused
 	proven bool    // a row was answered with extraLogprobs
@@ -137,7 +137,7 @@ func (c *call) trailerWithout(without []extra) (*trailer, error) {
 
 // provenFailures is after how many answers of HTTP 500 a row is asked for without log
 // probabilities, if the server has answered other rows with them: it fails by chance more
-// often than because of the log probabilities of one row.
+// often than because of a row's log probabilities.
 const provenFailures = 2
 
 // trailerOf is the trailer of a row's request. A row that the server has answered with HTTP
@@ -160,7 +160,7 @@ func (c *call) adds(x extra, t *trailer) bool {
 	return slices.Contains(c.asked.extras, x) && !slices.Contains(t.without, x)
 }
 
-// learn takes what the answer to a row says about log probabilities. If the server has
+// learn applies an answer to the decision about log probabilities. If the server has
 // answered no row with them, and mostBare only without, further rows are asked for without.
 func (c *call) learn(t *trailer, row engine.Row) {
 	switch {

@@ -101,7 +101,7 @@ func grammarOf(rule any) (string, error) {
 	return "root ::= " + b.String(), nil
 }
 
-// An asked lists what a job's requests contain besides the prompts. A refusal that
+// An asked lists the settings in a job's requests besides the prompts. A refusal that
 // names one of these settings would hit every other row of the job too.
 type asked struct {
 	form   string   // the setting that constrains answers, from formOf

@@ -80,7 +80,7 @@ const maxRanks = 128
 
 // A tally adds up a metric over the engines behind a server. vLLM has one sample per
 // engine. SGLang has one per data-parallel rank and, with some settings, also equal
-// samples for each tensor-parallel rank of it: so the largest sample per rank counts.
+// samples for each tensor-parallel rank below it: so the largest sample per rank counts.
 type tally [maxRanks]int64
 
 func (t *tally) note(rank int, value int64) {

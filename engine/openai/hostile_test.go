@@ -77,7 +77,7 @@ func within(t *testing.T, do func()) {
 		t.Errorf("it took %v of the processor", took)
 	}
 	runtime.ReadMemStats(&after)
-	// The sum of all allocations: most of them become garbage at once.
+	// The sum of all allocations: most become garbage at once.
 	if took, limit := after.TotalAlloc-before.TotalAlloc, uint64(64<<20); took > limit {
 		t.Errorf("%d MiB were allocated, want at most %d", took>>20, limit>>20)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 )
 
-// What becomes of a sampling parameter, beside being sent under another name.
+// The fate of a sampling parameter, besides a request field with another name.
 const (
 	same    = "same"    // sent under the caller's name
 	refused = "refused" // an error of Prepare
@@ -29,7 +29,7 @@ const (
 // everyKind orders the columns of the table below.
 var everyKind = []string{kindVLLM, kindSim, kindSGLang, kindLlama, kindOllama, kindOther}
 
-// parameters says for every sampling parameter of the catalog what becomes of a
+// parameters lists the fate of every sampling parameter of the catalog, for a
 // value that is not the default.
 var parameters = []struct {
 	name  string
@@ -65,7 +65,7 @@ var parameters = []struct {
 }
 
 // catalogParameters asks the catalog for the parameters it knows, by a name that
-// is like none of them.
+// differs from all kinds.
 func catalogParameters(t *testing.T) []string {
 	t.Helper()
 	_, _, err := catalog.MergeSampling(generator, map[string]any{"~~~~~~~~~~~~": 1})
@@ -191,7 +191,7 @@ func decoded(t *testing.T, v any) (out any) {
 	return out
 }
 
-// A value that asks for what a server does anyway is no reason to refuse a job.
+// A value that asks for the server's normal behaviour does not fail a job.
 func TestNeutralValues(t *testing.T) {
 	t.Parallel()
 	neutral := map[string]any{

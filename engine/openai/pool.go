@@ -27,7 +27,7 @@ type conn struct {
 	watch     watch
 }
 
-// A watch closes a connection when the context of its row ends. The rows of one job
+// A watch closes a connection when the row's context ends. The rows of a job
 // share one context, so the watch continues from row to row.
 type watch struct {
 	ctx  context.Context // the watched context, nil for none
@@ -151,7 +151,7 @@ func (p *pool) reap() {
 	}
 }
 
-// drop closes all idle connections: the server had closed one of them, and the others
+// drop closes all idle connections: the server had closed one, and the others
 // were idle longer.
 func (p *pool) drop() {
 	p.mu.Lock()

@@ -20,7 +20,7 @@ const (
 	answerSpread = 0.6
 )
 
-// answer is what the model says, as one text: reasoning, </think> and content
+// answer is the model's text: reasoning, </think> and content
 // follow each other.
 type answer struct {
 	text     []byte
@@ -43,7 +43,7 @@ type writer struct {
 // shape says what kind of content is asked for.
 type shape struct {
 	json  *jsongen.Generator // content conforms to this; nil for free text
-	plain bool               // it is what a string holds that conforms
+	plain bool               // the content is the text of a JSON string that conforms
 	raw   []byte             // content is exactly this; nil for none
 }
 
@@ -171,7 +171,7 @@ func (a *answer) stopEarly(req *chatRequest) {
 	}
 }
 
-// cut keeps the first n pieces and shows the first bytes of them.
+// cut keeps the first n pieces and shows their first bytes.
 func (a *answer) cut(n, shown int) {
 	a.pieces = a.pieces[:n]
 	a.text = a.text[:a.pieces[n-1]]

@@ -82,7 +82,7 @@ func (b *Batching) Load() Load {
 	}
 }
 
-// Stats counts what the engine has done since it was made.
+// Stats returns the engine's counters since its start.
 func (b *Batching) Stats() batching.Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +219,7 @@ func (r *batchRun) stream() (ready int) {
 	return r.ready
 }
 
-// Use says what the engine did for the request so far.
+// Use returns the cached tokens and the preemptions so far.
 func (r *batchRun) Use() Use {
 	if !r.over.Load() {
 		r.b.mu.Lock()

@@ -65,7 +65,7 @@ type sampling struct {
 	ParallelCalls     bool               `json:"parallel_tool_calls"`
 }
 
-// shaping says what an answer consists of.
+// shaping sets the form of an answer.
 type shaping struct {
 	Choices     whole           `json:"n"` // that many answers, all the same
 	Logprobs    bool            `json:"logprobs"`
@@ -145,7 +145,7 @@ func (b *chatBody) maxTokens() int {
 	return int(b.MaxCompletionTokens.or(b.MaxTokens.or(0)))
 }
 
-// thinking is whether the model is to reason, nil where the request leaves that open.
+// thinking reports whether the model should reason; nil if the request does not say.
 func (b *chatBody) thinking() *bool {
 	switch off := false; {
 	case b.Effort == "none":
@@ -228,7 +228,7 @@ func readBody(body []byte, into any) error {
 	return badRequest("", "%v", err)
 }
 
-// typeName says in vLLM's words what a member should be.
+// typeName returns vLLM's name for the type of a member.
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -246,7 +246,7 @@ func typeName(t reflect.Type) string {
 	}
 }
 
-// given is the text of a member of any type, nil where it is absent or null.
+// given returns the text of a member of any type; nil if it is absent or null.
 func given(raw json.RawMessage) []byte {
 	if bytes.Equal(raw, []byte("null")) {
 		return nil

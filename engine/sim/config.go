@@ -20,7 +20,7 @@ const (
 	defaultContext = 32768
 )
 
-// Config says what a simulated server serves and how it behaves.
+// Config sets the models and the behaviour of a simulated server.
 type Config struct {
 	// Models are served under their ids and engine names. At least one.
 	Models []rowmill.Model
@@ -51,7 +51,7 @@ type Config struct {
 	// RequestLog receives one line of JSON for each row computed; nil for none.
 	RequestLog io.Writer
 
-	// Logger receives what an operator would want to know. Default: nothing is
+	// Logger receives messages for operators. Default: nothing is
 	// logged.
 	Logger *slog.Logger
 }
@@ -66,7 +66,7 @@ type Profile struct {
 
 	// QueueLimit is how many requests may wait for a slot; beyond it the answer
 	// is 503 with Retry-After. 0, the default, lets any number wait, as vLLM
-	// does unless told otherwise.
+	// does by default.
 	QueueLimit int
 
 	// AnswerTokens is the median length of free text, default 60 tokens: a
@@ -87,7 +87,7 @@ func DefaultProfile() Profile {
 // but the engine.
 func Instant() Profile { return Profile{}.WithDefaults() }
 
-// WithDefaults fills in what is not set, except the latencies, for which 0
+// WithDefaults returns p with a default in every unset field, except the latencies: 0
 // means none.
 func (p Profile) WithDefaults() Profile {
 	if p.Slots == 0 {
@@ -102,7 +102,7 @@ func (p Profile) WithDefaults() Profile {
 	return p
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (p Profile) Validate() error {
 	switch {
 	case p.TimeToFirstToken < 0:
@@ -121,7 +121,7 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// WithDefaults fills in what is not set.
+// WithDefaults returns c with a default in every unset field.
 func (c Config) WithDefaults() Config {
 	if c.Profile == (Profile{}) {
 		c.Profile = DefaultProfile()
@@ -136,7 +136,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (c Config) Validate() error {
 	if len(c.Models) == 0 {
 		return errors.New("setting Models is empty: name at least one model to serve")

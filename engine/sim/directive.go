@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// directives are what a prompt demands of its answer; see the package comment.
+// directives are the directives of a prompt; the package comment lists them.
 type directives struct {
 	fault  fault
 	status int // of faultStatus

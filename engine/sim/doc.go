@@ -46,7 +46,7 @@
 // letters or digits; one non-ASCII character; any other single byte. A message costs its
 // content and 4 tokens, the start of the answer 3 more. The special token </think> is one
 // token. Usage, /tokenize, max_tokens and log probabilities all count by this rule. Token
-// ids are hashes of the token's bytes: nobody can turn them back into text.
+// ids are hashes of the token's bytes: they cannot be turned back into text.
 //
 // # Answers
 //

@@ -101,7 +101,7 @@ func (s *Server) embed(x *exchange) {
 }
 
 // noteEmbeddings counts a group of texts that has ended and writes a line of the request
-// log for each of them.
+// log for each text.
 func (s *Server) noteEmbeddings(c *call, r *embedRequest, status int, cancelled bool) {
 	if status == http.StatusOK {
 		s.counts.promptTokens.Add(int64(r.sum))

@@ -21,7 +21,7 @@ type failure struct {
 // Error returns the text.
 func (f *failure) Error() string { return f.text }
 
-// badRequest refuses a request because of one field; param may be empty.
+// badRequest refuses a request because of a field; param may be empty.
 func badRequest(param, format string, args ...any) *failure {
 	return &failure{status: 400, kind: "BadRequestError", param: param, text: fmt.Sprintf(format, args...)}
 }

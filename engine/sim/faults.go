@@ -94,7 +94,7 @@ type outcome struct {
 	status int
 }
 
-// faultRate is the rate of one kind of fault.
+// faultRate is the rate of a kind of fault.
 type faultRate struct {
 	kind string
 	rate *float64
@@ -116,7 +116,7 @@ func (f *Faults) rates() [9]faultRate {
 	}
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (f Faults) Validate() error {
 	sum := 0.0
 	for _, r := range f.rates() {
@@ -164,7 +164,7 @@ func (p *faultPlan) set(f Faults) {
 	p.ready = time.Now().Add(time.Duration(f.StartupDelay))
 }
 
-// restart begins the start of the server anew.
+// restart applies StartupDelay again.
 func (p *faultPlan) restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +185,7 @@ func (p *faultPlan) starting() time.Duration {
 	return time.Until(ready)
 }
 
-// decide says what happens to a request. Directives come first.
+// decide returns the fault of a request. Directives have priority.
 func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -53,7 +53,7 @@ func (c *schemas) add(schema string) *compiledSchema {
 	return entry
 }
 
-// shape returns what the answer to a request consists of.
+// shape returns the form of the answer to a request.
 func (c *schemas) shape(req *chatRequest) (form shape, err error) {
 	if req.called, err = chosenTool(given(req.Tools), given(req.ToolChoice)); err == nil && req.called != nil {
 		form.json, err = c.compile(req.called.Parameters)
@@ -79,7 +79,7 @@ type outputRule struct {
 	Choice []string `json:"choice"`
 }
 
-// ruled returns what makes a JSON string that keeps a rule.
+// ruled returns the generator of JSON strings that keep a rule.
 func (c *schemas) ruled(r *outputRule) (*jsongen.Generator, error) {
 	made := map[string]any{"type": "string"}
 	switch {
@@ -110,7 +110,7 @@ type responseFormat struct {
 	} `json:"json_schema"`
 }
 
-// formatted returns what makes an answer of a format, nil for free text.
+// formatted returns the generator of answers in a format; nil for free text.
 func (c *schemas) formatted(f *responseFormat) (*jsongen.Generator, error) {
 	if f == nil || f.Type == "text" {
 		return nil, nil

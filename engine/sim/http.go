@@ -121,7 +121,7 @@ func (x *exchange) reset() {
 // resetConn closes a connection so that the peer sees a reset.
 func resetConn(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // without it the peer sees an ordinary close
+		_ = tcp.SetLinger(0) // otherwise the peer sees an ordinary close
 	}
 	_ = conn.Close()
 }

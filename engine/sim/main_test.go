@@ -166,7 +166,7 @@ func (c completion) finish() string {
 	return *c.Choices[0].Finish
 }
 
-// body builds a request of one user message with further fields.
+// body builds a request with a user message and further fields.
 func body(model, prompt string, fields ...any) string {
 	m := map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": prompt}}}
 	for i := 0; i < len(fields); i += 2 {

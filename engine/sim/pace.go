@@ -21,7 +21,7 @@ type Pace interface {
 	Load() Load
 }
 
-// Work is what the timing of a request depends on.
+// Work is the input of a request's timing.
 type Work struct {
 	Prompt       []byte // the messages in order, for caches of common prefixes; valid until End
 	PromptTokens int
@@ -35,14 +35,14 @@ type Run interface {
 	// it returns how many were ready by then, and the context's error.
 	Wait(ctx context.Context, n int) (ready int, err error)
 
-	// Use says what the engine did for the request, until End.
+	// Use returns the cached tokens and the preemptions, until End.
 	Use() Use
 
 	// End gives the slot or the place in the queue back. Twice is harmless.
 	End()
 }
 
-// Use is what an engine did for one request besides computing it.
+// Use counts the cached tokens and the preemptions of a request.
 type Use struct {
 	CachedTokens int // prompt tokens found in the prefix cache
 	Preempted    int // how often it had to give its place up and was computed again

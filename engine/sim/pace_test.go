@@ -116,7 +116,7 @@ func TestFixedPaceQueueIsFair(t *testing.T) {
 	})
 }
 
-// steps is a Pace of another kind, which remembers what it was asked.
+// steps is a Pace of another kind, which remembers its calls.
 type steps struct {
 	mu      sync.Mutex
 	started []Work

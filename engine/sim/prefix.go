@@ -8,8 +8,8 @@ import (
 
 // blockHashes returns the chained hashes of the full blocks of tokens of a
 // prompt in the form of conversation.prompt, at most limit. A block is hashed by
-// its bytes. A role stands for three tokens, which belong to the block that the
-// last of them falls into.
+// its bytes. A role counts as three tokens, which belong to the block of the
+// last one.
 func blockHashes(prompt []byte, limit int) []uint64 {
 	b := hasher{prompt: prompt, hashes: make([]uint64, 0, limit)}
 	for at := 0; at < len(prompt); {

@@ -42,7 +42,7 @@ func (r random) fork(part uint64) random {
 	return random(mixed.Uint64())
 }
 
-// digest is the SHA-256 of what an answer depends on.
+// digest is the SHA-256 of an answer's inputs.
 type digest [32]byte
 
 func (d *digest) random() random { return random(binary.LittleEndian.Uint64(d[:])) }

@@ -16,15 +16,15 @@ type chatRequest struct {
 	model  *served
 	name   string   // the model as the client calls it
 	stops  []string // texts that end the answer
-	called *tool    // what the answer is to call; nil for nothing
+	called *tool    // the function that the answer calls; nil for none
 	thinks bool     // the answer begins with reasoning
 
-	digest   digest // what the answer depends on
+	digest   digest // of the answer's inputs
 	promptID digest // model and messages, for faults
 	hashed   []byte // scratch
 }
 
-// parse reads a chat completion. A *failure says what is wrong with it.
+// parse reads a chat completion. Its error is a *failure.
 func (r *chatRequest) parse(body []byte, find func(name string) (*served, error)) error {
 	*r = chatRequest{chatBody: newChatBody(), conversation: conversation{prompt: r.prompt[:0]}, hashed: r.hashed[:0]}
 	if err := readBody(body, &r.chatBody); err != nil {
@@ -95,7 +95,7 @@ var roles = [...]string{"system", "user", "assistant", "tool", "developer"}
 type conversation struct {
 	prompt       []byte // role 0 content 0 for each message
 	promptTokens int
-	lastUser     [2]int // where in prompt the last user message stands
+	lastUser     [2]int // the begin and end of the last user message in prompt
 }
 
 // add appends messages.
@@ -145,7 +145,7 @@ func (r *chatRequest) limit() int {
 	return room
 }
 
-// hash computes what the answer depends on.
+// hash computes the digests.
 func (r *chatRequest) hash() {
 	h := append(r.hashed[:0], r.model.id...)
 	h = append(h, 0)

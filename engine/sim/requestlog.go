@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// When the log's buffer is written out. A killed simulator loses what it
-// has not written; one that is stopped loses nothing.
+// When the log's buffer is written out. A killed simulator loses its
+// buffer; a stopped simulator loses nothing.
 const (
 	requestLogDelay = 50 * time.Millisecond // after the first line in it
 	requestLogBytes = 64 << 10              // or when it is this full

@@ -51,12 +51,12 @@ type served struct {
 	id        string // of the catalog
 	context   int    // tokens
 	embeds    bool
-	thinks    bool // reasons unless told not to
+	thinks    bool // reasons unless the request forbids it
 	dimension int
 	seed      int64 // of the server
 }
 
-// kind is what the model returns for a row that does not ask otherwise.
+// kind returns the kind of the model as /v1/models reports it.
 func (m *served) kind() rowmill.Kind {
 	switch {
 	case m.embeds:
@@ -106,9 +106,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// addModel serves a model under all its names. Where several models share a
-// name, one server stands for all of them: it can reason if any can, and its
-// context is the shortest, which holds for each.
+// addModel serves a model under all its names. Models that share a name are
+// one served model: it can reason if any of the models can, and its context is the
+// shortest.
 func (s *Server) addModel(m rowmill.Model, c Config) (context int) {
 	context = m.ContextLength
 	if c.MaxContext > 0 {

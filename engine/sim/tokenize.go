@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// tokenize serves /tokenize: a prompt, or messages with what the template
-// adds to them, counted as a completion would count them.
+// tokenize serves /tokenize: it counts a prompt, or messages with the tokens of the
+// template, as a completion does.
 func (s *Server) tokenize(x *exchange) {
 	body := struct {
 		Model    *string   `json:"model"`

@@ -2,7 +2,7 @@ package sim
 
 // The token rule of the package comment.
 const (
-	maxTokenLetters = 12 // letters and digits of one token
+	maxTokenLetters = 12 // letters and digits of a token
 
 	// maxTokenBytes is the longest token: a blank and its letters. A text of n
 	// bytes therefore has at least n/maxTokenBytes tokens.

@@ -72,7 +72,7 @@ type span struct {
 	limit   int  // where it is cut
 }
 
-// write appends free text, and reports whether it came to its natural end.
+// write appends free text, and reports whether it reached its natural end.
 func (v *vocabulary) write(text []byte, pieces []int32, r random, want span) ([]byte, []int32, bool) {
 	base := len(pieces)
 	stop := v.classes['.'][0]

@@ -179,7 +179,7 @@ var cases = []struct {
 	{`(?<$>a)\k<$>`, []string{"aa"}},
 	{`(?<ñ>a)`, []string{"a"}},
 
-	// What the flag u refuses and ECMA-262 takes without it.
+	// Patterns that ECMA-262 refuses with the flag u and accepts without it.
 	{`^\_\@\#\ \"\'\-\,\:\&\<\>\!\~\%\=$`, []string{`_@# "'-,:&<>!~%=`}},
 	{`^a{$`, []string{"a{", "a"}},
 	{`^a{,5}$`, []string{"a{,5}", "aaa"}},
@@ -192,7 +192,7 @@ var cases = []struct {
 	{`^(?=a)+a$`, []string{"a", "b"}},
 	{`^\é$`, []string{"é"}},
 
-	// What nobody takes.
+	// Patterns that every engine refuses.
 	{`(`, []string{""}},
 	{`)`, []string{""}},
 	{`a)`, []string{""}},
@@ -223,7 +223,7 @@ var cases = []struct {
 }
 
 // refusedHere are patterns that ECMA-262 takes without the flag u, and this package
-// refuses: most of them mean something else in another dialect.
+// refuses: most mean something else in another dialect.
 var refusedHere = []string{
 	`\A\w+\z`, `^\S(|(.|\n)*\S)\Z`, `\a`, `\e`, `\h`, `\Q.\E`, `\R`, `\y`, `\i`, `\x{00a1}`, `\x4`, `\u12`, `\u{110000}`, `\u{}`, `\u{x}`,
 	`\p`, `\pL`, `\p{Foo}`, `\p{Latin}`, `\p{IsGreek}`, `\p{}`, `\p{L`, `\p{^L}`, `\p{letter}`, `\p{gc=Foo}`, `\p{sc=Foo}`, `\p{Foo=L}`, `\p{Other_Math}`, `\p{STerm=x}`,

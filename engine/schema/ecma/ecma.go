@@ -8,9 +8,9 @@
 // backtracking: patterns with lookahead, lookbehind or back references, and patterns
 // that repeat something more than 1000 times.
 //
-// The flag u refuses some escapes and characters that ECMA-262 allows without it, such
-// as \_ and a lone brace. Schemas in use have them, so Compile takes them as ECMA-262
-// does without the flag. Two things stay refused: an escaped letter without a meaning
+// With the flag u, ECMA-262 refuses some escapes and characters, such as \_ and a lone
+// brace. Schemas in use have them, so Compile accepts them as ECMA-262 does without the
+// flag. Two things stay refused: an escaped letter without a meaning
 // (\A and \Z have one in other dialects), and octal numbers.
 package ecma
 
@@ -26,7 +26,7 @@ const (
 	maxRepeat = 1000
 	// linearShare says how many instructions of Go's regexp times bytes of the text cost
 	// one step. Go's regexp visits each instruction at most once for each byte, and
-	// in most programs only a few of them.
+	// in most programs only a few instructions.
 	linearShare = 4
 	// MaxPlaces bounds the places of a text that the matcher would go back to, each of
 	// 16 bytes. One that repeats a group takes one place for each pass or, with

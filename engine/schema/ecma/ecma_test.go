@@ -285,7 +285,7 @@ func agree(t *testing.T, pattern, text string) {
 // different versions of Unicode, and each version moves a few characters.
 const maxChanged = 64
 
-// TestPropertiesHaveTheirCharacters compares sets of characters with those of Node.js.
+// TestPropertiesHaveTheirCharacters compares sets of characters with the sets of Node.js.
 // Characters that one of the two versions of Unicode does not have are left out.
 func TestPropertiesHaveTheirCharacters(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func (p *parser) reference(n *node) *node {
 	return n
 }
 
-// characters reads an escape that stands for a character or a set of them.
+// characters reads an escape for a character or for a set of characters.
 func (p *parser) characters(from int) (set, error) {
 	if !p.more() {
 		return nil, p.wrong(from, "ends the pattern; write \\\\")

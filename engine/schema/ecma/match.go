@@ -197,8 +197,8 @@ func (m *matcher) one(in *instruction) bool {
 	return true
 }
 
-// run reads characters of a set: as many as it can, or as few as it must. What it could
-// read otherwise is one entry of the stack.
+// run reads characters of a set: greedy as many as it can, lazy as few as it must. One
+// entry of the stack holds all other lengths of the run.
 func (m *matcher) run(in *instruction) bool {
 	count, most := 0, in.most
 	if in.lazy {

@@ -22,7 +22,7 @@ const (
 	opNotWord             // a place without a word boundary
 )
 
-// unlimited stands for the largest count of a repetition without one.
+// unlimited is the largest count of a repetition without a limit.
 const unlimited = 1<<31 - 1
 
 // A node is a part of a parsed pattern.

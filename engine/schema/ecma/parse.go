@@ -6,7 +6,7 @@ import (
 )
 
 // maxDepth bounds groups within groups. The parser and the compiler call themselves
-// for each of them. Patterns in use nest some ten deep.
+// for each group. Patterns in use nest about ten deep.
 const maxDepth = 200
 
 // A parser reads a pattern.
@@ -181,7 +181,7 @@ func (p *parser) atom() (*node, error) {
 }
 
 // setNode is a node of a set. The sets of a pattern together are bounded here, before
-// anything is built of them.
+// anything is built from the sets.
 func (p *parser) setNode(s set) (*node, error) {
 	if p.size += 1 + len(s)/2; p.size > p.most {
 		return nil, errSize(p.most)

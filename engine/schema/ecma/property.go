@@ -69,7 +69,7 @@ var shortNames = map[string]string{
 }
 
 // binary derives a set by the rules of Unicode's DerivedCoreProperties where package
-// unicode has only a part of it.
+// unicode has only a part.
 func binary(name string) (set, error) {
 	if long, ok := shortNames[name]; ok {
 		name = long

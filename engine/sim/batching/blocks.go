@@ -14,8 +14,8 @@ type block struct {
 	chain      int32 // the next block that can be found in the same bucket
 }
 
-// blocks is a KV cache: all blocks, those that can be shared by the hash of
-// their content, and the free ones in the order in which they were freed, so
+// blocks is a KV cache: all blocks, a hash table of the blocks that can be shared,
+// and a queue of the free blocks in the order in which they were freed, so
 // that the least recently used is taken first. The blocks themselves form the
 // hash table: most of the cost of a row is here, and a map of Go's costs three
 // times as much.
@@ -73,7 +73,7 @@ func (b *blocks) share(hash uint64) int32 {
 }
 
 // take takes the free block that was used least recently; there must be one.
-// What it held is forgotten.
+// Its content is forgotten.
 func (b *blocks) take() int32 {
 	i := b.first
 	b.unlink(i)
@@ -90,7 +90,7 @@ func (b *blocks) take() int32 {
 }
 
 // publish makes a block that was computed known by its hash, unless another
-// block holds the same. Hash 0 stands for content that is not shared.
+// block holds the same. Hash 0 means content that is not shared.
 func (b *blocks) publish(i int32, hash uint64) {
 	if hash == 0 || b.lookup(hash) != none {
 		return

@@ -9,13 +9,13 @@
 //
 // One after the other, requests spend Profile.FrontEnd in the front end, beside
 // the steps, and are visible to the scheduler afterwards. A step takes one token
-// of every decoding request first; what is left of Profile.MaxBatchedTokens goes
+// of every decoding request first; the rest of Profile.MaxBatchedTokens goes
 // to prompts, in chunks, in the order of arrival. A waiting request is admitted
 // while fewer than Config.MaxSeqs run and the KV cache has blocks for all of its
-// prompt; nobody overtakes it. When a decoding request needs a block and none is
+// prompt; no other request overtakes it. When a decoding request needs a block and none is
 // free, the request admitted last loses all of its blocks and goes back to the
 // head of the queue; its prompt and tokens are computed again. In a step with
-// such a preemption nobody is admitted.
+// such a preemption no request is admitted.
 //
 // # Prefix cache
 //
@@ -44,6 +44,6 @@
 // output of the qwen3-8b point, were inferred. Nothing was checked on an H200,
 // nor on a model outside the fit. Jitter, preemption and the prefix cache were
 // not part of the fit; the price of streaming in the front end is left out.
-// Compare policies with it; do not quote its absolute figures as those of a
-// GPU.
+// Compare policies with it; do not quote its absolute figures as figures of
+// a GPU.
 package batching

@@ -32,7 +32,7 @@ type Config struct {
 	NoJitter bool
 }
 
-// WithDefaults fills in what is not set.
+// WithDefaults returns c with a default in every unset field.
 func (c Config) WithDefaults() Config {
 	if c.MaxSeqs == 0 {
 		c.MaxSeqs = DefaultMaxSeqs
@@ -40,7 +40,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first setting that makes no sense.
+// Validate returns an error that names the first invalid setting.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxSeqs < 1 || c.MaxSeqs > LargestMaxSeqs:
@@ -64,7 +64,7 @@ var (
 
 // Engine is a continuously batching engine as a discrete-event simulation. It
 // has no clock of its own: the caller says what time it is, on any clock that
-// does not go back, and calls Step again when the step it was told of is over.
+// does not go back, and calls Step again when the last step is over.
 // It is not safe for concurrent use.
 type Engine struct {
 	cfg  Config
@@ -74,7 +74,7 @@ type Engine struct {
 	front, waiting list
 	running        list          // the batch, in the order of admission
 	prefill        *Request      // the first of running that does not decode yet: nor do those behind it
-	decode         agenda        // those of running that do
+	decode         agenda        // decoding requests of running
 	phases         phases        // the same, by when they need a block
 	frontFree      time.Duration // when the front end has done all it knows of
 
@@ -87,7 +87,7 @@ type Engine struct {
 }
 
 // phases are the decoding requests by the steps in which they need another
-// block: those that are BlockTokens·k + i for entry i.
+// block: entry i has the steps BlockTokens·k + i.
 type phases [BlockTokens][]*Request
 
 func (p *phases) add(i int64, r *Request) {
@@ -184,12 +184,12 @@ func (e *Engine) Remove(r *Request) {
 	r.stage = outside
 }
 
-// Forget empties the prefix cache. Requests that run keep their blocks, which
-// nobody else finds any more.
+// Forget empties the prefix cache. Running requests keep their blocks, which other
+// requests no longer find.
 func (e *Engine) Forget() { e.kv.forget() }
 
-// Generated is how many output tokens a request has, those of the present step
-// included; also after it has left the engine.
+// Generated returns the number of output tokens of a request, including the current
+// step; also after it has left the engine.
 func (e *Engine) Generated(r *Request) int {
 	if r.stage == decoding {
 		return r.generated + int(e.step-r.since)
@@ -201,9 +201,8 @@ func (e *Engine) Generated(r *Request) int {
 // in finished are done when it is over, and valid until the next Step. Until
 // then requests may be added and removed; the next step sees them.
 //
-// While the only requests there are stand in the front end, a step does
-// nothing but take the time until the first of them is ready. took 0 says that
-// there are none at all.
+// If all requests are in the front end, a step only takes the time until the first
+// request is ready. took is 0 if there are no requests.
 func (e *Engine) Step(now time.Duration) (took time.Duration, finished []*Request) {
 	e.finished = e.finished[:0]
 	for r := e.front.first; r != nil && r.ready <= now; r = e.front.first {
@@ -257,8 +256,8 @@ func (e *Engine) growContexts() (preempted bool) {
 	return preempted
 }
 
-// schedule composes the batch: all that decode, and prompts in chunks, first
-// come, first served, in what is left of the tokens.
+// schedule composes the batch: all decoding requests, then prompts in chunks, first
+// come, first served, in the remaining tokens.
 func (e *Engine) schedule(admit bool) Batch {
 	batch := Batch{Decoding: len(e.decode), Context: e.context + int64(len(e.decode))}
 	room := e.cfg.Profile.MaxBatchedTokens - batch.Decoding

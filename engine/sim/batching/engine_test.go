@@ -229,7 +229,7 @@ func TestLeastRecentlyUsedGoes(t *testing.T) {
 	if got := serve("abc"); got != 48 {
 		t.Errorf("%d tokens of abc cached", got)
 	}
-	serve("mn") // takes the three oldest free blocks: the last of xyz, which nobody can share, z and y
+	serve("mn") // takes the three oldest free blocks: the last of xyz, which is not shared, z and y
 	if got := serve("xyz"); got != 16 {
 		t.Errorf("%d tokens of xyz cached: the end of a prompt goes first", got)
 	}

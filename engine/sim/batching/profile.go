@@ -38,7 +38,7 @@ type Profile struct {
 
 	StepOverhead     time.Duration // of any step
 	SequenceOverhead time.Duration // of each decoding sequence in a step
-	LinkLatency      time.Duration // of one exchange between GPUs
+	LinkLatency      time.Duration // of an exchange between GPUs
 	FrontEnd         time.Duration // of a request, one after the other, beside the steps
 
 	MaxBatchedTokens int // in one step
@@ -123,14 +123,14 @@ func (p Profile) Faster(factor float64) Profile {
 	return p
 }
 
-// KVBlocks is the size of the KV cache in blocks: what is left of the memory.
+// KVBlocks is the size of the KV cache in blocks: the memory that weights and overhead leave.
 func (p Profile) KVBlocks() int {
 	weights := (p.DenseParams + p.ExpertParams) * p.BytesPerParam
 	free := float64(p.GPUs)*(memoryShare*p.Memory-p.Overhead) - weights
 	return int(max(free, 0)/p.KVBytes) / BlockTokens
 }
 
-// Validate names the first constant that makes no sense.
+// Validate returns an error that names the first invalid constant.
 func (p Profile) Validate() error {
 	for _, c := range []struct {
 		name  string

@@ -40,7 +40,7 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// world is an engine with all that was asked of it.
+// world is an engine with its requests.
 type world struct {
 	t       *rapid.T
 	e       *Engine

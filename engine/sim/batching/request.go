@@ -25,7 +25,7 @@ type Request struct {
 	ready     time.Duration // when the front end is done with it
 	serial    uint64        // of its last admission
 	generated int           // tokens at the time it began to decode, or left
-	target    int           // tokens to compute before it decodes: the prompt, and what a preemption lost
+	target    int           // tokens to compute before it decodes: the prompt, and the tokens that a preemption lost
 	computed  int           // tokens in the KV cache at the time it began to decode, or so far
 	published int           // leading blocks that others can find, if they are shared
 	chunk     int           // prompt tokens in the present step

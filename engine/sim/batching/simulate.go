@@ -14,8 +14,8 @@ type Result struct {
 // Simulate runs n engines in virtual time until no rows are left. An engine
 // that has fewer than window requests is given the next one by next, which
 // returns nil when it has none for this engine; it is asked in the order of
-// time, and the engines take turns at the start. The order in which next hands
-// rows out is the policy under test: what it can know is up to its caller.
+// time, and the engines take turns at the start. The order of next's rows
+// is the policy under test.
 func Simulate(c Config, n int, next func(engine int) *Request, window int) (Result, error) {
 	if n < 1 || window < 1 {
 		return Result{}, fmt.Errorf("simulate: %d engines with a window of %d rows: at least 1 of each is needed", n, window)

@@ -41,8 +41,8 @@ type drawing struct {
 	depth  int // nesting here
 }
 
-// draw appends one value, which may still not conform. An error says what the schema
-// demands and the value has not.
+// draw appends a value, which may not conform. An error names the demand of the schema
+// that the value cannot meet.
 func (g *Generator) draw(dst []byte, random rand.Source, limit int) ([]byte, error) {
 	d := drawing{Generator: g, random: random, limit: len(dst) + limit}
 	dst, err := d.value(dst, g.schema)
@@ -61,13 +61,14 @@ func (d *drawing) below(n int) int {
 // between returns a number from low to high.
 func (d *drawing) between(low, high int) int { return low + d.below(high-low+1) }
 
-// frugal reports whether a value here has only what it must.
+// frugal reports whether a value here has only its required parts.
 func (d *drawing) frugal() bool { return d.depth > freeDepth }
 
 // rules are schemas that hold together at one place.
 type rules []*jsonschema.Schema
 
-// add adds schemas (nil for none), what they imply, and one alternative of each choice.
+// add adds schemas (nil for none), the schemas that they imply, and one alternative of
+// each choice.
 func (r *rules) add(d *drawing, schemas ...*jsonschema.Schema) error {
 	for _, s := range schemas {
 		if s == nil || slices.Contains(*r, s) {
@@ -243,8 +244,8 @@ func in(place string, err error) error {
 	return fmt.Errorf("%s: %w", place, err)
 }
 
-// items returns what a schema says of the first items and of the others, in the form of
-// 2020-12 or in the older one.
+// items returns the schemas of the first items and of the other items, from the keywords
+// of 2020-12 or of older drafts.
 func items(s *jsonschema.Schema) (first []*jsonschema.Schema, rest *jsonschema.Schema) {
 	switch list := s.Items.(type) {
 	case []*jsonschema.Schema:

@@ -110,7 +110,7 @@ func formatsSchema() string {
 	return `{"type":"object","properties":{` + strings.Join(members, ",") + `}}`
 }
 
-// Validate knows the formats, so that values of all of them are dates, addresses and so on.
+// Validate knows the formats, so values are dates, addresses and so on.
 func TestFormatsAreValidated(t *testing.T) {
 	t.Parallel()
 	g := compile(t, `{"type":"string","format":"date"}`)
@@ -166,7 +166,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestManyAlternatives has 16,384 combinations of them.
+// TestManyAlternatives has 16,384 combinations of alternatives.
 func TestManyAlternatives(t *testing.T) {
 	t.Parallel()
 	var all []string

@@ -149,7 +149,7 @@ func (d *drawing) patterned(patterns []jsonschema.Regexp, least, most int) (stri
 		if err != nil {
 			return "", fmt.Errorf("pattern: %w", err)
 		}
-		// Parts repeat as usual, or until one of them fills the length.
+		// Parts repeat as usual, or until one part fills the length.
 		size := []int{maxRepeats, 0, least, max(0, least-i)}[i%4]
 		text := d.match(nil, tree, size, 4*most+64)
 		for n := utf8.RuneCount(text); !admits(text) && n < least; n++ { // a pattern without an end allows more
