@@ -42,10 +42,7 @@ func answerFiles(t *testing.T) map[string]*answerFile {
 	}
 	files := make(map[string]*answerFile, len(paths))
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(path))(t)
 		file := new(answerFile)
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()

@@ -87,14 +87,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 func benchRoundTrip(b *testing.B, inflight int) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestStubServer$")
 	cmd.Env = append(os.Environ(), "ROWMILL_STUB_SERVER=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	in := must(cmd.StdinPipe())(b)
+	out := must(cmd.StdoutPipe())(b)
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -102,14 +96,8 @@ func benchRoundTrip(b *testing.B, inflight int) {
 		_ = in.Close() // the stub exits at the end of its input
 		_ = cmd.Wait()
 	}()
-	address, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	e, err := New(Config{BaseURL: "http://" + strings.TrimSpace(address)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	address := must(bufio.NewReader(out).ReadString('\n'))(b)
+	e := must(New(Config{BaseURL: "http://" + strings.TrimSpace(address)}))(b)
 	defer e.Close()
 	e.remember(engine.Info{Kind: kindVLLM, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
 	c, err := e.Prepare(engine.Params{
@@ -153,10 +141,7 @@ func TestStubServer(t *testing.T) {
 	if os.Getenv("ROWMILL_STUB_SERVER") == "" {
 		return
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	fmt.Println(listener.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -53,10 +53,7 @@ func serve(t *testing.T, change func(*Config), answer http.HandlerFunc) *Engine 
 
 func probed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
-	e, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(cfg))(t)
 	t.Cleanup(e.Close)
 	if _, err := e.Probe(t.Context()); err != nil {
 		t.Fatal(err)
@@ -66,10 +63,7 @@ func probed(t *testing.T, cfg Config) *Engine {
 
 func prepared(t *testing.T, e *Engine, p engine.Params) engine.Call {
 	t.Helper()
-	c, err := e.Prepare(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(e.Prepare(p))(t)
 	return c
 }
 
@@ -185,10 +179,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, c.body) })
-			got, err := prepared(t, e, engine.Params{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must(prepared(t, e, engine.Params{Model: c.model}).Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
@@ -451,5 +442,16 @@ func TestEmbedNotImplementedIsAskedOnce(t *testing.T) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) || fault.Class != engine.JobFault || asked.Load() != 1 {
 		t.Errorf("%d requests, %v, want a JobFault after one request", asked.Load(), err)
+	}
+}
+
+// must returns a function that returns v, or fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

@@ -27,17 +27,11 @@ func TestSetAPIKey(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	defer server.Close()
-	e, err := New(Config{BaseURL: server.URL, APIKey: "before"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(Config{BaseURL: server.URL, APIKey: "before"}))(t)
 	defer e.Close()
 	ask := func() {
 		t.Helper()
-		conn, err := e.send(context.Background(), e.chatHead, "", newPatience(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(e.send(context.Background(), e.chatHead, "", newPatience(10*time.Second), func(dst []byte) []byte { return append(dst, "{}"...) }))(t)
 		conn.end()
 		conn.shut()
 	}

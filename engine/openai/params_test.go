@@ -106,10 +106,7 @@ func sent(t *testing.T, c *call) map[string]any {
 // transformers serve 5.19 answers 500 to a bias without a point.
 func TestBiasesHaveAPoint(t *testing.T) {
 	t.Parallel()
-	c, err := on(t, kindOther, "", engine.Params{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(on(t, kindOther, "", engine.Params{Model: generator, Sampling: map[string]any{"logit_bias": map[string]any{"17": 2.0, "18": int64(-1), "19": 0.5}}}))(t)
 	if got := string(c.trailer.Load().middle); !strings.Contains(got, `"logit_bias":{"17":2.0,"18":-1.0,"19":0.5}`) {
 		t.Errorf("sent: %s", got)
 	}
@@ -130,10 +127,7 @@ func TestEveryParameterOnEveryKind(t *testing.T) {
 		t.Errorf("parameters of the catalog (-) and of this test (+):\n%s", diff)
 	}
 	for column, kind := range everyKind {
-		bare, err := on(t, kind, "", engine.Params{Model: generator})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bare := must(on(t, kind, "", engine.Params{Model: generator}))(t)
 		always := sent(t, bare)
 		for _, p := range parameters {
 			t.Run(kind+" "+p.name, func(t *testing.T) {

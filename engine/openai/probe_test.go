@@ -36,10 +36,7 @@ func pages(t *testing.T, server string, bodies map[string]string) *Engine {
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(s.Close)
-	e, err := New(Config{BaseURL: s.URL, Name: "here", ModelMap: map[string]string{"catalog-id": "m", "absent": "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(Config{BaseURL: s.URL, Name: "here", ModelMap: map[string]string{"catalog-id": "m", "absent": "x"}}))(t)
 	t.Cleanup(e.Close)
 	return e
 }

@@ -109,10 +109,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 			p := &aProxy{server: server.Listener.Addr().String(), user: test.user}
 			front := httptest.NewServer(p)
 			t.Cleanup(front.Close)
-			address, err := url.Parse(front.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			address := must(url.Parse(front.URL))(t)
 			if name, password, is := strings.Cut(test.sent, ":"); is {
 				address.User = url.UserPassword(name, password)
 			}

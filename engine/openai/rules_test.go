@@ -42,10 +42,7 @@ func TestRulesAreDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", r.name, strings.Join(statuses, ", "), about+strings.Join(words, " "), follows)
 	}
-	text, err := os.ReadFile("../../docs/engines.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/engines.md"))(t)
 	if !strings.Contains(string(text), table.String()) {
 		t.Errorf("docs/engines.md must contain the current table of rules:\n%s", table.String())
 	}

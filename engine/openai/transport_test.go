@@ -250,10 +250,7 @@ func TestConnectionsAreReused(t *testing.T) {
 // raw starts a server of raw bytes: handle gets each connection.
 func raw(t *testing.T, handle func(n int, c net.Conn)) Config {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := 0; ; n++ {
@@ -277,10 +274,7 @@ func raw(t *testing.T, handle func(n int, c net.Conn)) Config {
 // unprobed returns an engine for a raw server, in the state after a probe.
 func unprobed(t *testing.T, cfg Config) *Engine {
 	t.Helper()
-	e, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(cfg))(t)
 	t.Cleanup(e.Close)
 	e.remember(engine.Info{Kind: kindOther, Models: []engine.ServedModel{{Name: "m"}}}, facts{})
 	return e
@@ -388,10 +382,7 @@ func TestARefusalBeforeTheRequestIsRead(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := listener.Addr().String()
 	_ = listener.Close()
 	e := unprobed(t, Config{BaseURL: "http://" + address})

@@ -59,10 +59,7 @@ func (c *keywordCase) in(t *testing.T, version string) bool {
 // a job's schema and check its answers.
 func TestSuite_Keywords(t *testing.T) {
 	t.Parallel()
-	file, err := os.Open("testdata/keywords.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.Open("testdata/keywords.jsonl"))(t)
 	defer file.Close()
 	type count struct{ good, bad int }
 	seen, cases := map[string]*count{}, 0
@@ -106,10 +103,7 @@ func TestSuite_Keywords(t *testing.T) {
 func (c *keywordCase) check(t *testing.T, draft string) {
 	t.Helper()
 	c.schema["$schema"], _ = json.Marshal(draft)
-	text, err := json.Marshal(c.schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(c.schema))(t)
 	checked, err := Check(text)
 	if err != nil {
 		t.Errorf("%s: %v", text, err)

@@ -15,10 +15,7 @@ import (
 
 func compile(t testing.TB, text string) *Schema {
 	t.Helper()
-	s, err := Compile(json.RawMessage(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(Compile(json.RawMessage(text)))(t)
 	return s
 }
 
@@ -246,10 +243,7 @@ func FuzzCompile(f *testing.F) {
 // Violation does not decode an answer after its context has ended.
 func TestViolation_EndedContext(t *testing.T) {
 	t.Parallel()
-	s, err := Compile(json.RawMessage(`{"type":"object"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(Compile(json.RawMessage(`{"type":"object"}`)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := s.Violation(ctx, "{"); got != "" {
@@ -283,5 +277,16 @@ func TestCheck_OpenAIWrapper(t *testing.T) {
 		if got, err := Check([]byte(schemas)); err != nil || string(got) != schemas {
 			t.Errorf("%s becomes %s, %v", schemas, got, err)
 		}
+	}
+}
+
+// must returns a function that returns v, or fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

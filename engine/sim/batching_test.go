@@ -16,10 +16,7 @@ import (
 // gpu is the profile that tests run on.
 func gpu(t testing.TB) batching.Profile {
 	t.Helper()
-	p, err := batching.Lookup("llama-3.1-8b/h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(batching.Lookup("llama-3.1-8b/h100"))(t)
 	return p
 }
 
@@ -28,19 +25,13 @@ func fastGPU(t testing.TB) batching.Profile { return gpu(t).Faster(100) }
 
 func newBatching(t testing.TB, c batching.Config) *Batching {
 	t.Helper()
-	b, err := NewBatching(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(NewBatching(c))(t)
 	return b
 }
 
 func begin(t testing.TB, p Pace, w Work) Run {
 	t.Helper()
-	r, err := p.Start(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(p.Start(w))(t)
 	return r
 }
 

@@ -42,10 +42,7 @@ func newSim(t testing.TB, c Config) *Server {
 	if c.Profile == (Profile{}) {
 		c.Profile = Instant()
 	}
-	s, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(New(c))(t)
 	return s
 }
 
@@ -256,5 +253,16 @@ func eventually(t testing.TB, what string, condition func() bool) {
 			t.Fatalf("never happened: %s", what)
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// must returns a function that returns v, or fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

@@ -20,14 +20,8 @@ func TestFixedPaceTimes(t *testing.T) {
 				t.Errorf("after %v, want %v", got, want)
 			}
 		}
-		a, err := f.Start(Work{PromptTokens: 10, OutputTokens: 11})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := f.Start(Work{PromptTokens: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(f.Start(Work{PromptTokens: 10, OutputTokens: 11}))(t)
+		b := must(f.Start(Work{PromptTokens: 5}))(t)
 		if l := f.Load(); l.Running != 1 || l.Waiting != 1 || l.KVUse != 0.21 || l.KVBlocks != 6 || l.Slots != 1 {
 			t.Errorf("load %+v", l)
 		}
@@ -58,14 +52,8 @@ func TestFixedPaceCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixed(Profile{TimeToFirstToken: time.Second, TimePerToken: time.Second, Slots: 1}, 100)
-		runs, err := f.Start(Work{OutputTokens: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		waits, err := f.Start(Work{OutputTokens: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		runs := must(f.Start(Work{OutputTokens: 100}))(t)
+		waits := must(f.Start(Work{OutputTokens: 100}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
 		defer cancel()
 		queued := make(chan error)
@@ -94,10 +82,7 @@ func TestFixedPaceQueueIsFair(t *testing.T) {
 		f := newFixed(Profile{TimeToFirstToken: time.Second, Slots: 2, QueueLimit: 6}, 100)
 		order := make(chan int, 8)
 		for i := range 8 {
-			run, err := f.Start(Work{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := must(f.Start(Work{}))(t)
 			go func() {
 				defer run.End()
 				_, _ = run.Wait(t.Context(), 0)

@@ -99,14 +99,8 @@ func TestStreamFirstTokenIsNotHeldBack(t *testing.T) {
 	c := start(t, Config{Profile: Profile{TimePerToken: time.Hour}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", c.base+chatPath, strings.NewReader(body("plain", "x", "stream", true)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(ctx, "POST", c.base+chatPath, strings.NewReader(body("plain", "x", "stream", true))))(t)
+	res := must(c.http.Do(req))(t)
 	defer func() { _ = res.Body.Close() }()
 	lines := bufio.NewScanner(res.Body)
 	for range 3 { // role, blank, first token; the second comes in an hour

@@ -73,10 +73,7 @@ func questions() []question {
 
 func recorded(t testing.TB) []question {
 	t.Helper()
-	file, err := os.Open(recordFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.Open(recordFile))(t)
 	defer file.Close()
 	var all []question
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -102,10 +99,7 @@ func nodeJS(t *testing.T, script string, input []byte) []byte {
 	}
 	cmd := exec.CommandContext(t.Context(), node, script)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.Output())(t)
 	return out
 }
 
@@ -270,10 +264,7 @@ func agree(t *testing.T, pattern, text string) {
 		return
 	}
 	parsed := parser{text: []rune(pattern), most: size}
-	root, err := parsed.parse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must(parsed.parse())(t)
 	left := steps
 	found, err := newProgram(root, parsed.groups, parsed.wanted).match(text, &left)
 	if err == nil && found != p.linear.MatchString(text) {
@@ -386,10 +377,7 @@ func TestWorkIsBounded(t *testing.T) {
 // TestStepsAreTheSame pins the cost of a match, which must not differ between machines.
 func TestStepsAreTheSame(t *testing.T) {
 	t.Parallel()
-	p, err := Compile(cases[0].pattern, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Compile(cases[0].pattern, size))(t)
 	for range 2 {
 		left := steps
 		if found, err := p.Match("someone@mail.example.org", &left); !found || err != nil || steps-left != 129 {
@@ -465,4 +453,15 @@ func FuzzMatch(f *testing.F) {
 		}
 		agree(t, pattern, text)
 	})
+}
+
+// must returns a function that returns v, or fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 }

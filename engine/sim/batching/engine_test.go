@@ -12,10 +12,7 @@ import (
 // number of blocks.
 func small(t testing.TB, blocks, seqs, tokens int) *Engine {
 	t.Helper()
-	e, err := New(smallConfig(t, blocks, seqs, tokens))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(smallConfig(t, blocks, seqs, tokens)))(t)
 	return e
 }
 
@@ -128,10 +125,7 @@ func TestFrontEndIsSerialAndOverlaps(t *testing.T) {
 	t.Parallel()
 	c := smallConfig(t, 100, 8, 64)
 	c.Profile.FrontEnd = 3 * time.Millisecond
-	e, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(c))(t)
 	start := time.Second
 	for range 4 {
 		add(t, e, start, &Request{PromptTokens: 10, OutputTokens: 2})
@@ -282,10 +276,7 @@ func TestRemove(t *testing.T) {
 	t.Parallel()
 	c := smallConfig(t, 100, 2, 64)
 	c.Profile.FrontEnd = time.Millisecond
-	e, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(c))(t)
 	rows := make([]*Request, 5)
 	for i := range rows {
 		rows[i] = add(t, e, 0, &Request{PromptTokens: 40, OutputTokens: 10})
@@ -318,10 +309,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := smallConfig(t, 10, 2, 64)
 	c.QueueLimit = 1
-	e, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(New(c))(t)
 	for _, r := range []*Request{
 		{PromptTokens: 0, OutputTokens: 1}, {PromptTokens: 5, OutputTokens: -1}, {PromptTokens: 15, Prompt: prompt("a")},
 	} {
@@ -385,5 +373,16 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(500, round); n != 0 {
 		t.Errorf("%v allocations per step", n)
+	}
+}
+
+// must returns a function that returns v, or fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

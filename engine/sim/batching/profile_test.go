@@ -38,10 +38,7 @@ func TestStepTime(t *testing.T) {
 
 func lookup(t testing.TB, name string) Profile {
 	t.Helper()
-	p, err := Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Lookup(name))(t)
 	return p
 }
 

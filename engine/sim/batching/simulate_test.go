@@ -31,10 +31,7 @@ func TestPredictions(t *testing.T) {
 		"qwen3-235b/h100": 32.5, "qwen3-235b/h200": 37,
 	} {
 		const rows = 20000
-		result, err := Simulate(Config{Profile: lookup(t, name)}, 1, uniform(rows, 300, 150), 256)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must(Simulate(Config{Profile: lookup(t, name)}, 1, uniform(rows, 300, 150), 256))(t)
 		got := rows / result.Makespan.Seconds()
 		t.Logf("%s: %.2f rows/s, published %.1f", name, got, want)
 		if math.Abs(got/want-1) > 0.02 {
@@ -53,10 +50,7 @@ func TestFewInFlight(t *testing.T) {
 	c := Config{Profile: lookup(t, "llama-3.1-8b/h100")}
 	var spans [2]time.Duration
 	for i, window := range []int{64, 256} {
-		result, err := Simulate(c, 2, uniform(12000, 300, 150), window)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must(Simulate(c, 2, uniform(12000, 300, 150), window))(t)
 		spans[i] = result.Makespan
 	}
 	if ratio := float64(spans[0]) / float64(spans[1]); ratio < 1.4 || ratio > 1.6 {
@@ -69,10 +63,7 @@ func TestSimulateIsDeterministic(t *testing.T) {
 	t.Parallel()
 	run := func(seed int64) Result {
 		c := Config{Profile: lookup(t, "gpt-oss-20b/h100"), Seed: seed, MaxSeqs: 32}
-		result, err := Simulate(c, 3, uniform(1000, 100, 40), 40)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must(Simulate(c, 3, uniform(1000, 100, 40), 40))(t)
 		return result
 	}
 	if first, again := run(1), run(1); first != again {
@@ -131,10 +122,7 @@ func BenchmarkSimulate(b *testing.B) {
 				pool[i].Prompt = make([]uint64, 0, 18)
 				free = append(free, &pool[i])
 			}
-			e, err := New(c)
-			if err != nil {
-				b.Fatal(err)
-			}
+			e := must(New(c))(b)
 			now, serial, done := time.Duration(0), uint64(0), 0
 			for b.Loop() {
 				for done == 0 { // a step ends 1.7 rows
