@@ -34,10 +34,12 @@ func (f *Finder) check(ctx context.Context, s *candidate) *engine.Info {
 		f.logOnce(s, "it serves no model yet")
 		return nil
 	}
-	if ours, err := f.isNode(ctx, s.address); ours || err != nil {
-		if ours {
-			f.logOnce(s, "it is a Rowmill node, not an inference server")
-		}
+	ours, err := f.isNode(ctx, s.address)
+	switch {
+	case err != nil: // unknown now: the next round asks again
+		return nil
+	case ours:
+		f.logOnce(s, "it is a Rowmill node, not an inference server")
 		return nil
 	}
 	return &info
@@ -57,18 +59,18 @@ func (f *Finder) logOnce(s *candidate, why string) {
 func (f *Finder) isNode(ctx context.Context, address string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/version", nil)
 	if err != nil {
-		return false, fmt.Errorf("ask %s for its build: %w", address, err)
+		return false, err
 	}
 	req.Header.Set("User-Agent", "rowmill")
 	res, err := f.cfg.Transport.RoundTrip(req)
 	if err != nil {
-		return false, fmt.Errorf("ask %s for its build: %w", address, err)
+		return false, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	const large = 64 << 10
 	body, err := io.ReadAll(io.LimitReader(res.Body, large))
 	if err != nil {
-		return false, fmt.Errorf("ask %s for its build: %w", address, err)
+		return false, err
 	}
 	var build struct {
 		Commit *string `json:"commit"`

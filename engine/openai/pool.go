@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,12 +138,10 @@ func (p *pool) reap() {
 	for old < len(p.idle) && time.Since(p.idle[old].idleSince) >= p.timeout {
 		old++
 	}
-	expired := append([]*conn(nil), p.idle[:old]...)
-	kept := copy(p.idle, p.idle[old:])
-	clear(p.idle[kept:])
-	p.idle = p.idle[:kept]
+	expired := slices.Clone(p.idle[:old])
+	p.idle = slices.Delete(p.idle, 0, old)
 	p.reaper = nil
-	if kept > 0 {
+	if len(p.idle) > 0 {
 		p.reaper = time.AfterFunc(p.timeout-time.Since(p.idle[0].idleSince), p.reap)
 	}
 	p.mu.Unlock()

@@ -201,7 +201,8 @@ func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 		chosen = outcome{d.fault, d.status}
 	default:
 		r := p.seed ^ random(prompt) ^ random(uint64(hits)*0x9e3779b97f4a7c15)
-		at := r.fork(3).draw()
+		r = r.fork(3)
+		at := r.unit()
 		for _, r := range p.given.rates() {
 			if at -= *r.rate; at < 0 {
 				chosen = r.outcome
@@ -227,6 +228,3 @@ func (p *faultPlan) decide(prompt uint64, d *directives) outcome {
 	p.hits[prompt] = hits + 1
 	return chosen
 }
-
-// draw returns a number in [0, 1) without keeping the state.
-func (r random) draw() float64 { return r.unit() }

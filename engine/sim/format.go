@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"sync"
@@ -18,39 +19,23 @@ const anyObject = `{"type":"object","properties":{"simulated":{"const":true},"an
 
 // schemas compiles each schema once.
 type schemas struct {
-	mu    sync.RWMutex
-	known map[string]*compiledSchema
-}
-
-type compiledSchema struct {
-	once      sync.Once
-	generator *jsongen.Generator
-	err       error
+	mu    sync.Mutex
+	known map[string]func() (*jsongen.Generator, error)
 }
 
 func (c *schemas) compile(schema []byte) (*jsongen.Generator, error) {
-	c.mu.RLock()
-	entry := c.known[string(schema)]
-	c.mu.RUnlock()
-	if entry == nil {
-		entry = c.add(string(schema))
-	}
-	entry.once.Do(func() { entry.generator, entry.err = jsongen.Compile(schema) })
-	return entry.generator, entry.err
-}
-
-func (c *schemas) add(schema string) *compiledSchema {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if entry := c.known[schema]; entry != nil {
-		return entry
+	compiled := c.known[string(schema)]
+	if compiled == nil {
+		if c.known == nil || len(c.known) >= maxSchemas {
+			c.known = map[string]func() (*jsongen.Generator, error){}
+		}
+		text := bytes.Clone(schema)
+		compiled = sync.OnceValues(func() (*jsongen.Generator, error) { return jsongen.Compile(text) })
+		c.known[string(schema)] = compiled
 	}
-	if c.known == nil || len(c.known) >= maxSchemas {
-		c.known = map[string]*compiledSchema{}
-	}
-	entry := &compiledSchema{}
-	c.known[schema] = entry
-	return entry
+	c.mu.Unlock()
+	return compiled()
 }
 
 // shape returns the form of the answer to a request.
