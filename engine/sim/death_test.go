@@ -32,17 +32,6 @@ func TestSetRate(t *testing.T) {
 	}
 }
 
-func TestEmptyRate(t *testing.T) {
-	t.Parallel()
-	c := start(t, Config{Faults: Faults{Empty: 1}})
-	if got := decode[completion](t, c.must("POST", chatPath, body("plain", "x")).body); len(got.Choices) != 0 {
-		t.Errorf("got %+v", got)
-	}
-	if got := decode[embeddings](t, c.must("POST", "/v1/embeddings", `{"model":"embedder","input":"x"}`).body); len(got.Data) != 0 {
-		t.Errorf("got %+v", got)
-	}
-}
-
 // TestDeathAndRevival lets a server die under a running request.
 func TestDeathAndRevival(t *testing.T) {
 	t.Parallel()
@@ -54,11 +43,7 @@ func TestDeathAndRevival(t *testing.T) {
 	if cached := c.complete(body("plain", long)).Usage.PromptDetails.Cached; cached == 0 {
 		t.Error("the prefix cache is cold")
 	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:hang]]"))
-		ended <- err
-	}()
+	ended := c.background(context.Background(), body("plain", "[[sim:hang]]"))
 	eventually(t, "it hangs", func() bool { return c.sim.gpu.Stats().Finished == 3 })
 	set := `{"die_after":"1ms","revive_after":"150ms","startup_delay":"100ms"}`
 	c.must("POST", "/sim/faults", `{}`)
@@ -66,7 +51,7 @@ func TestDeathAndRevival(t *testing.T) {
 	if r, err := c.send(context.Background(), "POST", "/sim/faults", set); err == nil && r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	if err := <-ended; err == nil {
+	if r := <-ended; r.err == nil {
 		t.Error("a dead server answered")
 	}
 	eventually(t, "it comes back", func() bool {
@@ -79,9 +64,7 @@ func TestDeathAndRevival(t *testing.T) {
 	if cached := c.complete(body("plain", long)).Usage.PromptDetails.Cached; cached != 0 {
 		t.Errorf("%d tokens are cached after a restart", cached)
 	}
-	if err := c.sim.Stop(context.Background()); err != nil {
-		t.Error(err)
-	}
+	c.stop()
 	if !slices.ContainsFunc(log.lines(t), func(l line) bool { return l.Cancelled && l.Fault == "hang" && l.Status == 0 }) {
 		t.Errorf("the request log misses what died: %+v", log.lines(t))
 	}

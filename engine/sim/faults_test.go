@@ -299,19 +299,13 @@ func TestRequestLog(t *testing.T) {
 	c.must("POST", "/v1/embeddings", `{"model":"embedder","input":["my row","other"]}`)
 	_, _ = c.send(context.Background(), "POST", chatPath, body("plain", "[[sim:reset]]"))
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = c.send(ctx, "POST", chatPath, body("plain", "[[sim:hang]]"))
-	}()
+	ended := c.background(ctx, body("plain", "[[sim:hang]]"))
 	eventually(t, "it hangs", func() bool { return c.sim.Load().Running == 1 })
 	eventually(t, "lines are written without Stop", func() bool { return len(log.lines(t)) == 6 })
 	cancel()
 	<-ended
 	eventually(t, "the server notices", func() bool { return c.sim.Load().Running == 0 })
-	if err := c.sim.Stop(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	c.stop()
 	lines := log.lines(t)
 	if len(lines) != 7 {
 		t.Fatalf("%d lines", len(lines))
@@ -369,16 +363,10 @@ func TestHangEndsWithStop(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	c := start(t, Config{RequestLog: log, Faults: Faults{Hang: 1}})
-	ended := make(chan error)
-	go func() {
-		_, err := c.send(context.Background(), "POST", chatPath, body("plain", "x"))
-		ended <- err
-	}()
+	ended := c.background(context.Background(), body("plain", "x"))
 	eventually(t, "it hangs", func() bool { return c.sim.Load().Running == 1 })
-	if err := c.sim.Stop(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if err := <-ended; err == nil {
+	c.stop()
+	if r := <-ended; r.err == nil {
 		t.Error("a hung request was answered")
 	}
 	if lines := log.lines(t); len(lines) != 1 || lines[0].Cancelled || lines[0].Fault != "hang" {

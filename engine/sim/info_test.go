@@ -84,13 +84,8 @@ func TestGaugesWhileRunning(t *testing.T) {
 	c := start(t, Config{Profile: Profile{Slots: 1}, MaxContext: 1024})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 2)
-	for range 2 {
-		go func() {
-			_, err := c.send(ctx, "POST", chatPath, body("plain", "[[sim:hang]]"))
-			ended <- err
-		}()
-	}
+	hung := body("plain", "[[sim:hang]]")
+	ended := []<-chan reply{c.background(ctx, hung), c.background(ctx, hung)}
 	eventually(t, "one runs, one waits", func() bool {
 		load := c.sim.Load()
 		return load.Running == 1 && load.Waiting == 1 && load.KVUse > 0 && load.KVUse <= 1
@@ -102,9 +97,9 @@ func TestGaugesWhileRunning(t *testing.T) {
 		}
 	}
 	cancel()
-	for range 2 {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the request ended with %v", err)
+	for _, one := range ended {
+		if r := <-one; !errors.Is(r.err, context.Canceled) {
+			t.Errorf("the request ended with %v", r.err)
 		}
 	}
 	eventually(t, "slot and queue are free", func() bool { l := c.sim.Load(); return l.Running == 0 && l.Waiting == 0 && l.KVUse == 0 })
@@ -203,20 +198,14 @@ func TestStartAndStop(t *testing.T) {
 func TestStopFinishesRunningRequests(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{Profile: Profile{TimeToFirstToken: 200 * time.Millisecond}})
-	ended := make(chan reply, 2)
+	var ended []<-chan reply
 	for _, stream := range []bool{false, true} {
-		go func() {
-			r, err := c.send(context.Background(), "POST", chatPath, body("plain", "x", "stream", stream))
-			r.err = errors.Join(r.err, err)
-			ended <- r
-		}()
+		ended = append(ended, c.background(context.Background(), body("plain", "x", "stream", stream)))
 	}
 	eventually(t, "both run", func() bool { return c.sim.Load().Running == 2 })
-	if err := c.sim.Stop(context.Background()); err != nil {
-		t.Error(err)
-	}
-	for range 2 {
-		if r := <-ended; r.err != nil || r.status != 200 || !bytes.Contains(r.body, []byte("simulated")) {
+	c.stop()
+	for _, one := range ended {
+		if r := <-one; r.err != nil || r.status != 200 || !bytes.Contains(r.body, []byte("simulated")) {
 			t.Errorf("got %d, %v", r.status, r.err)
 		}
 	}
@@ -225,12 +214,9 @@ func TestStopFinishesRunningRequests(t *testing.T) {
 func TestStopCutsOffAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	c := start(t, Config{Profile: Profile{TimeToFirstToken: time.Hour, Slots: 1}})
-	ended := make(chan error, 3)
+	var ended []<-chan reply
 	for _, prompt := range []string{"runs", "waits", "[[sim:delay=1h]]"} {
-		go func() {
-			_, err := c.send(context.Background(), "POST", chatPath, body("plain", prompt))
-			ended <- err
-		}()
+		ended = append(ended, c.background(context.Background(), body("plain", prompt)))
 	}
 	eventually(t, "two are in the engine", func() bool { l := c.sim.Load(); return l.Running+l.Waiting == 2 })
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -238,8 +224,8 @@ func TestStopCutsOffAtItsDeadline(t *testing.T) {
 	if err := c.sim.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	for range 3 {
-		if err := <-ended; err == nil {
+	for _, one := range ended {
+		if r := <-one; r.err == nil {
 			t.Error("a request of an hour was answered")
 		}
 	}
@@ -250,13 +236,8 @@ func TestQueueLimit(t *testing.T) {
 	c := start(t, Config{Profile: Profile{Slots: 1, QueueLimit: 1}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan struct{}, 2)
-	for range 2 {
-		go func() {
-			_, _ = c.send(ctx, "POST", chatPath, body("plain", "[[sim:hang]]"))
-			ended <- struct{}{}
-		}()
-	}
+	hung := body("plain", "[[sim:hang]]")
+	first, second := c.background(ctx, hung), c.background(ctx, hung)
 	eventually(t, "one runs, one waits", func() bool { l := c.sim.Load(); return l.Running == 1 && l.Waiting == 1 })
 	for _, request := range [][2]string{
 		{chatPath, body("plain", "x")}, {chatPath, body("plain", "x", "stream", true)}, {"/v1/embeddings", `{"model":"embedder","input":"x"}`},
@@ -267,7 +248,7 @@ func TestQueueLimit(t *testing.T) {
 		}
 	}
 	cancel()
-	<-ended
-	<-ended
+	<-first
+	<-second
 	eventually(t, "the server works again", func() bool { return c.must("POST", chatPath, body("plain", "x")).status == 200 })
 }

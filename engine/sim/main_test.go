@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -93,6 +94,25 @@ func (c *client) send(ctx context.Context, method, path, body string) (reply, er
 	defer func() { _ = res.Body.Close() }()
 	data, err := io.ReadAll(res.Body)
 	return reply{res.StatusCode, res.Header, data, err}, nil
+}
+
+// background sends a chat completion while the test goes on. The channel gets the reply.
+func (c *client) background(ctx context.Context, body string) <-chan reply {
+	ended := make(chan reply, 1)
+	go func() {
+		r, err := c.send(ctx, "POST", chatPath, body)
+		r.err = errors.Join(r.err, err)
+		ended <- r
+	}()
+	return ended
+}
+
+// stop stops the simulator.
+func (c *client) stop() {
+	c.t.Helper()
+	if err := c.sim.Stop(context.Background()); err != nil {
+		c.t.Error(err)
+	}
 }
 
 func (c *client) must(method, path, body string) reply {
