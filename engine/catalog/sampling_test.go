@@ -66,7 +66,7 @@ func TestMergeSampling_Accepts(t *testing.T) {
 		`{"seed":9223372036854775807}`:                  {"seed": int64(9223372036854775807)},
 		`{"stop":"END"}`:                                {"stop": []any{"END"}},
 		`{"stop":["a","b"],"bad_words":["c"]}`:          {"stop": []any{"a", "b"}, "bad_words": []any{"c"}},
-		`{"stop_token_ids":[1,2]}`:                      {"stop_token_ids": []any{int64(1), int64(2)}},
+		`{"stop_token_ids":[0,2]}`:                      {"stop_token_ids": []any{int64(0), int64(2)}},
 		`{"logit_bias":{"50256":-100}}`:                 {"logit_bias": map[string]any{"50256": -100.0}},
 		`{"ignore_eos":true}`:                           {"ignore_eos": true},
 		`{"logprobs":1}`:                                {"logprobs": int64(1)},

@@ -114,6 +114,10 @@ func TestProbe(t *testing.T) {
 			pages:  map[string]string{"/v1/models": `{"simulated":true,"slots":256,"data":[{"id":"m","max_model_len":100}]}`, "/version": `{"version":"1"}`},
 			want:   engine.Info{Kind: "rowmill-sim", Version: "1", Simulated: true, Slots: 256, Models: models(100)},
 		},
+		"a simulated model": {
+			pages: map[string]string{"/v1/models": `{"data":[{"id":"m","simulated":true}]}`},
+			want:  engine.Info{Kind: "openai", Simulated: true, Models: models(0)},
+		},
 		"something else": {pages: map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`}, want: engine.Info{Kind: "openai", Models: models(0)}},
 		"numbers with a point": { // transformers serve 5.19
 			pages: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"m","object":"model","created":1795432100.2034,"owned_by":"us"}]}`},
