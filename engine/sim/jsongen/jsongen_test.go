@@ -100,7 +100,10 @@ func TestValuesConform(t *testing.T) {
 	}
 }
 
-var formats = []string{"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "color"}
+var formats = []string{
+	"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri", "iri",
+	"uri-reference", "iri-reference", "uri-template", "uuid", "json-pointer", "relative-json-pointer", "regex", "color",
+}
 
 func formatsSchema() string {
 	var members []string

@@ -263,16 +263,20 @@ func (d *drawing) formatted(format string) string {
 		return fmt.Sprintf("%02d:%02d:%02dZ", n(0, 23), n(0, 59), n(0, 59))
 	case "duration":
 		return fmt.Sprintf("P%dDT%dH", n(0, 30), n(0, 23))
-	case "email":
+	case "email", "idn-email":
 		return d.noun() + "@" + d.noun() + ".example"
-	case "hostname":
+	case "hostname", "idn-hostname":
 		return d.noun() + ".example"
 	case "ipv4":
 		return fmt.Sprintf("192.0.2.%d", n(1, 254))
 	case "ipv6":
 		return fmt.Sprintf("2001:db8::%x", n(1, 65535))
-	case "uri":
+	case "uri", "iri":
 		return "https://" + d.noun() + ".example/" + d.noun()
+	case "uri-reference", "iri-reference", "uri-template", "json-pointer":
+		return "/" + d.noun()
+	case "relative-json-pointer":
+		return "0/" + d.noun()
 	case "uuid":
 		return fmt.Sprintf("%08x-0000-4000-8000-%012x", d.random.Uint64()>>32, d.random.Uint64()>>16)
 	}
