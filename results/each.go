@@ -3,9 +3,8 @@ package results
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/columnar"
@@ -28,7 +27,8 @@ func EachOfParts(ctx context.Context, s Schema, parts []PartSource, visit Visit)
 	if err != nil {
 		return fmt.Errorf("read %d parts: %w", len(parts), err)
 	}
-	read := newRowReader(s, s.columns(), s.columns())
+	all := &rowScan{columns: s.columns()} // the merge reads the blocks
+	read := newRowReader(s, all, all)
 	err = walk(ctx, open, func(c *cursor) (err error) {
 		read.readClientColumns(c.block, c.at)
 		read.readReservedColumns(c.block, c.at)
@@ -52,44 +52,51 @@ type Result struct {
 // OpenResult reads the footers of a job's full file and of its "rows" file. The
 // caller closes both.
 func OpenResult(s Schema, full, rows Source) (*Result, error) {
-	content, err := open(full)
+	r := &Result{schema: s}
+	var err error
+	if r.content, r.rows, err = openBoth(full, rows); err == nil {
+		_, err = r.reader() // returns an error if a column is missing
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
 	}
-	reserved, err := open(rows)
+	return r, nil
+}
+
+// reader returns a reader of all rows.
+func (r *Result) reader() (*rowReader, error) {
+	first, err := newRowScan(r.content, namesOf(r.schema.variantColumns(Full))...)
 	if err != nil {
-		return nil, fmt.Errorf("read results: %w", err)
+		return nil, err
 	}
-	if read := newRowReader(s, content.Columns(), reserved.Columns()); read.missing != "" {
-		return nil, fmt.Errorf("read results: the files have no column %q", read.missing)
+	second, err := newRowScan(r.rows, namesOf(r.schema.rowsColumns())...)
+	if err != nil {
+		return nil, err
 	}
-	return &Result{s, content, reserved}, nil
+	read := newRowReader(r.schema, first, second)
+	read.tries, err = newTriesReader(r.rows)
+	return read, err
+}
+
+func namesOf(columns []columnar.TableColumn) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // Each visits the rows from from (included) to to (excluded).
 func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
-	read := newRowReader(r.schema, r.content.Columns(), r.rows.Columns())
-	tries, err := newTriesReader(r.rows)
+	read, err := r.reader()
 	if err != nil {
 		return fmt.Errorf("read results: %w", err)
 	}
-	first, second := scanFrom(r.content, from), scanFrom(r.rows, from)
 	for n := from; n < to; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a, i, err := first.at(n)
-		if err != nil {
+		if err := read.read(n); err != nil {
 			return fmt.Errorf("read row %d: %w", n, err)
-		}
-		b, j, err := second.at(n)
-		if err != nil {
-			return fmt.Errorf("read row %d: %w", n, err)
-		}
-		read.readClientColumns(a, i)
-		read.readReservedColumns(b, j)
-		if read.out.Tries, err = tries.of(n); err != nil {
-			return err
 		}
 		if read.row.Index != n {
 			return fmt.Errorf("read row %d: the file has row %d in its position", n, read.row.Index)
@@ -101,94 +108,91 @@ func (r *Result) Each(ctx context.Context, from, to int64, visit Visit) error {
 	return nil
 }
 
-// positionScan reads a table's rows in order, by position.
-type positionScan struct {
-	scan  *columnar.TableScan
-	block *columnar.Block
-	err   error
-}
-
-func scanFrom(t *columnar.Table, place int64) *positionScan {
-	all := make([]int, len(t.Columns()))
-	for i := range all {
-		all[i] = i
-	}
-	s := &positionScan{scan: t.Scan(all...)}
-	s.err = s.scan.SeekRow(place)
-	return s
-}
-
-func (s *positionScan) at(position int64) (*columnar.Block, int, error) {
-	for s.err == nil && (s.block == nil || position >= s.block.First+int64(s.block.Rows)) {
-		if s.block, s.err = s.scan.Next(); errors.Is(s.err, io.EOF) {
-			s.err = io.ErrUnexpectedEOF
-		}
-	}
-	if s.err != nil {
-		return nil, 0, s.err
-	}
-	return s.block, int(position - s.block.First), nil
-}
-
-// rowReader converts the rows of blocks to rows and outcomes. It finds columns
-// by name.
+// rowReader converts the rows of blocks to rows and outcomes. It leaves out
+// columns that are not scanned.
 type rowReader struct {
 	Schema
-	id, input, output, score                                                  int
-	index, finish, inputTokens, outputTokens, engine, attempts, code, message int
-	raw                                                                       int
-	fields                                                                    []int
-	values                                                                    []string
-	missing                                                                   string // a column that the file does not have
+	client, reserved *rowScan     // may be the same file
+	tries            *triesReader // nil if there are no attempts
 
-	row rowmill.Row
-	out rowmill.Output
+	id, input, answer, score int // positions in client, or -1
+	fields                   []int
+	index, finish, engine    int // positions in reserved, or -1
+	inTokens, outTokens      int
+	attempts, code, message  int
+	raw                      int
+
+	row      rowmill.Row
+	out      rowmill.Output
+	answered bool // the output is not null
+	values   []string
 }
 
-func newRowReader(s Schema, content, origin []columnar.TableColumn) *rowReader {
-	r := &rowReader{Schema: s, id: -1}
-	find := func(columns []columnar.TableColumn, name string) int {
-		for i, c := range columns {
-			if c.Name == name {
-				return i
-			}
-		}
-		r.missing = name
-		return -1
+func newRowReader(s Schema, client, reserved *rowScan) *rowReader {
+	find := func(in *rowScan, name string) int {
+		return slices.IndexFunc(in.columns, func(c columnar.TableColumn) bool { return c.Name == name })
 	}
-	if s.IDColumn != "" {
-		r.id = find(content, s.IDColumn)
+	r := &rowReader{
+		Schema: s, client: client, reserved: reserved,
+		id: find(client, s.IDColumn), input: find(client, columnInputs), answer: find(client, s.JobID), score: find(client, columnScore),
+		index: find(reserved, columnRow), finish: find(reserved, columnFinish), engine: find(reserved, columnEngine),
+		inTokens: find(reserved, columnInputTokens), outTokens: find(reserved, columnOutputTokens),
+		attempts: find(reserved, columnAttempts), code: find(reserved, columnCode), message: find(reserved, columnMessage),
+		raw: find(reserved, columnRaw),
 	}
 	for _, name := range s.Fields {
-		r.fields = append(r.fields, find(content, name))
+		if c := find(client, name); c >= 0 {
+			r.fields = append(r.fields, c)
+		}
 	}
-	r.input, r.output, r.score = find(content, columnInputs), find(content, s.JobID), find(content, columnScore)
-	r.index, r.finish, r.engine = find(origin, columnRow), find(origin, columnFinish), find(origin, columnEngine)
-	r.inputTokens, r.outputTokens, r.attempts = find(origin, columnInputTokens), find(origin, columnOutputTokens), find(origin, columnAttempts)
-	r.code, r.message, r.raw = find(origin, columnCode), find(origin, columnMessage), find(origin, columnRaw)
 	return r
+}
+
+// read reads the row at a position.
+func (r *rowReader) read(position int64) error {
+	b, i, err := r.client.at(position)
+	if err != nil {
+		return err
+	}
+	r.readClientColumns(b, i)
+	if b, i, err = r.reserved.at(position); err != nil {
+		return err
+	}
+	r.readReservedColumns(b, i)
+	r.out.Tries, err = r.tries.of(r.row.Index)
+	return err
+}
+
+// output returns the output as a string or as []float32, or nil.
+func (r *rowReader) output() any {
+	switch {
+	case !r.answered:
+		return nil
+	case r.Embedding:
+		return r.out.Embedding
+	default:
+		return r.out.Text
+	}
 }
 
 // readClientColumns reads the columns of clients' files, and clears the row
 // read before.
 func (r *rowReader) readClientColumns(b *columnar.Block, i int) {
-	r.row, r.out = rowmill.Row{}, rowmill.Output{}
-	if !b.Null(r.input, i) { // null for a row that did not run and whose input was removed
-		r.row.Text = string(b.Text(r.input, i))
-	}
+	// The input is null for a row that did not run and whose input was removed.
+	r.row, r.out = rowmill.Row{Text: text(b, r.input, i), Fields: r.readFields(b, i)}, rowmill.Output{}
 	if r.id >= 0 && !b.Null(r.id, i) {
 		r.row.ID = readID(r.IDKind, b, r.id, i)
 	}
-	r.row.Fields = r.readFields(b, i)
+	r.answered = !b.Null(r.answer, i)
 	switch {
-	case b.Null(r.output, i):
+	case !r.answered:
 	case r.Embedding:
-		r.out.Embedding = b.Floats(r.output, i, nil)
+		r.out.Embedding = b.Floats(r.answer, i, nil)
 	default:
-		r.out.Text = string(b.Text(r.output, i))
+		r.out.Text = text(b, r.answer, i)
 	}
-	if r.out.HasScore = !b.Null(r.score, i); r.out.HasScore {
-		r.out.Score = b.Real(r.score, i)
+	if r.score >= 0 && !b.Null(r.score, i) {
+		r.out.HasScore, r.out.Score = true, b.Real(r.score, i)
 	}
 }
 
@@ -199,7 +203,7 @@ func (r *rowReader) readFields(b *columnar.Block, i int) string {
 	}
 	r.values = r.values[:0]
 	for _, c := range r.fields {
-		r.values = append(r.values, string(b.Text(c, i)))
+		r.values = append(r.values, text(b, c, i))
 	}
 	return FieldsOf(r.values)
 }
@@ -233,16 +237,16 @@ func readID(kind rowmill.IDKind, b *columnar.Block, c, i int) rowmill.ID {
 
 // readReservedColumns reads the reserved columns.
 func (r *rowReader) readReservedColumns(b *columnar.Block, i int) {
-	text := func(c int) string {
-		if b.Null(c, i) {
-			return ""
+	number := func(c int) int64 {
+		if c < 0 {
+			return 0
 		}
-		return string(b.Text(c, i))
+		return b.Int(c, i)
 	}
-	r.row.Index = b.Int(r.index, i)
-	r.out.Finish, r.out.Engine = rowmill.FinishReason(text(r.finish)), text(r.engine)
-	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = b.Int(r.inputTokens, i), b.Int(r.outputTokens, i), int(b.Int(r.attempts, i))
-	if !b.Null(r.code, i) {
-		r.out.Err = &rowmill.RowError{Code: text(r.code), Message: text(r.message), Raw: text(r.raw)}
+	r.row.Index = number(r.index)
+	r.out.Finish, r.out.Engine = rowmill.FinishReason(text(b, r.finish, i)), text(b, r.engine, i)
+	r.out.InputTokens, r.out.OutputTokens, r.out.Attempts = number(r.inTokens), number(r.outTokens), int(number(r.attempts))
+	if r.code >= 0 && !b.Null(r.code, i) {
+		r.out.Err = &rowmill.RowError{Code: text(b, r.code, i), Message: text(b, r.message, i), Raw: text(b, r.raw, i)}
 	}
 }

@@ -3,8 +3,6 @@ package results
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -16,99 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
-
-	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // readEntries reads the rows of a part or of merged parts.
-func readEntries(s Schema, part Source) ([]entry, error) {
-	t, err := open(part)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{
-		columnInputs, s.JobID, columnScore, columnRow, columnFinish, columnInputTokens, columnOutputTokens,
-		columnEngine, columnAttempts, columnCode, columnMessage, columnRaw,
-	}
-	if s.IDColumn != "" {
-		names = append(names, s.IDColumn)
-	}
-	columns, err := positions(t, names...)
-	if err != nil {
-		return nil, err
-	}
-	tries, err := newTriesReader(t)
-	if err != nil {
-		return nil, err
-	}
-	var entries []entry
-	for scan := t.Scan(columns...); ; {
-		b, err := scan.Next()
-		if errors.Is(err, io.EOF) {
-			return entries, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for i := range b.Rows {
-			e := blockEntry(s, b, i)
-			if e.out.Tries, err = tries.of(e.row.Index); err != nil {
-				return nil, err
-			}
-			entries = append(entries, e)
-		}
-	}
-}
-
-func blockEntry(s Schema, b *columnar.Block, i int) entry {
-	text := func(c int) string {
-		if b.Null(c, i) {
-			return ""
-		}
-		return string(b.Text(c, i))
-	}
-	e := entry{
-		row: rowmill.Row{Index: b.Int(3, i), Text: text(0)},
-		out: rowmill.Output{
-			Finish: rowmill.FinishReason(text(4)), InputTokens: b.Int(5, i), OutputTokens: b.Int(6, i),
-			Engine: text(7), Attempts: int(b.Int(8, i)),
-		},
-	}
-	if !b.Null(9, i) {
-		e.out.Err = &rowmill.RowError{Code: text(9), Message: text(10), Raw: text(11)}
-	}
-	if !b.Null(2, i) {
-		e.out.HasScore, e.out.Score = true, b.Real(2, i)
-	}
-	switch {
-	case b.Null(1, i):
-	case s.Embedding:
-		e.out.Embedding = b.Floats(1, i, nil)
-	default:
-		e.out.Text = text(1)
-	}
-	if s.IDColumn == "" || b.Null(12, i) {
-		return e
-	}
-	e.row.ID.Kind = s.IDKind
-	switch s.IDKind {
-	case rowmill.IDString:
-		e.row.ID.Text = text(12)
-	case rowmill.IDInt:
-		e.row.ID.Int = b.Int(12, i)
-	case rowmill.IDUint:
-		e.row.ID.Int = int64(b.Uint(12, i))
-	case rowmill.IDFloat:
-		e.row.ID.Real = b.Real(12, i)
-	case rowmill.IDBool:
-		if b.Bool(12, i) {
-			e.row.ID.Int = 1
-		}
-	case rowmill.IDLeafValue:
-		e.row.ID.Text = string(b.Leaf(12, i))
-	}
-	return e
+func readEntries(s Schema, part Source) (all []entry, err error) {
+	err = EachOfParts(context.Background(), s, []PartSource{{Source: part}}, visitInto(&all))
+	return all, err
 }
 
 func sameEntries(tb rapid.TB, what string, got, want []entry) {

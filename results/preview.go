@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/rowmill/rowmill/internal/columnar"
 )
@@ -29,12 +30,8 @@ func FirstRow(part Source) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find the first row of a part: %w", err)
 	}
-	columns, err := positions(t, columnRow)
-	if err != nil {
-		return 0, fmt.Errorf("find the first row of a part: %w", err)
-	}
-	if t.Groups() > 0 {
-		if low, _, ok := t.GroupInts(0, columns[0]); ok {
+	if c := t.Column(columnRow); c >= 0 && t.Groups() > 0 {
+		if low, _, ok := t.GroupInts(0, c); ok {
 			return low, nil
 		}
 	}
@@ -43,33 +40,38 @@ func FirstRow(part Source) (int64, error) {
 
 // PreviewPart reads the wanted rows from a part and skips rows that the part
 // does not have. wanted must ascend.
-func PreviewPart(ctx context.Context, part Source, wanted []int64) ([]PreviewRow, error) {
+func PreviewPart(ctx context.Context, part Source, wanted []int64) (found []PreviewRow, err error) {
 	t, err := open(part)
+	if err == nil {
+		found, err = previewPart(ctx, t, wanted)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("preview a part: %w", err)
 	}
-	columns, err := positions(t, columnRow, columnCode, columnInputs, t.Meta(metaJob))
+	return found, nil
+}
+
+func previewPart(ctx context.Context, t *columnar.Table, wanted []int64) (found []PreviewRow, err error) {
+	r, err := newPreviewReader(t, t, columnRow, columnCode)
 	if err != nil {
-		return nil, fmt.Errorf("preview a part: %w", err)
+		return nil, err
 	}
-	var found []PreviewRow
 	for g := range t.Groups() {
-		if low, high, ok := t.GroupInts(g, columns[0]); ok && (high < wanted[0] || low > wanted[len(wanted)-1]) {
+		if low, high, ok := t.GroupInts(g, t.Column(columnRow)); ok && (high < wanted[0] || low > wanted[len(wanted)-1]) {
 			continue
 		}
 		from, to := t.GroupRows(g)
-		err := eachBlock(ctx, t, columns, from, to, func(b *columnar.Block, i int) {
+		err := r.reserved.each(ctx, from, to, func(b *columnar.Block, i int) (bool, error) {
 			row := b.Int(0, i)
 			if _, is := slices.BinarySearch(wanted, row); !is {
-				return
+				return true, nil
 			}
-			view := PreviewRow{Row: row}
-			view.readTexts(t, columns[3], b, 2, i)
-			view.readCode(b, 1, i)
-			found = append(found, view)
+			err := r.read(b.First + int64(i))
+			found = append(found, r.preview(row))
+			return true, err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("preview a part: %w", err)
+			return nil, err
 		}
 	}
 	return found, nil
@@ -77,37 +79,10 @@ func PreviewPart(ctx context.Context, part Source, wanted []int64) ([]PreviewRow
 
 // PreviewResults reads rows from (included) to to (excluded) of a job that
 // succeeded, from its full file and its "rows" file.
-func PreviewResults(ctx context.Context, full, rows Source, from, to int64) ([]PreviewRow, error) {
-	content, err := open(full)
-	if err != nil {
-		return nil, fmt.Errorf("preview results: %w", err)
-	}
-	reserved, err := open(rows)
-	if err != nil {
-		return nil, fmt.Errorf("preview results: %w", err)
-	}
-	columns, err := positions(content, columnInputs, content.Meta(metaJob))
-	if err != nil {
-		return nil, fmt.Errorf("preview results: %w", err)
-	}
-	codes, err := positions(reserved, columnCode)
-	if err != nil {
-		return nil, fmt.Errorf("preview results: %w", err)
-	}
-	to = min(to, content.Rows(), reserved.Rows())
-	if from >= to {
-		return nil, nil
-	}
-	found := make([]PreviewRow, 0, to-from)
-	err = eachBlock(ctx, content, columns, from, to, func(b *columnar.Block, i int) {
-		view := PreviewRow{Row: b.First + int64(i)}
-		view.readTexts(content, columns[1], b, 0, i)
-		found = append(found, view)
-	})
+func PreviewResults(ctx context.Context, full, rows Source, from, to int64) (found []PreviewRow, err error) {
+	content, reserved, err := openBoth(full, rows)
 	if err == nil {
-		err = eachBlock(ctx, reserved, codes, from, to, func(b *columnar.Block, i int) {
-			found[b.First+int64(i)-from].readCode(b, 0, i)
-		})
+		found, err = previewResults(ctx, content, reserved, from, to)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("preview results: %w", err)
@@ -115,59 +90,60 @@ func PreviewResults(ctx context.Context, full, rows Source, from, to int64) ([]P
 	return found, nil
 }
 
-// eachBlock visits the rows at positions from (included) to to (excluded).
-func eachBlock(ctx context.Context, t *columnar.Table, columns []int, from, to int64, visit func(b *columnar.Block, i int)) error {
-	scan := t.Scan(columns...)
-	if err := scan.SeekRow(from); err != nil {
-		return err
+func previewResults(ctx context.Context, content, reserved *columnar.Table, from, to int64) (found []PreviewRow, err error) {
+	r, err := newPreviewReader(content, reserved, columnCode)
+	if err != nil {
+		return nil, err
 	}
-	for at := from; at < to; {
-		if err := ctx.Err(); err != nil {
-			return err
+	for n := from; n < min(to, content.Rows(), reserved.Rows()); n++ {
+		if err := errors.Join(ctx.Err(), r.read(n)); err != nil {
+			return nil, err
 		}
-		b, err := scan.Next()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return err
-		}
-		for ; at < min(to, b.First+int64(b.Rows)); at++ {
-			visit(b, int(at-b.First))
-		}
+		found = append(found, r.preview(n))
 	}
-	return nil
+	return found, nil
 }
 
-// readTexts reads the input from position c of a block, and the output from
-// position c+1. column is the output's position in the table.
-func (r *PreviewRow) readTexts(t *columnar.Table, column int, b *columnar.Block, c, i int) {
-	r.Input = r.text(b.Text(c, i))
-	switch {
-	case b.Null(c+1, i):
-	case t.Columns()[column].Kind == columnar.TableFloats:
-		r.Output = b.Floats(c+1, i, nil)
-	default:
-		r.Output = r.text(b.Text(c+1, i))
+// newPreviewReader returns a reader of inputs, outputs and some reserved
+// columns.
+func newPreviewReader(content, reserved *columnar.Table, names ...string) (*rowReader, error) {
+	s, err := schemaOf(content)
+	if err != nil {
+		return nil, err
 	}
+	first, err := newRowScan(content, columnInputs, s.JobID)
+	if err != nil {
+		return nil, err
+	}
+	second, err := newRowScan(reserved, names...)
+	if err != nil {
+		return nil, err
+	}
+	return newRowReader(s, first, second), nil
 }
 
-// readCode reads the reason of a failure.
-func (r *PreviewRow) readCode(b *columnar.Block, c, i int) {
-	if !b.Null(c, i) {
-		r.Code = string(b.Text(c, i))
+// preview returns the row that was read last.
+func (r *rowReader) preview(row int64) PreviewRow {
+	p := PreviewRow{Row: row, Output: r.output()}
+	p.Input = p.cut(r.row.Text)
+	if text, ok := p.Output.(string); ok {
+		p.Output = p.cut(text)
 	}
+	if r.out.Err != nil {
+		p.Code = r.out.Err.Code
+	}
+	return p
 }
 
-// text returns all, cut to at most PreviewText bytes of whole characters.
-func (r *PreviewRow) text(all []byte) string {
+// cut returns all, cut to at most PreviewText bytes of whole characters.
+func (r *PreviewRow) cut(all string) string {
 	if len(all) <= PreviewText {
-		return string(all)
+		return all
 	}
 	r.Cut = true
 	end := PreviewText
-	for end > 0 && all[end]&0xC0 == 0x80 {
+	for end > 0 && !utf8.RuneStart(all[end]) {
 		end--
 	}
-	return string(all[:end])
+	return strings.Clone(all[:end]) // frees the rest
 }

@@ -155,6 +155,11 @@ func ReadSchema(src Source) (Schema, error) {
 	if err != nil {
 		return Schema{}, fmt.Errorf("read schema: %w", err)
 	}
+	return schemaOf(t)
+}
+
+// schemaOf is ReadSchema for an open file.
+func schemaOf(t *columnar.Table) (Schema, error) {
 	s := Schema{JobID: t.Meta(metaJob), Model: t.Meta(metaModel)}
 	inputs := false // the columns between inputs and the output are fields
 	for _, c := range t.Columns() {

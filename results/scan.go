@@ -1,0 +1,85 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowmill/rowmill/internal/columnar"
+)
+
+// rowScan reads some columns of a table at any position. It holds one block,
+// so rows in ascending order are fast.
+type rowScan struct {
+	columns []columnar.TableColumn
+	scan    *columnar.TableScan
+	block   *columnar.Block // nil until the first read
+}
+
+// newRowScan scans the named columns, or all columns if no name is given.
+func newRowScan(t *columnar.Table, names ...string) (*rowScan, error) {
+	if len(names) == 0 {
+		for _, c := range t.Columns() {
+			names = append(names, c.Name)
+		}
+	}
+	s := &rowScan{}
+	var at []int
+	for _, name := range names {
+		c := t.Column(name)
+		if c < 0 {
+			return nil, fmt.Errorf("the file has no column %q", name)
+		}
+		at = append(at, c)
+		s.columns = append(s.columns, t.Columns()[c])
+	}
+	s.scan = t.Scan(at...)
+	return s, nil
+}
+
+// at returns the block that holds the row at a position of the table, and the
+// row's position in the block.
+func (s *rowScan) at(position int64) (*columnar.Block, int, error) {
+	if s.block == nil || position < s.block.First || position >= s.block.First+int64(s.block.Rows) {
+		err := s.scan.SeekRow(position)
+		if err == nil {
+			s.block, err = s.scan.Next()
+		}
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			s.block = nil
+			return nil, 0, err
+		}
+	}
+	return s.block, int(position - s.block.First), nil
+}
+
+// each visits the rows at positions from (included) to to (excluded) until
+// visit returns false.
+func (s *rowScan) each(ctx context.Context, from, to int64, visit func(b *columnar.Block, i int) (more bool, err error)) error {
+	for at := from; at < to; at++ {
+		if (at-from)%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		b, i, err := s.at(at)
+		if err != nil {
+			return err
+		}
+		if more, err := visit(b, i); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// text returns a text, or an empty string for a null and for a column that is
+// not scanned (-1).
+func text(b *columnar.Block, c, i int) string {
+	if c < 0 || b.Null(c, i) {
+		return ""
+	}
+	return string(b.Text(c, i))
+}
