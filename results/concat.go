@@ -53,34 +53,42 @@ func Concat(ctx context.Context, w io.Writer, s Schema, parts []Source, v Varian
 // reserved columns another, so the object store can build both result files by
 // server-side copy. Join returns the number of rows.
 func Join(ctx context.Context, w io.Writer, s Schema, first int64, parts []Source) (int64, error) {
-	if err := s.Validate(); err != nil {
-		return 0, fmt.Errorf("join parts: %w", err)
-	}
-	splice, err := columnar.NewSplicer(w, s.columns(), s.meta())
-	if err != nil {
-		return 0, fmt.Errorf("join parts: %w", err)
-	}
-	splice.SetTrailing(len(s.variantColumns(Full)))
 	next := first
-	var tried []*columnar.Table
-	err = eachTable(ctx, parts, func(t *columnar.Table) error {
-		if len(t.Keys(triesPrefix)) > 0 {
-			tried = append(tried, t)
+	err := splice(w, s, s.columns(), func(to *columnar.Splicer) error {
+		to.SetTrailing(len(s.variantColumns(Full)))
+		var tried []*columnar.Table
+		err := eachTable(ctx, parts, func(t *columnar.Table) error {
+			if len(t.Keys(triesPrefix)) > 0 {
+				tried = append(tried, t)
+			}
+			return appendPart(ctx, to, t, &next)
+		})
+		for _, t := range tried {
+			if err == nil {
+				err = copyTries(to, t)
+			}
 		}
-		return appendPart(ctx, splice, t, &next)
+		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("join %w", err)
-	}
-	for _, t := range tried {
-		if err := copyTries(splice, t); err != nil {
-			return 0, fmt.Errorf("join parts: %w", err)
-		}
-	}
-	if err := splice.Close(); err != nil {
 		return 0, fmt.Errorf("join parts: %w", err)
 	}
 	return next - first, nil
+}
+
+// splice writes a file with the given columns. add adds its parts.
+func splice(w io.Writer, s Schema, columns []columnar.TableColumn, add func(*columnar.Splicer) error) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	to, err := columnar.NewSplicer(w, columns, s.meta())
+	if err != nil {
+		return err
+	}
+	if err := add(to); err != nil {
+		return err
+	}
+	return to.Close()
 }
 
 // eachTable opens parts, up to openAtOnce at a time, and visits them in order.
@@ -121,24 +129,16 @@ func ConcatRows(ctx context.Context, w io.Writer, s Schema, parts []Source) (int
 }
 
 func concat(ctx context.Context, w io.Writer, s Schema, parts []Source, columns []columnar.TableColumn, tries bool) (int64, error) {
-	if err := s.Validate(); err != nil {
-		return 0, fmt.Errorf("concatenate parts: %w", err)
-	}
-	splice, err := columnar.NewSplicer(w, columns, s.meta())
-	if err != nil {
-		return 0, fmt.Errorf("concatenate parts: %w", err)
-	}
 	rows := int64(0)
-	err = eachTable(ctx, parts, func(t *columnar.Table) error {
-		if err := appendPart(ctx, splice, t, &rows); err != nil || !tries {
-			return err
-		}
-		return copyTries(splice, t)
+	err := splice(w, s, columns, func(to *columnar.Splicer) error {
+		return eachTable(ctx, parts, func(t *columnar.Table) error {
+			if err := appendPart(ctx, to, t, &rows); err != nil || !tries {
+				return err
+			}
+			return copyTries(to, t)
+		})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("concatenate %w", err)
-	}
-	if err := splice.Close(); err != nil {
 		return 0, fmt.Errorf("concatenate parts: %w", err)
 	}
 	return rows, nil
@@ -151,21 +151,25 @@ func openAll(ctx context.Context, parts []Source, number int) ([]*columnar.Table
 	tables := make([]*columnar.Table, len(parts))
 	var g errgroup.Group
 	for i, src := range parts {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			err := contain.Run(func() (err error) {
-				tables[i], err = open(src)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("part %d: %w", number+i, err)
-			}
-			return nil
+		openOne(ctx, &g, number+i, func() (err error) {
+			tables[i], err = open(src)
+			return err
 		})
 	}
 	return tables, g.Wait()
+}
+
+// openOne opens a part in a goroutine of g. A panic becomes an error.
+func openOne(ctx context.Context, g *errgroup.Group, number int, open func() error) {
+	g.Go(func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := contain.Run(open); err != nil {
+			return fmt.Errorf("part %d: %w", number, err)
+		}
+		return nil
+	})
 }
 
 // denseRange returns the first and the last row of a part. ok is true if the
@@ -193,21 +197,11 @@ func denseRange(t *columnar.Table) (low, high int64, ok bool) {
 // Subset writes variant v of src by copying column chunks. src is the full file
 // or another file that has the variant's columns.
 func Subset(ctx context.Context, w io.Writer, src Source, s Schema, v Variant) error {
-	if err := s.Validate(); err != nil {
-		return fmt.Errorf("write %s: %w", v.Name(), err)
-	}
 	t, err := open(src)
+	if err == nil {
+		err = splice(w, s, s.variantColumns(v), func(to *columnar.Splicer) error { return to.Append(ctx, t) })
+	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", v.Name(), err)
-	}
-	splice, err := columnar.NewSplicer(w, s.variantColumns(v), s.meta())
-	if err != nil {
-		return fmt.Errorf("write %s: %w", v.Name(), err)
-	}
-	if err := splice.Append(ctx, t); err != nil {
-		return fmt.Errorf("write %s: %w", v.Name(), err)
-	}
-	if err := splice.Close(); err != nil {
 		return fmt.Errorf("write %s: %w", v.Name(), err)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/klauspost/compress/flate"
 
@@ -52,7 +51,7 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 				e.buf = append(e.buf, ',')
 			}
 			if !b.Null(c, i) {
-				e.csvCell(b, c, i)
+				e.appendValue(b, c, c, i, false)
 			}
 		}
 		e.buf = append(e.buf, "\r\n"...)
@@ -61,29 +60,6 @@ func writeCSV(ctx context.Context, w io.Writer, full Source, s Schema, v Variant
 		return err
 	}
 	return e.flush()
-}
-
-// csvCell appends a value that is not null.
-func (e *exporter) csvCell(b *columnar.Block, c, i int) {
-	switch e.columns[c].Kind {
-	case columnar.TableText:
-		e.buf = appendCell(e.buf, e.text(c, b.Text(c, i)))
-	case columnar.TableInt:
-		e.buf = strconv.AppendInt(e.buf, b.Int(c, i), 10)
-	case columnar.TableUint:
-		e.buf = strconv.AppendUint(e.buf, b.Uint(c, i), 10)
-	case columnar.TableReal:
-		e.buf = appendReal(e.buf, b.Real(c, i), false)
-	case columnar.TableBool:
-		e.buf = strconv.AppendBool(e.buf, b.Bool(c, i))
-	case columnar.TableLeaf:
-		e.row, e.err = e.leaf.AppendText(e.row[:0], b.Leaf(c, i))
-		e.buf = appendCell(e.buf, e.row)
-	case columnar.TableFloats:
-		e.buf = append(e.buf, '"')
-		e.appendList(b, c, i)
-		e.buf = append(e.buf, '"')
-	}
 }
 
 // appendCell appends a text cell. It quotes the cell if RFC 4180 requires it,

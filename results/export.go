@@ -90,6 +90,42 @@ func (e *exporter) flush() error {
 	return err
 }
 
+// appendValue appends a value that is not null, as JSON or as a CSV cell. c is
+// the column's position in the variant, at its position in the block.
+func (e *exporter) appendValue(b *columnar.Block, c, at, i int, json bool) {
+	switch e.columns[c].Kind {
+	case columnar.TableText:
+		if cell := e.text(c, b.Text(at, i)); json {
+			e.buf = spelling.AppendString(e.buf, cell)
+		} else {
+			e.buf = appendCell(e.buf, cell)
+		}
+	case columnar.TableInt:
+		e.buf = strconv.AppendInt(e.buf, b.Int(at, i), 10)
+	case columnar.TableUint:
+		e.buf = strconv.AppendUint(e.buf, b.Uint(at, i), 10)
+	case columnar.TableReal:
+		e.buf = appendReal(e.buf, b.Real(at, i), json)
+	case columnar.TableBool:
+		e.buf = strconv.AppendBool(e.buf, b.Bool(at, i))
+	case columnar.TableLeaf:
+		if json {
+			e.buf, e.err = e.leaf.AppendJSON(e.buf, b.Leaf(at, i))
+			return
+		}
+		e.row, e.err = e.leaf.AppendText(e.row[:0], b.Leaf(at, i))
+		e.buf = appendCell(e.buf, e.row)
+	case columnar.TableFloats:
+		if json {
+			e.appendList(b, at, i)
+			return
+		}
+		e.buf = append(e.buf, '"')
+		e.appendList(b, at, i)
+		e.buf = append(e.buf, '"')
+	}
+}
+
 // appendList appends a list of floats as a JSON array.
 func (e *exporter) appendList(b *columnar.Block, c, i int) {
 	e.floats = b.Floats(c, i, e.floats[:0])

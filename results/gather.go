@@ -9,8 +9,6 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/rowmill/rowmill/internal/contain"
 )
 
 // reduceParts opens the parts. If there are too many to read together, it
@@ -100,18 +98,9 @@ func (h *blockMemory) add(p *mergePart) int64 {
 func openParts(ctx context.Context, s Schema, parts []*mergePart) error {
 	var g errgroup.Group
 	for _, p := range parts {
-		if p.table != nil {
-			continue
+		if p.table == nil {
+			openOne(ctx, &g, p.number, func() error { return p.open(s) })
 		}
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := contain.Run(func() error { return p.open(s) }); err != nil {
-				return fmt.Errorf("part %d: %w", p.number, err)
-			}
-			return nil
-		})
 	}
 	return g.Wait()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 
 	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/internal/spelling"
@@ -51,30 +50,14 @@ func WriteJSON(ctx context.Context, w io.Writer, full Source, s Schema, v Varian
 
 // jsonColumn appends a column as an array.
 func (e *exporter) jsonColumn(c int) error {
-	kind := e.columns[c].Kind
 	separator := byte('[')
 	err := e.each(e.at[c:c+1], func(b *columnar.Block, i int) {
 		e.buf = append(e.buf, separator)
 		separator = ','
 		if b.Null(0, i) {
 			e.buf = append(e.buf, "null"...)
-			return
-		}
-		switch kind {
-		case columnar.TableText:
-			e.buf = spelling.AppendString(e.buf, e.text(c, b.Text(0, i)))
-		case columnar.TableInt:
-			e.buf = strconv.AppendInt(e.buf, b.Int(0, i), 10)
-		case columnar.TableUint:
-			e.buf = strconv.AppendUint(e.buf, b.Uint(0, i), 10)
-		case columnar.TableReal:
-			e.buf = appendReal(e.buf, b.Real(0, i), true)
-		case columnar.TableBool:
-			e.buf = strconv.AppendBool(e.buf, b.Bool(0, i))
-		case columnar.TableLeaf:
-			e.buf, e.err = e.leaf.AppendJSON(e.buf, b.Leaf(0, i))
-		case columnar.TableFloats:
-			e.appendList(b, 0, i)
+		} else {
+			e.appendValue(b, c, 0, i, true)
 		}
 	})
 	if separator == '[' {

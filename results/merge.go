@@ -197,19 +197,21 @@ func joinable(parts []*mergePart, first int64) []*mergePart {
 
 // join concatenates the parts by copying their column chunks.
 func join(ctx context.Context, w io.Writer, s Schema, parts []*mergePart) (int64, error) {
-	splice, err := columnar.NewSplicer(w, s.columns(), s.meta())
-	if err != nil {
-		return 0, err
-	}
-	for _, p := range parts {
-		if err := splice.Append(ctx, p.table); err != nil {
-			return 0, fmt.Errorf("part %d: %w", p.number, err)
+	var rows int64
+	err := splice(w, s, s.columns(), func(to *columnar.Splicer) error {
+		for _, p := range parts {
+			err := to.Append(ctx, p.table)
+			if err == nil {
+				err = copyTries(to, p.table)
+			}
+			if err != nil {
+				return fmt.Errorf("part %d: %w", p.number, err)
+			}
 		}
-		if err := copyTries(splice, p.table); err != nil {
-			return 0, fmt.Errorf("part %d: %w", p.number, err)
-		}
-	}
-	return splice.Rows(), splice.Close()
+		rows = to.Rows()
+		return nil
+	})
+	return rows, err
 }
 
 // copyAll copies a whole file.
