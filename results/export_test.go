@@ -85,9 +85,7 @@ func TestWriteJSONExactly(t *testing.T) {
 			}
 			want += "}"
 			var got bytes.Buffer
-			if err := WriteJSON(context.Background(), &got, fullOf(t, s, fewEntries(s)), s, v); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, WriteJSON(context.Background(), &got, fullOf(t, s, fewEntries(s)), s, v))
 			if got.String() != want {
 				t.Errorf("%s %s:\n got %s\nwant %s", name, v.Name(), got.String(), want)
 			}
@@ -147,21 +145,15 @@ func TestWriteCSVExactly(t *testing.T) {
 func csvOf(tb testing.TB, full Source, s Schema, v Variant) string {
 	tb.Helper()
 	var archive bytes.Buffer
-	if err := WriteCSVZip(context.Background(), &archive, full, s, v); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, WriteCSVZip(context.Background(), &archive, full, s, v))
 	z, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
 	if err != nil || len(z.File) != 1 || z.File[0].Name != s.JobID+".csv" {
 		tb.Fatalf("archive: %v, %d files", err, len(z.File))
 	}
 	f, err := z.File[0].Open()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, err)
 	text, err := io.ReadAll(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, err)
 	return string(text)
 }
 
@@ -172,22 +164,15 @@ func TestExportsReadBack(t *testing.T) {
 	all := sampleEntries(s, 0, 5000)
 	full := fullOf(t, s, all)
 	var text bytes.Buffer
-	if err := WriteJSON(context.Background(), &text, full, s, Full); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, WriteJSON(context.Background(), &text, full, s, Full))
 	var object struct {
 		Outputs []*string  `json:"outputs"`
 		Inputs  []string   `json:"inputs"`
 		Scores  []*float64 `json:"cumulative_logprobs"`
 		IDs     []*int64   `json:"my id"`
 	}
-	if err := json.Unmarshal(text.Bytes(), &object); err != nil {
-		t.Fatal(err)
-	}
-	records, err := csv.NewReader(strings.NewReader(csvOf(t, full, s, Full))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(text.Bytes(), &object))
+	records := must(csv.NewReader(strings.NewReader(csvOf(t, full, s, Full))).ReadAll())(t)
 	if len(object.Outputs) != len(all) || len(records) != len(all)+1 {
 		t.Fatalf("%d outputs in JSON and %d lines of CSV for %d rows", len(object.Outputs), len(records), len(all))
 	}

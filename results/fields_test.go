@@ -39,13 +39,9 @@ func TestFieldsOfAFunction(t *testing.T) {
 			t.Errorf("the schema is read as %+v, %v", read, err)
 		}
 	}
-	if err := WriteJSON(t.Context(), &asJSON, result, s, Variant{Inputs: true}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, WriteJSON(t.Context(), &asJSON, result, s, Variant{Inputs: true}))
 	var members map[string][]any
-	if err := json.Unmarshal(asJSON.Bytes(), &members); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(asJSON.Bytes(), &members))
 	want := map[string][]any{
 		"outputs": {"x", "y", nil}, "inputs": {"Greet Ann", "a prompt", "Greet B"}, "key": {"1", nil, nil},
 		"name": {"Ann", nil, "\"B\"\n"}, "a, b": {"", nil, "<é>"},
@@ -57,9 +53,7 @@ func TestFieldsOfAFunction(t *testing.T) {
 	if want := "key,inputs,name,\"a, b\"," + testJob + ",cumulative_logprobs\r\n1,Greet Ann,Ann,\"\",x,\r\n,a prompt,,,y,\r\n"; !strings.HasPrefix(text, want) {
 		t.Errorf("CSV %q, want %q", text, want)
 	}
-	if err := Subset(t.Context(), &without, result, s, Variant{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, Subset(t.Context(), &without, result, s, Variant{}))
 	if read, err := ReadSchema(bytes.NewReader(without.Bytes())); err != nil || read.Fields != nil || read.IDColumn != "key" {
 		t.Errorf("without the inputs there are %+v, %v", read, err)
 	}
@@ -68,18 +62,14 @@ func TestFieldsOfAFunction(t *testing.T) {
 		taken = append(taken, *row)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for i, row := range taken {
 		if diff := cmp.Diff(entries[i].row, row); diff != "" {
 			t.Errorf("row %d (-want +got):\n%s", i, diff)
 		}
 	}
 	w, err := NewPartWriter(new(bytes.Buffer), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, fields := range []string{`["one"]`, `{}`, `[`} {
 		if err := w.Add(&rowmill.Row{Index: 9, Fields: fields}, &rowmill.Output{}); err == nil {
 			t.Errorf("the fields %s were taken", fields)

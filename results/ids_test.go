@@ -51,9 +51,7 @@ func TestIDsKeepTheirTypes(t *testing.T) {
 func resultOf(t *testing.T, source string) {
 	t.Helper()
 	file, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s, entries := entriesOf(t, file)
 	var halves [2][]entry
 	for i, e := range entries {
@@ -81,16 +79,12 @@ func resultOf(t *testing.T, source string) {
 	if read, err := ReadSchema(result); err != nil || !reflect.DeepEqual(read, s) {
 		t.Fatalf("%s: the schema of its result is %+v, %v; want %+v", source, read, err, s)
 	}
-	if err := WriteJSON(t.Context(), &asJSON, result, s, Full); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, WriteJSON(t.Context(), &asJSON, result, s, Full))
 	stem := strings.TrimSuffix(source, ".parquet")
 	for name, data := range map[string][]byte{
 		".result.parquet": full.Bytes(), ".json": asJSON.Bytes(), ".csv": []byte(csvOf(t, result, s, Full)),
 	} {
-		if err := os.WriteFile(stem+name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(stem+name, data, 0o600))
 	}
 }
 
@@ -98,9 +92,7 @@ func resultOf(t *testing.T, source string) {
 func entriesOf(t *testing.T, file []byte) (Schema, []entry) {
 	t.Helper()
 	rows, err := input.Open(bytes.NewReader(file), int64(len(file)), input.Options{Column: "text", IDColumn: "id"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var object bytes.Buffer
 	cut := shard.NewWriter(&object, 0, true)
 	for {
@@ -110,24 +102,16 @@ func entriesOf(t *testing.T, file []byte) (Schema, []entry) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if err := cut.Add(row.Text, row.ID); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, cut.Add(row.Text, row.ID))
 	}
 	s := Schema{JobID: testJob, Model: "m", IDColumn: "id", IDType: rows.IDType()}
-	if err := errors.Join(rows.Close(), cut.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(rows.Close(), cut.Close()))
 	read, err := shard.NewReader(bytes.NewReader(object.Bytes()), int64(object.Len()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	entries := sampleEntries(s, 0, read.Rows())
 	for i := range entries {
 		block, err := read.ReadBlock(read.BlockOf(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		entries[i].row.Text, entries[i].row.ID = block.Text(i), block.ID(i)
 	}
 	return s, entries

@@ -36,9 +36,7 @@ func TestJoin(t *testing.T) {
 					t.Fatalf("%d rows, %v; want %d", n, err, rows-first)
 				}
 				got, err := readEntries(s, bytes.NewReader(file.Bytes()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				sameEntries(t, "joined", got, all)
 				parts, joined = append(parts, own...), append(joined, bytes.NewReader(file.Bytes()))
 			}
@@ -66,9 +64,7 @@ func TestJoin(t *testing.T) {
 					continue
 				}
 				want, err := ReadRow(full, reserved, n)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				got, err := ReadRow(again, reservedAgain, n)
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
 					t.Fatalf("row %d: %v (-want +got):\n%s", n, err, diff)

@@ -85,21 +85,14 @@ func splitRows(tb testing.TB, s Schema, rows, parts int, partOf func(row int) in
 	var sources []PartSource
 	for _, mine := range of {
 		var file bytes.Buffer
-		w, err := NewPartWriter(&file, s)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		w := must(NewPartWriter(&file, s))(tb)
 		accept := roaring.New()
 		for _, i := range mine {
 			accept.Add(uint32(i))
 			out := output(i)
-			if err := w.Add(&rowmill.Row{Index: int64(i), Text: fmt.Sprint("in ", i)}, &out); err != nil {
-				tb.Fatal(err)
-			}
+			noError(tb, w.Add(&rowmill.Row{Index: int64(i), Text: fmt.Sprint("in ", i)}, &out))
 		}
-		if err := w.Close(); err != nil {
-			tb.Fatal(err)
-		}
+		noError(tb, w.Close())
 		on.files = append(on.files, slices.Clone(file.Bytes()))
 		source, release := on.source(len(on.files) - 1)
 		sources = append(sources, PartSource{Source: source, Accept: accept, Release: release})
@@ -147,9 +140,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 			on, sources := splitRows(t, s, test.rows, test.parts, test.deal, test.output)
 			on.heap = newHeapWatch()
 			merged, err := os.Create(filepath.Join(t.TempDir(), "merged"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			defer merged.Close()
 			rows, err := Merge(context.Background(), merged, s, sources)
 			if err != nil || rows != int64(test.rows) {
@@ -172,9 +163,7 @@ func TestMergeOfManyPartsIsBounded(t *testing.T) {
 func sameRows(t *testing.T, s Schema, file *os.File, rows int, output func(row int) rowmill.Output) {
 	t.Helper()
 	size, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	got, err := readEntries(s, io.NewSectionReader(file, 0, size))
 	if err != nil || len(got) != rows {
 		t.Fatalf("%d rows were merged, want %d: %v", len(got), rows, err)

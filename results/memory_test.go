@@ -63,9 +63,7 @@ func bigRows(tb testing.TB, s Schema, n int, add func(row *rowmill.Row, out *row
 			}
 			out = rowmill.Output{Embedding: vector}
 		}
-		if err := add(&row, &out); err != nil {
-			tb.Fatal(err)
-		}
+		noError(tb, add(&row, &out))
 	}
 }
 
@@ -77,18 +75,13 @@ func TestPartMemory(t *testing.T) {
 	}
 	for _, s := range []Schema{{JobID: testJob, Embedding: true}, {JobID: testJob}} {
 		watch := newHeapWatch()
-		w, err := NewPartWriter(watch, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must(NewPartWriter(watch, s))(t)
 		rows := 500 // 75 MB
 		if s.Embedding {
 			rows = 18_000 // 73 MB
 		}
 		bigRows(t, s, rows, w.Add)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Close())
 		if watch.written < 56<<20 || watch.grown() > memoryBound {
 			t.Errorf("embedding %t: %d MB written with %d MB on the heap", s.Embedding, watch.written>>20, watch.grown()>>20)
 		}
@@ -105,9 +98,7 @@ func TestMergeMemory(t *testing.T) {
 		var writers []*PartWriter
 		for i := range files {
 			w, err := NewPartWriter(&files[i], s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			writers = append(writers, w)
 		}
 		rows := 500
@@ -119,9 +110,7 @@ func TestMergeMemory(t *testing.T) {
 		})
 		var sources []PartSource
 		for i, w := range writers {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.Close())
 			writers[i] = nil
 			sources = append(sources, PartSource{Source: bytes.NewReader(files[i].Bytes())})
 		}

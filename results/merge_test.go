@@ -98,16 +98,12 @@ func TestMergeOfRanges(t *testing.T) {
 			}
 			merged := bytes.NewReader(out.Bytes())
 			table, err := open(merged)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if want := map[string]int{"joined": 3, "rewritten": 1}[name]; table.Groups() != want {
 				t.Errorf("%d row groups, want %d", table.Groups(), want)
 			}
 			got, err := readEntries(s, merged)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			sameEntries(t, "merged", got, all)
 		})
 	}
@@ -143,9 +139,7 @@ func TestMergeThroughTemporaryFiles(t *testing.T) {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
 	got, err := readEntries(s, bytes.NewReader(out.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if !slices.EqualFunc(got, all, func(a, b entry) bool { return a.row == b.row && a.out.Text == b.out.Text }) {
 		t.Fatal("the merge differs from what was written")
 	}

@@ -99,18 +99,11 @@ func drawParts(t *rapid.T, s Schema, first int64, entries []entry) []PartSource 
 
 func writePartT(t *rapid.T, s Schema, entries []entry) *bytes.Reader {
 	var file bytes.Buffer
-	w, err := NewPartWriter(&file, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(NewPartWriter(&file, s))(t)
 	for i := range entries {
-		if err := w.Add(&entries[i].row, &entries[i].out); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Add(&entries[i].row, &entries[i].out))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return bytes.NewReader(file.Bytes())
 }
 
@@ -134,17 +127,13 @@ func checkModel(t *rapid.T, s Schema) {
 		all = append(all, entries...)
 		var merged bytes.Buffer
 		rows, err := Merge(ctx, &merged, s, parts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if rows != int64(len(entries)) {
 			t.Fatalf("merged %d rows of %d", rows, len(entries))
 		}
 		complete = append(complete, bytes.NewReader(merged.Bytes()))
 		got, err := readEntries(s, complete[len(complete)-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		sameEntries(t, "merged part", got, entries)
 	}
 
@@ -159,9 +148,7 @@ func checkModel(t *rapid.T, s Schema) {
 	for range 5 {
 		e := all[rapid.IntRange(0, len(all)-1).Draw(t, "row")]
 		view, err := ReadRow(f, r, e.row.Index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		sameView(t, view, e)
 	}
 	got, next, err := Failures(ctx, r, -1, len(all)+1)
@@ -176,9 +163,7 @@ func checkModel(t *rapid.T, s Schema) {
 		if _, err := Concat(ctx, &direct, s, complete, v); err != nil {
 			t.Fatal(err)
 		}
-		if err := Subset(ctx, &subset, f, s, v); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, Subset(ctx, &subset, f, s, v))
 		if !bytes.Equal(direct.Bytes(), subset.Bytes()) {
 			t.Fatalf("%s: the subset of the full file differs from the concatenation", v.Name())
 		}

@@ -33,13 +33,9 @@ func TestAddRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, err := NewPartWriter(&bytes.Buffer{}, test.schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			first := rowmill.Output{Err: &rowmill.RowError{Code: "c"}}
-			if err := w.Add(&rowmill.Row{Index: 4}, &first); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.Add(&rowmill.Row{Index: 4}, &first))
 			if err := w.Add(&test.row, &test.out); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want one with %q", err, test.want)
 			}
@@ -70,10 +66,7 @@ func TestAddKeepsNothing(t *testing.T) {
 	t.Parallel()
 	s := Schema{JobID: testJob}
 	var file bytes.Buffer
-	w, err := NewPartWriter(&file, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(NewPartWriter(&file, s))(t)
 	var want []entry
 	buffer := make([]byte, 8)
 	for i := range 100 {
@@ -82,17 +75,10 @@ func TestAddKeepsNothing(t *testing.T) {
 		}
 		row := rowmill.Row{Index: int64(i), Text: string(buffer)}
 		want = append(want, entry{row, rowmill.Output{Text: "a\uFFFDb"}})
-		if err := w.Add(&row, &rowmill.Output{Text: "a\xffb"}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Add(&row, &rowmill.Output{Text: "a\xffb"}))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got, err := readEntries(s, bytes.NewReader(file.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
+	got := must(readEntries(s, bytes.NewReader(file.Bytes())))(t)
 	sameEntries(t, "part", got, want)
 }
 
@@ -138,9 +124,7 @@ func TestFloatBoundsOfNaN(t *testing.T) {
 		})
 	}
 	got, err := readEntries(s, writePart(t, s, entries))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	sameEntries(t, "part", got, entries)
 	if _, err := readEntries(s, writePart(t, s, entries[:1])); err != nil {
 		t.Fatal(err)

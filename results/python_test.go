@@ -51,9 +51,7 @@ func TestOtherReaders(t *testing.T) {
 		parts := []Source{writePart(t, s, all[:rows]), writePart(t, s, all[rows:])}
 		put := func(label string, data []byte, columns []manifestColumn, groups int) {
 			path := filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+"-"+label+".parquet")
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(path, data, 0o600))
 			manifest = append(manifest, file{path, columns, groups})
 		}
 		for _, v := range variants() {
@@ -76,13 +74,9 @@ func TestOtherReaders(t *testing.T) {
 		put("empty", b.Bytes(), clientColumns(s, Full, nil), 0)
 	}
 	text, err := json.Marshal(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	path := filepath.Join(dir, "manifest.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, text, 0o600))
 	out, err := exec.Command(program, filepath.Join("testdata", "check.py"), path).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

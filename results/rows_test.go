@@ -23,9 +23,7 @@ func TestFailuresByPages(t *testing.T) {
 		var got []Failure
 		for after, pages := int64(-1), 0; ; pages++ {
 			page, next, err := Failures(context.Background(), part, after, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if len(page) > limit || pages > len(want) {
 				t.Fatalf("limit %d: page %d has %d failures", limit, pages, len(page))
 			}
@@ -66,9 +64,7 @@ func TestFindRow(t *testing.T) {
 			part := writePart(t, s, some)
 			for i := 0; i < len(some); i += 131 {
 				view, err := FindRow(part, some[i].row.Index)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				sameView(t, view, some[i])
 			}
 			for _, n := range []int64{-1, 0, 999, 1001, 2000, 5000, 1 << 40} {
@@ -129,9 +125,7 @@ func checkDamaged(t *testing.T, s Schema, all []entry, bad []byte) {
 	var out bytes.Buffer
 	if _, err := Merge(ctx, &out, s, []PartSource{{Source: src}, {Source: writePart(t, s, sampleEntries(s, 60, 1))}}); err == nil {
 		got, err := readEntries(s, bytes.NewReader(out.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		sameEntries(t, "merge of a damaged part", got[:60], all)
 	}
 	if got, _, err := Failures(ctx, src, -1, 1000); err == nil && !cmp.Equal(got, failuresOf(all), cmpopts.EquateEmpty()) {

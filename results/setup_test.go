@@ -23,18 +23,11 @@ const testJob = "job-0190f5b2-7c3e-7d4a-9b1c-3f2e1d0c9b8a"
 func writePart(tb testing.TB, s Schema, entries []entry) *bytes.Reader {
 	tb.Helper()
 	var file bytes.Buffer
-	w, err := NewPartWriter(&file, s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	w := must(NewPartWriter(&file, s))(tb)
 	for i := range entries {
-		if err := w.Add(&entries[i].row, &entries[i].out); err != nil {
-			tb.Fatal(err)
-		}
+		noError(tb, w.Add(&entries[i].row, &entries[i].out))
 	}
-	if err := w.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	noError(tb, w.Close())
 	return bytes.NewReader(file.Bytes())
 }
 
@@ -141,4 +134,27 @@ func schemas() map[string]Schema {
 // variants returns all variants that a client can choose.
 func variants() []Variant {
 	return []Variant{{}, {Inputs: true}, {Logprobs: true}, Full}
+}
+
+// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// must returns a function that returns v and fails the test if err is not nil.
+func must[T any](v T, err error) func(fataler) T {
+	return func(t fataler) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

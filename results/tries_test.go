@@ -42,9 +42,7 @@ func TestTriesOfManyRows(t *testing.T) {
 	all := triedEntries(s, 6000)
 	part := writePart(t, s, all)
 	table, err := open(part)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if n := len(table.Keys(triesPrefix)); n < 3 {
 		t.Fatalf("%d attachments; the test is about many", n)
 	}
@@ -60,43 +58,29 @@ func TestTriesOfManyRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readEntries(s, bytes.NewReader(merged.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	sameEntries(t, "merged", got, all)
 	if _, err := ConcatRows(ctx, &rows, s, []Source{bytes.NewReader(merged.Bytes())}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int64{0, 1, 3, 2999, 3000, 5997, 5999} {
 		view, err := ReadRow(bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		sameView(t, view, all[n])
 	}
 	result, err := OpenResult(s, bytes.NewReader(merged.Bytes()), bytes.NewReader(rows.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	w, err := NewPartWriter(&again, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := result.Each(ctx, 0, int64(len(all)), w.Add); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, result.Each(ctx, 0, int64(len(all)), w.Add))
+	noError(t, w.Close())
 	if got, err = readEntries(s, bytes.NewReader(again.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 	sameEntries(t, "carried", got, all)
 	got = nil
 	err = EachOfParts(ctx, s, []PartSource{{Source: writePart(t, s, halves[0])}, {Source: writePart(t, s, halves[1])}}, visitInto(&got))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	sameEntries(t, "visited", got, all)
 }
 

@@ -31,18 +31,13 @@ func foreign[T any](t testing.TB, rows []T, options ...parquet.WriterOption) []b
 	if _, err := w.Write(rows); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return b.Bytes()
 }
 
 func open(t testing.TB, data []byte) *columnar.File {
 	t.Helper()
-	f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{}))(t)
 	return f
 }
 
@@ -60,13 +55,9 @@ func texts(t testing.TB, f *columnar.File, name string) (out []string) {
 			if errors.Is(err, io.EOF) {
 				return out
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			text, err := rows.Text(0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			out = append(out, text)
 		}
 	}
@@ -190,9 +181,7 @@ func TestIDsKeepTheirType(t *testing.T) {
 	for name, ids := range want {
 		rows := f.Rows(position[name])
 		for i, id := range ids {
-			if err := rows.Next(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, rows.Next())
 			got, err := rows.ID(0)
 			if err != nil || got != id {
 				t.Errorf("%s, row %d: got %+v (%v), want %+v", name, i, got, err, id)
@@ -236,9 +225,7 @@ func TestEveryCodecPageVersionAndManyRowGroupsInLockStep(t *testing.T) {
 				r := f.Rows(1, 0)
 				defer r.Close()
 				for i, row := range rows {
-					if err := r.Next(); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, r.Next())
 					text, err := r.Text(0)
 					if err != nil || text != row.Text {
 						t.Fatalf("row %d: got %q, %v", i, text, err)
@@ -305,9 +292,7 @@ func TestBSONIsRefused(t *testing.T) {
 	if _, err := w.WriteRows([]parquet.Row{row}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	f := open(t, b.Bytes())
 	for i, column := range []string{"doc", "group.inner"} {
 		rows := f.Rows(2, i)
@@ -338,9 +323,7 @@ func TestLimitsHoldWhateverPagesClaim(t *testing.T) {
 	} {
 		data := foreign(t, zeros, parquet.Compression(codec), parquet.PageBufferSize(64<<20))
 		f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{MaxPageBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r := f.Rows(1)
 		if err := r.Next(); err == nil || !strings.Contains(err.Error(), "smaller pages") {
 			t.Errorf("%s: got %v", name, err)
@@ -349,9 +332,7 @@ func TestLimitsHoldWhateverPagesClaim(t *testing.T) {
 	}
 	data := foreign(t, pairs(5_000))
 	f, err := columnar.Open(bytes.NewReader(data), int64(len(data)), columnar.Limits{MaxPageValues: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if err := f.Rows(0).Next(); err == nil || !strings.Contains(err.Error(), "5000 values") {
 		t.Errorf("got %v", err)
 	}
@@ -491,4 +472,27 @@ func BenchmarkReadText(b *testing.B) {
 		r.Close()
 	}
 	b.ReportMetric(float64(len(rows))*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// must returns a function that returns v and fails the test if err is not nil.
+func must[T any](v T, err error) func(fataler) T {
+	return func(t fataler) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

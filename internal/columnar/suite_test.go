@@ -34,22 +34,16 @@ func TestSuite_ShapesOfParquetTesting(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	list, err := os.ReadFile(filepath.Join(dir, "want.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var files map[string]any // an error, or the columns: each has texts or an error
-	if err := json.Unmarshal(list, &files); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(list, &files))
 	if len(files) < 40 {
 		t.Fatalf("%d files", len(files))
 	}
 	for name, want := range files {
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if diff := cmp.Diff(want, contents(data, want)); diff != "" {
 				t.Errorf("(-want +got):\n%.2000s", diff)
 			}
@@ -157,9 +151,7 @@ func TestLegacyNesting(t *testing.T) {
 			if _, err := w.WriteRows([]parquet.Row{test.row}); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.Close())
 			texts, err := read(t, rewrite(t, b.Bytes(), func(meta *format.FileMetaData, _ []page) { test.change(meta) }))
 			if err != nil || !slices.Equal(texts, []string{test.want}) {
 				t.Errorf("%v, got %q, want %s", err, texts, test.want)

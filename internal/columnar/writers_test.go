@@ -24,21 +24,15 @@ func TestOtherWriters(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "want.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var files map[string]map[string][]string
-	if err := json.Unmarshal(text, &files); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(text, &files))
 	if len(files) < 80 {
 		t.Fatalf("%d files", len(files))
 	}
 	for name, columns := range files {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		f := open(t, data)
 		for column, want := range columns {
 			if diff := cmp.Diff(want, texts(t, f, column)); diff != "" {

@@ -31,13 +31,9 @@ func listCopies(t testing.TB, shards []shard.Info, originals []int64) []byte {
 		if rows.IsEmpty() {
 			continue
 		}
-		if err := w.Add(n, rows, distances); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Add(n, rows, distances))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return list.Bytes()
 }
 
@@ -55,10 +51,7 @@ func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.Info) (
 		if c.Rows(n) == nil {
 			continue
 		}
-		of, err := c.Originals(bytes.NewReader(list), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must(c.Originals(bytes.NewReader(list), n))(t)
 		for i, rel := range c.Rows(n).ToArray() {
 			originals[info.First+int64(rel)] = of[i]
 		}
@@ -89,10 +82,7 @@ func TestCopiesProperty(t *testing.T) {
 		}
 		tb := testing.TB(noTB{t: t})
 		list := listCopies(tb, shards, originals)
-		c, err := readCopies(list, shards)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(readCopies(list, shards))(t)
 		if diff := cmp.Diff(originals, append([]int64{}, resolved(tb, c, list, shards)...)); diff != "" || c.Count() != copies {
 			t.Fatalf("%d copies, want %d (-want +got):\n%s", c.Count(), copies, diff)
 		}

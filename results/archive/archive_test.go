@@ -43,10 +43,7 @@ type world struct {
 
 func setup(t testing.TB, total int64) *world {
 	t.Helper()
-	opened, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := must(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: opened, schema: results.Schema{JobID: job, Model: "m"}}
 	w.job = store.Record{Job: rowmill.Job{ID: job, Status: rowmill.StatusRunning, NumRows: &total}}
@@ -83,18 +80,10 @@ func (w *world) AddArtifact(ctx context.Context, _, name string, a store.Artifac
 // write makes an object.
 func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	w.Helper()
-	writer, err := w.bucket.Create(w.Context(), key, layout.Parquet)
-	if err != nil {
-		w.Fatal(err)
-	}
+	writer := must(w.bucket.Create(w.Context(), key, layout.Parquet))(w)
 	defer writer.Abort()
-	if err := write(writer); err != nil {
-		w.Fatal(err)
-	}
-	info, err := writer.Commit()
-	if err != nil {
-		w.Fatal(err)
-	}
+	noError(w, write(writer))
+	info := must(writer.Commit())(w)
 	return store.Artifact{Key: key, Size: info.Size}
 }
 
@@ -134,9 +123,7 @@ func (w *world) committed(parts ...store.Part) []store.Part {
 			done[p.Shard] = roaring.New()
 		}
 		rows := roaring.New()
-		if err := rows.UnmarshalBinary(p.Accepted); err != nil {
-			w.Fatal(err)
-		}
+		noError(w, rows.UnmarshalBinary(p.Accepted))
 		rows.AndNot(done[p.Shard])
 		done[p.Shard].Or(rows)
 		p.Rows = int64(rows.GetCardinality())
@@ -153,9 +140,7 @@ func (w *world) finish(parts ...store.Part) {
 	var sources []results.Source
 	for _, part := range parts {
 		source, err := w.bucket.Open(w.Context(), part.Key)
-		if err != nil {
-			w.Fatal(err)
-		}
+		noError(w, err)
 		defer source.Close()
 		sources = append(sources, source)
 	}
@@ -297,9 +282,7 @@ func TestReading_RetriesAfterObjectsMoved(t *testing.T) {
 	w := setup(t, 10)
 	old := w.part(0, 0, "a")
 	w.parts = []store.Part{old}
-	if err := w.bucket.Delete(t.Context(), old.Key); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.bucket.Delete(t.Context(), old.Key))
 	if _, err := w.Row(t.Context(), w.job, 0); !errors.Is(err, ErrBusy) || w.gets != maxRereads {
 		t.Errorf("error %v after %d reads; want ErrBusy after %d", err, w.gets, maxRereads)
 	}
@@ -322,10 +305,7 @@ func TestPreview_OfPartsAndResults(t *testing.T) {
 	w := setup(t, 30)
 	w.parts = []store.Part{w.part(0, 0, "a", ""), w.part(0, 4, "e"), w.part(2, 20, "u")}
 	shown := func(offset, limit int64) (text string, end int64) {
-		p, err := w.Preview(t.Context(), w.job, offset, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(w.Preview(t.Context(), w.job, offset, limit))(t)
 		for i, row := range p.Rows {
 			switch {
 			case row == nil:
@@ -433,5 +413,28 @@ func TestRemoved_ObjectsDeletedDuringARead(t *testing.T) {
 	}
 	if other := errors.New("x"); errors.Is(Removed(other), ErrRemoved) || !errors.Is(Removed(other), other) || Removed(nil) != nil {
 		t.Error("another error was changed")
+	}
+}
+
+// fataler is a *testing.T, a *testing.B, a *testing.F or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// must returns a function that returns v and fails the test if err is not nil.
+func must[T any](v T, err error) func(fataler) T {
+	return func(t fataler) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -57,9 +57,7 @@ func (w *world) shardsOf(c *Committed, shards int) (rows []string) {
 			rows = append(rows, fmt.Sprint(row.Index, " ", row.Text, " ", out.Text))
 			return nil
 		})
-		if err != nil {
-			w.Fatal(err)
-		}
+		noError(w, err)
 	}
 	return rows
 }
@@ -86,10 +84,7 @@ func TestCommitted_ReadsAResultOnce(t *testing.T) {
 		size += a.Size
 	}
 	bucket := &counted{Bucket: w.bucket}
-	c, err := New(w, bucket, slog.New(slog.DiscardHandler)).OpenCommitted(t.Context(), w.job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(New(w, bucket, slog.New(slog.DiscardHandler)).OpenCommitted(t.Context(), w.job))(t)
 	defer c.Close()
 	if got := w.shardsOf(c, shards); !slices.Equal(got, want) {
 		t.Errorf("%d rows, the first %q, want %d", len(got), got[:min(len(got), 3)], len(want))
@@ -105,10 +100,7 @@ func TestCommitted_OfPartsHasGaps(t *testing.T) {
 	w := setup(t, 60)
 	w.parts = w.committed(w.part(1, 12, "m", "n"), w.part(4, 40, "p"), w.part(1, 10, "k"))
 	w.parts[0].Totals.TruncatedRows, w.parts[1].Totals.TruncatedRows = 2, 1
-	c, err := w.OpenCommitted(t.Context(), w.job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(w.OpenCommitted(t.Context(), w.job))(t)
 	defer c.Close()
 	want := []string{"10 input 10 k", "12 input 12 m", "13 input 13 n", "40 input 40 p"}
 	if got := w.shardsOf(c, 6); !slices.Equal(got, want) {
@@ -142,9 +134,7 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 		return json.NewEncoder(to).Encode(shard.Manifest{Rows: 20, Shards: []shard.Info{{First: 0, Rows: 10}, {First: 10, Rows: 10}}})
 	})
 	in, err := w.openInput(t.Context(), &w.job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer in.close()
 	if row, err := in.row(9); err != nil || row.Text != "input 9" {
 		t.Errorf("row 9 is %q, %v", row.Text, err)
@@ -157,18 +147,12 @@ func TestPartial_OverwrittenInput(t *testing.T) {
 	w.parts = w.committed(w.part(1, 12, "m"))
 	w.job.Job.Status, w.job.Artifacts = rowmill.StatusCancelled, map[string]store.Artifact{}
 	d, err := w.Partial(t.Context(), w.job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer d.Close()
 	var out bytes.Buffer
-	if err := results.WriteJSON(t.Context(), &out, d, d.Schema, results.Variant{Inputs: true}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, results.WriteJSON(t.Context(), &out, d, d.Schema, results.Variant{Inputs: true}))
 	var got struct{ Inputs, Outputs []*string }
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(out.Bytes(), &got))
 	for i, input := range got.Inputs {
 		if there := i < 10 || i == 12; (input != nil) != there || (got.Outputs[i] != nil) != (i == 12) {
 			t.Errorf("row %d has the input %v and the output %v", i, input, got.Outputs[i])
