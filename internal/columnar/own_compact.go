@@ -167,7 +167,7 @@ const (
 
 	createdBy = "rowmill"
 
-	// maxFooter limits the footer size in memory. Ten million rows of one
+	// maxFooter limits the footer size in memory. A table of ten million rows of one
 	// kilobyte each need about 1 MiB.
 	maxFooter = 256 << 20
 )

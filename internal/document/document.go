@@ -1,6 +1,5 @@
-// Package document reads and writes the JSON documents of the store. It keeps what a
-// newer version of this program has added to a document when this version writes the
-// document again. It does not know what documents are for.
+// Package document reads and writes the JSON documents of the store. When it rewrites
+// a document, it keeps the members that a newer version of this program added. It does not know what documents are for.
 package document
 
 import (
@@ -33,8 +32,8 @@ func reader(text string) *json.Decoder {
 //   - in the elements of lists. An element of v continues a stored element that is
 //     equal to it, or else one that has the same first member.
 //
-// What v no longer has is removed with its unknown members: a map entry, an element,
-// an object that is now null. Types that encode themselves are replaced as a whole.
+// A map entry, element or object that v no longer has is removed with its unknown
+// members. Types with their own encoding are replaced completely.
 //
 // stored may be empty. The error says that v cannot be encoded, or that stored
 // cannot be decoded into v's type.
@@ -70,9 +69,9 @@ func allKnown(stored []byte, t reflect.Type, v reflect.Value) bool {
 	return strict.Decode(v.Interface()) == nil
 }
 
-// plain are the hashes of documents that Rewrite returned last and that have no unknown
-// members: a node mostly rewrites what it has written itself, and to decode a record
-// takes three times as long as to encode it.
+// plain holds the hashes of recent documents from Rewrite without unknown members. A
+// node mostly rewrites its own documents, and decoding a record takes three times as
+// long as encoding it.
 var plain = hashes{seed: maphash.MakeSeed()}
 
 type hashes struct {

@@ -2,11 +2,11 @@ package shard
 
 import "github.com/rowmill/rowmill"
 
-// A Block is some consecutive rows of a shard, in memory. It does not change
+// A Block holds some consecutive rows of a shard in memory. It does not change
 // and is safe for concurrent use.
 type Block struct {
 	First int   // its first row, relative to the shard
-	Bytes int64 // memory it takes, about
+	Bytes int64 // approximate size in memory
 
 	texts  []string
 	ids    []rowmill.ID // nil in a shard without ids

@@ -11,24 +11,24 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// Rows of an input may be copies of earlier ones, their originals, whose texts are
-// the same: they are not run but get the answers of those. Which they are is said by
-// an object beside the shards: a magic, a section for each shard that has copies, in
-// order, and a last one.
+// A row with the same text as an earlier row is a copy of that row, its original. A
+// copy is not run; it gets the answer of its original. An object beside the shards
+// lists the copies: a magic, a section for each shard that has copies, in order, and
+// a last section.
 //
 //	section  shard (4 bytes), bytes of the set (4), bytes of the distances (4),
-//	         CRC-32C of these and of what follows (4); the set, a RoaringBitmap of the
-//	         copies by their place in the shard; and for each of them, in order, an
-//	         uvarint: how many rows before it its original is
-//	last     as a section that has neither, of shard 2³²-1
+//	         CRC-32C of these three and of the rest of the section (4); the set, a
+//	         RoaringBitmap of the copies by position in the shard; for each copy, in
+//	         order, an uvarint: the number of rows between it and its original
+//	last     a section without set and distances, of shard 2³²-1
 //
-// Numbers are little-endian. It says only what need not run: a job without it has
-// the same rows.
+// Numbers are little-endian. The object only saves work: a job without it has the
+// same results.
 const (
 	copiesMagic   = "RMCOPY01"
 	copiesHeader  = 4 + 4 + 4 + 4
 	copiesLast    = math.MaxUint32
-	copiesSection = 1 << 30 // bytes of a section at most, far above what a shard can have
+	copiesSection = 1 << 30 // largest section in bytes, far above the size that a shard can need
 )
 
 // A CopiesWriter writes which rows are copies, shard by shard.
@@ -44,8 +44,8 @@ func NewCopiesWriter(w io.Writer) *CopiesWriter {
 	return &CopiesWriter{w: w, err: err}
 }
 
-// Add writes those of shard n, which are of a later shard than any before: rows by
-// their place in it, and how far before each its original is.
+// Add writes the copies of shard n. Shards must ascend. rows holds positions in the
+// shard; distances holds the distance from each copy back to its original.
 func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error {
 	if c.err != nil {
 		return c.err
@@ -61,7 +61,7 @@ func (c *CopiesWriter) Add(n int, rows *roaring.Bitmap, distances []int64) error
 	return c.write(uint32(n), len(set)) //nolint:gosec // a manifest lists the shards
 }
 
-// Close ends what was written. It does not close the writer below.
+// Close writes the last section. It does not close the underlying writer.
 func (c *CopiesWriter) Close() error {
 	if c.err != nil {
 		return c.err
@@ -85,8 +85,8 @@ func copiesSum(section []byte) uint32 {
 	return crc32.Update(crc32.Checksum(section[:copiesHeader-4], castagnoli), castagnoli, section[copiesHeader:])
 }
 
-// Copies are which rows of a job are copies. What it holds of each is a bit or less,
-// and as much of each original.
+// Copies knows which rows of a job are copies. It holds about one bit per copy and
+// one bit per original.
 type Copies struct {
 	shards []Info
 	of     []copiesOf // by shard
@@ -95,10 +95,10 @@ type Copies struct {
 
 type copiesOf struct {
 	rows   *roaring.Bitmap // nil for none
-	needed *roaring.Bitmap // rows that are originals of others; nil for none
-	last   int             // shard of the last of the originals
-	at     int64           // of the distances
-	size   int             // of them, bytes
+	needed *roaring.Bitmap // originals in the shard; nil for none
+	last   int             // the last shard that has an original of a copy in this shard
+	at     int64           // offset of the distances
+	size   int             // bytes of the distances
 }
 
 // ReadCopies reads which rows of shards are copies from an object of size bytes.
@@ -154,7 +154,7 @@ func readCopies(r io.ReaderAt, at, size int64) ([]byte, error) {
 	return section, nil
 }
 
-// add takes in a section that ends at end.
+// add adds the copies of a section that ends at offset end.
 func (c *Copies) add(n int, section []byte, end int64) error {
 	set := int(binary.LittleEndian.Uint32(section[4:]))
 	distances := section[copiesHeader+set:]
@@ -206,7 +206,7 @@ func (c *Copies) copied(m int, row int64) bool {
 	return rows != nil && rows.Contains(uint32(row-c.shards[m].First)) //nolint:gosec // its place in a shard
 }
 
-// originals are those of the copies of a shard, in order.
+// originals returns the originals of the copies of a shard, in order.
 func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
 	rows := make([]int64, 0, c.of[n].rows.GetCardinality())
 	for it := c.of[n].rows.Iterator(); it.HasNext(); {
@@ -224,21 +224,21 @@ func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
 	return rows, nil
 }
 
-// Count is how many copies there are.
+// Count returns the number of copies.
 func (c *Copies) Count() int64 { return c.rows }
 
-// Rows are the copies of shard n by their place in it, nil for none. They must not
-// be changed.
+// Rows returns the copies of shard n by position in the shard, or nil. The caller
+// must not change them.
 func (c *Copies) Rows(n int) *roaring.Bitmap { return c.of[n].rows }
 
-// Needed are the rows of shard n, by their place in it, that others are copies of;
-// nil for none. They must not be changed.
+// Needed returns the originals in shard n by position in the shard, or nil. The
+// caller must not change them.
 func (c *Copies) Needed(n int) *roaring.Bitmap { return c.of[n].needed }
 
-// Last is the last shard that has originals of the copies of shard n.
+// Last returns the last shard that has an original of a copy in shard n.
 func (c *Copies) Last(n int) int { return c.of[n].last }
 
-// Shard is the shard that a row is in, -1 for none.
+// Shard returns the shard of a row, or -1.
 func (c *Copies) Shard(row int64) int {
 	n := sort.Search(len(c.shards), func(i int) bool { return c.shards[i].First > row }) - 1
 	if n < 0 || row-c.shards[n].First >= int64(c.shards[n].Rows) {
@@ -247,8 +247,8 @@ func (c *Copies) Shard(row int64) int {
 	return n
 }
 
-// Originals are the rows of the job that those of Rows(n) are copies of, one for
-// each, read from the object that ReadCopies has read.
+// Originals returns the original of each row in Rows(n). It reads them from r, the
+// object that ReadCopies read.
 func (c *Copies) Originals(r io.ReaderAt, n int) ([]int64, error) {
 	distances := make([]byte, c.of[n].size)
 	if _, err := r.ReadAt(distances, c.of[n].at); err != nil && err != io.EOF {

@@ -1,16 +1,13 @@
 package shard
 
-// Rows of an input may have groups, told by the beginnings of their texts: a byte
-// for each of the first rows of the input, in an object of their own. They say
-// only which rows should run near one another: a job without them has the same
-// result.
+// Rows whose texts begin alike form a group. An object of its own holds one byte per
+// row, the group, for the first rows of the input. Groups only decide which rows run
+// near each other: a job without groups has the same result.
 const (
-	// Groups is the number of groups, beside group 0 of rows that begin like no
-	// other.
+	// Groups is the number of groups. Group 0, for all other rows, is not counted.
 	Groups = 255
-	// DealtBytes bounds the shards in a row whose rows are dealt by groups
-	// together. What many texts begin with is computed once for each such block,
-	// and each of its shards is read once for each share into which the block is
-	// dealt.
+	// DealtBytes limits the size of a range of shards whose rows are distributed
+	// by group together. A larger range computes common prefixes less often, but
+	// each share of the range reads each of its shards.
 	DealtBytes = 256 << 20
 )

@@ -11,13 +11,13 @@ import (
 // A Manifest lists the shards of a job's input.
 type Manifest struct {
 	rowmill.IDType
-	Fields []string `json:"fields,omitempty"` // names of the columns that rowmill.Row.Fields has the values of
+	Fields []string `json:"fields,omitempty"` // names of the columns in rowmill.Row.Fields
 	Rows   int64    `json:"rows"`
 	Shards []Info   `json:"shards"`
-	Size   Size     `json:"size"`             // of the rows that the job runs, copies left out
-	Taken  int64    `json:"taken,omitempty"`  // rows that another job has run
-	Copies int64    `json:"copies,omitempty"` // rows that get the answer of an equal row instead of running; but for an estimate an object says which
-	Groups bool     `json:"groups,omitempty"` // there is an object that says which rows begin alike
+	Size   Size     `json:"size"`             // size of the rows that the job runs, without copies
+	Taken  int64    `json:"taken,omitempty"`  // rows that another job ran
+	Copies int64    `json:"copies,omitempty"` // rows that get the answer of an equal row; an object lists them, except in an estimate
+	Groups bool     `json:"groups,omitempty"` // an object with the groups of rows exists
 }
 
 // An Info describes one shard.
@@ -27,15 +27,15 @@ type Info struct {
 	Bytes int64 `json:"bytes"` // of its rows in memory, about
 }
 
-// A Size is what counting the tokens of an input brings.
+// A Size is the result of counting the tokens of an input.
 type Size struct {
-	Tokens       int64 `json:"tokens"`        // of all prompts, as far as they fit the context; the most they can have where that was enough to know
-	SampleRows   int64 `json:"sample_rows"`   // the first rows, whose prompts reach the size of a sample
-	SampleTokens int64 `json:"sample_tokens"` // of them
+	Tokens       int64 `json:"tokens"`        // of all prompts, each cut to the context; an upper bound if that was enough to know
+	SampleRows   int64 `json:"sample_rows"`   // number of first rows that form the sample
+	SampleTokens int64 `json:"sample_tokens"` // tokens of the sample
 }
 
-// Inline is the manifest of rows that ride in a job's record and need no
-// objects: they are one shard, which FromTexts reads.
+// Inline returns the manifest of rows that are stored in a job's record. They form
+// one shard, which FromTexts reads.
 func Inline(texts []string) Manifest {
 	info := Info{Rows: len(texts)}
 	for _, text := range texts {
@@ -44,7 +44,7 @@ func Inline(texts []string) Manifest {
 	return Manifest{Rows: int64(info.Rows), Shards: []Info{info}}
 }
 
-// Cut is a short name of which rows are in which shard.
+// Cut returns a short hash of the first row and the size of each shard.
 func (m Manifest) Cut() string {
 	sum := sha256.New()
 	for _, s := range m.Shards {
@@ -54,7 +54,7 @@ func (m Manifest) Cut() string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// FirstRows is the manifest of the first n rows.
+// FirstRows returns the manifest of the first n rows.
 func (m Manifest) FirstRows(n int64) Manifest {
 	first := Manifest{IDType: m.IDType, Fields: m.Fields, Size: m.Size}
 	for _, s := range m.Shards {

@@ -31,7 +31,7 @@ func newEncoder() *zstd.Encoder {
 func newDecoder() *zstd.Decoder {
 	d, err := zstd.NewReader(nil,
 		zstd.WithDecoderConcurrency(1),
-		zstd.WithDecodeAllCapLimit(true), // what a frame says it holds is checked before memory is taken
+		zstd.WithDecodeAllCapLimit(true), // checks the claimed size of a frame before memory is allocated
 		zstd.WithDecoderMaxMemory(maxSize),
 		zstd.WithDecoderLowmem(true))
 	if err != nil {
@@ -40,21 +40,21 @@ func newDecoder() *zstd.Decoder {
 	return d
 }
 
-// frameBlock is what a block of a frame stands for at most, and blockHead what it
-// takes at least. See https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1.2.
+// frameBlock is the largest decompressed size of a block in a frame, and blockHead the
+// smallest compressed size. See https://datatracker.ietf.org/doc/html/rfc8878#section-3.1.1.2.
 const frameBlock, blockHead = 128 << 10, 3
 
-// Blocks whose rows are of longRow bytes or more in the mean are compressed by Snappy. A
-// frame costs 5 ns a byte more: half a microsecond where a row is short, and as much
-// as its way to the server and back where it is a page.
+// longRow is the mean row size at which a block is compressed with Snappy. Zstandard
+// costs 5 ns more per byte: half a microsecond for a short row, but as much as the
+// whole HTTP exchange with the server for a row of a page.
 const longRow = 256
 
-// bySnappy is the first byte of a block that Snappy has compressed, that of a frame is
-// 0x28; snappyMost is how many bytes one of it stands for at most. See
+// bySnappy is the first byte of a block compressed with Snappy; a frame begins with
+// 0x28. snappyMost is the largest ratio of decompressed to compressed bytes. See
 // https://github.com/google/snappy/blob/main/format_description.txt.
 const bySnappy, snappyMost = 1, 32
 
-// pack compresses a block of so many rows.
+// pack compresses a block with the given number of rows.
 func (s *Writer) pack(block []byte, rows int, buf []byte) []byte {
 	if len(block) < rows*longRow {
 		if s.encoder == nil {
@@ -64,7 +64,7 @@ func (s *Writer) pack(block []byte, rows int, buf []byte) []byte {
 	}
 	buf = slices.Grow(buf[:0], 1+s2.MaxEncodedLen(len(block)))
 	packed := s2.EncodeSnappy(buf[1:cap(buf)], block)
-	return append(append(buf[:0], bySnappy), packed...) // which are there, unless s2 took memory of its own
+	return append(append(buf[:0], bySnappy), packed...) // already in place unless s2 allocated
 }
 
 // unpack returns the rows of a compressed block.

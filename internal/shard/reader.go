@@ -147,7 +147,7 @@ func (s *Reader) ReadBlock(i int) (*Block, error) {
 	return b, nil
 }
 
-// Close releases what NewReader was given.
+// Close closes the closer that NewReader got.
 func (s *Reader) Close() error {
 	if s.closer == nil {
 		return nil
@@ -155,7 +155,7 @@ func (s *Reader) Close() error {
 	return s.closer.Close()
 }
 
-// decode takes raw over, which must not change any more.
+// decode decodes the rows in raw and keeps raw, which must not change afterwards.
 func (b *Block) decode(raw []byte, rows int, ids, split bool) error {
 	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // every text and id shares the memory
 	b.texts = make([]string, rows)
@@ -202,7 +202,7 @@ func (b *Block) decode(raw []byte, rows int, ids, split bool) error {
 	return nil
 }
 
-// decodeID reads an id, whose bytes cut and sized take.
+// decodeID reads an id with cut and sized.
 func decodeID(id *rowmill.ID, raw []byte, at *int, cut func(uint64) (string, bool), sized func() (string, bool)) (ok bool) {
 	if *at == len(raw) {
 		return false

@@ -1,7 +1,6 @@
 // Package shard is the format in which the pipeline hands input rows from
 // ingest to workers: an object of consecutive rows, bounded in rows and bytes,
-// read by blocks or as a whole. It knows nothing of where rows come from or go
-// to.
+// read by block or all at once. It does not know where rows come from or go.
 //
 // A shard object is, in order: the magic "RMSHARD1"; blocks of rows; the index
 // of the blocks; and a footer of fixed size.
@@ -11,11 +10,10 @@
 //	        or the bytes that a Parquet file had for a value of another type,
 //	        8 bytes for a number, nothing for null, one byte for a boolean
 //	        and in a shard with fields: uvarint length and the fields
-//	block   its rows one behind the other, compressed: one Zstandard frame, which
-//	        says how many bytes they are, or, where rows are long, the byte 1 and
-//	        one Snappy block
+//	block   its rows one after the other, compressed: one Zstandard frame with its
+//	        content size or, if rows are long, the byte 1 and one Snappy block
 //	index   per block: offset (8 bytes), size (4), rows (4), CRC-32C of the
-//	        block (4), both as it is stored
+//	        block (4); size and CRC are of the stored block
 //	footer  flags (4; bit 0: the shard has ids, bit 1: fields), blocks (4), rows
 //	        (8), index of the first row within the input (8), CRC-32C of the index
 //	        and the footer up to here (4), the magic again
@@ -37,19 +35,19 @@ const (
 	flagFields = 1 << 1
 	knownFlags = flagIDs | flagFields
 
-	// blockRows and blockBytes end a block, whichever comes first. A block is
-	// what a worker holds in memory to read one row of it, so it is small; its
-	// index entry and checksum still cost nothing per row.
+	// A block ends at blockRows or blockBytes, whichever comes first. A worker
+	// holds a whole block in memory to read one row, so blocks are small, but
+	// large enough that index entry and checksum cost next to nothing per row.
 	blockRows  = 1024
 	blockBytes = 256 << 10
 )
 
-// maxSize bounds a shard object, in bytes: what a 32-bit machine can map.
-// Ingest cuts shards two orders of magnitude sooner.
+// maxSize is the largest shard object in bytes, the limit of memory mappings on
+// 32-bit machines. Ingest ends shards at a hundredth of that size.
 const maxSize = 1<<31 - 1
 
-// ErrCorrupt says that bytes are not a shard, or not all of one, or were
-// changed since they were written.
+// ErrCorrupt means that bytes are not a shard, that the shard is cut off, or that
+// it was changed after it was written.
 var ErrCorrupt = errors.New("corrupt shard")
 
 // castagnoli is CRC-32C, which amd64 and arm64 compute in hardware.

@@ -20,7 +20,7 @@ type Writer struct {
 	index   []byte // entries of the blocks written
 	first   int64
 	at      int64 // offset of the block being filled
-	plain   int64 // what that would be if blocks were not compressed
+	plain   int64 // the offset if blocks were not compressed
 	rows    int
 	inRow   int // rows in the block being filled
 	ids     bool
@@ -43,7 +43,7 @@ func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 	return s
 }
 
-// WithFields has every row carry the fields of AddRow. It comes before the first
+// WithFields makes every row have the fields of AddRow. Call it before the first
 // row.
 func (s *Writer) WithFields() { s.split = true }
 
@@ -101,7 +101,7 @@ func (s *Writer) addID(id rowmill.ID) {
 	}
 }
 
-// endBlock passes the block on and indexes it.
+// endBlock writes the block and adds it to the index.
 func (s *Writer) endBlock() {
 	s.frame = s.pack(s.block, s.inRow, s.frame)
 	s.index = binary.LittleEndian.AppendUint64(s.index, uint64(s.at))
@@ -120,11 +120,11 @@ func (s *Writer) write(p []byte) {
 	s.at += int64(len(p))
 }
 
-// Rows is the number of rows added.
+// Rows returns the number of rows added.
 func (s *Writer) Rows() int { return s.rows }
 
-// Size is the number of bytes the shard would have if it were closed now and its
-// blocks were not compressed: about what its rows take in memory.
+// Size returns the size of the shard if it were closed now without compression:
+// about the size of its rows in memory.
 func (s *Writer) Size() int64 {
 	size := int64(len(magic)) + s.plain + int64(len(s.block)+len(s.index)+footerSize)
 	if s.inRow > 0 {

@@ -1,6 +1,5 @@
-// Package spelling owns how texts are spelled out: as JSON strings, as decimal
-// numbers, as sizes for people, cut to what a message has room for, and how far a misspelt name is
-// from a known one. It knows nothing of what they mean.
+// Package spelling formats texts and numbers: JSON strings, decimal numbers, sizes for
+// people and texts cut for messages. It also measures the distance between two names.
 package spelling
 
 import (
@@ -17,8 +16,8 @@ import (
 func AppendString(dst, s []byte) []byte { return append(AppendEscaped(append(dst, '"'), s), '"') }
 
 // AppendEscaped appends s as the inside of a JSON string: quotes, backslashes
-// and control characters escaped, each byte that is no UTF-8 as U+FFFD, all
-// else as it is.
+// and control characters escaped, each byte that is not UTF-8 becomes U+FFFD.
+// The rest does not change.
 func AppendEscaped(dst, s []byte) []byte {
 	const hex = "0123456789abcdef"
 	if !utf8.Valid(s) {
@@ -56,9 +55,8 @@ func AppendValid(dst, s []byte) []byte {
 	return dst
 }
 
-// Plain returns the length of the longest beginning of s without quote,
-// backslash and control characters, which are what ends a run inside a JSON
-// string.
+// Plain returns the length of the longest prefix of s without quotes, backslashes
+// and control characters, which need an escape in a JSON string.
 func Plain(s []byte) int {
 	const (
 		ones  = 0x0101010101010101
@@ -106,8 +104,8 @@ func Shorten(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// Distance is Levenshtein's, over bytes: how many of them must be added,
-// removed or replaced to make b of a.
+// Distance returns the Levenshtein distance over bytes: how many bytes must be added,
+// removed or replaced to turn a into b.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
