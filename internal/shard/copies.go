@@ -19,7 +19,7 @@ import (
 //	section  shard (4 bytes), bytes of the set (4), bytes of the distances (4),
 //	         CRC-32C of these three and of the rest of the section (4); the set, a
 //	         RoaringBitmap of the copies by position in the shard; for each copy, in
-//	         order, an uvarint: the number of rows between it and its original
+//	         order, an uvarint: how many rows back its original is
 //	last     a section without set and distances, of shard 2³²-1
 //
 // Numbers are little-endian. The object only saves work: a job without it has the
