@@ -62,7 +62,7 @@ func TestFindRow(t *testing.T) {
 				}
 			}
 			part := writePart(t, s, some)
-			for i := 0; i < len(some); i += 131 {
+			for _, i := range []int{0, 1, 131, 777, len(some) / 2, len(some) - 2, len(some) - 1} {
 				view, err := FindRow(part, some[i].row.Index)
 				noError(t, err)
 				sameView(t, view, some[i])
@@ -165,4 +165,38 @@ func FuzzDamaged(f *testing.F) {
 		}
 		checkDamaged(t, s, all, bad)
 	})
+}
+
+// A preview must have the wanted rows of a part, and the same rows of a result.
+func TestPreviews(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, s := range schemas() {
+		all := sampleEntries(s, 0, 3000)
+		part := writePart(t, s, all)
+		wanted := []int64{0, 3, 4, 1500, 2998, 2999}
+		some, err := PreviewPart(ctx, part, wanted)
+		noError(t, err)
+		every, err := PreviewResults(ctx, part, part, 0, 5000)
+		noError(t, err)
+		if len(some) != len(wanted) || len(every) != len(all) {
+			t.Fatalf("%s: %d and %d rows", name, len(some), len(every))
+		}
+		for i, n := range wanted {
+			want := PreviewRow{Row: n, Input: all[n].row.Text}
+			switch e := all[n].out; {
+			case e.Failed():
+				want.Code = e.Err.Code
+			case s.Embedding:
+				want.Output = e.Embedding
+			default:
+				want.Output = e.Text
+			}
+			for _, got := range []PreviewRow{some[i], every[n]} {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s: row %d (-want +got):\n%s", name, n, diff)
+				}
+			}
+		}
+	}
 }
