@@ -78,7 +78,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		}),
 		conflicts: metrics.NewCounter(prometheus.CounterOpts{
 			Name: "rowmill_store_redis_conflicts_total",
-			Help: "Transactions that ran again because others had written what they had read.",
+			Help: "Transactions that ran again because another transaction wrote a key that they had read.",
 		}),
 	}
 	e.at.Store(&at)
