@@ -136,6 +136,7 @@ type listener struct {
 	server *http.Server // nil while dead
 	conns  map[net.Conn]bool
 	closed bool
+	accept sync.WaitGroup // goroutines that accept connections
 	open   sync.WaitGroup // connections
 }
 
@@ -156,7 +157,7 @@ func (l *listener) serve(ln net.Listener) {
 		ErrorLog:  slog.NewLogLogger(l.sim.log.Handler(), slog.LevelDebug),
 	}
 	server := l.server
-	go func() { _ = server.Serve(ln) }() // ends when the server is closed
+	l.accept.Go(func() { _ = server.Serve(ln) }) // ends when the server is closed
 }
 
 // note adds a new connection to the list, or removes a closed one.
@@ -170,8 +171,11 @@ func (l *listener) note(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		l.conns[conn] = true
 		l.open.Add(1)
-		if l.server == nil {
+		switch {
+		case l.server == nil:
 			resetConn(conn)
+		case l.closed: // accepted while the server stopped
+			_ = conn.Close()
 		}
 	}
 }
@@ -215,5 +219,6 @@ func (l *listener) stop(ctx context.Context) {
 	if server != nil && server.Shutdown(ctx) != nil {
 		_ = server.Close()
 	}
+	l.accept.Wait()
 	l.open.Wait()
 }
