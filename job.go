@@ -191,6 +191,7 @@ const (
 type Continuation struct {
 	Job    string `json:"job"`              // id of an ended job of the same account
 	Failed bool   `json:"failed,omitempty"` // run failed rows again too
+	Again  bool   `json:"again,omitempty"`  // make the job even if another job already continues the ended job
 }
 
 // Deterministic reports whether a repeated row must get the same answer, because the

@@ -819,6 +819,9 @@ type ResumeJobParams struct {
 
 // Resumption is a part of ResumeJob.
 type Resumption struct {
+	// Again true: create a job even if another job already continues this job. Its rows are then run, and paid, again.
+	Again *bool `json:"again,omitempty"`
+
 	// JobPriority Default that of the job.
 	JobPriority *Priority `json:"job_priority,omitempty"`
 

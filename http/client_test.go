@@ -112,11 +112,15 @@ func TestGoClient_Resume(t *testing.T) {
 	if err != nil || *old.ContinuedBy != made.JobID || old.Status != rowmill.StatusCancelled {
 		t.Errorf("%+v, %v", old, err)
 	}
-	plain, _, err := c.ResumeJob(t.Context(), id, client.ResumeJobParams{}, client.Resumption{})
+	var refusal *client.APIError
+	if _, _, err := c.ResumeJob(t.Context(), id, client.ResumeJobParams{}, client.Resumption{}); !errors.As(err, &refusal) || refusal.Code != "already_continued" {
+		t.Errorf("another continuation: %v", err)
+	}
+	again := true
+	plain, _, err := c.ResumeJob(t.Context(), id, client.ResumeJobParams{}, client.Resumption{Again: &again})
 	if err != nil || plain.JobID == made.JobID || plain.Metadata.Message == "" || w.record(plain.JobID).Spec.Continue.Failed {
 		t.Errorf("%+v, %v", plain, err)
 	}
-	var refusal *client.APIError
 	if _, _, err := c.ResumeJob(t.Context(), made.JobID, client.ResumeJobParams{}, client.Resumption{}); !errors.As(err, &refusal) || refusal.Code != "job_not_over" {
 		t.Errorf("a job that is not over: %v", err)
 	}

@@ -48,7 +48,13 @@ func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
 		t.Errorf("the same request made %v", again)
 	}
 	w.resume(id, `{"name":"other"}`, "Idempotency-Key", "k").wantError(409, "idempotency_conflict", "")
-	if third := w.resume(id, `{}`).want(200).json()["results"]; third == made || *w.record(id).Job.ContinuedBy != third {
+	if again := w.resume(id, `{"name":"again","job_priority":1}`).want(200).json()["results"]; again != made {
+		t.Errorf("the same request without a key made %v", again)
+	}
+	if of := w.resume(id, `{}`).wantError(409, "already_continued", `{"again": true}`).json()["job_id"]; of != made {
+		t.Errorf("another request is refused because of %v", of)
+	}
+	if third := w.resume(id, `{"again":true}`).want(200).json()["results"]; third == made || *w.record(id).Job.ContinuedBy != third {
 		t.Errorf("a third request made %v, the job is continued by %s", third, *w.record(id).Job.ContinuedBy)
 	}
 	if by := listed(); by != *w.record(id).Job.ContinuedBy {

@@ -216,6 +216,11 @@ type Jobs interface {
 	// the same BodyHash returns the first record and existed true, with
 	// another BodyHash rowmill.ErrConflict. A job id that exists already is
 	// rowmill.ErrConflict.
+	//
+	// For a job that continues an ended job, Create also records this in the ended
+	// job, as Continued does. If a job already continues the ended job, Create
+	// returns that job and existed true, unless Spec.Continue.Again is set: of
+	// concurrent calls only one creates a job.
 	Create(ctx context.Context, rec Record, idem *Idempotency) (stored Record, existed bool, err error)
 
 	// Lookup returns the record that an idempotency key of the account led

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"time"
 
 	"github.com/rowmill/rowmill"
@@ -29,6 +30,9 @@ func (j *jobCase) live() {
 		}
 		time.Sleep(time.Duration(j.At))
 		path = "/v1/jobs/" + old + "/resume"
+		if slices.ContainsFunc(j.jobs, func(other *jobCase) bool { return other != j && other.of == j.of }) {
+			text = []byte(`{"again":true}`)
+		}
 	}
 	var answer struct {
 		Results string `json:"results"`

@@ -1,7 +1,6 @@
 package submit
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,18 +29,15 @@ const (
 // resumptions makes jobs that continue others.
 type resumptions struct {
 	*Submissions
-	jobs      *jobs.Jobs
-	continued continuing
+	jobs *jobs.Jobs
 }
-
-// continuing notes that a job continues another, as store.Jobs.Continued.
-type continuing func(ctx context.Context, jobID, by string) error
 
 // asked is the body of a request to resume a job.
 type asked struct {
 	rows     string // empty where it does not say
 	priority *rowmill.Priority
 	name     *string
+	again    bool // also if another job already continues the job
 }
 
 // resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
@@ -82,14 +78,26 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !repeated {
-		// Where this fails, the new job's owner does it again.
-		if err := r.continued(context.WithoutCancel(ctx), old.Job.ID, stored.Job.ID); err != nil {
-			r.Logger.Warn("noting the job that continues another failed", exchange.KeyJob, old.Job.ID, exchange.KeyErr, err)
-		}
+	switch {
+	case !repeated:
 		r.Service.Submitted(stored)
+	case !sameContinuation(stored, record):
+		return nil, request.Errorf(http.StatusConflict, "already_continued",
+			`%s already continues the job, with other rows, priority or name; use that job, or send {"again": true} to continue the job once more`, stored.Job.ID).
+			With("job_id", stored.Job.ID)
 	}
 	return resumed(stored, repeated), nil
+}
+
+// sameContinuation reports whether the same request made both jobs.
+func sameContinuation(a, b store.Record) bool {
+	nameOf := func(r store.Record) string {
+		if r.Job.Name == nil {
+			return ""
+		}
+		return *r.Job.Name
+	}
+	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority && nameOf(a) == nameOf(b)
 }
 
 // String is the same for the same request.
@@ -101,13 +109,16 @@ func (a asked) String() string {
 	if a.name != nil {
 		text += " name " + *a.name
 	}
+	if a.again {
+		text += " again"
+	}
 	return text
 }
 
 func resumed(record store.Record, repeated bool) gin.H {
 	message := "The job was created. It takes over what the other has committed and runs the rest."
 	if repeated {
-		message = "This " + headerIdempotency + " created the job earlier; nothing was created now."
+		message = "An earlier request created this job; nothing was created now."
 	}
 	return gin.H{"metadata": gin.H{"job_id": record.Job.ID, "message": message}, "results": record.Job.ID}
 }
@@ -140,7 +151,8 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 			body.Add("name", "has more than 45 characters; shorten it")
 		}
 	}
-	body.End("rows, job_priority and name")
+	body.Read("again", "true or false", &want.again)
+	body.End("rows, job_priority, name and again")
 	return want, problems.Err()
 }
 
@@ -152,7 +164,7 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 	}
 	was, spec := old.Job, old.Spec
 	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
-	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed}
+	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed, Again: want.again}
 	if spec.Raw != nil { // its window may be over; what is asked for by hand has none
 		raw := *spec.Raw
 		raw.Deadline = nil

@@ -68,9 +68,9 @@ type Submissions struct {
 }
 
 // Route adds the routes by which jobs are made.
-func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, continued continuing) {
+func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
-	resumptions := &resumptions{s, jobs, continued}
+	resumptions := &resumptions{s, jobs}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 }
 

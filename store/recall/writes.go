@@ -115,6 +115,10 @@ func (s *Store) creates(rec store.Record, idem *store.Idempotency) func(context.
 	return func(ctx context.Context, _ store.Fence) error {
 		got, existed, err := s.Store.Create(ctx, rec, idem)
 		if existed && got.Job.ID != rec.Job.ID || errors.Is(err, rowmill.ErrConflict) { // its key leads elsewhere by now
+			if rec.Spec.Continue != nil { // another job may continue the same job by now
+				continued := *rec.Spec.Continue
+				continued.Again, rec.Spec.Continue = true, &continued
+			}
 			_, _, err = s.Store.Create(ctx, rec, nil)
 		}
 		return err

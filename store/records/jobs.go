@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,6 +48,9 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			stored, existed = first, true
 			return nil
 		}
+		if stored, existed, err = t.continues(rec); existed || err != nil {
+			return err
+		}
 		id := []byte(rec.Job.ID)
 		if _, err := t.Absent(tableTexts, id); err != nil { // so that reading the record back asks for nothing
 			return err
@@ -78,6 +82,41 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 		return store.Record{}, false, err
 	}
 	return stored, existed, nil
+}
+
+// continues records in the job that rec continues that rec continues it. If another job
+// already does, continues returns that job and true.
+func (t *tx) continues(rec store.Record) (first store.Record, found bool, err error) {
+	c := rec.Spec.Continue
+	if c == nil {
+		return first, false, nil
+	}
+	// The writer in the context counts the writes to rec, not to the ended job.
+	other := &tx{Tx: t.Tx, log: t.log}
+	before, err := other.ours(c.Job)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		return first, false, nil // the owner of rec reports it
+	}
+	if err != nil {
+		return first, false, err
+	}
+	if by := before.Job.ContinuedBy; by != nil && *by != rec.Job.ID && !c.Again {
+		first, err = other.whole(*by)
+		if !errors.Is(err, rowmill.ErrNotFound) {
+			return first, err == nil, err
+		}
+		before.Job.ContinuedBy = nil // the store has lost that job
+	}
+	after := before
+	changed, err := after.Continued(rec.Job.ID)
+	if errors.Is(err, rowmill.ErrConflict) {
+		return first, false, nil // the store has lost the end of the job; the owner of rec waits for it
+	}
+	if changed {
+		after.Version++
+		err = other.saveHeader(before, after)
+	}
+	return first, false, err
 }
 
 // list enters a job where its account's are listed.

@@ -186,6 +186,59 @@ func testIdempotency(s *suite) {
 	}
 }
 
+// testContinuedOnce lets many callers continue one job at the same time.
+func testContinuedOnce(s *suite) {
+	old := s.finish(s.running(2), rowmill.StatusFailed)
+	continuation := func(again bool) store.Record {
+		rec := s.newRecord("a")
+		rec.Job.Continues = &old.Job.ID
+		rec.Spec.Inline, rec.Spec.Continue = nil, &rowmill.Continuation{Job: old.Job.ID, Again: again}
+		return rec
+	}
+	const callers = 40
+	made, created := make([]string, callers), make([]bool, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		rec := continuation(false)
+		all.Go(func() {
+			stored, existed, err := s.Create(s.Context(), rec, nil)
+			if err != nil {
+				s.Errorf("caller %d: %v", i, err)
+			}
+			made[i], created[i] = stored.Job.ID, !existed
+		})
+	}
+	all.Wait()
+	first := made[0]
+	if n := len(slices.Compact(slices.Sorted(slices.Values(made)))); n != 1 {
+		s.Errorf("%d calls made %d jobs", callers, n)
+	}
+	if n := len(slices.DeleteFunc(created, func(c bool) bool { return !c })); n != 1 {
+		s.Errorf("%d callers were told that they made the job", n)
+	}
+	old.Job.ContinuedBy, old.Version = &first, old.Version+1
+	s.unchanged(old)
+	s.reopen()
+	if again, existed, err := s.Create(s.Context(), continuation(false), nil); err != nil || !existed || again.Job.ID != first {
+		s.Errorf("after reopening: job %s for %s, existed %v, %v", again.Job.ID, first, existed, err)
+	}
+	another, existed, err := s.Create(s.Context(), continuation(true), nil)
+	if err != nil || existed || another.Job.ID == first {
+		s.Errorf("asked to continue again: job %s, existed %v, %v", another.Job.ID, existed, err)
+	}
+	old.Job.ContinuedBy, old.Version = &another.Job.ID, old.Version+1
+	s.unchanged(old)
+	open := s.running(2)
+	early := s.newRecord("a")
+	early.Spec.Continue = &rowmill.Continuation{Job: open.JobID}
+	if _, existed, err := s.Create(s.Context(), early, nil); err != nil || existed {
+		s.Errorf("the end of the job is forgotten: existed %v, %v", existed, err)
+	}
+	if by := s.get(open.JobID).Job.ContinuedBy; by != nil {
+		s.Errorf("a running job is continued by %s", *by)
+	}
+}
+
 func testIdempotencyExpires(s *suite) {
 	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: s.TTL}
 	first, _, err := s.Create(s.Context(), s.newRecord("a"), &idem)

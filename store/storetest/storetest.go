@@ -56,6 +56,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Idempotency", testIdempotency},
 		{"IdempotencyExpires", testIdempotencyExpires},
 		{"IdempotencyRace", testIdempotencyRace},
+		{"ContinuedOnce", testContinuedOnce},
 		{"ListNewestFirst", testListNewestFirst},
 		{"ListUnderInserts", testListUnderInserts},
 		{"ListCursor", testListCursor},

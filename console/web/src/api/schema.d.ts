@@ -3365,11 +3365,13 @@ export interface operations {
                     job_priority?: components["schemas"]["Priority"] | null;
                     /** @description Default that of the job. */
                     name?: string | null;
+                    /** @description true: create a job even if another job already continues this job. Its rows are then run, and paid, again. */
+                    again?: boolean;
                 };
             };
         };
         responses: {
-            /** @description The job was created. */
+            /** @description The job was created, or an earlier request with the same values created it. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
