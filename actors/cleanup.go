@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/store"
@@ -62,9 +64,9 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	}
 	switch {
 	case status == rowmill.StatusSucceeded:
-		err = errors.Join(cfg.Store.DropParts(ctx, job), cfg.Blob.DeletePrefix(ctx, layout.Parts(job)), p.dropOtherResults(ctx, rec))
+		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec), p.dropOtherResults(ctx, rec))
 	case !rec.Counted(): // none of them is recorded: its rows ran while its input was read
-		err = cfg.Blob.DeletePrefix(ctx, layout.Parts(job))
+		err = p.dropParts(ctx, rec)
 	}
 	if err != nil {
 		return err
@@ -72,8 +74,29 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
 }
 
-// dropOtherResults removes the files that an earlier owner of a success made as
-// it was lost at the job's end, or that a store forgot.
+// dropParts removes the parts of a job, except the parts that a later owner wrote: the
+// store that this node reads may not know that owner yet.
+func (p *process) dropParts(ctx context.Context, rec store.Record) error {
+	prefix := layout.Parts(rec.Job.ID)
+	objects, err := p.cfg.Blob.List(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	later := func(o blob.Info) bool { return layout.Epoch(o.Key) > rec.Epoch }
+	if !slices.ContainsFunc(objects, later) {
+		return p.cfg.Blob.DeletePrefix(ctx, prefix)
+	}
+	var errs []error
+	for _, o := range objects {
+		if !later(o) {
+			errs = append(errs, p.cfg.Blob.Delete(ctx, o.Key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dropOtherResults removes the results of this and earlier owners that the record does
+// not name. A later owner's results stay, as its parts do.
 func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error {
 	var errs []error
 	for _, name := range []string{layout.Full, layout.Rows} { // a subset may be made just now
@@ -84,7 +107,7 @@ func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error 
 		objects, err := p.cfg.Blob.List(ctx, path.Dir(made.Key)+"/")
 		errs = append(errs, err)
 		for _, o := range objects {
-			if strings.HasPrefix(path.Base(o.Key), name+"-") && o.Key != made.Key {
+			if strings.HasPrefix(path.Base(o.Key), name+"-") && o.Key != made.Key && layout.Epoch(o.Key) <= rec.Epoch {
 				errs = append(errs, p.cfg.Blob.Delete(ctx, o.Key))
 			}
 		}

@@ -68,6 +68,12 @@ func (n *cleaner) tidy(c actor.Context) {
 	}
 	n.tidying++
 	n.tasks.run(c, "clean up after jobs", func(ctx context.Context) step {
+		// A node on the losing side of a partition must not remove the results of the other
+		// side. The janitor cleans up later.
+		if err := n.cfg.Store.Confirm(ctx); err != nil {
+			n.log.Warn("cleaning up after jobs waits until the store confirms its place", "jobs", len(due), "err", err)
+			due = nil
+		}
 		for _, job := range due {
 			if err := n.tidyJob(ctx, job); err != nil {
 				n.log.Warn("cleaning up after the job failed", "job", job, "err", err)

@@ -140,6 +140,79 @@ func TestResultsOfALostOwnerGo(t *testing.T) {
 	})
 }
 
+// A node on the losing side of a partition reads an old record, while a later owner has
+// written parts and results that the node does not know.
+func TestObjectsOfALaterOwnerStay(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Ownership.Settle = 200 * time.Millisecond })
+		id := b.submit(rowmill.Spec{Inline: numbered(3)})
+		const epoch = 1 << 50
+		later := []string{layout.Artifact(id, layout.Full, epoch), layout.Artifact(id, layout.Rows, epoch), layout.Part(id, 0, epoch)}
+		for _, key := range later {
+			w, err := b.cfg.Blob.Create(t.Context(), key, layout.Parquet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
+			t.Fatalf("the job is %s: %+v", rec.Job.Status, rec.Job.FailureReason)
+		}
+		wait.For(t, "the node's own parts are gone", func() bool {
+			records, objects := b.parts(id)
+			return records == 0 && objects == 1
+		})
+		if err := b.system.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range later {
+			if _, err := b.cfg.Blob.Stat(t.Context(), key); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	})
+}
+
+// A replaced store refuses Confirm, as a server does that a failover has replaced.
+type replaced struct {
+	store.Store
+	is    atomic.Bool
+	asked atomic.Int64
+}
+
+func (s *replaced) Confirm(context.Context) error {
+	s.asked.Add(1)
+	if s.is.Load() {
+		return rowmill.ErrUnavailable
+	}
+	return nil
+}
+
+func TestAReplacedStoreRemovesNothing(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		s := &replaced{}
+		s.is.Store(true)
+		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) {
+			cfg.Ownership.Settle = 100 * time.Millisecond
+			s.Store, cfg.Store = cfg.Store, s
+		})
+		id := b.end(b.submit(rowmill.Spec{Inline: numbered(3)})).Job.ID
+		wait.For(t, "the node has asked", func() bool { return s.asked.Load() > 1 })
+		if records, objects := b.parts(id); records == 0 || objects == 0 {
+			t.Errorf("%d records and %d objects of parts", records, objects)
+		}
+		s.is.Store(false)
+		wait.For(t, "the parts are gone", func() bool {
+			records, objects := b.parts(id)
+			return records+objects == 0
+		})
+	})
+}
+
 // A clinging store does not let go of parts before it is told to.
 type clinging struct {
 	store.Store

@@ -85,6 +85,11 @@ type Store interface {
 	Time(ctx context.Context) (time.Time, error)
 	// Ping reports whether the store can be written to now.
 	Ping(ctx context.Context) error
+	// Confirm returns nil if the store that answers here is the one that all nodes
+	// write to, and rowmill.ErrUnavailable if it may be a server that a failover has
+	// replaced. A node confirms before it removes anything that another owner of a
+	// job may need.
+	Confirm(ctx context.Context) error
 	// Close releases the store. It is harmless to call it twice.
 	Close() error
 }

@@ -7,6 +7,7 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type Store interface {
 	store.Values
 	store.Files
 	Time(ctx context.Context) (time.Time, error)
+	Confirm(ctx context.Context) error
 }
 
 // Config is what a Janitor needs. Nothing has a default.
@@ -82,7 +84,7 @@ func (j *Janitor) Skew() time.Duration { return j.skew }
 // Look says with an error why nothing may be removed now: what Confirm says, or
 // a *SkewError. now is the store's time.
 func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
-	if err := j.Confirm(ctx); err != nil {
+	if err := cmp.Or(j.Confirm(ctx), j.Store.Confirm(ctx)); err != nil {
 		return now, err
 	}
 	before := j.Running()

@@ -184,6 +184,16 @@ func Artifact(job, name string, epoch int64) string {
 	return fmt.Sprintf("%sresults/%s-%d-%s.parquet", Job(job), name, epoch, Nonce())
 }
 
+// Epoch returns the epoch in a key that Part or Artifact made, or 0.
+func Epoch(key string) int64 {
+	fields := strings.Split(path.Base(key), "-")
+	if len(fields) < 3 {
+		return 0
+	}
+	epoch, _ := strconv.ParseInt(fields[len(fields)-2], 10, 64) // 0 if it is not a number
+	return epoch
+}
+
 // Subset returns a new key for some columns of the full artifact.
 func Subset(job, name string) string {
 	return fmt.Sprintf("%sresults/%s-%s.parquet", Job(job), name, Nonce())

@@ -33,6 +33,22 @@ func TestKeysDoNotChange(t *testing.T) {
 	}
 }
 
+func TestEpoch(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]int64{
+		layout.Part("job-1-2-3", 17, 3):                   3,
+		layout.Artifact("job-1-2-3", layout.Full, 12):     12,
+		layout.Carried("job-1-2-3", 17):                   0,
+		layout.Subset("job-1-2-3", "inputs=0~logprobs=0"): 0,
+		layout.Shard("job-1-2-3", 17):                     0,
+		layout.Lines("job-1-2-3", "output.jsonl"):         0,
+	} {
+		if got := layout.Epoch(key); got != want {
+			t.Errorf("the epoch of %s is %d, want %d", key, got, want)
+		}
+	}
+}
+
 // A prefix must cover all objects of a job and no objects of another job.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	}
 	records, err := redis.Open(ctx, redis.Config{
 		URL: set.URL.Reveal(), SentinelUsername: set.SentinelUser, SentinelPassword: set.SentinelPassword.Reveal(),
-		TLS: authorities, Prefix: set.Prefix, Logger: s.Logger, Metrics: s.Registry,
+		AllowLostWrites: set.AllowLostWrites, TLS: authorities, Prefix: set.Prefix, Logger: s.Logger, Metrics: s.Registry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store.url: %w", err)

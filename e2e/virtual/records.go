@@ -454,6 +454,10 @@ func (r *records) Time(ctx context.Context) (time.Time, error) {
 	return ask(ctx, r, false, "time", "", func(ctx context.Context, s *bolt.Store) (time.Time, error) { return s.Time(ctx) })
 }
 
+func (r *records) Confirm(ctx context.Context) error {
+	return do(ctx, r, "confirm", "", func(ctx context.Context, s *bolt.Store) error { return s.Confirm(ctx) })
+}
+
 func (r *records) Ping(ctx context.Context) error {
 	return do(ctx, r, "ping", "", func(ctx context.Context, s *bolt.Store) error { return s.Ping(ctx) })
 }

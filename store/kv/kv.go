@@ -71,9 +71,10 @@ type Engine interface {
 	// that error. Where it returns nil, Update returns once all writes are durable.
 	Update(ctx context.Context, run func(Tx) error) error
 
-	// Time, Ping and Close are those of store.Store.
+	// Time, Ping, Confirm and Close are those of store.Store.
 	Time(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error
+	Confirm(ctx context.Context) error
 	Close() error
 }
 

@@ -105,6 +105,9 @@ func (s *Store) Ping(ctx context.Context) error {
 // Time is the time by the engine's clock.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.engine.Time(ctx) }
 
+// Confirm reports whether the engine writes to the server that all nodes write to.
+func (s *Store) Confirm(ctx context.Context) error { return s.engine.Confirm(ctx) }
+
 // Close closes the engine.
 func (s *Store) Close() error { return s.engine.Close() }
 

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -259,10 +260,17 @@ func TestFailover(t *testing.T) {
 	waitFor(t, replica, "replication", "master_link_status:up")
 	sentinel := redistest.Sentinel(t, "main", primary, 500*time.Millisecond)
 	waitFor(t, sentinel, "sentinel", "slaves=1")
-	s := open(t, redis.Config{
+	config := redis.Config{
 		URL:      "redis+sentinel://" + sentinel.Addr() + "/main/0",
 		Timeouts: redis.Timeouts{Answer: time.Second, Retry: time.Minute},
-	})
+	}
+	_, err := redis.Open(t.Context(), config)
+	says(t, "open without a bound for lost writes", err, "min-replicas-to-write 1", "store.allow_lost_writes")
+	config.AllowLostWrites = true
+	s := open(t, config)
+	if err := s.Confirm(t.Context()); err != nil {
+		t.Errorf("confirm before the failover: %v", err)
+	}
 	warned, err := s.Durability(t.Context())
 	if err != nil || len(warned) != 1 || !strings.Contains(warned[0], "a failover loses") {
 		t.Errorf("durability: %q, %v", warned, err)
@@ -291,9 +299,39 @@ func TestFailover(t *testing.T) {
 	t.Logf("the first commits after the kill took %v", time.Since(start).Round(time.Millisecond))
 	w.holds(t, s, always)
 	storetest.Consistent(t, s.Engine(), s)
-	if err := s.Ping(t.Context()); err != nil {
+	if err := errors.Join(s.Ping(t.Context()), s.Confirm(t.Context())); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestConfirm lets Sentinels disagree with a client that still writes to another server.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	primary, other := redistest.Start(t, "min-replicas-to-write 0"), redistest.Start(t)
+	sentinel := redistest.Sentinel(t, "main", primary, time.Minute)
+	s := open(t, redis.Config{URL: "redis+sentinel://" + sentinel.Addr() + "/main/0", Timeouts: hasty, AllowLostWrites: true})
+	confirm := func(words ...string) {
+		t.Helper()
+		err := s.Confirm(t.Context())
+		if len(words) == 0 && err != nil {
+			t.Errorf("confirm: %v", err)
+		} else if len(words) > 0 {
+			says(t, "confirm", err, words...)
+			if !errors.Is(err, rowmill.ErrUnavailable) {
+				t.Errorf("confirm: %v, want ErrUnavailable", err)
+			}
+		}
+	}
+	confirm()
+	command(t, sentinel, "SENTINEL", "SET", "main", "quorum", "2")
+	confirm(sentinel.Addr(), "NOQUORUM")
+	command(t, sentinel, "SENTINEL", "SET", "main", "quorum", "1")
+	confirm()
+	command(t, sentinel, "SENTINEL", "REMOVE", "main")
+	command(t, sentinel, "SENTINEL", "MONITOR", "main", "127.0.0.1", strconv.Itoa(other.Port()), "1")
+	confirm(other.Addr(), "writes to another server")
+	command(t, primary, "CONFIG", "SET", "min-replicas-to-write", "1")
+	confirm("too few replicas")
 }
 
 // waitFor waits until a section of INFO says something.

@@ -25,6 +25,10 @@ type Store struct {
 	SentinelUser     string `yaml:"sentinel_user"`
 	SentinelPassword Secret `yaml:"sentinel_password"`
 
+	// AllowLostWrites accepts Redis behind Sentinels with min-replicas-to-write 0:
+	// a failover may lose all writes since a partition began. Default: false.
+	AllowLostWrites bool `yaml:"allow_lost_writes"`
+
 	// TLSCA is a PEM file of the authorities that a rediss server's certificate
 	// must come from. Default: empty, those of the system.
 	TLSCA string `yaml:"tls_ca"`

@@ -36,6 +36,11 @@ type Config struct {
 	// Default "rowmill:".
 	Prefix string
 
+	// AllowLostWrites lets Open take a server behind Sentinels whose
+	// min-replicas-to-write is 0. A primary that a partition has cut off takes
+	// writes until the partition ends, and a failover then loses them all.
+	AllowLostWrites bool
+
 	// Timeouts bound what a call waits for.
 	Timeouts Timeouts
 
@@ -186,6 +191,9 @@ func parseAddress(text string) (address, error) {
 	return a, nil
 }
 
+// Values for DialerRetries, MaxRetries and PipelinePoolSize.
+const once, never = 1, -1
+
 // connect makes the driver's client. The driver's own retries are off: a call
 // that is retried must know whether an earlier attempt may have been executed.
 func (e *Engine) connect(a address) *driver.Client {
@@ -194,7 +202,6 @@ func (e *Engine) connect(a address) *driver.Client {
 	if a.tls {
 		tlsConfig = c.TLS.Clone()
 	}
-	const once, never = 1, -1
 	if a.primary != "" {
 		return driver.NewFailoverClient(&driver.FailoverOptions{
 			MasterName: a.primary, SentinelAddrs: a.hosts,
@@ -205,13 +212,23 @@ func (e *Engine) connect(a address) *driver.Client {
 			PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
 		})
 	}
-	return driver.NewClient(&driver.Options{
-		Addr: a.hosts[0], CredentialsProvider: e.login, DB: a.db, TLSConfig: tlsConfig,
+	return driver.NewClient(e.options(a.hosts[0]))
+}
+
+// options returns the driver's options for one server.
+func (e *Engine) options(addr string) *driver.Options {
+	c, a := e.config, e.at.Load()
+	var tlsConfig *tls.Config
+	if a.tls {
+		tlsConfig = c.TLS.Clone()
+	}
+	return &driver.Options{
+		Addr: addr, CredentialsProvider: e.login, DB: a.db, TLSConfig: tlsConfig,
 		Protocol: 2, DisableIdentity: true, MaxRetries: never, DialerRetries: once, PipelinePoolSize: never,
 		DialTimeout: c.Timeouts.Dial, ReadTimeout: c.Timeouts.Answer, WriteTimeout: c.Timeouts.Answer,
 		PoolTimeout: c.Timeouts.Answer, PoolSize: c.PoolSize, MaxActiveConns: c.PoolSize, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}
 }
 
 // login is whom a new connection is made for.

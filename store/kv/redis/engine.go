@@ -85,7 +85,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	e.client = e.connect(at)
 	server, err := e.inspect(ctx)
 	if err == nil {
-		err = server.refusal()
+		err = server.refusal(e.sentinels, config.AllowLostWrites)
 	}
 	if err == nil {
 		err = e.refuseOld(ctx)

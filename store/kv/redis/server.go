@@ -59,9 +59,13 @@ func (e *Engine) inspect(ctx context.Context) (server, error) {
 	return found, nil
 }
 
-// refusal is why the server cannot hold records, or nil.
-func (v server) refusal() error {
+// refusal is why the server cannot hold records, or nil. sentinels says that a Sentinel may
+// make a replica the primary.
+func (v server) refusal(sentinels, allowLostWrites bool) error {
 	switch {
+	case sentinels && !allowLostWrites && v.config["min-replicas-to-write"] == "0":
+		return errors.New("the server has min-replicas-to-write 0, so a primary that a partition has cut off takes writes that a failover loses: " +
+			"set min-replicas-to-write 1, with two replicas or more, or set store.allow_lost_writes to accept this")
 	case v.info["cluster_enabled"] == "1" || v.info["redis_mode"] == "cluster":
 		return errors.New("the server runs in Redis Cluster mode, which cannot write several keys in one step: " +
 			"use a primary without cluster mode, with Sentinels if it shall fail over")

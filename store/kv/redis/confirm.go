@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+
+	"github.com/rowmill/rowmill"
+)
+
+// confirmFor is how long the key of Confirm exists.
+const confirmFor = time.Minute
+
+// Confirm checks that the server which this engine writes to is the primary that a majority of
+// the Sentinels knows. A primary that a partition has cut off from the Sentinels still takes
+// writes, but the new primary has never seen them. Without Sentinels Confirm does nothing.
+func (e *Engine) Confirm(ctx context.Context) error {
+	if !e.sentinels {
+		return nil
+	}
+	key := e.config.Prefix + "confirm:" + rand.Text()
+	if _, err := e.try(ctx, false, func(ctx context.Context) error {
+		return e.client.Set(ctx, key, 1, confirmFor).Err()
+	}); err != nil {
+		return fmt.Errorf("confirm the Redis primary: %w", err)
+	}
+	primary, err := e.elected(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: confirm the Redis primary: %w", rowmill.ErrUnavailable, err)
+	}
+	client := driver.NewClient(e.options(primary))
+	found, err := client.Exists(ctx, key).Result()
+	if err = errors.Join(err, client.Close()); err != nil {
+		return fmt.Errorf("%w: confirm the Redis primary at %s: %w", rowmill.ErrUnavailable, primary, err)
+	}
+	if found == 0 {
+		return fmt.Errorf("%w: the Sentinels name %s as the Redis primary, but this node writes to another server", rowmill.ErrUnavailable, primary)
+	}
+	return nil
+}
+
+// elected returns the address of the primary, from a Sentinel that reaches a majority of the
+// Sentinels.
+func (e *Engine) elected(ctx context.Context) (addr string, err error) {
+	at := e.at.Load()
+	var errs []error
+	for _, host := range at.hosts {
+		options := e.options(host)
+		options.CredentialsProvider, options.DB = nil, 0
+		options.Username, options.Password = e.config.SentinelUsername, e.config.SentinelPassword
+		sentinel := driver.NewSentinelClient(options)
+		_, err := sentinel.CkQuorum(ctx, at.primary).Result()
+		var primary []string
+		if err == nil {
+			primary, err = sentinel.GetMasterAddrByName(ctx, at.primary).Result()
+		}
+		if err = errors.Join(err, sentinel.Close()); err == nil && len(primary) == 2 {
+			return net.JoinHostPort(primary[0], primary[1]), nil
+		}
+		errs = append(errs, fmt.Errorf("ask the Sentinel at %s: %w", host, err))
+	}
+	return "", errors.Join(errs...)
+}
