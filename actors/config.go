@@ -49,6 +49,10 @@ type Config struct {
 	// they ask. Default: nothing.
 	Facts func(ctx context.Context) any
 
+	// FactsTimeout is how long a node may take for Facts. Default 8 s: it tries its
+	// storage and the other nodes.
+	FactsTimeout time.Duration
+
 	// Figures are what this node tells the API of others about itself, as JSON: "what"
 	// names which. Default: none.
 	Figures func(ctx context.Context, what string) (any, error)
@@ -302,6 +306,9 @@ func (c Config) WithDefaults() Config {
 		c.Figures = func(_ context.Context, what string) (any, error) {
 			return nil, refuse(peer.CodeUnknownKind, "no figures %q here", what)
 		}
+	}
+	if c.FactsTimeout == 0 {
+		c.FactsTimeout = 8 * time.Second
 	}
 	if c.Facts == nil {
 		c.Facts = func(context.Context) any { return struct{}{} }

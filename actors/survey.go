@@ -25,12 +25,8 @@ type Reply[T any] struct {
 	Err    error // it has not answered
 }
 
-// How long a node may take for an answer. It asks none of its actors for a list of
-// them; for facts it tries its storage and the other nodes.
-const (
-	surveyTimeout = 3 * time.Second
-	factsTimeout  = 8 * time.Second
-)
+// surveyTimeout is how long a node may take to answer without asking its actors.
+const surveyTimeout = 3 * time.Second
 
 // Actors lists the actors of all nodes, or of the one that nodes.Find finds.
 // Nodes that do not answer are among the replies.
@@ -70,7 +66,7 @@ func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 		}
 		return doc
 	}
-	return survey(ctx, s, factsTimeout, "", own, s.transport.facts)
+	return survey(ctx, s, s.cfg.FactsTimeout, "", own, s.transport.facts)
 }
 
 // Figures are what the nodes tell each other's API of themselves, as JSON.

@@ -68,8 +68,8 @@ func (x *diagnosis) say(check, level, text, remedy string) {
 	x.found = append(x.found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 }
 
-// tryTimeout bounds each try of a node: the server of its records, the other nodes,
-// its bucket. Other nodes wait longer than all tries take.
+// tryTimeout is the default of node.tryTimeout: storage that is in use answers in
+// milliseconds.
 const tryTimeout = 2 * time.Second
 
 // facts checks this node.
@@ -83,7 +83,7 @@ func (s *service) facts(ctx context.Context) any {
 	x.tryEngines()
 	x.machine()
 	for _, try := range []func(context.Context){x.tryRecords, x.tryBucket, x.tryPeers} {
-		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.tryTimeout)
 		try(ctx)
 		cancel()
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
@@ -46,7 +47,9 @@ func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
 	if change != nil {
 		change(&s)
 	}
-	return newMain(s, slog.New(slog.NewJSONHandler(testWriter{t}, nil)))
+	m := newMain(s, slog.New(slog.NewJSONHandler(testWriter{t}, nil)))
+	m.tryTimeout = time.Minute // the machine may be busy
+	return m
 }
 
 func stop(t *testing.T, m *Main) {

@@ -31,7 +31,8 @@ type node struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 
-	watchdog *watchdog // nil in tests
+	watchdog   *watchdog     // nil in tests
+	tryTimeout time.Duration // of each try of a diagnosis: the records, the bucket, the other nodes
 }
 
 func newNode(set settings.Settings, log *slog.Logger) *node {
@@ -43,7 +44,7 @@ func newNode(set settings.Settings, log *slog.Logger) *node {
 	info.Set(1)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &node{Settings: set, Logger: log, Registry: registry}
+	return &node{Settings: set, Logger: log, Registry: registry, tryTimeout: tryTimeout}
 }
 
 // newLogger writes to standard error: text for a person at a terminal, JSON

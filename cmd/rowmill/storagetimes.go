@@ -18,17 +18,16 @@ import (
 // rows. Timing may take half of tryTimeout; the other half is for the removal of the
 // object.
 const (
-	timedCommits  = 9
-	timedObjects  = 5
-	timedObject   = 1 << 20 // bytes
-	timedSync     = 4 << 10 // bytes
-	timingTimeout = tryTimeout / 2
+	timedCommits = 9
+	timedObjects = 5
+	timedObject  = 1 << 20 // bytes
+	timedSync    = 4 << 10 // bytes
 )
 
 // timeRecords times commits of a small record, which stays in the store. With the
 // embedded store it also times flushes of the disk.
 func (x *diagnosis) timeRecords(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, x.tryTimeout/2)
 	defer cancel()
 	x.times.CommitSeconds = x.timed(ctx, "records", timedCommits, func() error { return x.commit(ctx) })
 	if !x.Settings.Store.Embedded() {
@@ -72,7 +71,7 @@ func (x *diagnosis) commit(ctx context.Context) error {
 
 // timeBucket times the writing and the reading of an object. The object stays.
 func (x *diagnosis) timeBucket(ctx context.Context, key string) {
-	ctx, cancel := context.WithTimeout(ctx, timingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, x.tryTimeout/2)
 	defer cancel()
 	text := make([]byte, timedObject)
 	random := rand.NewChaCha8([32]byte{})
