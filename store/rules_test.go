@@ -150,7 +150,7 @@ func TestTotalsAreSums(t *testing.T) {
 			t.Errorf("%s is %d, want %d", one.Type().Field(i).Name, got, want)
 		}
 	}
-	if left := sum.less(b); left != a {
+	if left := sum.Less(b); left != a {
 		t.Errorf("%+v are left, want %+v", left, a)
 	}
 }

@@ -160,6 +160,9 @@ type Record struct {
 	ShardRows  int   `json:"shard_rows,omitempty"`
 	ShardBytes int64 `json:"shard_bytes,omitempty"`
 
+	// Lost are the totals of the lost parts, which the account has paid.
+	Lost Totals `json:"lost,omitzero"`
+
 	// Reserved is what Reserve set aside for the job; zero once it is over.
 	Reserved rowmill.Money `json:"reserved,omitempty"`
 
@@ -343,7 +346,8 @@ type Part struct {
 	Totals   Totals `json:"totals"`   // over the accepted rows
 	// Carried says that another job has run these rows: the ledger has them.
 	Carried bool  `json:"carried,omitempty"`
-	Size    int64 `json:"size"` // bytes of the object
+	Lost    bool  `json:"lost,omitempty"` // its object could not be read, see LoseParts
+	Size    int64 `json:"size"`           // bytes of the object
 }
 
 // Totals are sums over committed rows.
@@ -369,8 +373,8 @@ func (t Totals) Plus(u Totals) Totals {
 	return t
 }
 
-// less is what is left of the totals without those of u, which are part of them.
-func (t Totals) less(u Totals) Totals {
+// Less is what is left of the totals without those of u, which are part of them.
+func (t Totals) Less(u Totals) Totals {
 	return Totals{
 		Rows: max(t.Rows-u.Rows, 0), Failed: max(t.Failed-u.Failed, 0),
 		TruncatedRows: max(t.TruncatedRows-u.TruncatedRows, 0), TruncatedOutputs: max(t.TruncatedOutputs-u.TruncatedOutputs, 0),
@@ -394,8 +398,18 @@ type Parts interface {
 	// Repeating it is harmless.
 	ReplaceParts(ctx context.Context, f Fence, complete Part) error
 
-	// ListParts returns a job's parts by shard, then in the order of commit.
+	// ListParts returns a job's parts by shard, then in the order of commit,
+	// without the lost parts. LostParts returns the lost parts.
 	ListParts(ctx context.Context, jobID string) ([]Part, error)
+	LostParts(ctx context.Context, jobID string) ([]Part, error)
+
+	// LoseParts marks parts as lost, because their objects cannot be read: their
+	// rows are not done any more, and run again. The progress fields follow from the
+	// other parts. Tokens and cost stay, since they were paid. change may change the
+	// record in the same transaction. Of a job that is over, only the JobID of the
+	// fence counts; a job that succeeded is rowmill.ErrConflict. LoseParts returns
+	// the totals of all lost parts of the job. Repeating it is harmless.
+	LoseParts(ctx context.Context, f Fence, keys []string, change func(*Record)) (Totals, error)
 
 	// DropParts removes the part records of a job that is over.
 	DropParts(ctx context.Context, jobID string) error
@@ -463,7 +477,7 @@ func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	list := slices.Clone(keyed)
 	for _, u := range all {
 		of := known[lineOf(u)]
-		rest := Usage{Day: u.Day, Model: u.Model, Totals: u.Totals.less(of.Totals), Cost: max(u.Cost-of.Cost, 0)}
+		rest := Usage{Day: u.Day, Model: u.Model, Totals: u.Totals.Less(of.Totals), Cost: max(u.Cost-of.Cost, 0)}
 		if rest.Totals != (Totals{}) {
 			list = append(list, KeyUsage{Usage: rest})
 		}

@@ -88,6 +88,11 @@ func (s *watchedStore) ListParts(ctx context.Context, jobID string) ([]store.Par
 	return parts, s.place.met(err, reads)
 }
 
+func (s *watchedStore) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
+	lost, err := s.Store.LoseParts(ctx, f, keys, change)
+	return lost, s.place.met(err, writes)
+}
+
 func (s *watchedStore) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	rec, err := s.Store.Reserve(ctx, f, usd, limit)
 	return rec, s.place.met(err, writes)

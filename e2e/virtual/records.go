@@ -274,6 +274,16 @@ func (r *records) ListParts(ctx context.Context, jobID string) ([]store.Part, er
 	return ask(ctx, r, false, "list-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.ListParts(ctx, jobID) })
 }
 
+func (r *records) LostParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	return ask(ctx, r, false, "lost-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.LostParts(ctx, jobID) })
+}
+
+func (r *records) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
+	return ask(ctx, r, true, "lose-parts", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Totals, error) {
+		return s.LoseParts(ctx, f, keys, change)
+	})
+}
+
 func (r *records) DropParts(ctx context.Context, jobID string) error {
 	return do(ctx, r, "drop-parts", jobID, func(ctx context.Context, s *bolt.Store) error { return s.DropParts(ctx, jobID) })
 }

@@ -321,6 +321,24 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	return s.owned(ctx, f, &write{do: do}, do)
 }
 
+// LoseParts marks parts as lost.
+func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
+	again := func(ctx context.Context, f store.Fence) error {
+		_, err := s.Store.LoseParts(ctx, f, keys, change)
+		return err
+	}
+	do := func(ctx context.Context, f store.Fence) (err error) {
+		lost, err = s.Store.LoseParts(ctx, f, keys, change)
+		return err
+	}
+	if f.Session != "" {
+		err = s.owned(ctx, f, &write{do: again}, do)
+		return lost, err
+	}
+	err = s.write(ctx, f.JobID, &write{do: again}, func(ctx context.Context) error { return do(ctx, f) })
+	return lost, err
+}
+
 // ReplaceParts swaps the parts of a shard for the complete one.
 func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
 	do := func(ctx context.Context, f store.Fence) error { return s.Store.ReplaceParts(ctx, f, complete) }

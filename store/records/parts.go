@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -27,8 +28,20 @@ func shardOf(jobID string, shard int) []byte {
 	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
 }
 
-// parts goes over the parts whose keys begin with a prefix, in their order.
+// parts goes over the parts whose keys begin with a prefix, in their order, without the lost
+// parts.
 func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
+	return func(yield func(store.Part, error) bool) {
+		for p, err := range t.allParts(prefix) {
+			if !p.Lost && !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// allParts is parts with the lost parts.
+func (t *tx) allParts(prefix []byte) iter.Seq2[store.Part, error] {
 	return func(yield func(store.Part, error) bool) {
 		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {
 			var p store.Part
@@ -72,7 +85,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 		if err != nil {
 			return fmt.Errorf("commit parts: %w", err)
 		}
-		added := 0
+		after, added := before, 0
 		var more store.Totals // of the parts added
 		for _, p := range parts {
 			fresh, err := t.Absent(tablePartKeys, append(partsOf(f.JobID), p.Key...))
@@ -80,6 +93,14 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 				return err
 			}
 			if !fresh {
+				restored, err := t.restorePart(f.JobID, p)
+				if err != nil {
+					return err
+				}
+				if restored {
+					after.Lost = after.Lost.Less(p.Totals)
+					added++
+				}
 				continue
 			}
 			if err := t.addPart(f.JobID, before.Version+1, added, p); err != nil {
@@ -91,8 +112,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			}
 		}
 		t.charge(before, more)
-		after := before
-		if !raise(&after.Job, totals) && added == 0 {
+		if !raise(&after.Job, totals, before.Lost) && added == 0 {
 			return nil
 		}
 		if more.Rows > 0 {
@@ -103,8 +123,9 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	})
 }
 
-// raise sets the progress fields of a job and reports whether any has grown.
-func raise(j *rowmill.Job, totals store.Totals) bool {
+// raise sets the progress fields of a job and reports whether any has grown. The tokens of lost
+// parts count as used.
+func raise(j *rowmill.Job, totals, lost store.Totals) bool {
 	grown := false
 	lift := func(from, to int64) int64 {
 		if to > from {
@@ -126,8 +147,8 @@ func raise(j *rowmill.Job, totals store.Totals) bool {
 	j.TruncatedRows = lift(j.TruncatedRows, totals.TruncatedRows)
 	j.TruncatedOutputs = lift(j.TruncatedOutputs, totals.TruncatedOutputs)
 	j.DeduplicatedRows = lift(j.DeduplicatedRows, totals.Deduplicated)
-	j.InputTokens = point(j.InputTokens, totals.InputTokens)
-	j.OutputTokens = point(j.OutputTokens, totals.OutputTokens)
+	j.InputTokens = point(j.InputTokens, totals.InputTokens+lost.InputTokens)
+	j.OutputTokens = point(j.OutputTokens, totals.OutputTokens+lost.OutputTokens)
 	return grown
 }
 
@@ -181,17 +202,28 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 
 // ListParts returns a job's parts by shard, then in the order of commit.
 func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	return s.listParts(ctx, jobID, false)
+}
+
+// LostParts returns a job's lost parts.
+func (s *Store) LostParts(ctx context.Context, jobID string) ([]store.Part, error) {
+	return s.listParts(ctx, jobID, true)
+}
+
+func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store.Part, error) {
 	var parts []store.Part
 	err := s.view(ctx, func(t *tx) error {
 		if _, err := t.header(jobID); err != nil {
 			return err
 		}
 		parts = nil
-		for p, err := range t.parts(partsOf(jobID)) {
+		for p, err := range t.allParts(partsOf(jobID)) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
-			parts = append(parts, p)
+			if p.Lost == lost {
+				parts = append(parts, p)
+			}
 		}
 		return nil
 	})
@@ -199,6 +231,130 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 		return nil, fmt.Errorf("list parts: %w", err)
 	}
 	return parts, nil
+}
+
+// LoseParts marks parts as lost. It computes all figures from the parts, so that a repeat after
+// a repeated CommitParts ends with the same figures.
+func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		t.wantRecord(f.JobID)
+		before, err := t.writable(f.JobID)
+		if err == nil && !before.Job.Status.Terminal() {
+			before, err = t.fenced(f)
+		}
+		if err != nil {
+			return err
+		}
+		if before.Job.Status == rowmill.StatusSucceeded {
+			return fmt.Errorf("job %s succeeded, and needs no parts: %w", f.JobID, rowmill.ErrConflict)
+		}
+		rec, err := t.record(before)
+		if err != nil {
+			return err
+		}
+		news, err := t.loseParts(&rec, keys)
+		if lost = rec.Lost; err != nil || !news && figures(&rec.Job) == figures(&before.Job) {
+			return err
+		}
+		if news && change != nil {
+			change(&rec)
+		}
+		rec.Version++
+		return t.save(&before, rec, before.Account)
+	})
+	if err != nil {
+		return store.Totals{}, fmt.Errorf("lose parts: %w", err)
+	}
+	return lost, nil
+}
+
+// loseParts marks parts as lost and sets the figures of the job. It reports whether a part is
+// newly lost.
+func (t *tx) loseParts(rec *store.Record, keys []string) (news bool, err error) {
+	job, id := &rec.Job, rec.Job.ID
+	var kept, lost store.Totals
+	for p, err := range t.allParts(partsOf(id)) {
+		if err != nil {
+			return false, err
+		}
+		if !p.Lost && slices.Contains(keys, p.Key) {
+			if err := t.losePart(id, p); err != nil {
+				return false, err
+			}
+			if p.Carried {
+				job.RowsTakenOver -= p.Rows
+			}
+			p.Lost, news = true, true
+		}
+		if p.Lost {
+			lost = lost.Plus(p.Totals)
+		} else {
+			kept = kept.Plus(p.Totals)
+		}
+	}
+	rec.Lost = lost
+	job.RowsDone, job.FailedRows, job.DeduplicatedRows = kept.Rows, kept.Failed, kept.Deduplicated
+	job.TruncatedRows, job.TruncatedOutputs = kept.TruncatedRows, kept.TruncatedOutputs
+	if paid := kept.Plus(lost); job.InputTokens != nil && job.OutputTokens != nil {
+		job.InputTokens, job.OutputTokens = &paid.InputTokens, &paid.OutputTokens
+	}
+	return news, nil
+}
+
+// figures are the progress fields of a job.
+func figures(j *rowmill.Job) store.Totals {
+	t := store.Totals{
+		Rows: j.RowsDone, Failed: j.FailedRows, TruncatedRows: j.TruncatedRows, TruncatedOutputs: j.TruncatedOutputs, Deduplicated: j.DeduplicatedRows,
+	}
+	if j.InputTokens != nil && j.OutputTokens != nil {
+		t.InputTokens, t.OutputTokens = *j.InputTokens, *j.OutputTokens
+	}
+	return t
+}
+
+// restorePart ends the loss of a carried part, whose object was written again under the same
+// key. It reports whether the part was lost.
+func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
+	if !p.Carried {
+		return false, nil
+	}
+	place, err := t.Get(tablePartKeys, append(partsOf(jobID), p.Key...))
+	if err != nil || bytes.Equal(place, gone) {
+		return false, err
+	}
+	key := append(partsOf(jobID), place...)
+	stored, err := t.Get(tableParts, key)
+	if err != nil {
+		return false, err
+	}
+	var was store.Part
+	if err := json.Unmarshal(stored, &was); err != nil {
+		return false, fmt.Errorf("decode a part record: %w", err)
+	}
+	if !was.Lost {
+		return false, nil
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return false, fmt.Errorf("encode part %s: %w", p.Key, err)
+	}
+	t.Put(tableParts, key, raw)
+	return true, nil
+}
+
+// losePart writes the record of a part as lost.
+func (t *tx) losePart(jobID string, p store.Part) error {
+	place, err := t.Get(tablePartKeys, append(partsOf(jobID), p.Key...))
+	if err != nil {
+		return err
+	}
+	p.Lost = true
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode part %s: %w", p.Key, err)
+	}
+	t.Put(tableParts, append(partsOf(jobID), place...), raw)
+	return nil
 }
 
 // dropChunk is how many keys one commit of DropParts removes: a few

@@ -3,7 +3,9 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -183,6 +185,110 @@ func testReplaceParts(s *suite) {
 	if diff := cmp.Diff(whole, s.parts(f.JobID)[2]); diff != "" {
 		s.Errorf("promoted part (-want +got):\n%s", diff)
 	}
+}
+
+func testLoseParts(s *suite) {
+	whole := s.running(1)
+	s.finish(whole, rowmill.StatusSucceeded)
+	if _, err := s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("of a job that succeeded: %v, want ErrConflict", err)
+	}
+	f := s.running(8)
+	of := func(rows, failed int64) store.Totals {
+		return store.Totals{Rows: rows, Failed: failed, InputTokens: 10 * rows, OutputTokens: 3 * rows}
+	}
+	carried := store.Part{Key: "c", Shard: 2, Rows: 1, Complete: true, Carried: true, Totals: store.Totals{Rows: 1}}
+	parts := []store.Part{
+		{Key: "a", Shard: 0, Rows: 3, Accepted: []byte{1}, Totals: of(3, 1)},
+		{Key: "b", Shard: 1, Rows: 2, Accepted: []byte{2}, Totals: of(2, 0)},
+		carried,
+	}
+	if err := s.CommitParts(s.Context(), f, parts, store.Totals{Rows: 6, Failed: 1, InputTokens: 50, OutputTokens: 15}); err != nil {
+		s.Fatal(err)
+	}
+	usage := func() (sum store.Totals) {
+		s.Helper()
+		days, err := s.Usage(s.Context(), "a", time.Time{}, time.Now().AddDate(1, 0, 0))
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, u := range days {
+			sum = sum.Plus(u.Totals)
+		}
+		return sum
+	}
+	used := usage() // of both jobs
+	wants := func(what string, done, failed, tokens int64, kept, lost string) {
+		s.Helper()
+		job := s.get(f.JobID).Job
+		if job.RowsDone != done || job.FailedRows != failed || *job.InputTokens != tokens {
+			s.Errorf("%s: %d rows done, %d failed, %d input tokens; want %d, %d and %d", what, job.RowsDone, job.FailedRows, *job.InputTokens, done, failed, tokens)
+		}
+		s.holds(f.JobID, strings.Fields(kept)...)
+		all, err := s.LostParts(s.Context(), f.JobID)
+		var keys []string
+		for _, p := range all {
+			keys = append(keys, p.Key)
+		}
+		if err != nil || strings.Join(keys, " ") != lost {
+			s.Errorf("%s: lost parts %v, %v; want %s", what, keys, err, lost)
+		}
+	}
+	stale := f
+	stale.Epoch--
+	if _, err := s.LoseParts(s.Context(), stale, []string{"a"}, nil); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("with an old fence: %v, want ErrLeaseLost", err)
+	}
+	warns := 0
+	for range 2 {
+		lost, err := s.LoseParts(s.Context(), f, []string{"a", "c", "none"}, func(r *store.Record) {
+			warns++
+			r.Job.Warnings = append(r.Job.Warnings, "lost")
+		})
+		if err != nil || lost.Rows != 4 || lost.InputTokens != 30 {
+			s.Fatalf("lost %+v, %v", lost, err)
+		}
+		wants("after the loss", 2, 0, 50, "b", "a c")
+	}
+	if warnings := s.get(f.JobID).Job.Warnings; len(warnings) != 1 || warns == 0 {
+		s.Errorf("warnings %q", warnings)
+	}
+	// Late repeats bring no part back, and figures of before the loss do not stay.
+	if err := s.CommitParts(s.Context(), f, parts[:2], store.Totals{Rows: 6, Failed: 1, InputTokens: 50, OutputTokens: 15}); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.LoseParts(s.Context(), f, []string{"a", "c"}, nil); err != nil {
+		s.Fatal(err)
+	}
+	wants("after a late repeat", 2, 0, 50, "b", "a c")
+	// A carried part is written again under its key; other rows run again and cost again.
+	if err := s.CommitParts(s.Context(), f, []store.Part{carried}, store.Totals{Rows: 3, InputTokens: 20, OutputTokens: 6}); err != nil {
+		s.Fatal(err)
+	}
+	wants("with the carried part", 3, 0, 50, "b c", "a")
+	again := store.Part{Key: "d", Shard: 0, Rows: 3, Accepted: []byte{1}, Totals: of(3, 0)}
+	if err := s.CommitParts(s.Context(), f, []store.Part{again}, store.Totals{Rows: 6, InputTokens: 50, OutputTokens: 15}); err != nil {
+		s.Fatal(err)
+	}
+	wants("after the rows ran again", 6, 0, 80, "d b c", "a")
+	if now := usage(); now != used.Plus(of(3, 0)) {
+		s.Errorf("the ledger has %+v, want %+v", now, used.Plus(of(3, 0)))
+	}
+	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "e", Shard: 0, Rows: 3, Complete: true, Totals: of(3, 0)}); err != nil {
+		s.Fatal(err)
+	}
+	wants("after a merge", 6, 0, 80, "e b c", "a")
+	// A job that is over needs no fence.
+	s.finish(f, rowmill.StatusFailed)
+	if _, err := s.LoseParts(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil); err != nil {
+		s.Fatal(err)
+	}
+	s.reopen()
+	wants("of a job that is over", 3, 0, 80, "b c", "a e")
+	if err := s.DropParts(s.Context(), f.JobID); err != nil {
+		s.Fatal(err)
+	}
+	wants("without parts", 3, 0, 80, "", "")
 }
 
 func testListParts(s *suite) {

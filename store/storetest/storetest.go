@@ -97,6 +97,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"CommitPartsRepeated", testCommitPartsRepeated},
 		{"CommitPartsRace", testCommitPartsRace},
 		{"ReplaceParts", testReplaceParts},
+		{"LoseParts", testLoseParts},
 		{"ListParts", testListParts},
 		{"DropParts", testDropParts},
 		{"Usage", testUsage},
