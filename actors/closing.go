@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/store"
@@ -61,6 +62,25 @@ func (e *closing) lookUp(ctx context.Context) any {
 	}
 	return jobEnded{rec}
 }
+
+// lose marks parts as lost and gives the job back, so that its next owner runs their rows.
+// known is how many rows were lost before.
+func (e *closing) lose(ctx context.Context, parts *commit.LostError, known int64) any {
+	e.writes.Wait() // a commit that has begun still counts the rows
+	lost, err := result(e.patientHere(ctx), func() (store.Totals, error) {
+		return e.cfg.Store.LoseParts(ctx, e.fence, parts.Keys, func(r *store.Record) {
+			r.Job.Warnings = union(r.Job.Warnings, []string{lostWarning})
+		})
+	})
+	if err != nil {
+		e.log.Warn("recording the loss of parts failed", "err", err)
+	}
+	e.metrics.lost.Add(float64(max(lost.Rows-known, 0)))
+	return e.release(ctx)
+}
+
+// lostWarning is the warning of a job whose rows ran again because parts were lost.
+const lostWarning = "Object storage lost rows after they were done, so these rows ran again; both runs count in tokens and cost."
 
 // release gives the job back to the node that claims it next.
 func (e *closing) release(ctx context.Context) any {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -236,7 +238,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			if moved {
 				return nil
 			}
-			return err
+			return commit.Explain(ctx, r.cfg.Blob, all(parts), err)
 		})
 		span.End(err)
 		return func(c actor.Context) {
@@ -244,7 +246,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			case err != nil:
 				r.broke(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
 			case moved && !r.moved(parts):
-				r.broke(c, fmt.Errorf("copy rows of shard %d: a part that is recorded is gone", m.shard))
+				r.checkParts(c, m, parts)
 			case moved:
 				r.copyRows(c, m)
 			default:
@@ -252,6 +254,29 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			}
 		}
 	})
+}
+
+// checkParts waits until the parts that copies are made of can be read again, and writes the
+// copies then. If the parts are lost, it ends the work here.
+func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]store.Part) {
+	r.tasks.run(c, "check parts", func(ctx context.Context) step {
+		err := r.storage.WaitHere(ctx, func() error { return commit.CheckParts(ctx, r.cfg.Blob, all(parts)) })
+		return func(c actor.Context) {
+			if err != nil && !r.moved(parts) {
+				r.broke(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))
+				return
+			}
+			r.copyRows(c, m)
+		}
+	})
+}
+
+// all returns the parts of all shards.
+func all(shards map[int][]store.Part) (parts []store.Part) {
+	for _, n := range slices.Sorted(maps.Keys(shards)) {
+		parts = append(parts, shards[n]...)
+	}
+	return parts
 }
 
 // moved reports whether shards have other parts by now.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
@@ -369,6 +370,7 @@ func (j *job) doesNoHarm(c actor.Context) {
 // broke ends the job here, or for good, as the error says.
 func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure
+	var lost *commit.LostError
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		j.stopForGood(c)
@@ -385,6 +387,14 @@ func (j *job) broke(c actor.Context, err error) {
 		j.log.Warn("the job is handed to a node that reaches object storage", "err", err)
 		j.metrics.handed.Inc()
 		j.release(c)
+	case errors.As(err, &lost) && j.own.lostAll():
+		j.fail(c, rowmill.Failf(rowmill.CodeInternalError,
+			"Object storage has lost as many rows as the job has. They are not run again, since each run costs. Check the storage, then resume the job."))
+	case errors.As(err, &lost):
+		j.log.Warn("parts of the job cannot be read, so their rows run again", "parts", len(lost.Keys), "err", err)
+		known := j.own.rec.Lost.Rows
+		j.stopRows(c)
+		j.ending.tell(c, "lose parts", func(ctx context.Context) any { return j.closing.lose(ctx, lost, known) })
 	case errors.As(err, &failure):
 		j.fail(c, failure)
 	case j.tasks.ctx.Err() != nil: // stopped on purpose

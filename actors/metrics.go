@@ -37,6 +37,7 @@ type metrics struct {
 	takeovers prometheus.Counter
 	fenced    prometheus.Counter
 	handed    prometheus.Counter
+	lost      prometheus.Counter
 	returned  *prometheus.CounterVec // reason
 
 	countErrors *prometheus.GaugeVec // model
@@ -136,6 +137,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
 	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped acting for its jobs because its session could not be trusted, or a write was refused."})
 	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave to others because it could not use the bucket and they can."})
+	m.lost = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Rows that were done, but whose parts cannot be read; they run again."})
 	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows dealt to a worker that went to another: given back unsent (back), or to be run again because the worker was lost (lost)."}, []string{"reason"})
 	m.retention.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock is off the store's (clock)."}, []string{"reason"})
 	m.retention.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})

@@ -36,6 +36,12 @@ func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
 // first reports whether nobody has owned the job before.
 func (o *ownership) first() bool { return firstClaim(o.claimed) }
 
+// lostAll reports whether object storage has lost as many rows of the job as there are: what
+// it loses again and again is not worth another run.
+func (o *ownership) lostAll() bool {
+	return o.rec.Job.NumRows != nil && o.rec.Lost.Rows >= *o.rec.Job.NumRows
+}
+
 // update changes the record.
 func (o *ownership) update(ctx context.Context, change func(*store.Record)) (store.Record, error) {
 	return result(o.patientHere(ctx), func() (store.Record, error) {

@@ -165,6 +165,8 @@ func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
 			defer s.slots.merge.Leave(m.Account)
 			defer s.metrics.merging(nil, time.Now())
 		}
-		return m.Errand.Run(ctx, s.cfg.Blob, s.storage.WaitHere)
+		return m.Errand.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
+			return s.storage.WaitHere(ctx, func() error { return commit.NoWait(do()) }) // the owner waits for missing parts
+		})
 	}), nil
 }

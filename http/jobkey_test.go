@@ -25,7 +25,7 @@ func TestJobs_NameTheKeyThatSubmittedThem(t *testing.T) {
 		"file":       func(w *world) string { return w.submitted(`{"inputs":"file:` + file + `","model":"llama-3.1-8b"}`) },
 		"estimate":   func(w *world) string { return w.submitted(`{"inputs":["a"],"cost_estimate":true}`) },
 		"resume": func(w *world) string {
-			return w.resume(cancelled, `{}`).want(200).json()["results"].(string)
+			return w.resume(cancelled, `{"again":true}`).want(200).json()["results"].(string)
 		},
 		"batch":    func(w *world) string { return jobOf(w.batched(file)) },
 		"messages": func(w *world) string { return jobOf(w.messaged("a")) },

@@ -346,8 +346,7 @@ type Part struct {
 	Totals   Totals `json:"totals"`   // over the accepted rows
 	// Carried says that another job has run these rows: the ledger has them.
 	Carried bool  `json:"carried,omitempty"`
-	Lost    bool  `json:"lost,omitempty"` // its object could not be read, see LoseParts
-	Size    int64 `json:"size"`           // bytes of the object
+	Size    int64 `json:"size"` // bytes of the object
 }
 
 // Totals are sums over committed rows.

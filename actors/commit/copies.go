@@ -183,8 +183,11 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 		return part, err
 	}
 	info, err := w.Commit()
+	if err != nil {
+		return part, err
+	}
 	part.Size = info.Size
-	return part, err
+	return part, ReadBack(ctx, f.Bucket, info)
 }
 
 // copiesAtOnce is the number of rows between looks at the context.

@@ -58,12 +58,22 @@ func Making(ctx context.Context) string {
 	return kind
 }
 
+// run makes the object once. If that fails because parts cannot be read, the error is a
+// LostError.
 func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
+	info, err := e.make(ctx, bucket)
+	if err == nil {
+		return info.Size, ReadBack(ctx, bucket, info)
+	}
+	return 0, Explain(ctx, bucket, e.Parts, err)
+}
+
+func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, err error) {
 	if e.Make == MakeMerge {
 		sources, release, err := sourcesOf(ctx, bucket, e.First, e.Rows, e.Parts, nil)
 		defer release()
 		if err != nil {
-			return 0, err
+			return info, err
 		}
 		return write(ctx, bucket, e.Key, e.Rows, e.size(), func(w io.Writer) (int64, error) {
 			return results.Merge(ctx, w, e.Schema, sources)
@@ -119,12 +129,11 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts
 	return sources, release, nil
 }
 
-// write writes an object of so many rows, of about so many bytes, and returns its size
-// in bytes.
-func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (int64, error) {
+// write writes an object of so many rows, of about so many bytes.
+func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.Info, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
-		return 0, err
+		return info, err
 	}
 	defer w.Abort()
 	buffered := &ranges{Writer: bufio.NewWriterSize(w, 256<<10)}
@@ -135,15 +144,14 @@ func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int6
 	written, err := write(buffered)
 	switch {
 	case err != nil:
-		return 0, err
+		return info, err
 	case written != rows:
-		return 0, fmt.Errorf("%d rows, not %d", written, rows)
+		return info, fmt.Errorf("%d rows, not %d", written, rows)
 	}
 	if err := buffered.Flush(); err != nil {
-		return 0, err
+		return info, err
 	}
-	info, err := w.Commit()
-	return info.Size, err
+	return w.Commit()
 }
 
 // size is the size of all parts, in bytes: the object is about as large, or smaller.

@@ -35,8 +35,7 @@ func maker(t *testing.T, count int) *Files {
 func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
 	p := proposal(layout.Part("job-1", n, 1), n, from, to, 0).Record
-	var err error
-	p.Size, err = write(t.Context(), f.Bucket, p.Key, p.Rows, 0, func(w io.Writer) (int64, error) {
+	info, err := write(t.Context(), f.Bucket, p.Key, p.Rows, 0, func(w io.Writer) (int64, error) {
 		rows, err := results.NewPartWriter(w, f.Schema)
 		for i := from; err == nil && i < to; i++ {
 			index := f.Shards[n].First + int64(i)
@@ -50,6 +49,7 @@ func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Size = info.Size
 	return p
 }
 

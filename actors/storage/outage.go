@@ -54,6 +54,10 @@ func Lasting(err error) bool {
 	var failure *rowmill.Failure
 	var invalid *rowmill.InvalidError
 	var limit *store.LimitError
+	var says interface{ Lasting() bool }
+	if errors.As(err, &says) {
+		return says.Lasting()
+	}
 	return errors.As(err, &failure) || errors.As(err, &invalid) || errors.As(err, &limit)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -48,8 +49,11 @@ func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, k
 		return part, err
 	}
 	info, err := w.Commit()
+	if err != nil {
+		return part, err
+	}
 	part.Size = info.Size
-	return part, err
+	return part, commit.ReadBack(ctx, bucket, info)
 }
 
 func totalsOf(t *dispatch.Task) store.Totals {

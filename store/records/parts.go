@@ -28,12 +28,18 @@ func shardOf(jobID string, shard int) []byte {
 	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
 }
 
+// A partRecord is a part as table parts has it.
+type partRecord struct {
+	store.Part
+	Lost bool `json:"lost,omitempty"` // see LoseParts
+}
+
 // parts goes over the parts whose keys begin with a prefix, in their order, without the lost
 // parts.
 func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
 	return func(yield func(store.Part, error) bool) {
 		for p, err := range t.allParts(prefix) {
-			if !p.Lost && !yield(p, err) {
+			if !p.Lost && !yield(p.Part, err) {
 				return
 			}
 		}
@@ -41,10 +47,10 @@ func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
 }
 
 // allParts is parts with the lost parts.
-func (t *tx) allParts(prefix []byte) iter.Seq2[store.Part, error] {
-	return func(yield func(store.Part, error) bool) {
+func (t *tx) allParts(prefix []byte) iter.Seq2[partRecord, error] {
+	return func(yield func(partRecord, error) bool) {
 		for e, err := range t.Scan(kv.Prefix(tableParts, prefix)) {
-			var p store.Part
+			var p partRecord
 			if err == nil {
 				if err = json.Unmarshal(e.Value, &p); err != nil {
 					err = fmt.Errorf("decode a part record: %w", err)
@@ -222,7 +228,7 @@ func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store
 				return err
 			}
 			if p.Lost == lost {
-				parts = append(parts, p)
+				parts = append(parts, p.Part)
 			}
 		}
 		return nil
@@ -278,7 +284,7 @@ func (t *tx) loseParts(rec *store.Record, keys []string) (news bool, err error) 
 			return false, err
 		}
 		if !p.Lost && slices.Contains(keys, p.Key) {
-			if err := t.losePart(id, p); err != nil {
+			if err := t.losePart(id, p.Part); err != nil {
 				return false, err
 			}
 			if p.Carried {
@@ -327,7 +333,7 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var was store.Part
+	var was partRecord
 	if err := json.Unmarshal(stored, &was); err != nil {
 		return false, fmt.Errorf("decode a part record: %w", err)
 	}
@@ -348,8 +354,7 @@ func (t *tx) losePart(jobID string, p store.Part) error {
 	if err != nil {
 		return err
 	}
-	p.Lost = true
-	raw, err := json.Marshal(p)
+	raw, err := json.Marshal(partRecord{p, true})
 	if err != nil {
 		return fmt.Errorf("encode part %s: %w", p.Key, err)
 	}

@@ -1,0 +1,193 @@
+package actors_test
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors"
+	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/engine"
+	"github.com/rowmill/rowmill/store"
+)
+
+// rewrite replaces an object by what change makes of its bytes.
+func (b *rig) rewrite(key string, change func([]byte) []byte) {
+	b.t.Helper()
+	o, err := b.cfg.Blob.Open(b.t.Context(), key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	content, err := io.ReadAll(blob.NewReader(o))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o.Close()
+	w, err := b.cfg.Blob.Create(b.t.Context(), key, layout.Parquet)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := w.Write(change(content)); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := w.Commit(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// damages are what storage may do to an object that a record names.
+var damages = map[string]func(b *rig, key string){
+	"deleted": func(b *rig, key string) {
+		b.t.Helper()
+		if err := b.cfg.Blob.Delete(b.t.Context(), key); err != nil {
+			b.t.Fatal(err)
+		}
+	},
+	"cut in half": func(b *rig, key string) {
+		b.rewrite(key, func(content []byte) []byte { return content[:len(content)/2] })
+	},
+	"empty": func(b *rig, key string) { b.rewrite(key, func([]byte) []byte { return nil }) },
+	"one bit flipped": func(b *rig, key string) {
+		b.rewrite(key, func(content []byte) []byte {
+			content[len(content)/8] ^= 4 // in a page
+			return content
+		})
+	},
+	"footer damaged": func(b *rig, key string) {
+		b.rewrite(key, func(content []byte) []byte {
+			content[len(content)-20] ^= 4
+			return content
+		})
+	},
+}
+
+// A part that cannot be read costs its rows another run, and nothing else.
+func TestALostPartRunsAgain(t *testing.T) {
+	t.Parallel()
+	for name, damage := range damages {
+		for _, dedup := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: " with copies"}[dedup], func(t *testing.T) {
+				t.Parallel()
+				inVirtualTime(t, func(t *testing.T) {
+					damaged := make(chan struct{})
+					e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+						if strings.HasSuffix(row, " 19") {
+							select {
+							case <-damaged:
+							case <-ctx.Done():
+								return engine.Reply{}, ctx.Err()
+							}
+						}
+						return echo(ctx, row, try)
+					}}
+					b := setup(t, e)
+					texts := numbered(20)
+					if dedup {
+						texts = append(texts, texts...)
+					}
+					id := b.submit(rowmill.Spec{Inline: texts, Dedup: dedup})
+					b.await(id, func(r store.Record) bool { return r.Job.RowsDone >= 10 })
+					parts, err := b.store.ListParts(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					lost := parts[0]
+					damage(b, lost.Key)
+					close(damaged)
+					rec := b.end(id)
+					b.checkEcho(rec, texts)
+					if rec.Lost.Rows < lost.Rows || rec.Job.RowsDone != int64(len(texts)) {
+						t.Errorf("%d rows are lost, want %d or more; %d rows are done", rec.Lost.Rows, lost.Rows, rec.Job.RowsDone)
+					}
+					if !slices.ContainsFunc(rec.Job.Warnings, func(w string) bool { return strings.Contains(w, "lost rows") }) {
+						t.Errorf("warnings %q", rec.Job.Warnings)
+					}
+					ran := rec.Lost.Rows - rec.Lost.Deduplicated + 20
+					if n := e.calls.Load(); n != ran {
+						t.Errorf("%d rows were sent, want %d", n, ran)
+					}
+					if used := b.spent(); used.Rows != int64(len(texts))+rec.Lost.Rows || used.InputTokens != *rec.Job.InputTokens {
+						t.Errorf("the account paid %+v; the job has %d input tokens", used, *rec.Job.InputTokens)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An unreliable bucket acknowledges the first object of a kind, and does not store it, or
+// shows each object only after a time.
+type unreliableBucket struct {
+	blob.Bucket
+	kind   string        // a part of the key
+	late   time.Duration // after which an object is shown; 0 if the first is not stored
+	mu     sync.Mutex
+	lost   bool
+	stored map[string]time.Time
+}
+
+type unreliableWriter struct {
+	blob.Writer
+	bucket *unreliableBucket
+	key    string
+}
+
+func (b *unreliableBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	w, err := b.Bucket.Create(ctx, key, contentType)
+	if err != nil || !strings.Contains(key, b.kind) {
+		return w, err
+	}
+	return &unreliableWriter{w, b, key}, nil
+}
+
+func (w *unreliableWriter) Commit() (blob.Info, error) {
+	info, err := w.Writer.Commit()
+	w.bucket.mu.Lock()
+	defer w.bucket.mu.Unlock()
+	w.bucket.stored[w.key] = time.Now()
+	if err == nil && w.bucket.late == 0 && !w.bucket.lost {
+		w.bucket.lost = true
+		err = w.bucket.Bucket.Delete(context.Background(), w.key)
+	}
+	return info, err
+}
+
+func (b *unreliableBucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	b.mu.Lock()
+	at, known := b.stored[key]
+	b.mu.Unlock()
+	if known && time.Since(at) < b.late {
+		return nil, rowmill.ErrNotFound
+	}
+	return b.Bucket.Open(ctx, key)
+}
+
+// Storage that does not store what it acknowledged, or shows it late, costs time and no rows.
+func TestUnreliableStorage(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"/parts/", "/results/full-", "/results/rows-"} {
+		for _, late := range []time.Duration{0, 3 * time.Second} {
+			t.Run(kind+map[bool]string{true: "late", false: "lost"}[late > 0], func(t *testing.T) {
+				t.Parallel()
+				inVirtualTime(t, func(t *testing.T) {
+					e := &scripted{answer: echo}
+					b := setup(t, e, func(c *actors.Config) {
+						c.Blob = &unreliableBucket{Bucket: c.Blob, kind: kind, late: late, stored: map[string]time.Time{}}
+					})
+					texts := numbered(20)
+					rec := b.end(b.submit(rowmill.Spec{Inline: texts}))
+					b.checkEcho(rec, texts)
+					if n := e.calls.Load(); n != 20 || rec.Lost.Rows != 0 {
+						t.Errorf("%d rows were sent, %d are lost", n, rec.Lost.Rows)
+					}
+				})
+			})
+		}
+	}
+}
