@@ -93,6 +93,7 @@ const (
 	RowCrashesServer   = "crashes_server"   // the server crashed twice while it ran only this row
 	RowTooLong         = "row_too_long"     // the prompt exceeds the context
 	RowInternal        = "internal_error"   // the row made the service's own code panic
+	RowLost            = "lost"             // object storage lost the answer; only in partial results
 	RowNotRun          = "not_run"          // the job ended first; only in partial results
 
 	// RowRepaired is the code of an accepted attempt whose JSON had text around it.

@@ -10,9 +10,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/retry"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -65,7 +65,7 @@ func (e *closing) lookUp(ctx context.Context) any {
 
 // lose marks parts as lost and gives the job back, so that its next owner runs their rows.
 // known is how many rows were lost before.
-func (e *closing) lose(ctx context.Context, parts *commit.LostError, known int64) any {
+func (e *closing) lose(ctx context.Context, parts *archive.LostError, known int64) any {
 	e.writes.Wait() // a commit that has begun still counts the rows
 	lost, err := result(e.patientHere(ctx), func() (store.Totals, error) {
 		return e.cfg.Store.LoseParts(ctx, e.fence, parts.Keys, func(r *store.Record) {

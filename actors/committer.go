@@ -18,6 +18,7 @@ import (
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/internal/tracing"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -238,7 +239,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 			if moved {
 				return nil
 			}
-			return commit.Explain(ctx, r.cfg.Blob, all(parts), err)
+			return archive.Explain(ctx, r.cfg.Blob, all(parts), err)
 		})
 		span.End(err)
 		return func(c actor.Context) {
@@ -260,7 +261,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 // copies then. If the parts are lost, it ends the work here.
 func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]store.Part) {
 	r.tasks.run(c, "check parts", func(ctx context.Context) step {
-		err := r.storage.WaitHere(ctx, func() error { return commit.CheckParts(ctx, r.cfg.Blob, all(parts)) })
+		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, all(parts)) })
 		return func(c actor.Context) {
 			if err != nil && !r.moved(parts) {
 				r.broke(c, fmt.Errorf("copy rows of shard %d: %w", m.shard, err))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
 	"github.com/rowmill/rowmill/actors/registry"
 	"github.com/rowmill/rowmill/actors/storage"
@@ -20,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/internal/tracing"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -370,7 +370,7 @@ func (j *job) doesNoHarm(c actor.Context) {
 // broke ends the job here, or for good, as the error says.
 func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure
-	var lost *commit.LostError
+	var lost *archive.LostError
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		j.stopForGood(c)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,4 +191,86 @@ func TestUnreliableStorage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A continuation runs the rows of a lost part of the ended job, and takes the other rows over.
+func TestResume_LostPart(t *testing.T) {
+	t.Parallel()
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(t *testing.T) {
+				var blocked atomic.Bool
+				blocked.Store(true)
+				e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+					if strings.HasSuffix(row, " 19") && blocked.Load() {
+						<-ctx.Done()
+						return engine.Reply{}, ctx.Err()
+					}
+					return echo(ctx, row, try)
+				}}
+				b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention = week })
+				texts := numbered(20)
+				id := b.submit(rowmill.Spec{Inline: texts})
+				b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 19 })
+				old, err := b.store.Cancel(t.Context(), id, time.Now(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute) // a missing object may appear until then
+				blocked.Store(false)
+				parts, err := b.store.ListParts(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				damage(b, parts[0].Key)
+				before := e.calls.Load()
+				rec := b.end(b.resume(old, false))
+				b.checkEcho(rec, texts)
+				if ran := e.calls.Load() - before; ran != parts[0].Rows+1 || rec.Job.RowsTakenOver != 19-parts[0].Rows {
+					t.Errorf("%d rows were sent, %d were taken over; %d are lost", ran, rec.Job.RowsTakenOver, parts[0].Rows)
+				}
+				if old := b.end(id); old.Lost.Rows != parts[0].Rows {
+					t.Errorf("the ended job has lost %d rows, want %d", old.Lost.Rows, parts[0].Rows)
+				}
+			})
+		})
+	}
+}
+
+// If the part with the rows that a job took over is lost, the job takes them over again.
+func TestResume_LostCarriedPart(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		var blocked atomic.Bool
+		blocked.Store(true)
+		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			for strings.HasSuffix(row, " 19") && blocked.Load() && ctx.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return echo(ctx, row, try)
+		}}
+		b := setup(t, e, func(c *actors.Config) { c.Inputs.Retention = week })
+		texts := numbered(20)
+		id := b.submit(rowmill.Spec{Inline: texts})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone == 19 })
+		old, err := b.store.Cancel(t.Context(), id, time.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := e.calls.Load()
+		next := b.resume(old, false)
+		b.await(next, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning && r.Job.RowsTakenOver == 19 })
+		parts, err := b.store.ListParts(t.Context(), next)
+		if err != nil || len(parts) != 1 || !parts[0].Carried {
+			t.Fatalf("parts %+v, %v", parts, err)
+		}
+		damages["cut in half"](b, parts[0].Key)
+		blocked.Store(false)
+		rec := b.end(next)
+		b.checkEcho(rec, texts)
+		if ran := e.calls.Load() - before; ran > 2 || rec.Job.RowsTakenOver != 19 || rec.Lost.Rows != 0 {
+			t.Errorf("%d rows were sent, %d were taken over, %d are lost", ran, rec.Job.RowsTakenOver, rec.Lost.Rows)
+		}
+	})
 }

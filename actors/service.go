@@ -10,6 +10,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
+	"github.com/rowmill/rowmill/results/archive"
 )
 
 // Service is what other nodes can ask of this one. It is their only way in. Its errors
@@ -166,7 +167,7 @@ func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
 			defer s.metrics.merging(nil, time.Now())
 		}
 		return m.Errand.Run(ctx, s.cfg.Blob, func(ctx context.Context, do func() error) error {
-			return s.storage.WaitHere(ctx, func() error { return commit.NoWait(do()) }) // the owner waits for missing parts
+			return s.storage.WaitHere(ctx, func() error { return archive.NoWait(do()) }) // the owner waits for missing parts
 		})
 	}), nil
 }

@@ -132,7 +132,7 @@ func (s *Server) routeJobs(known *jobs.Jobs, by entrances, acts *audit.Auditor) 
 			Models: offered, Functions: library, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
-	made.Route(by.own, known)
+	made.Route(by.own, known, shelf)
 	s.routeBatches(&submit.Batches{Jobs: known, Submissions: made}, by, shelf, offered)
 	(&functions.Functions{Exchange: s.exchange, Library: library, Models: offered, Audit: acts}).Route(by.own)
 	(&functions.Runs{Submissions: made, Jobs: known, Archive: shelf, Deadline: s.FunctionDeadline}).Route(by.own)

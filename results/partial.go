@@ -21,19 +21,19 @@ type ReadInput func(index int64) (rowmill.Row, error)
 type PartialWriter struct {
 	part   *PartWriter
 	input  ReadInput
-	notRun rowmill.RowError // error for rows that did not run
+	reason func(row int64) *rowmill.RowError // why a row has no outcome
 	next   int64
 }
 
-// NewPartialWriter begins the file on w. notRun is the error for rows that did
-// not run.
-func NewPartialWriter(w io.Writer, s Schema, input ReadInput, notRun rowmill.RowError) (*PartialWriter, error) {
+// NewPartialWriter begins the file on w. reason says why a row that is not added
+// has no outcome.
+func NewPartialWriter(w io.Writer, s Schema, input ReadInput, reason func(row int64) *rowmill.RowError) (*PartialWriter, error) {
 	s.Partial = true
 	part, err := NewPartWriter(w, s)
 	if err != nil {
 		return nil, err
 	}
-	return &PartialWriter{part: part, input: input, notRun: notRun}, nil
+	return &PartialWriter{part: part, input: input, reason: reason}, nil
 }
 
 // Add writes a row that ran, and before it a failure for each row that was
@@ -59,8 +59,8 @@ func (p *PartialWriter) Close(rows int64) error {
 }
 
 func (p *PartialWriter) fill(to int64) error {
-	out := rowmill.Output{Err: &p.notRun}
 	for ; p.next < to; p.next++ {
+		out := rowmill.Output{Err: p.reason(p.next)}
 		row, err := p.input(p.next)
 		gone := errors.Is(err, ErrInputRemoved)
 		if err != nil && !gone {

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -187,7 +188,7 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 		return part, err
 	}
 	part.Size = info.Size
-	return part, ReadBack(ctx, f.Bucket, info)
+	return part, archive.ReadBack(ctx, f.Bucket, info)
 }
 
 // copiesAtOnce is the number of rows between looks at the context.

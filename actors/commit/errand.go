@@ -12,6 +12,7 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/columnar"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -63,9 +64,9 @@ func Making(ctx context.Context) string {
 func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 	info, err := e.make(ctx, bucket)
 	if err == nil {
-		return info.Size, ReadBack(ctx, bucket, info)
+		return info.Size, archive.ReadBack(ctx, bucket, info)
 	}
-	return 0, Explain(ctx, bucket, e.Parts, err)
+	return 0, archive.Explain(ctx, bucket, e.Parts, err)
 }
 
 func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, err error) {

@@ -64,7 +64,7 @@ func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 	if err := r.Bucket.Delete(t.Context(), layout.Groups(rec.Job.ID)); err != nil {
 		t.Fatal(err)
 	}
-	last, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID}})
+	last, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID, Again: true}})
 	if m, err = r.run(t, last, fence); err != nil || m.Groups {
 		t.Errorf("groups that are lost: %v, %v", m.Groups, err)
 	}

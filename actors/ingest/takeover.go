@@ -39,35 +39,53 @@ type takeover struct {
 
 // takeOver returns the manifest of a job that continues another. Its size is
 // that of the rows to run.
+//
+// Each time that it finds lost parts in the old job it begins again without them.
 func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
+	for again := true; again; {
+		m, again, err = g.takeOverOnce(ctx)
+	}
+	return m, err
+}
+
+// takeOverOnce is a try of takeOver. lost says that it has found lost parts.
+func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost bool, err error) {
 	t := &takeover{ingester: g}
 	id := g.rec.Spec.Continue.Job
 	cut, err := t.find(ctx)
 	if err != nil {
-		return m, err
+		return m, false, err
 	}
 	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // whoever was to note it before may have died
 	if errors.Is(err, rowmill.ErrConflict) {      // its end is forgotten meanwhile
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	if err != nil {
-		return m, fmt.Errorf("note the job that continues %s: %w", id, err)
+		return m, false, fmt.Errorf("note the job that continues %s: %w", id, err)
 	}
 	if !cut {
-		return g.cutFrom(ctx, t.old)
+		m, err = g.cutFrom(ctx, t.old)
+		return m, false, err
 	}
 	shelf := archive.New(struct {
 		store.Jobs
 		store.Parts
 	}{g.Jobs, g.Parts}, g.Bucket, slog.New(slog.DiscardHandler))
-	if t.rows, err = shelf.OpenCommitted(ctx, t.old); err != nil {
-		return m, t.lost(err)
+	if t.rows, err = shelf.OpenCommitted(ctx, t.old); err == nil {
+		defer t.rows.Close()
+		m, err = t.run(ctx)
 	}
-	defer t.rows.Close()
-	if m, err = t.run(ctx); err != nil {
-		return m, err
+	if err != nil && t.old.Job.Status != rowmill.StatusSucceeded {
+		_, err = shelf.FindLost(ctx, t.old, err)
+		if errors.Is(err, archive.ErrBusy) { // an object may still appear
+			err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
+		}
+		return m, err == nil, t.lost(err)
 	}
-	return m, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
+	if err != nil {
+		return m, false, t.lost(err)
+	}
+	return m, false, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
 
 // find reads the job to take over from: the one to continue, or where that ended
@@ -243,7 +261,7 @@ func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit
 		return visit(row, out)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("take over rows of shard %d: %w", n, t.lost(err))
+		return nil, fmt.Errorf("take over rows of shard %d: %w", n, err)
 	}
 	return rows, nil
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
-	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/dispatch"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -53,7 +53,7 @@ func WritePart(ctx context.Context, bucket blob.Bucket, schema results.Schema, k
 		return part, err
 	}
 	part.Size = info.Size
-	return part, commit.ReadBack(ctx, bucket, info)
+	return part, archive.ReadBack(ctx, bucket, info)
 }
 
 func totalsOf(t *dispatch.Task) store.Totals {

@@ -29,7 +29,8 @@ const (
 // resumptions makes jobs that continue others.
 type resumptions struct {
 	*Submissions
-	jobs *jobs.Jobs
+	jobs    *jobs.Jobs
+	archive *archive.Archive
 }
 
 // asked is the body of a request to resume a job.
@@ -65,6 +66,11 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 		first, err := r.Store.Lookup(ctx, old.Spec.Account, *idem)
 		if !errors.Is(err, rowmill.ErrNotFound) {
 			return resumed(first, true), idempotencyError(err)
+		}
+	}
+	if n := old.Job.NumRows; n != nil && old.Job.RowsDone >= *n && old.Job.Status != rowmill.StatusSucceeded {
+		if old, err = r.archive.FindLost(ctx, old, nil); err != nil { // why else did it fail?
+			return nil, err
 		}
 	}
 	record, err := continuation(old, want, r.Now())

@@ -28,6 +28,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
 	"github.com/rowmill/rowmill/internal/tracing"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -68,9 +69,9 @@ type Submissions struct {
 }
 
 // Route adds the routes by which jobs are made.
-func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs) {
+func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, shelf *archive.Archive) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
-	resumptions := &resumptions{s, jobs}
+	resumptions := &resumptions{s, jobs, shelf}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 }
 

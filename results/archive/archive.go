@@ -47,6 +47,8 @@ const maxRereads = 5
 type Store interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 	ListParts(ctx context.Context, jobID string) ([]store.Part, error)
+	LostParts(ctx context.Context, jobID string) ([]store.Part, error)
+	LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error)
 	AddArtifact(ctx context.Context, jobID, name string, a store.Artifact) (store.Record, error)
 }
 
@@ -100,13 +102,20 @@ func Removed(err error) error {
 }
 
 // retryMoved calls read with a job's record. If objects were replaced during
-// the read, it calls read again with a newer record.
+// the read, it calls read again with a newer record. It does the same if read
+// fails because parts are lost.
 func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func(store.Record) error) error {
 	for range maxRereads {
 		if record.DataRemoved != nil {
 			return ErrRemoved
 		}
 		err := read(record)
+		if err == nil || answers(err) {
+			return err
+		}
+		if record, err = a.FindLost(ctx, record, err); err == nil {
+			continue
+		}
 		if !errors.Is(err, errMoved) {
 			return err
 		}
@@ -115,6 +124,11 @@ func (a *Archive) retryMoved(ctx context.Context, record store.Record, read func
 		}
 	}
 	return ErrBusy
+}
+
+// answers reports whether an error is an answer about a row.
+func answers(err error) bool {
+	return errors.Is(err, ErrNoRow) || errors.Is(err, ErrNotDone) || errors.Is(err, ErrRemoved)
 }
 
 // withObjects opens objects, passes them to read and closes them. If an object

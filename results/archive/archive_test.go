@@ -36,6 +36,7 @@ type world struct {
 	mu      sync.Mutex
 	job     store.Record
 	parts   []store.Part
+	lost    []store.Part
 	gets    int
 	onGet   func() // called before a record is read
 	records error  // error of AddArtifact, which then records nothing
@@ -64,6 +65,27 @@ func (w *world) Get(context.Context, string) (store.Record, error) {
 }
 
 func (w *world) ListParts(context.Context, string) ([]store.Part, error) { return w.parts, nil }
+
+func (w *world) LostParts(context.Context, string) ([]store.Part, error) { return w.lost, nil }
+
+func (w *world) LoseParts(_ context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.JobID != job || f.Session != "" {
+		return store.Totals{}, fmt.Errorf("fence %+v", f)
+	}
+	w.parts = slices.DeleteFunc(w.parts, func(p store.Part) bool {
+		if !slices.Contains(keys, p.Key) {
+			return false
+		}
+		w.lost = append(w.lost, p)
+		w.job.Lost.Rows += p.Rows
+		w.job.Job.RowsDone -= p.Rows
+		return true
+	})
+	change(&w.job)
+	return w.job.Lost, nil
+}
 
 func (w *world) AddArtifact(ctx context.Context, _, name string, a store.Artifact) (store.Record, error) {
 	if w.records != nil {

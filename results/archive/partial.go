@@ -119,7 +119,11 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 	if len(input.input.Fields) > 0 {
 		schema.Fields = input.input.Fields
 	}
-	file, err := results.NewPartialWriter(w, schema, input.row, rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)})
+	reason, err := a.reasons(ctx, record, input)
+	if err != nil {
+		return err
+	}
+	file, err := results.NewPartialWriter(w, schema, input.row, reason)
 	if err != nil {
 		return err
 	}
@@ -127,6 +131,23 @@ func (a *Archive) writePartial(ctx context.Context, w io.Writer, record store.Re
 		return asMoved(fmt.Errorf("read committed rows: %w", err))
 	}
 	return file.Close(*record.Job.NumRows)
+}
+
+// reasons returns a function that says why a row has no outcome.
+func (a *Archive) reasons(ctx context.Context, record store.Record, input *inputReader) (func(row int64) *rowmill.RowError, error) {
+	lost, err := a.lostRows(ctx, record, input.input.Shards)
+	if err != nil {
+		return nil, err
+	}
+	notRun := &rowmill.RowError{Code: rowmill.RowNotRun, Message: notRun(record.Job)}
+	isLost := &rowmill.RowError{Code: rowmill.RowLost, Message: fmt.Sprintf(
+		"Object storage lost the answer after the row was done. POST /v1/jobs/%s/resume runs the row again.", record.Job.ID)}
+	return func(row int64) *rowmill.RowError {
+		if lost.has(row) {
+			return isLost
+		}
+		return notRun
+	}, nil
 }
 
 // notRun returns the reason why a row of a job has no outcome.

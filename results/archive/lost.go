@@ -1,15 +1,20 @@
-package commit
+package archive
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"time"
+
+	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/internal/retry"
+	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
 )
@@ -87,6 +92,83 @@ func readPart(ctx context.Context, bucket blob.Bucket, p store.Part) error {
 
 // visible is how long a bucket may take to show an object that it has acknowledged.
 const visible = 30 * time.Second
+
+// FindLost checks the parts of a job that ended without success, after reading them failed with
+// err. It records the parts that cannot be read as lost and returns the new record; err if
+// all parts can be read, and ErrBusy if a missing part may still appear.
+func (a *Archive) FindLost(ctx context.Context, record store.Record, err error) (store.Record, error) {
+	var failure *rowmill.Failure // of another job
+	if status := record.Job.Status; !status.Terminal() || status == rowmill.StatusSucceeded ||
+		ctx.Err() != nil || passes(err) || rowmill.MustStop(err) || errors.As(err, &failure) {
+		return record, err
+	}
+	parts, listErr := a.parts(ctx, record.Job.ID)
+	if listErr != nil {
+		return record, listErr
+	}
+	var lost *LostError
+	switch checked := CheckParts(ctx, a.bucket, parts); {
+	case checked == nil:
+		return record, err
+	case !errors.As(checked, &lost):
+		return record, checked
+	case lost.missing && time.Since(record.EndedAt()) < visible:
+		return record, fmt.Errorf("%w: %w", ErrBusy, lost)
+	}
+	a.logger.Warn("parts of an ended job cannot be read; their rows are lost", "job", record.Job.ID, "parts", len(lost.Keys), "err", lost)
+	if _, err := a.store.LoseParts(ctx, store.Fence{JobID: record.Job.ID}, lost.Keys, func(r *store.Record) {
+		if !slices.Contains(r.Job.Warnings, lostWarning) {
+			r.Job.Warnings = append(slices.Clone(r.Job.Warnings), lostWarning)
+		}
+	}); err != nil {
+		return record, fmt.Errorf("record lost parts: %w", err)
+	}
+	return a.store.Get(ctx, record.Job.ID)
+}
+
+// lostWarning is the warning of an ended job some of whose parts are lost.
+const lostWarning = "Object storage lost rows after they were done. Resume the job to run them again."
+
+// lostRows are the rows of lost parts.
+type lostRows struct {
+	shards []shard.Info
+	rows   map[int]*roaring.Bitmap // by shard
+}
+
+// lostRows returns the rows of a job's lost parts. shards are those of its input.
+func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []shard.Info) (l lostRows, err error) {
+	if record.Lost.Rows == 0 {
+		return l, nil
+	}
+	parts, err := a.store.LostParts(ctx, record.Job.ID)
+	if err != nil {
+		return l, fmt.Errorf("list lost parts: %w", err)
+	}
+	l = lostRows{shards, map[int]*roaring.Bitmap{}}
+	for _, p := range parts {
+		accepted, err := acceptedRows(p)
+		if err != nil {
+			return l, err
+		}
+		if l.rows[p.Shard] == nil {
+			l.rows[p.Shard] = roaring.New()
+		}
+		l.rows[p.Shard].Or(accepted)
+	}
+	return l, nil
+}
+
+// has reports whether a row is lost.
+func (l lostRows) has(row int64) bool {
+	if len(l.rows) == 0 {
+		return false
+	}
+	n := sort.Search(len(l.shards), func(i int) bool { return l.shards[i].First > row }) - 1
+	if n < 0 || l.rows[n] == nil {
+		return false
+	}
+	return l.rows[n].Contains(uint32(row - l.shards[n].First)) //nolint:gosec // a place in a shard
+}
 
 // ReadBack checks the size and the footer of a file that was just written. A bucket may
 // acknowledge a file that it does not store, or stores in part.
