@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,14 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
+	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/contain"
+	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -64,6 +69,9 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	}
 	switch {
 	case status == rowmill.StatusSucceeded:
+		if rec, err = p.keepResults(ctx, rec); err != nil {
+			return err // the parts stay: they are the only copy
+		}
 		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec), p.dropOtherResults(ctx, rec))
 	case !rec.Counted(): // none of them is recorded: its rows ran while its input was read
 		err = p.dropParts(ctx, rec)
@@ -72,6 +80,54 @@ func (p *process) tidied(ctx context.Context, job string) error {
 		return err
 	}
 	return settleInput(ctx, cfg, &rec) // the last step: after it the job is not due any more
+}
+
+// keepResults checks that the results of a success can be read, while its parts are still
+// there, and makes a result again from the parts if it cannot be read.
+func (p *process) keepResults(ctx context.Context, rec store.Record) (store.Record, error) {
+	if rec.Tidied() {
+		return rec, nil
+	}
+	for _, name := range []string{commit.MakeFull, commit.MakeRows} {
+		made, ok := rec.Artifacts[name]
+		if !ok {
+			continue
+		}
+		err := archive.ReadBack(ctx, p.cfg.Blob, blob.Info{Key: made.Key, Size: made.Size})
+		if err == nil {
+			continue
+		}
+		if storage.Passing(err) {
+			return rec, err
+		}
+		p.log.Error("a result cannot be read, so it is made again from the parts", "job", rec.Job.ID, "result", name, "err", err)
+		if rec, err = p.makeAgain(ctx, rec, name); err != nil {
+			return rec, fmt.Errorf("make result %s again: %w", name, err)
+		}
+	}
+	return rec, nil
+}
+
+// makeAgain makes an artifact from the parts and records it.
+func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) (store.Record, error) {
+	parts, err := p.cfg.Store.ListParts(ctx, rec.Job.ID)
+	if err != nil || len(parts) == 0 {
+		return rec, cmp.Or(err, errors.New("the job has no parts any more"))
+	}
+	first, err := p.cfg.Blob.Open(ctx, parts[0].Key)
+	if err != nil {
+		return rec, err
+	}
+	schema, err := results.ReadSchema(first)
+	if err = errors.Join(err, first.Close()); err != nil {
+		return rec, err
+	}
+	again := &commit.Errand{Make: name, Key: layout.Artifact(rec.Job.ID, name, rec.Epoch), Schema: schema, Rows: *rec.Job.NumRows, Parts: parts}
+	size, err := again.Run(ctx, p.cfg.Blob, func(_ context.Context, do func() error) error { return do() })
+	if err != nil {
+		return rec, err
+	}
+	return p.cfg.Store.ReplaceArtifact(ctx, rec.Job.ID, name, rec.Artifacts[name], store.Artifact{Key: again.Key, Size: size})
 }
 
 // dropParts removes the parts of a job, except the parts that a later owner wrote: the

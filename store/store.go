@@ -314,6 +314,10 @@ type Jobs interface {
 	// variant has one already; the record returned holds the winner.
 	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
 
+	// ReplaceArtifact records is in place of was, if that is the variant's artifact; the
+	// record returned holds the winner. Its file cannot be read and was made again.
+	ReplaceArtifact(ctx context.Context, jobID, variant string, was, is Artifact) (Record, error)
+
 	// Continued notes in the record of a job that is over which job takes over
 	// its rows; of several the one with the greatest id, the last, is kept.
 	// rowmill.ErrConflict while the job is not over.

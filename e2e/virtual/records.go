@@ -274,6 +274,12 @@ func (r *records) ListParts(ctx context.Context, jobID string) ([]store.Part, er
 	return ask(ctx, r, false, "list-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.ListParts(ctx, jobID) })
 }
 
+func (r *records) ReplaceArtifact(ctx context.Context, jobID, variant string, was, is store.Artifact) (store.Record, error) {
+	return ask(ctx, r, true, "replace-artifact", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+		return s.ReplaceArtifact(ctx, jobID, variant, was, is)
+	})
+}
+
 func (r *records) LostParts(ctx context.Context, jobID string) ([]store.Part, error) {
 	return ask(ctx, r, false, "lost-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.LostParts(ctx, jobID) })
 }

@@ -161,6 +161,18 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 	return rec, err
 }
 
+// ReplaceArtifact records an artifact that was made again.
+func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, was, is store.Artifact) (rec store.Record, err error) {
+	err = s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
+		_, err := s.Store.ReplaceArtifact(ctx, jobID, variant, was, is)
+		return err
+	}}, func(ctx context.Context) (err error) {
+		rec, err = s.Store.ReplaceArtifact(ctx, jobID, variant, was, is)
+		return err
+	})
+	return rec, err
+}
+
 // Continued notes which job takes over from one that is over.
 func (s *Store) Continued(ctx context.Context, jobID, by string) error {
 	note := func(ctx context.Context) error { return s.Store.Continued(ctx, jobID, by) }

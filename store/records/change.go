@@ -109,6 +109,16 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 
 // AddArtifact records a further artifact of a job that is over.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
+	return s.setArtifact(ctx, jobID, variant, a, func(_ store.Artifact, taken bool) bool { return !taken })
+}
+
+// ReplaceArtifact records an artifact that was made again.
+func (s *Store) ReplaceArtifact(ctx context.Context, jobID, variant string, was, is store.Artifact) (store.Record, error) {
+	return s.setArtifact(ctx, jobID, variant, is, func(has store.Artifact, _ bool) bool { return has == was })
+}
+
+// setArtifact sets the artifact of a variant if may says so.
+func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.Artifact, may func(has store.Artifact, taken bool) bool) (store.Record, error) {
 	if err := store.CheckName("the variant", variant); err != nil {
 		return store.Record{}, fmt.Errorf("add an artifact to job %s: %w", jobID, err)
 	}
@@ -126,7 +136,7 @@ func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.
 			return fmt.Errorf("add an artifact to job %s: %w", jobID, rowmill.ErrExpired)
 		}
 		after := before
-		if _, taken := before.Artifacts[variant]; !taken {
+		if has, taken := before.Artifacts[variant]; may(has, taken) {
 			after.Artifacts = maps.Clone(before.Artifacts)
 			if after.Artifacts == nil {
 				after.Artifacts = map[string]store.Artifact{}

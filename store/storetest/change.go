@@ -389,6 +389,28 @@ func testAddArtifact(s *suite) {
 	s.same("the job", before.Job, after.Job)
 }
 
+func testReplaceArtifact(s *suite) {
+	f := s.running(1)
+	first, second := store.Artifact{Key: "first", Size: 1}, store.Artifact{Key: "second", Size: 2}
+	if _, err := s.ReplaceArtifact(s.Context(), f.JobID, "v", store.Artifact{}, first); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("of a running job: %v, want ErrConflict", err)
+	}
+	s.finish(f, rowmill.StatusSucceeded)
+	if _, err := s.AddArtifact(s.Context(), f.JobID, "v", first); err != nil {
+		s.Fatal(err)
+	}
+	for _, change := range []struct{ was, is, want store.Artifact }{
+		{second, store.Artifact{Key: "third"}, first}, // another was expected
+		{first, second, second},
+		{first, second, second}, // repeated
+	} {
+		rec, err := s.ReplaceArtifact(s.Context(), f.JobID, "v", change.was, change.is)
+		if err != nil || rec.Artifacts["v"] != change.want {
+			s.Errorf("%+v in place of %+v: %+v, %v; want %+v", change.is, change.was, rec.Artifacts["v"], err, change.want)
+		}
+	}
+}
+
 func testAddArtifactRace(s *suite) {
 	f := s.running(1)
 	s.finish(f, rowmill.StatusSucceeded)

@@ -91,6 +91,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Cancel", testCancel},
 		{"CancelRace", testCancelRace},
 		{"AddArtifact", testAddArtifact},
+		{"ReplaceArtifact", testReplaceArtifact},
 		{"AddArtifactRace", testAddArtifactRace},
 		{"ArtifactCrowd", testArtifactCrowd},
 		{"CommitParts", testCommitParts},
