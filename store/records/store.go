@@ -72,6 +72,9 @@ func layoutOf(t kv.Tx) (int64, error) {
 // of the records, beside this one or since it stopped answering.
 func checkLayout(t kv.Tx) error {
 	found, err := layoutOf(t)
+	if err == nil && found == 0 { // Open has written it
+		err = fmt.Errorf("%w: all records are gone: the store was emptied, or another server answers in its place; restore the records, or restart the nodes to begin without them", rowmill.ErrUnavailable)
+	}
 	if err == nil && found > layout {
 		err = fmt.Errorf("the records have layout %d now, this version of rowmill writes layout %d: %w", found, layout, store.ErrNewer)
 	}

@@ -304,6 +304,24 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// TestEmptied takes all records from under a store. What it acknowledged afterwards would belong to
+// nothing that a restart knows.
+func TestEmptied(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	command(t, server, "FLUSHALL")
+	_, err := s.PutValue(t.Context(), "name", []byte("1"), 0)
+	says(t, "a write", err, "all records are gone", "restart the nodes")
+	if err := s.Ping(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		t.Errorf("ping: %v, want ErrUnavailable", err)
+	}
+	open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	if _, err := s.PutValue(t.Context(), "name", []byte("1"), 0); err != nil {
+		t.Errorf("after a restart of a node: %v", err)
+	}
+}
+
 // TestConfirm lets Sentinels disagree with a client that still writes to another server.
 func TestConfirm(t *testing.T) {
 	t.Parallel()

@@ -148,6 +148,7 @@ type Engine struct {
 	config  Config
 	db      *bbolt.DB
 	commits *committer
+	present present
 	closing sync.Once
 	closed  error
 }
@@ -186,7 +187,13 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	if config.Volatile != nil {
 		sessions = config.Volatile.share(config.Clock)
 	}
-	return &Engine{Sessions: sessions, config: config, db: db, commits: startCommitter(db, sessions, config)}, nil
+	e := &Engine{Sessions: sessions, config: config, db: db, commits: startCommitter(db, sessions, config)}
+	if config.Volatile == nil {
+		if e.present.opened, err = os.Stat(config.Path); err != nil {
+			return nil, errors.Join(openError(config, err), e.Close())
+		}
+	}
+	return e, nil
 }
 
 // openError says what is wrong with the file and what to do about it.
@@ -262,6 +269,9 @@ func (e *Engine) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := e.present.check(e.config.Path); err != nil {
+		return err
+	}
 	if e.commits.succeededWithin(e.config.PingFresh) {
 		return nil
 	}
@@ -292,6 +302,9 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 
 // Update runs one transaction in the next commit and returns once it is on disk.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
+	if err := e.present.check(e.config.Path); err != nil {
+		return err
+	}
 	return e.commits.do(ctx, run)
 }
 

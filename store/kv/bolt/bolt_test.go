@@ -1,6 +1,8 @@
 package bolt_test
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -9,6 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/wait"
 	"github.com/rowmill/rowmill/store/kv"
 	"github.com/rowmill/rowmill/store/kv/bolt"
 	"github.com/rowmill/rowmill/store/kv/kvtest"
@@ -49,6 +53,43 @@ func TestConformance(t *testing.T) {
 			},
 		}
 	})
+}
+
+// A node whose record file was deleted or replaced takes no writes, since they would be gone
+// with the process. It takes them again once the file is back.
+func TestTheFileMustBePresent(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "records.db")
+	e := open(t, bolt.Config{Path: path})
+	defer e.Close()
+	write := func() error {
+		return e.Update(t.Context(), func(tx kv.Tx) error {
+			tx.Put("t", []byte("k"), []byte("v"))
+			return nil
+		})
+	}
+	refused := func(what string) {
+		t.Helper()
+		wait.For(t, "writes are refused with the file "+what, func() bool { return errors.Is(write(), rowmill.ErrUnavailable) })
+		if err := e.Ping(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("ping with the file %s: %v", what, err)
+		}
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(write())
+	check(os.Rename(path, path+".away"))
+	refused("away")
+	check(os.WriteFile(path, nil, 0o600))
+	refused("replaced")
+	check(os.Rename(path+".away", path))
+	check(write())
+	check(os.Remove(path))
+	refused("deleted")
 }
 
 // edit changes a file that no engine has open.

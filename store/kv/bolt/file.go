@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store/kv/bolt/pages"
 )
 
@@ -67,4 +69,27 @@ func (c Config) lock(file *os.File) error {
 			return berrors.ErrTimeout
 		}
 	}
+}
+
+// checkEvery is the time between two looks at the path of the record file. A look takes
+// microseconds.
+const checkEvery = 500 * time.Millisecond
+
+// present checks that the path of the record file still leads to the open file. Writes to a
+// file that was deleted succeed, and are lost with the process.
+type present struct {
+	opened  os.FileInfo  // nil for a file that is not checked
+	checked atomic.Int64 // when the path last led to the open file, ns
+}
+
+func (p *present) check(path string) error {
+	now := time.Now().UnixNano()
+	if p.opened == nil || now-p.checked.Load() < int64(checkEvery) {
+		return nil
+	}
+	if found, err := os.Stat(path); err != nil || !os.SameFile(found, p.opened) {
+		return fmt.Errorf("%w: record file %s was deleted or replaced while the node runs: put the file back, or restart the node", rowmill.ErrUnavailable, path)
+	}
+	p.checked.Store(now)
+	return nil
 }
