@@ -114,6 +114,9 @@ func oracle(body []byte) (out found, ok bool) {
 	if choices := list(m["choices"]); len(choices) > 0 {
 		out.Choices = true
 		choice := choices[0].(map[string]any)
+		if index, is := choice["index"].(json.Number); is && number(index) != 0 && len(choices) > 1 {
+			panic("another choice may count")
+		}
 		message := object(choice["message"])
 		out.Content, out.Finish = text(message["content"]), text(choice["finish_reason"])
 		out.Reasoning = text(message["reasoning_content"])

@@ -32,7 +32,8 @@ type reply struct {
 	scanner
 	limit int // limit of the text, in bytes
 
-	choices   bool // there is at least one choice
+	choices   bool    // there is at least one choice
+	index     float64 // of the choice that counts: the lowest
 	content   []byte
 	reasoning []byte
 	refusal   []byte
@@ -56,7 +57,7 @@ func newReply(src source, limit int, thinking bool) *reply {
 	r := replies.Get().(*reply)
 	r.reset(src)
 	r.limit = limit
-	r.choices, r.usage, r.input, r.cached, r.output = false, false, 0, 0, 0
+	r.choices, r.index, r.usage, r.input, r.cached, r.output = false, 0, false, 0, 0, 0
 	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
 	r.logprobs = logprobs{thinking: thinking}
 	r.fault = serverFault{}
@@ -98,23 +99,47 @@ func (r *reply) scanChat() error {
 	return r.err
 }
 
-// scanChoices reads the first choice: no request asks for more.
+// scanChoices reads the choice with the lowest index. No request asks for more than one, but
+// some servers send more, in any order.
 func (r *reply) scanChoices() {
 	r.choices = false
 	if r.null() {
 		return
 	}
 	for more := r.firstItem(); more; more = r.nextItem() {
-		if r.choices {
+		switch {
+		case !r.choices:
+			r.choices = true
+			r.scanChoice()
+		case r.index == 0:
 			r.skip()
-			continue
+		default:
+			r.scanFurtherChoice()
 		}
-		r.choices = true
-		r.scanChoice()
 	}
 }
 
+// scanFurtherChoice reads a choice and keeps the one before it if its index is lower.
+func (r *reply) scanFurtherChoice() {
+	index, sums := r.index, r.logprobs
+	content, reasoning, refusal, finish := bytes.Clone(r.content), bytes.Clone(r.reasoning), bytes.Clone(r.refusal), bytes.Clone(r.finish)
+	if r.scanChoice(); r.index >= index {
+		r.index, r.logprobs = index, sums
+		r.content, r.reasoning, r.refusal, r.finish = content, reasoning, refusal, finish
+	}
+}
+
+// scanIndex reads the index of a choice; 0 if it is not a number.
+func (r *reply) scanIndex() float64 {
+	if r.peek()-'0' < 10 {
+		return r.number()
+	}
+	r.skip()
+	return 0
+}
+
 func (r *reply) scanChoice() {
+	r.index = 0
 	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
 	r.logprobs = logprobs{thinking: r.logprobs.thinking}
 	for k := r.firstKey(); k != nil; k = r.nextKey() {
@@ -122,6 +147,8 @@ func (r *reply) scanChoice() {
 		case "message":
 			r.content, r.reasoning, r.refusal = r.content[:0], r.reasoning[:0], r.refusal[:0]
 			r.scanTexts()
+		case "index":
+			r.index = r.scanIndex()
 		case "logprobs":
 			r.scanLogprobs(logprobs{thinking: r.logprobs.thinking})
 		case "finish_reason":

@@ -54,27 +54,46 @@ func (r *reply) scanChunkChoices() {
 	if r.null() {
 		return
 	}
-	first := true // requests ask for one choice
+	first := true
 	for more := r.firstItem(); more; more = r.nextItem() {
-		if !first {
-			r.skip()
-			continue
-		}
-		first, r.choices = false, true
-		for k := r.firstKey(); k != nil; k = r.nextKey() {
-			switch string(k) {
-			case "delta":
-				r.scanTexts()
-			case "logprobs":
-				r.scanLogprobs(r.logprobs)
-			case "finish_reason":
-				if !r.null() {
-					r.finish = r.text(r.finish[:0], maxWord, true)
-				}
-			default:
-				r.skip()
+		r.scanChunkChoice(first)
+		first = false
+	}
+}
+
+// scanChunkChoice adds a part of a choice. Only the choice with the lowest index counts, as in
+// scanChoices. first says that it is the first of the chunk.
+func (r *reply) scanChunkChoice(first bool) {
+	index, sums, finish := 0.0, r.logprobs, string(r.finish)
+	content, reasoning, refusal := len(r.content), len(r.reasoning), len(r.refusal)
+	for k := r.firstKey(); k != nil; k = r.nextKey() {
+		switch string(k) {
+		case "index":
+			index = r.scanIndex()
+		case "delta":
+			r.scanTexts()
+		case "logprobs":
+			r.scanLogprobs(r.logprobs)
+		case "finish_reason":
+			if !r.null() {
+				r.finish = r.text(r.finish[:0], maxWord, true)
 			}
+		default:
+			r.skip()
 		}
+	}
+	switch {
+	case r.choices && (index > r.index || index == r.index && !first):
+		r.logprobs, r.finish = sums, append(r.finish[:0], finish...)
+		r.content, r.reasoning, r.refusal = r.content[:content], r.reasoning[:reasoning], r.refusal[:refusal]
+	case r.choices && index < r.index: // what came before belongs to another choice
+		r.index = index
+		r.logprobs.sum, r.logprobs.count, r.logprobs.bytes = r.logprobs.sum-sums.sum, r.logprobs.count-sums.count, r.logprobs.bytes-sums.bytes
+		r.content = append(r.content[:0], r.content[content:]...)
+		r.reasoning = append(r.reasoning[:0], r.reasoning[reasoning:]...)
+		r.refusal = append(r.refusal[:0], r.refusal[refusal:]...)
+	default:
+		r.choices, r.index = true, index
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,9 @@ func dataOf(line string) (payload string, is bool) {
 	return strings.TrimLeft(payload, " "), is
 }
 
+// otherIndex finds the index of a choice that is not 0.
+var otherIndex = regexp.MustCompile(`"index"\s*:\s*(\d*[1-9]|0\.|0?[eE])`)
+
 // streamOracle reads a stream with encoding/json, chunk by chunk. It returns false if
 // the oracle cannot judge a chunk.
 func streamOracle(stream []byte) (out found, ok bool) {
@@ -68,6 +72,8 @@ func streamOracle(stream []byte) (out found, ok bool) {
 			continue
 		case payload[0] == '[':
 			return out, true
+		case otherIndex.Match(payload): // see TestChoicesInAnyOrder
+			return found{}, false
 		case duplicated(payload) || !comparableBody(payload) || bytes.Contains(payload, []byte("message")):
 			return found{}, false
 		}
@@ -376,5 +382,56 @@ func BenchmarkScanStream(b *testing.B) {
 			b.Fatal(err)
 		}
 		r.release()
+	}
+}
+
+// TestChoicesInAnyOrder reads answers with more choices than were asked for.
+func TestChoicesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	choice := func(index, field, text string) string {
+		if index != "" {
+			index = `"index":` + index + `,`
+		}
+		return `{` + index + `"finish_reason":"` + text + `","` + field + `":{"content":"` + text + `","reasoning":"r` + text + `"},"logprobs":{"content":[{"logprob":-` + fmt.Sprint(len(text)) + `}]}}`
+	}
+	for name, c := range map[string]struct {
+		indexes []string // of the choices; the text of each is its place
+		want    string
+	}{
+		"in order":      {[]string{"0", "1"}, "a"},
+		"reversed":      {[]string{"1", "0"}, "bb"},
+		"lowest inside": {[]string{"2", "1", "3"}, "bb"},
+		"none":          {[]string{"", ""}, "a"},
+		"none after":    {[]string{"1", ""}, "bb"},
+		"equal":         {[]string{"1", "1"}, "a"},
+		"alone":         {[]string{"5"}, "a"},
+		"not a number":  {[]string{`"x"`, "1"}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := found{Choices: true, Content: c.want, Reasoning: "r" + c.want, Finish: c.want, Sum: -float64(len(c.want)), Count: 1}
+			var messages, deltas []string
+			apart := ""
+			for i, index := range c.indexes {
+				text := strings.Repeat(string(rune('a'+i)), i+1)
+				messages, deltas = append(messages, choice(index, "message", text)), append(deltas, choice(index, "delta", text))
+				apart += `data: {"choices":[` + deltas[i] + "]}\n\n"
+			}
+			got, err := scanned(&bytesSource{rest: []byte(`{"choices":[` + strings.Join(messages, ",") + `]}`)}, 1<<20)
+			if err != nil || got != want {
+				t.Errorf("chat: %+v, %v; want %+v", got, err, want)
+			}
+			got, err = streamed(&bytesSource{rest: []byte(`data: {"choices":[` + strings.Join(deltas, ",") + "]}\n\ndata: [DONE]\n\n")}, 1<<20)
+			if err != nil || got != want {
+				t.Errorf("stream: %+v, %v; want %+v", got, err, want)
+			}
+			if name == "none" || name == "equal" {
+				return // chunks of one choice
+			}
+			got, err = streamed(&bytesSource{rest: []byte(apart + "data: [DONE]\n\n")}, 1<<20)
+			if err != nil || got != want {
+				t.Errorf("stream of chunks: %+v, %v; want %+v", got, err, want)
+			}
+		})
 	}
 }
