@@ -43,6 +43,9 @@ var refusals = []struct {
 	{"BUSY", verdict{cause: "busy", again: true, explain: "the Redis server is busy with a script of somebody's: end it with SCRIPT KILL if it does not end by itself"}},
 	{"ERR max number of clients", verdict{cause: "maxclients", again: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
 	{"OOM", verdict{cause: "oom", full: true, explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
+	{"CLUSTERDOWN", verdict{cause: "clusterdown", again: true, explain: "the Redis server says that its cluster is down: use a primary without cluster mode"}},
+	{"TRYAGAIN", verdict{cause: "tryagain", again: true, explain: "the Redis server asks to try again: look at its log if it goes on"}},
+	{"UNBLOCKED", verdict{cause: "unblocked", again: true, explain: "the Redis server has changed its role during a command"}},
 	{"MISCONF", verdict{cause: "misconf", explain: "the Redis server takes no writes because it cannot save its data: look for a full or failing disk in its log"}},
 	{"NOAUTH", verdict{cause: "auth", explain: "the Redis server asks for a password: put it into the URL"}},
 	{"WRONGPASS", verdict{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
@@ -66,7 +69,7 @@ func judge(ctx context.Context, err error) verdict {
 				return r.verdict
 			}
 		}
-		return verdict{cause: "reply"}
+		return verdict{cause: "reply", explain: "the Redis server refuses a command: look at its log, and whether it is a Redis that nodes support"}
 	}
 	var op *net.OpError
 	var distrusted *tls.CertificateVerificationError
