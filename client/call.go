@@ -17,7 +17,7 @@ import (
 // 90 s.
 const runTimeout = 100 * time.Second
 
-// Answer holds what a call returns beside the decoded body.
+// Answer holds the raw body and the ETag of an answer.
 type Answer struct {
 	Raw  json.RawMessage // the body, with the fields of newer versions
 	ETag string          // version of the answer, for IfMatch; empty for most calls
@@ -80,7 +80,7 @@ func (c *Client) send(ctx context.Context, r call, out any) (answer Answer, err 
 	}
 	answer.ETag = header.Get("ETag")
 	if err := json.Unmarshal(answer.Raw, out); err != nil {
-		return Answer{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer to %s %s has another form than the API: %w", r.method, r.path, err)}
+		return Answer{}, &UnreachableError{Server: c.base, Err: fmt.Errorf("its answer to %s %s does not have the form of the API: %w", r.method, r.path, err)}
 	}
 	return answer, nil
 }

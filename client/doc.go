@@ -11,10 +11,10 @@
 //
 // # Calls
 //
-// The file generated.go has the calls of the API's document, http/openapi.yaml, and
-// their types; `make client` writes it. A call returns the decoded answer and an Answer
-// with its JSON. An empty account means the account of the key. By hand are calls that
-// do more: Submit, Upload, Stream, Save, Backup, Events, Keys, Job and Status.
+// The file generated.go has the calls of http/openapi.yaml and their types; `make client`
+// writes it. A call returns the decoded answer and an Answer with its JSON. An empty
+// account means the account of the key. Some calls do more and are written by hand:
+// Submit, Upload, Stream, Save, Backup, Events, Keys, Job and Status.
 //
 // # Errors
 //

@@ -87,7 +87,7 @@ func (e *RowsError) Unwrap() error { return e.Err }
 // readError returns an APIError from a response. It reads the body.
 func readError(resp *http.Response) error {
 	e := &APIError{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-Id")}
-	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // use a broken body as far as it came
+	content, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // a broken body: use the part that came
 	var body struct {
 		Message   string               `json:"message"`
 		Code      string               `json:"code"`

@@ -18,11 +18,11 @@ type AccountName = string
 type Actor struct {
 	Engine string `json:"engine"`
 
-	// Errand The one that has been out for longest.
+	// Errand The errand that runs longest.
 	Errand        string  `json:"errand"`
 	ErrandSeconds float64 `json:"errand_seconds"`
 
-	// Errands Tasks that it has given away and waits for, such as a write.
+	// Errands Tasks that run outside the actor and that it waits for, such as a write.
 	Errands int64 `json:"errands"`
 
 	// ID Unique on its node.
@@ -32,41 +32,41 @@ type Actor struct {
 	// Kind job owns a job, results records its parts, worker runs rows of a job.
 	Kind string `json:"kind"`
 
-	// LastError The last warning or error that it logged, or met while it waits for storage. If rows wait for an engine, it is the reason, with the time when they go on.
+	// LastError The last warning or error that the actor logged, or that it had while it waited for storage. If rows wait for an engine, it is the reason and the time when they continue.
 	LastError *Actor_LastError `json:"last_error"`
 
-	// MailboxDepth Messages that wait, the one that is being handled among them.
+	// MailboxDepth Waiting messages, with the message that is being handled.
 	MailboxDepth int64 `json:"mailbox_depth"`
 
-	// Node The name of its node.
+	// Node The name of the node.
 	Node   string `json:"node"`
 	NodeID string `json:"node_id"`
 
-	// OldestMessageSeconds For how long the oldest of them has waited, at the least.
+	// OldestMessageSeconds The least time that the oldest message has waited.
 	OldestMessageSeconds float64 `json:"oldest_message_seconds"`
 
-	// Restarts Earlier actors of this node of the same kind for the same job or engine.
+	// Restarts Earlier actors of the same kind on this node, for the same job or engine.
 	Restarts int64     `json:"restarts"`
 	Since    time.Time `json:"since"`
 
-	// State Those that panicked were stopped; the last 32 of a node are listed.
+	// State An actor that panicked was stopped. The list has the last 32 of them per node.
 	State string `json:"state"`
 }
 
 // Actor_LastError defines model for Actor.LastError.
 type Actor_LastError struct {
-	// At By its node's clock.
+	// At By the clock of its node.
 	At      time.Time `json:"at"`
 	Message string    `json:"message"`
 }
 
 // Answered defines model for Answered.
 type Answered struct {
-	// Error Why the node has not answered.
+	// Error Why the node did not answer.
 	Error string `json:"error"`
 	ID    string `json:"id"`
 
-	// LeftOut Actors beyond the 500 that a node lists.
+	// LeftOut Actors over the limit of 500 per node.
 	LeftOut int64  `json:"left_out"`
 	Name    string `json:"name"`
 }
@@ -77,20 +77,20 @@ type Boolean = string
 // Day defines model for Day.
 type Day = string
 
-// Definition Null is absent. Of what a service answered, revision, created_at and
-// published_at are ignored, so that an answer can be edited and sent.
+// Definition Null means absent. The fields revision, created_at and published_at are ignored, so an
+// answer of the service can be edited and sent back.
 type Definition = json.RawMessage
 
 // Delivery defines model for Delivery.
 type Delivery struct {
-	// Attempts The last ones, oldest first.
+	// Attempts The last attempts, oldest first.
 	Attempts []DeliveryAttempt `json:"attempts"`
 
-	// CreatedAt When what it tells of happened.
+	// CreatedAt When the event happened.
 	CreatedAt time.Time `json:"created_at"`
 	Event     EventType `json:"event"`
 
-	// ID The webhook-id; the same in each attempt.
+	// ID The webhook-id; the same in every attempt.
 	ID            string     `json:"id"`
 	JobID         *string    `json:"job_id"`
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
@@ -99,19 +99,19 @@ type Delivery struct {
 
 // DeliveryAttempt defines model for DeliveryAttempt.
 type DeliveryAttempt struct {
-	// Answer How its body begins, up to 1 KiB.
+	// Answer The beginning of the answer's body, up to 1 KiB.
 	Answer          string    `json:"answer"`
 	At              time.Time `json:"at"`
 	DurationSeconds float64   `json:"duration_seconds"`
 	Error           *string   `json:"error"`
 
-	// Status Of the answer; null for none.
+	// Status The HTTP status of the answer; null without an answer.
 	Status *int64 `json:"status"`
 }
 
 // Diagnosis defines model for Diagnosis.
 type Diagnosis struct {
-	// Error Why the node has not answered; facts is null then.
+	// Error Why the node did not answer; facts is null then.
 	Error string `json:"error"`
 	Facts *Facts `json:"facts"`
 	ID    string `json:"id"`
@@ -124,44 +124,44 @@ type Finding struct {
 	Level string `json:"level"`
 	Text  string `json:"text"`
 
-	// Remedy What to do; empty where it is ok.
+	// Remedy The remedy; empty if the check is ok.
 	Remedy string `json:"remedy"`
 }
 
-// StorageTimes How long its storage took while it was tried, one try after the other.
-// A list ends where time ran out or a try failed.
+// StorageTimes The times of tests of the storage, one test after the other. A list ends
+// early if time ran out or a test failed.
 type StorageTimes struct {
-	// CommitSeconds A small record written.
+	// CommitSeconds Time to write a small record.
 	CommitSeconds []float64 `json:"commit_seconds"`
 
-	// GetSeconds That object read.
+	// GetSeconds Time to read that object.
 	GetSeconds  []float64 `json:"get_seconds"`
 	ObjectBytes int64     `json:"object_bytes"`
 
-	// PutSeconds An object written.
+	// PutSeconds Time to write an object.
 	PutSeconds []float64 `json:"put_seconds"`
 
-	// SyncSeconds 4 KiB appended to a file beside the records and flushed; empty where these are in Redis.
+	// SyncSeconds Time to append 4 KiB to a file beside the records and to flush it; empty if the records are in Redis.
 	SyncSeconds []float64 `json:"sync_seconds"`
 }
 
 // Facts defines model for Diagnosis.facts.
 type Facts struct {
-	// Catalog A hash of its models.
+	// Catalog A hash of the node's models.
 	Catalog string `json:"catalog"`
 
-	// Deployment Whose records and objects it uses.
+	// Deployment The deployment whose records and objects the node uses.
 	Deployment string    `json:"deployment"`
 	Findings   []Finding `json:"findings"`
 
-	// Members Ids of the nodes that it sees.
+	// Members Ids of the nodes that this node sees.
 	Members []string `json:"members"`
 
-	// Settings Those that nodes should have alike.
+	// Settings Settings that should be the same on all nodes.
 	Settings map[string]string `json:"settings"`
 
-	// Storage How long its storage took while it was tried, one try after the other.
-	// A list ends where time ran out or a try failed.
+	// Storage The times of tests of the storage, one test after the other. A list ends
+	// early if time ran out or a test failed.
 	Storage StorageTimes `json:"storage"`
 	Version string       `json:"version"`
 }
@@ -170,41 +170,41 @@ type Facts struct {
 type Engine struct {
 	InFlight int64 `json:"in_flight"`
 
-	// Kind Such as vllm; null before it has answered.
+	// Kind For example vllm; null before the server answers.
 	Kind *string `json:"kind"`
 
-	// LastError Why it is down, or why rows wait for it, and until when: because of its answers (rate limit, overload, loading, failures), or of a limit by the minute.
+	// LastError Why the server is down, or why rows wait for it and until when: because of its answers (rate limit, overload, loading, failures) or of a limit per minute.
 	LastError *string         `json:"last_error"`
 	Models    []Engine_Models `json:"models"`
 
-	// Name On its node.
+	// Name The name on its node.
 	Name string `json:"name"`
 
-	// Node The name of its node.
+	// Node The name of the node.
 	Node string `json:"node"`
 
-	// RowsPerSecond Requests that it has answered, over the last minute.
+	// RowsPerSecond Answered requests, over the last minute.
 	RowsPerSecond *float64 `json:"rows_per_second"`
 
-	// Simulated Its answers are made up.
+	// Simulated The answers are made up.
 	Simulated bool `json:"simulated"`
 
-	// Since When it came up, or went down.
+	// Since When the state last changed.
 	Since *Time   `json:"since"`
 	State string  `json:"state"`
 	URL   *string `json:"url"`
 
-	// Window Rows that it takes at once.
+	// Window Rows that the server accepts at once.
 	Window int64 `json:"window"`
 }
 
 // Engine_Models defines model for Engine.Models.
 type Engine_Models struct {
-	// ID Of the catalog, else the name.
+	// ID The id in the catalog, else the name.
 	ID   string  `json:"id"`
 	Kind *string `json:"kind"`
 
-	// Name What the server calls it.
+	// Name The name on the server.
 	Name string `json:"name"`
 }
 
@@ -218,7 +218,7 @@ type File struct {
 	// CreatedAt Unix time in seconds.
 	CreatedAt int64 `json:"created_at"`
 
-	// ExpiresAt Only of a file that expires.
+	// ExpiresAt Absent if the file never expires.
 	ExpiresAt *int64 `json:"expires_at,omitempty"`
 	Filename  string `json:"filename"`
 	ID        string `json:"id"`
@@ -257,15 +257,15 @@ type Key struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 	ID        string     `json:"id"`
 
-	// Key What stands behind the word Key in the Authorization header; only where it was made just now.
+	// Key The key, which stands after the word Key in the header Authorization. Only in the answer that creates or rotates the key.
 	Key string `json:"key,omitempty"`
 
-	// LastUsedAt To about a minute.
+	// LastUsedAt Exact to about a minute.
 	LastUsedAt        *time.Time `json:"last_used_at"`
 	Name              string     `json:"name"`
 	RequestsPerMinute *int64     `json:"requests_per_minute"`
 
-	// Role What a key may do. A reader may do what users do by GET, but for /v1/job-cancel.
+	// Role The rights of a key. A reader may send the GET requests of a user, except /v1/job-cancel.
 	Role      Role       `json:"role"`
 	RotatedAt *time.Time `json:"rotated_at"`
 }
@@ -273,47 +273,47 @@ type Key struct {
 // KeyIdentifier defines model for KeyIdentifier.
 type KeyIdentifier = string
 
-// ListedJob To keys of the dialect sdk without the fields that would be null, as far as clients can do without them, and with 0 for tokens and cost.
+// ListedJob For keys of the dialect sdk, fields that would be null are left out if clients do not need them, and tokens and cost are 0 instead of null.
 type ListedJob = Job
 
 // Model defines model for Model.
 type Model struct {
 	Aliases []string `json:"aliases"`
 
-	// ContextLength Tokens that the servers take, prompt and answer together; null where nobody says.
+	// ContextLength Tokens of prompt and answer together; null if unknown.
 	ContextLength int64 `json:"context_length"`
 
-	// CountError Tokens by which our counts of late were not the server's, on average on this node, before they are corrected by that.
+	// CountError Recent mean difference between the counts of this node and of the server, in tokens, before the correction.
 	CountError *float64 `json:"count_error"`
 
-	// Counted How prompts are counted: as the server will; estimated, and near a limit by the server; or estimated.
+	// Counted How the tokens of prompts are counted. exact: as the server counts them. server: estimated, and near a limit counted by the server. estimated: always estimated.
 	Counted string `json:"counted"`
 
-	// Created 0, since nobody says when; OpenAI's clients demand it.
+	// Created 0, because the time is unknown; OpenAI's clients require it.
 	Created int64 `json:"created"`
 
-	// Dimension Numbers per row of an embedding model.
+	// Dimension Numbers per row; only for an embedding model.
 	Dimension int64  `json:"dimension"`
 	ID        string `json:"id"`
 
-	// InputPrice USD per million tokens; null where it has no price.
+	// InputPrice USD per million tokens; null if the model has no price.
 	InputPrice *float64 `json:"input_price"`
 
-	// Kind Null until it is known.
+	// Kind Null until known.
 	Kind        rowmill.Kind `json:"kind"`
 	Object      string       `json:"object"`
 	OutputPrice *float64     `json:"output_price"`
 
-	// OwnedBy This service; OpenAI's clients demand it.
+	// OwnedBy This service; OpenAI's clients require it.
 	OwnedBy string `json:"owned_by"`
 
-	// Problem Why it cannot be used now.
+	// Problem Why jobs cannot use it now.
 	Problem *string `json:"problem"`
 
-	// SamplingParams What a job's are merged over.
+	// SamplingParams The model's defaults, which a job's parameters replace.
 	SamplingParams map[string]interface{} `json:"sampling_params"`
 
-	// ServedBy The servers that take rows of it now.
+	// ServedBy The servers that accept rows for it now.
 	ServedBy []Model_ServedBy `json:"served_by"`
 }
 
@@ -322,7 +322,7 @@ type Model_ServedBy struct {
 	Engine string `json:"engine"`
 	Kind   string `json:"kind"`
 
-	// Model What the server calls it.
+	// Model The name of the model on the server.
 	Model string `json:"model"`
 	Node  string `json:"node"`
 }
@@ -333,65 +333,65 @@ type Node struct {
 	ID       string `json:"id"`
 	InFlight int64  `json:"in_flight"`
 
-	// Jobs Jobs that it owns.
+	// Jobs Jobs that the node owns.
 	Jobs int64 `json:"jobs"`
 
-	// Models What its inference servers serve: ids of the catalog, and others by the servers' names.
+	// Models The models of its inference servers: ids of the catalog, or the names on the servers.
 	Models []string `json:"models"`
 
-	// Name As its operator calls it; may repeat.
+	// Name The name that the operator chose; need not be unique.
 	Name string `json:"name"`
 
-	// Peer Where other nodes reach it, HOST:PORT; empty without a cluster.
+	// Peer The address for other nodes, HOST:PORT; empty without a cluster.
 	Peer string `json:"peer"`
 
-	// Role api runs no rows, engines takes no jobs.
+	// Role api runs no rows; engines accepts no jobs.
 	Role string `json:"role"`
 
-	// Self The node that answers.
+	// Self Whether this node answers the request.
 	Self bool `json:"self"`
 
-	// Since When it started; null until it has said so.
+	// Since When the node started; null until it has reported the time.
 	Since *time.Time `json:"since"`
 	State string     `json:"state"`
 
-	// URL Base of its API.
+	// URL Base URL of its API.
 	URL     string `json:"url"`
 	Version string `json:"version"`
 
-	// Window Rows that its inference servers take at once.
+	// Window Rows that its inference servers accept at once.
 	Window int64 `json:"window"`
 }
 
 // OwnQuota defines model for OwnQuota.
 type OwnQuota struct {
-	// Priority Which jobs go first: 0 (prototyping) before 1 (production).
+	// Priority Jobs of priority 0 (prototyping) go before jobs of priority 1 (production).
 	Priority   Priority `json:"priority"`
 	RowQuota   *int64   `json:"row_quota,omitempty"`
 	TokenQuota *int64   `json:"token_quota,omitempty"`
 }
 
-// OwnQuotas The account's own quotas. Where one is missing, the configuration of the service decides.
+// OwnQuotas The account's own quotas. An absent quota has the configured value.
 type OwnQuotas struct {
 	CostQuotaUSD *float64   `json:"cost_quota_usd"`
 	Quotas       []OwnQuota `json:"quotas"`
 }
 
-// Priority Which jobs go first: 0 (prototyping) before 1 (production).
+// Priority Jobs of priority 0 (prototyping) go before jobs of priority 1 (production).
 type Priority = rowmill.Priority
 
-// QuotasInForce Per job, in the order of priority.
+// QuotasInForce Per job, sorted by priority.
 type QuotasInForce = []Quota
 
 // Quota defines model for QuotasInForce.
 type Quota struct {
-	// Priority Which jobs go first: 0 (prototyping) before 1 (production).
+	// Priority Jobs of priority 0 (prototyping) go before jobs of priority 1 (production).
 	Priority Priority `json:"priority"`
 
-	// RowQuota 0 where the configuration sets no bound.
+	// RowQuota 0 if the configuration sets no limit.
 	RowQuota int64 `json:"row_quota"`
 
-	// TokenQuota 0 where the configuration sets no bound.
+	// TokenQuota 0 if the configuration sets no limit.
 	TokenQuota int64 `json:"token_quota"`
 }
 
@@ -420,10 +420,10 @@ type ResultsURL_Urls struct {
 	Head string `json:"head"`
 }
 
-// RetentionDays Days after its end for which a job's input and results are kept; null for ever.
+// RetentionDays How many days after its end a job's input and results are kept; null for no limit.
 type RetentionDays = int64
 
-// Role What a key may do. A reader may do what users do by GET, but for /v1/job-cancel.
+// Role The rights of a key. A reader may send the GET requests of a user, except /v1/job-cancel.
 type Role = string
 
 // Row defines model for Row.
@@ -434,24 +434,24 @@ type RowAttempt struct {
 	// At When the row was sent.
 	At time.Time `json:"at"`
 
-	// Code Why it came to nothing: a word of ours, such as timeout, unreachable or schema_violation, the server's own, or http_ and the status. Null for the one that was accepted.
+	// Code Why the attempt failed: a code of this service, such as timeout, unreachable or schema_violation, a code of the server, or http_ and the status. Null for the accepted attempt.
 	Code            *string `json:"code"`
 	DurationSeconds float64 `json:"duration_seconds"`
 
 	// Engine The name of the inference server, as in GET /v1/engines.
 	Engine string `json:"engine"`
 
-	// Message The same for a person, cut after about 240 bytes; null for the one that was accepted.
+	// Message The reason for people, cut after about 240 bytes; null for the accepted attempt.
 	Message *string `json:"message"`
 
 	// Node The name of the node that sent it.
 	Node string `json:"node"`
 
-	// Status Of HTTP, where the server answered with a refusal.
+	// Status The HTTP status, if the server refused the row.
 	Status *int64 `json:"status"`
 }
 
-// SDKState In the answers to keys of the dialect sdk; all that comes before running is STARTING.
+// SDKState In answers to keys of the dialect sdk. All statuses before running are STARTING.
 type SDKState = string
 
 // Submitted defines model for Submitted.
@@ -478,13 +478,13 @@ type UploadState struct {
 	CreatedAt int64 `json:"created_at"`
 	ExpiresAt int64 `json:"expires_at"`
 
-	// File Once it is completed.
+	// File Set when the upload is completed.
 	File     *File  `json:"file"`
 	Filename string `json:"filename"`
 	ID       string `json:"id"`
 	Object   string `json:"object"`
 
-	// Parts In the order in which they came; none once the upload is over.
+	// Parts In order of arrival; empty when the upload has ended.
 	Parts   []UploadPart `json:"parts"`
 	Purpose string       `json:"purpose"`
 	Status  string       `json:"status"`
@@ -508,18 +508,18 @@ type Webhook struct {
 	DisabledAt     *time.Time `json:"disabled_at"`
 	DisabledReason *string    `json:"disabled_reason"`
 
-	// Events Empty for that of each job's own dialect.
+	// Events Empty for the event of each job's own dialect.
 	Events []EventType `json:"events"`
 	ID     string      `json:"id"`
 
-	// OldSecretUntil Until then the secret before the last rotation signs along.
+	// OldSecretUntil Until then events are signed with the previous secret too.
 	OldSecretUntil *time.Time `json:"old_secret_until"`
 	RotatedAt      *time.Time `json:"rotated_at"`
 
-	// Secret By which events are signed; only where it was made just now.
+	// Secret The secret that signs events. Only in the answer that creates or rotates it.
 	Secret string `json:"secret,omitempty"`
 
-	// SecretPrefix How the secret begins.
+	// SecretPrefix The beginning of the secret.
 	SecretPrefix string `json:"secret_prefix"`
 	URL          string `json:"url"`
 }
@@ -564,13 +564,13 @@ type CreatedKey = Key
 type Quotas struct {
 	Account string `json:"account"`
 
-	// CostQuotaUSD USD in a calendar month (UTC); null for no limit.
+	// CostQuotaUSD USD per calendar month (UTC); null for no limit.
 	CostQuotaUSD *float64 `json:"cost_quota_usd"`
 
-	// Own The account's own quotas. Where one is missing, the configuration of the service decides.
+	// Own The account's own quotas. An absent quota has the configured value.
 	Own OwnQuotas `json:"own"`
 
-	// Quotas Per job, in the order of priority.
+	// Quotas Per job, sorted by priority.
 	Quotas QuotasInForce `json:"quotas"`
 }
 
@@ -578,7 +578,7 @@ type Quotas struct {
 type Settings struct {
 	Account string `json:"account"`
 
-	// RetentionDays Days after its end for which a job's input and results are kept; null for ever.
+	// RetentionDays How many days after its end a job's input and results are kept; null for no limit.
 	RetentionDays *RetentionDays `json:"retention_days"`
 }
 
@@ -589,13 +589,13 @@ type UploadAnswer = UploadState
 type ListActorsParams struct {
 	Kind string `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// JobID Those of one job.
+	// JobID Only actors of this job.
 	JobID string `form:"job_id,omitempty" json:"job_id,omitempty"`
 
-	// Node The id of a node or a name that only one has.
+	// Node The id of a node, or a name that only one node has.
 	Node string `form:"node,omitempty" json:"node,omitempty"`
 
-	// MinAge Those whose oldest message or longest errand is older, in seconds.
+	// MinAge Only actors whose oldest message or longest errand is older than this, in seconds.
 	MinAge int64 `form:"min_age,omitempty" json:"min_age,omitempty"`
 }
 
@@ -614,7 +614,7 @@ type DiagnosisList struct {
 type EngineList struct {
 	Engines []Engine `json:"engines"`
 
-	// MissingNodes Names of the nodes that have not answered.
+	// MissingNodes Names of the nodes that did not answer.
 	MissingNodes []string `json:"missing_nodes"`
 }
 
@@ -649,13 +649,13 @@ type Rollback struct {
 
 // RunInput is a part of RunFunction.
 type RunInput struct {
-	// Definition What is run instead, as POST /v1/functions takes it but without publish and account. Its name is that in the path.
+	// Definition A definition to run, as in POST /v1/functions but without publish and account. Its name must be the name in the path.
 	Definition map[string]interface{} `json:"definition,omitempty"`
 
 	// Input The Function's inputs by name, or a prompt.
 	Input json.RawMessage `json:"input"`
 
-	// Revision Of the Function, published or not.
+	// Revision A revision of the Function, published or not.
 	Revision int64 `json:"revision,omitempty"`
 }
 
@@ -667,18 +667,18 @@ type RunUsage struct {
 
 // FunctionRun is a part of RunFunction.
 type FunctionRun struct {
-	// CostUSD Of the job; null where the model has no price.
+	// CostUSD The cost of the job; null if the model has no price.
 	CostUSD *float64 `json:"cost_usd"`
 
-	// Function Null for a definition that the request brought.
+	// Function Null if the request contained a definition.
 	Function *FunctionRef  `json:"function"`
 	JobID    JobIdentifier `json:"job_id"`
 
-	// Output As in the results of a job: text, or the numbers of an embedding. With a
-	// schema and a key of the dialect sdk, the JSON that conforms to it.
+	// Output Text, or the numbers of an embedding, as in the results of a job. With a
+	// JSON Schema and a key of the dialect sdk, the JSON of the answer.
 	Output json.RawMessage `json:"output"`
 
-	// ReasoningContent What a reasoning model thought, for keys of the dialect sdk and with a schema.
+	// ReasoningContent The reasoning of a reasoning model. Only with a JSON Schema and a key of the dialect sdk.
 	ReasoningContent *string   `json:"reasoning_content,omitempty"`
 	RequestID        string    `json:"request_id"`
 	Usage            RunUsage  `json:"usage"`
@@ -687,7 +687,7 @@ type FunctionRun struct {
 
 // QuotaList is a part of GetQuotas.
 type QuotaList struct {
-	// Quotas Per job, in the order of priority.
+	// Quotas Per job, sorted by priority.
 	Quotas QuotasInForce `json:"quotas"`
 }
 
@@ -712,10 +712,10 @@ type DeletedData struct {
 type ListErrorsParams struct {
 	Limit int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The next_cursor of the page before.
+	// Cursor The next_cursor of the previous page.
 	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// NotRun Whether rows of a failed or cancelled job that did not run are listed too, with the code not_run. Default true.
+	// NotRun Whether to list rows of a failed or cancelled job that did not run, with the code not_run. Default true.
 	NotRun Boolean `form:"not_run,omitempty" json:"not_run,omitempty"`
 }
 
@@ -725,7 +725,7 @@ type FailedRow struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// RawOutput What the engine returned, cut to 64 KiB; empty when nothing.
+	// RawOutput The answer of the engine, cut to 64 KiB; empty if there is none.
 	RawOutput string `json:"raw_output"`
 }
 
@@ -737,22 +737,22 @@ type FailedRows struct {
 
 // NodeRows is a part of GetProgress.
 type NodeRows struct {
-	// Node Its name; its address where it has left.
+	// Node The name of the node; its address if the node has left.
 	Node string `json:"node"`
 
-	// RowsAssigned That wait there, are being run, or are answered and not committed yet.
+	// RowsAssigned Rows at the node that wait, run, or are answered and not yet committed.
 	RowsAssigned int64 `json:"rows_assigned"`
 
-	// RowsDone Committed since the job's owner took it.
+	// RowsDone Rows committed since the owner took the job.
 	RowsDone int64 `json:"rows_done"`
 
-	// RowsPerSecond Committed over the last minute.
+	// RowsPerSecond Rows committed over the last minute.
 	RowsPerSecond *float64 `json:"rows_per_second"`
 }
 
 // ShardCounts is a part of GetProgress.
 type ShardCounts struct {
-	// Complete All their rows are committed.
+	// Complete Shards with all rows committed.
 	Complete int64 `json:"complete"`
 	Total    int64 `json:"total"`
 }
@@ -762,37 +762,37 @@ type Progress struct {
 	// CostSoFar USD; null without a price.
 	CostSoFar *float64 `json:"cost_so_far"`
 
-	// ElapsedSeconds Since the job was created; of one that is over to its end.
+	// ElapsedSeconds From the creation of the job until now or until its end.
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
 
-	// ETAHigh It hardly takes more.
+	// ETAHigh A high estimate.
 	ETAHigh *float64 `json:"eta_high"`
 
-	// ETALow It hardly takes less.
+	// ETALow A low estimate.
 	ETALow *float64 `json:"eta_low"`
 
-	// ETASeconds Null unless rows are being run.
+	// ETASeconds Null unless rows are running.
 	ETASeconds *float64      `json:"eta_seconds"`
 	FailedRows int64         `json:"failed_rows"`
 	JobID      JobIdentifier `json:"job_id"`
 	Message    string        `json:"message"`
 
-	// Nodes The nodes that work for the job, as its owner says. Null where it has not, and of a job that is over.
+	// Nodes The nodes that work for the job, as its owner reports them. Null without a report, and for an ended job.
 	Nodes   []NodeRows `json:"nodes"`
 	NumRows *int64     `json:"num_rows"`
 
-	// RowsDone Committed rows, failed ones included.
+	// RowsDone Committed rows, with the failed rows.
 	RowsDone      int64    `json:"rows_done"`
 	RowsPerSecond *float64 `json:"rows_per_second"`
 
-	// Shards As the job's owner says. Null where it has not, and of a job that is over.
+	// Shards The owner of the job reports it. Null without a report, and for an ended job.
 	Shards *ShardCounts `json:"shards"`
 	Status string       `json:"status"`
 
-	// TokensPerSecond In and out.
+	// TokensPerSecond Input and output tokens.
 	TokensPerSecond *float64 `json:"tokens_per_second"`
 
-	// WaitsFor What the job waits for now, where this node knows.
+	// WaitsFor The reason why the job waits, if this node knows it.
 	WaitsFor *string `json:"waits_for"`
 }
 
@@ -806,39 +806,39 @@ type GetResultsURLParams struct {
 	// IncludeCumulativeLogprobs Anything Go's strconv.ParseBool accepts.
 	IncludeCumulativeLogprobs IncludeLogprobs `form:"include_cumulative_logprobs,omitempty" json:"include_cumulative_logprobs,omitempty"`
 
-	// Partial Of a job that has not succeeded, all its rows, those without an output as null. Of a success, its results.
+	// Partial For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results.
 	Partial          Partial `form:"partial,omitempty" json:"partial,omitempty"`
 	ExpiresInSeconds int64   `form:"expires_in_seconds,omitempty" json:"expires_in_seconds,omitempty"`
 }
 
 // ResumeJobParams is a part of ResumeJob.
 type ResumeJobParams struct {
-	// IdempotencyKey Makes repeating the request harmless for 24 hours.
+	// IdempotencyKey Makes it safe to repeat the request for 24 hours.
 	IdempotencyKey string `json:"Idempotency-Key,omitempty"`
 }
 
 // Resumption is a part of ResumeJob.
 type Resumption struct {
-	// Again true: create a job even if another job already continues this job. Its rows are then run, and paid, again.
+	// Again true: create a job even if another job already continues this job. Its rows then run, and cost, again.
 	Again *bool `json:"again,omitempty"`
 
-	// JobPriority Default that of the job.
+	// JobPriority Default: the priority of the ended job.
 	JobPriority *Priority `json:"job_priority,omitempty"`
 
-	// Name Default that of the job.
+	// Name Default: the name of the ended job.
 	Name string `json:"name,omitempty"`
 
-	// Rows missing: rows that are not committed. failed: those that are committed with an error too. Default: missing; failed of a succeeded job, and of one that failed for too many failed rows.
+	// Rows missing: rows that are not committed. failed: these, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
 	Rows string `json:"rows,omitempty"`
 }
 
 // ListKeysParams is a part of ListKeys.
 type ListKeysParams struct {
-	// Account Whom it concerns; only administrators of the account default may name another than their own.
+	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 	Limit   int64   `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor next_cursor of the page before.
+	// Cursor The next_cursor of the previous page.
 	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -853,7 +853,7 @@ type NewKey struct {
 	// Account The same as in the query.
 	Account AccountName `json:"account,omitempty"`
 
-	// Dialect The form of answers; null for that of this document.
+	// Dialect The form of answers; null for the form of this document.
 	Dialect string `json:"dialect,omitempty"`
 
 	// ExpiresAt In the future; null for never.
@@ -862,7 +862,7 @@ type NewKey struct {
 	// Name For people; plain text.
 	Name string `json:"name,omitempty"`
 
-	// RequestsPerMinute What each node takes; null for http.requests_per_minute.
+	// RequestsPerMinute The limit of each node; null for http.requests_per_minute.
 	RequestsPerMinute int64  `json:"requests_per_minute,omitempty"`
 	Role              string `json:"role,omitempty"`
 }
@@ -875,22 +875,22 @@ type RevokedKey struct {
 
 // ListJobsParams is a part of ListJobs.
 type ListJobsParams struct {
-	// Limit Jobs per page. Without it all jobs are answered.
+	// Limit Jobs per page. Without limit and filter the answer has all jobs.
 	Limit int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The next_cursor of the page before; ignored without limit and filter.
+	// Cursor The next_cursor of the previous page. Ignored without limit and filter.
 	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Status Some states of jobs, with commas between.
+	// Status One or more statuses, separated by commas.
 	Status JobStates `form:"status,omitempty" json:"status,omitempty"`
 
-	// Model The model or Function, as jobs show it.
+	// Model The model or Function, exactly as in the job.
 	Model string `form:"model,omitempty" json:"model,omitempty"`
 
-	// Q What the name, the id or the description holds, in any case.
+	// Q A part of the name, the id or the description. Upper and lower case are the same.
 	Q string `form:"q,omitempty" json:"q,omitempty"`
 
-	// Since The least time of creation; empty for any.
+	// Since The earliest time of creation; empty for any.
 	Since string `form:"since,omitempty" json:"since,omitempty"`
 }
 
@@ -917,19 +917,19 @@ type DrainStarted struct {
 
 // PutQuotasParams is a part of PutQuotas.
 type PutQuotasParams struct {
-	// Account Whom it concerns; only administrators of the account default may name another than their own.
+	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 
-	// IfMatch The ETag of the quotas to be replaced; when they have changed meanwhile the answer is 412.
+	// IfMatch The ETag of the quotas to replace. If they have changed meanwhile, the answer is 412.
 	IfMatch string `json:"If-Match,omitempty"`
 }
 
 // PatchSettingsParams is a part of PatchSettings.
 type PatchSettingsParams struct {
-	// Account Whom it concerns; only administrators of the account default may name another than their own.
+	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 
-	// IfMatch The ETag of the settings to be changed; when they have changed meanwhile the answer is 412.
+	// IfMatch The ETag of the settings to change. If they have changed meanwhile, the answer is 412.
 	IfMatch string `json:"If-Match,omitempty"`
 }
 
@@ -938,28 +938,28 @@ type SettingsChange struct {
 	// Account The same as in the query.
 	Account *AccountName `json:"account,omitempty"`
 
-	// RetentionDays Days after its end for which a job's input and results are kept; null for ever.
+	// RetentionDays How many days after its end a job's input and results are kept; null for no limit.
 	RetentionDays *RetentionDays `json:"retention_days"`
 }
 
 // RetentionEffect is a part of PreviewSettings.
 type RetentionEffect struct {
-	// AtLeast Jobs that were not looked at may go, too.
+	// AtLeast Jobs that were not read may be affected too.
 	AtLeast bool `json:"at_least"`
 
-	// Jobs Those whose data would go.
+	// Jobs Jobs with data to remove.
 	Jobs int64 `json:"jobs"`
 
-	// NextAt When the data of the first job that stays would go; null where there is none among those looked at.
+	// NextAt When the data of the first remaining job would be removed; null if none of the jobs that were read remains.
 	NextAt *time.Time `json:"next_at"`
 
-	// OldestEndedAt When the first of them ended.
+	// OldestEndedAt The end of the first of these jobs.
 	OldestEndedAt *time.Time `json:"oldest_ended_at"`
 
-	// ResultBytes Of the finished results of these jobs. Inputs and the parts of jobs that did not succeed are not counted.
+	// ResultBytes Size of the result files of these jobs. Inputs, and the parts of jobs that did not succeed, are not counted.
 	ResultBytes int64 `json:"result_bytes"`
 
-	// RetentionDays Days after its end for which a job's input and results are kept; null for ever.
+	// RetentionDays How many days after its end a job's input and results are kept; null for no limit.
 	RetentionDays *RetentionDays `json:"retention_days"`
 }
 
@@ -967,14 +967,14 @@ type RetentionEffect struct {
 type RetentionPreview struct {
 	Account string `json:"account"`
 
-	// LookedAt Jobs that are over with which retention is not done.
+	// LookedAt Ended jobs that retention has not finished.
 	LookedAt int64 `json:"looked_at"`
 
-	// LookedAtAll No later job was left out.
+	// LookedAtAll False if later jobs were not read.
 	LookedAtAll bool              `json:"looked_at_all"`
 	Presets     []RetentionEffect `json:"presets"`
 
-	// RetentionDays Days after its end for which a job's input and results are kept; null for ever.
+	// RetentionDays How many days after its end a job's input and results are kept; null for no limit.
 	RetentionDays *RetentionDays `json:"retention_days"`
 }
 
@@ -986,40 +986,40 @@ type Expiry struct {
 
 // NewUpload is a part of BeginUpload.
 type NewUpload struct {
-	// Bytes Of the whole file; at most http.max_upload.
+	// Bytes Size of the whole file; at most http.max_upload.
 	Bytes        int64   `json:"bytes"`
 	ExpiresAfter *Expiry `json:"expires_after,omitempty"`
 	Filename     string  `json:"filename"`
 
-	// MimeType What the file is its content tells.
+	// MimeType Ignored: the content of the file shows its type.
 	MimeType *string `json:"mime_type,omitempty"`
 	Purpose  string  `json:"purpose"`
 }
 
 // CompletedUpload is a part of CompleteUpload.
 type CompletedUpload struct {
-	// MD5 Of the file, hexadecimal.
+	// MD5 The MD5 of the file, hexadecimal.
 	MD5 *string `json:"md5,omitempty"`
 
-	// PartIDs In the order that they have in the file.
+	// PartIDs The parts in the order of the file.
 	PartIDs []string `json:"part_ids"`
 }
 
 // GetUsageParams is a part of GetUsage.
 type GetUsageParams struct {
-	// From The first day; by default the first of the month of to.
+	// From The first day. Default: the first day of the month of to.
 	From Day `form:"from,omitempty" json:"from,omitempty"`
 
-	// To The last day, included; by default today. At most 366 days.
+	// To The last day, included. Default: today. At most 366 days.
 	To Day `form:"to,omitempty" json:"to,omitempty"`
 
-	// GroupBy What the lines are apart by: some of day, model and key, with commas between.
+	// GroupBy The fields that separate the lines: one or more of day, model and key, with commas.
 	GroupBy string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
-	// KeyID Only what jobs of this API key used; nothing for one that the account never had.
+	// KeyID Only usage of this API key. Empty if the account never had the key.
 	KeyID KeyIdentifier `form:"key_id,omitempty" json:"key_id,omitempty"`
 
-	// Account Whom it concerns; only administrators of the account default may name another than their own.
+	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 }
 
@@ -1027,7 +1027,7 @@ type GetUsageParams struct {
 type UsageTotal struct {
 	CostUSD float64 `json:"cost_usd"`
 
-	// DeduplicatedRows Of rows: those that have the answer of an equal row, and were not run.
+	// DeduplicatedRows Part of rows: rows that got the answer of an equal row and did not run.
 	DeduplicatedRows int64 `json:"deduplicated_rows"`
 	FailedRows       int64 `json:"failed_rows"`
 	InputTokens      int64 `json:"input_tokens"`
@@ -1040,15 +1040,15 @@ type UsageLine struct {
 	CostUSD float64 `json:"cost_usd"`
 	Day     *Day    `json:"day,omitempty"`
 
-	// DeduplicatedRows Of rows: those that have the answer of an equal row, and were not run.
+	// DeduplicatedRows Part of rows: rows that got the answer of an equal row and did not run.
 	DeduplicatedRows int64 `json:"deduplicated_rows"`
 	FailedRows       int64 `json:"failed_rows"`
 	InputTokens      int64 `json:"input_tokens"`
 
-	// KeyID Null for the key of the configuration, and for what was used before keys were recorded.
+	// KeyID Null for a configured key, and for usage from before keys were recorded.
 	KeyID *KeyIdentifier `json:"key_id,omitempty"`
 
-	// KeyName Null where the key has none or was revoked.
+	// KeyName Null if the key has no name or was revoked.
 	KeyName      *string `json:"key_name,omitempty"`
 	Model        *string `json:"model,omitempty"`
 	OutputTokens int64   `json:"output_tokens"`
@@ -1077,10 +1077,10 @@ type NewWebhook struct {
 	// Description For people; plain text.
 	Description string `json:"description,omitempty"`
 
-	// Events The events that are sent; none or null for that of each job's own dialect.
+	// Events The events to send. Absent, empty or null: the event of each job's own dialect.
 	Events []EventType `json:"events,omitempty"`
 
-	// URL Where events are sent, by POST: http or https. Redirects are not followed.
+	// URL The address for events, which are sent by POST: http or https. Redirects are not followed.
 	URL string `json:"url"`
 }
 
@@ -1098,13 +1098,13 @@ type WebhookChange struct {
 	// Description For people; plain text.
 	Description *string `json:"description,omitempty"`
 
-	// Disabled Nothing is sent to one that is disabled, and what waits fails.
+	// Disabled A disabled webhook gets no events, and its pending deliveries fail.
 	Disabled *bool `json:"disabled,omitempty"`
 
-	// Events The events that are sent; none or null for that of each job's own dialect.
+	// Events The events to send. Empty or null: the event of each job's own dialect.
 	Events *[]EventType `json:"events,omitempty"`
 
-	// URL Where events are sent, by POST: http or https. Redirects are not followed.
+	// URL The address for events, which are sent by POST: http or https. Redirects are not followed.
 	URL *string `json:"url,omitempty"`
 }
 
@@ -1112,10 +1112,10 @@ type WebhookChange struct {
 type ListDeliveriesParams struct {
 	Limit int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor next_cursor of the page before.
+	// Cursor The next_cursor of the previous page.
 	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Account Whom it concerns; only administrators of the account default may name another than their own.
+	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 }
 
@@ -1127,10 +1127,10 @@ type DeliveryList struct {
 
 // TestWebhookParams is a part of TestWebhook.
 type TestWebhookParams struct {
-	// Account Whom it concerns; only administrators of the account default may name another than their own.
+	// Account The account. Only administrators of the account default may name an account other than their own.
 	Account Account `form:"account,omitempty" json:"account,omitempty"`
 
-	// Event Its type; default: the first of the webhook's, or job.succeeded.
+	// Event The type of the event. Default: the first event of the webhook, or job.succeeded.
 	Event EventType `form:"event,omitempty" json:"event,omitempty"`
 }
 
@@ -1144,7 +1144,7 @@ type WebhookTest struct {
 	ID string `json:"id"`
 }
 
-// ListActors calls GET /v1/actors: What the nodes are at, and for how long.
+// ListActors calls GET /v1/actors: List the actors of all nodes and their waiting times.
 func (c *Client) ListActors(ctx context.Context, params ListActorsParams) (out ActorList, answer Answer, err error) {
 	r := call{operation: "ListActors", method: "GET", path: "/v1/actors"}
 	r.setQuery("kind", params.Kind)
@@ -1155,14 +1155,14 @@ func (c *Client) ListActors(ctx context.Context, params ListActorsParams) (out A
 	return out, answer, err
 }
 
-// Diagnose calls GET /v1/diagnosis: Have every node examine itself.
+// Diagnose calls GET /v1/diagnosis: Diagnose every node.
 func (c *Client) Diagnose(ctx context.Context) (out DiagnosisList, answer Answer, err error) {
 	r := call{operation: "Diagnose", method: "GET", path: "/v1/diagnosis"}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// ListEngines calls GET /v1/engines: The inference servers of all nodes.
+// ListEngines calls GET /v1/engines: List the inference servers of all nodes.
 func (c *Client) ListEngines(ctx context.Context) (out EngineList, answer Answer, err error) {
 	r := call{operation: "ListEngines", method: "GET", path: "/v1/engines"}
 	answer, err = c.send(ctx, r, &out)
@@ -1176,7 +1176,7 @@ func (c *Client) DeleteFile(ctx context.Context, fileID FileID) (out DeletedFile
 	return out, answer, err
 }
 
-// ListFunctions calls GET /v1/functions: The published Functions of the account, by name.
+// ListFunctions calls GET /v1/functions: List the published Functions of the account, by name.
 func (c *Client) ListFunctions(ctx context.Context, account Account) (out FunctionList, answer Answer, err error) {
 	r := call{operation: "ListFunctions", method: "GET", path: "/v1/functions"}
 	r.setQuery("account", account)
@@ -1193,7 +1193,7 @@ func (c *Client) PublishFunction(ctx context.Context, account Account, body Defi
 	return out, answer, err
 }
 
-// UnpublishFunction calls DELETE /v1/functions/{function}: Take back the published revision, for administrators.
+// UnpublishFunction calls DELETE /v1/functions/{function}: Unpublish a Function, for administrators.
 func (c *Client) UnpublishFunction(ctx context.Context, function FunctionName, account Account) (out Unpublished, answer Answer, err error) {
 	r := call{operation: "UnpublishFunction", method: "DELETE", path: fmt.Sprintf("/v1/functions/%s", escape(function))}
 	r.setQuery("account", account)
@@ -1201,7 +1201,7 @@ func (c *Client) UnpublishFunction(ctx context.Context, function FunctionName, a
 	return out, answer, err
 }
 
-// GetFunction calls GET /v1/functions/{function}: The published revision of a Function.
+// GetFunction calls GET /v1/functions/{function}: Show the published revision of a Function.
 func (c *Client) GetFunction(ctx context.Context, function FunctionName, account Account) (out Function, answer Answer, err error) {
 	r := call{operation: "GetFunction", method: "GET", path: fmt.Sprintf("/v1/functions/%s", escape(function))}
 	r.setQuery("account", account)
@@ -1209,7 +1209,7 @@ func (c *Client) GetFunction(ctx context.Context, function FunctionName, account
 	return out, answer, err
 }
 
-// ListRevisions calls GET /v1/functions/{function}/revisions: All revisions of a Function, newest first, drafts included.
+// ListRevisions calls GET /v1/functions/{function}/revisions: List all revisions of a Function with its drafts, newest first.
 func (c *Client) ListRevisions(ctx context.Context, function FunctionName, account Account) (out RevisionList, answer Answer, err error) {
 	r := call{operation: "ListRevisions", method: "GET", path: fmt.Sprintf("/v1/functions/%s/revisions", escape(function))}
 	r.setQuery("account", account)
@@ -1234,7 +1234,7 @@ func (c *Client) RunFunction(ctx context.Context, function FunctionName, body Ru
 	return out, answer, err
 }
 
-// GetQuotas calls GET /v1/get-quotas: The account's quotas per job, in the order of priority.
+// GetQuotas calls GET /v1/get-quotas: Show the account's quotas per job, by priority.
 func (c *Client) GetQuotas(ctx context.Context) (out QuotaList, answer Answer, err error) {
 	r := call{operation: "GetQuotas", method: "GET", path: "/v1/get-quotas"}
 	answer, err = c.send(ctx, r, &out)
@@ -1255,14 +1255,14 @@ func (c *Client) GetJob(ctx context.Context, jobID JobID) (out JobAnswer, answer
 	return out, answer, err
 }
 
-// DeleteData calls DELETE /v1/jobs/{job_id}/data: Delete input, parts and results of a job that is over.
+// DeleteData calls DELETE /v1/jobs/{job_id}/data: Delete input, parts and results of an ended job.
 func (c *Client) DeleteData(ctx context.Context, jobID JobID) (out DeletedData, answer Answer, err error) {
 	r := call{operation: "DeleteData", method: "DELETE", path: fmt.Sprintf("/v1/jobs/%s/data", escape(jobID))}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// ListErrors calls GET /v1/jobs/{job_id}/errors: Page through the rows that failed, in the order of the input.
+// ListErrors calls GET /v1/jobs/{job_id}/errors: List the failed rows of a job, in the order of the input.
 func (c *Client) ListErrors(ctx context.Context, jobID JobID, params ListErrorsParams) (out FailedRows, answer Answer, err error) {
 	r := call{operation: "ListErrors", method: "GET", path: fmt.Sprintf("/v1/jobs/%s/errors", escape(jobID))}
 	r.setQuery("limit", params.Limit)
@@ -1272,7 +1272,7 @@ func (c *Client) ListErrors(ctx context.Context, jobID JobID, params ListErrorsP
 	return out, answer, err
 }
 
-// GetProgress calls GET /v1/jobs/{job_id}/progress: How far a job is, how fast, and for how long still.
+// GetProgress calls GET /v1/jobs/{job_id}/progress: Show how far a job is, how fast it runs, and how long it will still take.
 func (c *Client) GetProgress(ctx context.Context, jobID JobID) (out Progress, answer Answer, err error) {
 	r := call{operation: "GetProgress", method: "GET", path: fmt.Sprintf("/v1/jobs/%s/progress", escape(jobID))}
 	answer, err = c.send(ctx, r, &out)
@@ -1291,7 +1291,7 @@ func (c *Client) GetResultsURL(ctx context.Context, jobID JobID, params GetResul
 	return out, answer, err
 }
 
-// ResumeJob calls POST /v1/jobs/{job_id}/resume: Create a job that takes over what a job which is over has committed, and runs the rest.
+// ResumeJob calls POST /v1/jobs/{job_id}/resume: Create a job that takes over the committed rows of an ended job and runs the rest.
 func (c *Client) ResumeJob(ctx context.Context, jobID JobID, params ResumeJobParams, body Resumption) (out Submitted, answer Answer, err error) {
 	r := call{operation: "ResumeJob", method: "POST", path: fmt.Sprintf("/v1/jobs/%s/resume", escape(jobID))}
 	r.setHeader("Idempotency-Key", params.IdempotencyKey)
@@ -1300,14 +1300,14 @@ func (c *Client) ResumeJob(ctx context.Context, jobID JobID, params ResumeJobPar
 	return out, answer, err
 }
 
-// GetRow calls GET /v1/jobs/{job_id}/rows/{row}: Show one row that is done.
+// GetRow calls GET /v1/jobs/{job_id}/rows/{row}: Show a row that is done.
 func (c *Client) GetRow(ctx context.Context, jobID JobID, row int64) (out Row, answer Answer, err error) {
 	r := call{operation: "GetRow", method: "GET", path: fmt.Sprintf("/v1/jobs/%s/rows/%s", escape(jobID), escape(row))}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// ListKeys calls GET /v1/keys: API keys, oldest first, for administrators.
+// ListKeys calls GET /v1/keys: List API keys, oldest first, for administrators.
 func (c *Client) ListKeys(ctx context.Context, params ListKeysParams) (out KeyList, answer Answer, err error) {
 	r := call{operation: "ListKeys", method: "GET", path: "/v1/keys"}
 	r.setQuery("account", params.Account)
@@ -1333,7 +1333,7 @@ func (c *Client) RevokeKey(ctx context.Context, keyID KeyID) (out RevokedKey, an
 	return out, answer, err
 }
 
-// RotateKey calls POST /v1/keys/{key_id}/rotate: Give a key another secret, for administrators.
+// RotateKey calls POST /v1/keys/{key_id}/rotate: Rotate an API key, for administrators.
 func (c *Client) RotateKey(ctx context.Context, keyID KeyID) (out CreatedKey, answer Answer, err error) {
 	r := call{operation: "RotateKey", method: "POST", path: fmt.Sprintf("/v1/keys/%s/rotate", escape(keyID))}
 	answer, err = c.send(ctx, r, &out)
@@ -1353,28 +1353,28 @@ func (c *Client) ListJobs(ctx context.Context, params ListJobsParams) (out JobLi
 	return out, answer, err
 }
 
-// ListModels calls GET /v1/models: What jobs can run on.
+// ListModels calls GET /v1/models: List the models that jobs can use.
 func (c *Client) ListModels(ctx context.Context) (out ModelList, answer Answer, err error) {
 	r := call{operation: "ListModels", method: "GET", path: "/v1/models"}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// ListNodes calls GET /v1/nodes: The live nodes of the service.
+// ListNodes calls GET /v1/nodes: List the live nodes of the service.
 func (c *Client) ListNodes(ctx context.Context) (out NodeList, answer Answer, err error) {
 	r := call{operation: "ListNodes", method: "GET", path: "/v1/nodes"}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// DrainNode calls POST /v1/nodes/{node}/drain: Let a node finish or hand back what it has, and end.
+// DrainNode calls POST /v1/nodes/{node}/drain: Drain a node.
 func (c *Client) DrainNode(ctx context.Context, node string) (out DrainStarted, answer Answer, err error) {
 	r := call{operation: "DrainNode", method: "POST", path: fmt.Sprintf("/v1/nodes/%s/drain", escape(node))}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// ShowQuotas calls GET /v1/quotas: What bounds an account, for administrators.
+// ShowQuotas calls GET /v1/quotas: Show the quotas of an account, for administrators.
 func (c *Client) ShowQuotas(ctx context.Context, account Account) (out Quotas, answer Answer, err error) {
 	r := call{operation: "ShowQuotas", method: "GET", path: "/v1/quotas"}
 	r.setQuery("account", account)
@@ -1392,7 +1392,7 @@ func (c *Client) PutQuotas(ctx context.Context, params PutQuotasParams, body Own
 	return out, answer, err
 }
 
-// GetSettings calls GET /v1/settings: What an account has chosen.
+// GetSettings calls GET /v1/settings: Show the settings of an account.
 func (c *Client) GetSettings(ctx context.Context, account Account) (out Settings, answer Answer, err error) {
 	r := call{operation: "GetSettings", method: "GET", path: "/v1/settings"}
 	r.setQuery("account", account)
@@ -1400,7 +1400,7 @@ func (c *Client) GetSettings(ctx context.Context, account Account) (out Settings
 	return out, answer, err
 }
 
-// PatchSettings calls PATCH /v1/settings: Change what an account has chosen, for administrators.
+// PatchSettings calls PATCH /v1/settings: Change the settings of an account, for administrators.
 func (c *Client) PatchSettings(ctx context.Context, params PatchSettingsParams, body SettingsChange) (out Settings, answer Answer, err error) {
 	r := call{operation: "PatchSettings", method: "PATCH", path: "/v1/settings"}
 	r.setQuery("account", params.Account)
@@ -1410,7 +1410,7 @@ func (c *Client) PatchSettings(ctx context.Context, params PatchSettingsParams, 
 	return out, answer, err
 }
 
-// PreviewSettings calls GET /v1/settings/preview: What each choice of retention would remove.
+// PreviewSettings calls GET /v1/settings/preview: Show the effect of each retention.
 func (c *Client) PreviewSettings(ctx context.Context, account Account) (out RetentionPreview, answer Answer, err error) {
 	r := call{operation: "PreviewSettings", method: "GET", path: "/v1/settings/preview"}
 	r.setQuery("account", account)
@@ -1418,7 +1418,7 @@ func (c *Client) PreviewSettings(ctx context.Context, account Account) (out Rete
 	return out, answer, err
 }
 
-// BeginUpload calls POST /v1/uploads: Begin a file that comes in parts.
+// BeginUpload calls POST /v1/uploads: Begin the upload of a file in parts.
 func (c *Client) BeginUpload(ctx context.Context, body NewUpload) (out UploadAnswer, answer Answer, err error) {
 	r := call{operation: "BeginUpload", method: "POST", path: "/v1/uploads"}
 	r.body = body
@@ -1426,14 +1426,14 @@ func (c *Client) BeginUpload(ctx context.Context, body NewUpload) (out UploadAns
 	return out, answer, err
 }
 
-// ShowUpload calls GET /v1/uploads/{upload_id}: What there is of an upload.
+// ShowUpload calls GET /v1/uploads/{upload_id}: Show an upload.
 func (c *Client) ShowUpload(ctx context.Context, uploadID UploadID) (out UploadAnswer, answer Answer, err error) {
 	r := call{operation: "ShowUpload", method: "GET", path: fmt.Sprintf("/v1/uploads/%s", escape(uploadID))}
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }
 
-// CompleteUpload calls POST /v1/uploads/{upload_id}/complete: Make a file of the parts.
+// CompleteUpload calls POST /v1/uploads/{upload_id}/complete: Complete an upload.
 func (c *Client) CompleteUpload(ctx context.Context, uploadID UploadID, body CompletedUpload) (out UploadAnswer, answer Answer, err error) {
 	r := call{operation: "CompleteUpload", method: "POST", path: fmt.Sprintf("/v1/uploads/%s/complete", escape(uploadID))}
 	r.body = body
@@ -1441,7 +1441,7 @@ func (c *Client) CompleteUpload(ctx context.Context, uploadID UploadID, body Com
 	return out, answer, err
 }
 
-// GetUsage calls GET /v1/usage: What the account used, by day, model and key.
+// GetUsage calls GET /v1/usage: Show the account's usage, by day, model and key.
 func (c *Client) GetUsage(ctx context.Context, params GetUsageParams) (out Usage, answer Answer, err error) {
 	r := call{operation: "GetUsage", method: "GET", path: "/v1/usage"}
 	r.setQuery("from", params.From)
@@ -1453,7 +1453,7 @@ func (c *Client) GetUsage(ctx context.Context, params GetUsageParams) (out Usage
 	return out, answer, err
 }
 
-// ListWebhooks calls GET /v1/webhooks: Webhooks of an account, oldest first, for administrators.
+// ListWebhooks calls GET /v1/webhooks: List the webhooks of an account, oldest first, for administrators.
 func (c *Client) ListWebhooks(ctx context.Context, account Account) (out WebhookList, answer Answer, err error) {
 	r := call{operation: "ListWebhooks", method: "GET", path: "/v1/webhooks"}
 	r.setQuery("account", account)
@@ -1461,7 +1461,7 @@ func (c *Client) ListWebhooks(ctx context.Context, account Account) (out Webhook
 	return out, answer, err
 }
 
-// CreateWebhook calls POST /v1/webhooks: Have the ends of jobs told to an address, for administrators.
+// CreateWebhook calls POST /v1/webhooks: Create a webhook for the ends of jobs, for administrators.
 func (c *Client) CreateWebhook(ctx context.Context, account Account, body NewWebhook) (out Webhook, answer Answer, err error) {
 	r := call{operation: "CreateWebhook", method: "POST", path: "/v1/webhooks"}
 	r.setQuery("account", account)
@@ -1478,7 +1478,7 @@ func (c *Client) DeleteWebhook(ctx context.Context, webhookID WebhookID, account
 	return out, answer, err
 }
 
-// GetWebhook calls GET /v1/webhooks/{webhook_id}: A webhook, for administrators.
+// GetWebhook calls GET /v1/webhooks/{webhook_id}: Show a webhook, for administrators.
 func (c *Client) GetWebhook(ctx context.Context, webhookID WebhookID, account Account) (out Webhook, answer Answer, err error) {
 	r := call{operation: "GetWebhook", method: "GET", path: fmt.Sprintf("/v1/webhooks/%s", escape(webhookID))}
 	r.setQuery("account", account)
@@ -1495,7 +1495,7 @@ func (c *Client) PatchWebhook(ctx context.Context, webhookID WebhookID, account 
 	return out, answer, err
 }
 
-// ListDeliveries calls GET /v1/webhooks/{webhook_id}/deliveries: What was sent to a webhook, newest first, for administrators.
+// ListDeliveries calls GET /v1/webhooks/{webhook_id}/deliveries: List the deliveries of a webhook, newest first, for administrators.
 func (c *Client) ListDeliveries(ctx context.Context, webhookID WebhookID, params ListDeliveriesParams) (out DeliveryList, answer Answer, err error) {
 	r := call{operation: "ListDeliveries", method: "GET", path: fmt.Sprintf("/v1/webhooks/%s/deliveries", escape(webhookID))}
 	r.setQuery("limit", params.Limit)
@@ -1505,7 +1505,7 @@ func (c *Client) ListDeliveries(ctx context.Context, webhookID WebhookID, params
 	return out, answer, err
 }
 
-// Redeliver calls POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver: Send an event once more, for administrators.
+// Redeliver calls POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver: Send an event again, for administrators.
 func (c *Client) Redeliver(ctx context.Context, webhookID WebhookID, deliveryID string, account Account) (out Delivery, answer Answer, err error) {
 	r := call{operation: "Redeliver", method: "POST", path: fmt.Sprintf("/v1/webhooks/%s/deliveries/%s/redeliver", escape(webhookID), escape(deliveryID))}
 	r.setQuery("account", account)
@@ -1513,7 +1513,7 @@ func (c *Client) Redeliver(ctx context.Context, webhookID WebhookID, deliveryID 
 	return out, answer, err
 }
 
-// RotateWebhook calls POST /v1/webhooks/{webhook_id}/rotate: Give a webhook another secret, for administrators.
+// RotateWebhook calls POST /v1/webhooks/{webhook_id}/rotate: Rotate the secret of a webhook, for administrators.
 func (c *Client) RotateWebhook(ctx context.Context, webhookID WebhookID, account Account) (out Webhook, answer Answer, err error) {
 	r := call{operation: "RotateWebhook", method: "POST", path: fmt.Sprintf("/v1/webhooks/%s/rotate", escape(webhookID))}
 	r.setQuery("account", account)
@@ -1521,7 +1521,7 @@ func (c *Client) RotateWebhook(ctx context.Context, webhookID WebhookID, account
 	return out, answer, err
 }
 
-// TestWebhook calls POST /v1/webhooks/{webhook_id}/test: Send a webhook an event now, for administrators.
+// TestWebhook calls POST /v1/webhooks/{webhook_id}/test: Send a test event to a webhook, for administrators.
 func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, params TestWebhookParams) (out WebhookTest, answer Answer, err error) {
 	r := call{operation: "TestWebhook", method: "POST", path: fmt.Sprintf("/v1/webhooks/%s/test", escape(webhookID))}
 	r.setQuery("account", params.Account)

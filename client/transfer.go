@@ -67,8 +67,8 @@ func (t *transfer) attempt(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if t.urls.URLs.Get == "" {
-		// The first request for a variant may take a while, because the service creates the
-		// file then.
+		// The first request for a variant may take a while, because the service creates
+		// the file then.
 		r := call{operation: "GetResultsURL", method: http.MethodGet, path: "/v1/jobs/" + escape(t.id) + "/results-url", query: t.want.query()}
 		if _, err = t.client.send(ctx, r, &t.urls); err != nil {
 			return 0, err

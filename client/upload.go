@@ -14,8 +14,8 @@ import (
 	"slices"
 )
 
-// partSize is the size of an uploaded part in bytes. A broken connection repeats one
-// part, and progress is reported per part.
+// partSize is the size of an uploaded part in bytes. After a broken connection only one
+// part is sent again. Progress is reported per part.
 const partSize = 16 << 20
 
 // An Upload is a file to upload in parts.

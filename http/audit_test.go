@@ -23,12 +23,12 @@ func (w *world) entries(query string, headers ...string) []map[string]any {
 	return found
 }
 
-// said is an entry in a line.
-func said(e map[string]any) string {
+// entryText returns a short text of an entry.
+func entryText(e map[string]any) string {
 	return fmt.Sprint(e["action"], " ", e["account"], " ", e["target"], " ", e["details"], " ", e["failed"])
 }
 
-func TestAudit_WhoWhatWhenFromWhichKey(t *testing.T) {
+func TestAudit_EntryFields(t *testing.T) {
 	t.Parallel()
 	c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	w := setup(t, func(config *Config) { config.Now = c.now })
@@ -61,8 +61,8 @@ func TestAudit_WhoWhatWhenFromWhichKey(t *testing.T) {
 		t.Fatalf("%d entries, want %d", len(entries), len(want))
 	}
 	for i, e := range entries {
-		if !strings.HasPrefix(said(e), want[i]) {
-			t.Errorf("entry %d: %s, want %s", i, said(e), want[i])
+		if !strings.HasPrefix(entryText(e), want[i]) {
+			t.Errorf("entry %d: %s, want %s", i, entryText(e), want[i])
 		}
 		by := fmt.Sprint(e["by"])
 		wantBy := fmt.Sprintf("map[account:default key_id:%s key_name:ops]", admin.id)
@@ -126,7 +126,7 @@ func TestAudit_CursorNewestFirst(t *testing.T) {
 	}
 }
 
-func TestAudit_OfTheOwnAccountOnly(t *testing.T) {
+func TestAudit_OwnAccountOnly(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	ops := w.newKey(`{"name":"ops laptop","role":"admin"}`)
@@ -140,7 +140,7 @@ func TestAudit_OfTheOwnAccountOnly(t *testing.T) {
 	if by := fmt.Sprint(entries[0]["by"]); by != "map[account:acme key_id:"+acme.id+" key_name:acme's]" {
 		t.Errorf("its own act is by %s", by)
 	}
-	// Which of the operator's keys it was is the operator's business.
+	// The name of the operator's key is not shown to other accounts.
 	if by := fmt.Sprint(entries[1]["by"]); by != "map[account:default key_id:<nil> key_name:<nil>]" {
 		t.Errorf("the operator's act is by %s", by)
 	}
@@ -149,7 +149,7 @@ func TestAudit_OfTheOwnAccountOnly(t *testing.T) {
 	}
 }
 
-// faultyKeys is a store that refuses some writes.
+// faultyKeys is a store in which some writes fail.
 type faultyKeys struct {
 	store.Store
 	put, audit error
@@ -169,7 +169,7 @@ func (f *faultyKeys) AppendAudit(ctx context.Context, e store.AuditEntry) error 
 	return f.Store.AppendAudit(ctx, e)
 }
 
-func TestAudit_NoActWithoutAnEntry(t *testing.T) {
+func TestAudit_NoActionWithoutEntry(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w2 := w.beside(func(c *Config) { c.Store = &faultyKeys{Store: w.store, audit: rowmill.ErrUnavailable} })
@@ -185,7 +185,7 @@ func TestAudit_NoActWithoutAnEntry(t *testing.T) {
 	}
 }
 
-func TestAudit_ActThatFailedSaysSo(t *testing.T) {
+func TestAudit_FailedActionIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w2 := w.beside(func(c *Config) {

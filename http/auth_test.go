@@ -40,7 +40,7 @@ func TestAuth_EveryEndpointNeedsAKey(t *testing.T) {
 		} {
 			dialect := strings.HasPrefix(path, "/v1/files") || strings.HasPrefix(path, "/v1/uploads") || strings.HasPrefix(path, "/v1/batches") || strings.HasPrefix(path, "/v1/messages")
 			if name == "Bearer" && (dialect || strings.HasPrefix(path, "/v1/models")) {
-				continue // as clients of the dialects show theirs
+				continue // clients of the dialects send their keys with it
 			}
 			answer := w.do(route.Method, path, "", "Authorization", header)
 			body := answer.want(401).json()
@@ -99,14 +99,14 @@ func TestAuth_KeyOfTheStore(t *testing.T) {
 	}
 }
 
-func TestAuth_NoAdminKeyIsNoKey(t *testing.T) {
+func TestAuth_EmptyAdminKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.AdminKeys = nil })
 	w.get("/v1/list-jobs").want(401)
 	w.get("/v1/list-jobs", "Authorization", "Key ").want(401)
 }
 
-// clock is a settable time.
+// clock is a clock that a test sets.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -126,7 +126,7 @@ func (c *clock) set(at time.Time) {
 
 func (c *clock) pass(d time.Duration) { c.set(c.now().Add(d)) }
 
-// countedKeys counts and can refuse listings.
+// countedKeys counts the reads of the list of keys, and can make them fail.
 type countedKeys struct {
 	store.Store
 	lists int
@@ -141,7 +141,7 @@ func (k *countedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
 	return k.Store.ListKeys(ctx)
 }
 
-func TestKeyring_StoreThatFailsLetsNobodyIn(t *testing.T) {
+func TestKeyring_FailingStoreAcceptsNoKey(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	key := w.keyOf("acme", caller.RoleUser)

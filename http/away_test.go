@@ -17,12 +17,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// brokenStore fails where a submission is stored.
+// brokenStore is a store in which Create fails.
 type brokenStore struct {
 	store.Store
-	after bool  // the record is stored before the error
+	after bool  // the record is stored, and then Create fails
 	err   error // of Create
-	blind error // of Get; nil where it works
+	blind error // error of Get; nil: Get works
 }
 
 func (b brokenStore) Create(ctx context.Context, r store.Record, idem *store.Idempotency) (store.Record, bool, error) {
@@ -53,12 +53,12 @@ func TestSubmit_RowsOfAJobThatWasNotStoredAreRemoved(t *testing.T) {
 		err   error
 		blind error
 		kept  bool
-		mark  bool // says that what is kept may be waste
+		mark  bool // the mark of the rows stays, so that retention can remove them
 	}{
 		{err: syscall.ENOSPC},
-		{err: syscall.ENOSPC, after: true, kept: true}, // a record that exists after all must keep its rows
-		{err: errAway, blind: errAway},                 // certain without a look
-		{err: errUnknown, kept: true, mark: true},      // it may still come to exist
+		{err: syscall.ENOSPC, after: true, kept: true}, // the record exists, so its rows must stay
+		{err: errAway, blind: errAway},                 // certainly not stored, so the store need not be read
+		{err: errUnknown, kept: true, mark: true},      // the record may still appear
 		{err: errUnknown, blind: errAway, kept: true, mark: true},
 		{err: errUnknown, after: true, kept: true},
 	} {
@@ -124,7 +124,7 @@ func TestBucketAway_503(t *testing.T) {
 	w.post(`{"inputs":["a row that is spooled"]}`).wantError(503, "unavailable", "nothing is known to be wrong with your request")
 }
 
-// slowStore answers no Ping before its context ends.
+// slowStore answers Ping only when its context ends.
 type slowStore struct{ store.Store }
 
 func (slowStore) Ping(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (slowStore) Ping(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", rowmill.ErrUnavailable, ctx.Err())
 }
 
-// slowChecks take as long as they may.
+// slowChecks needs all the time of its context.
 type slowChecks struct{ *fakeService }
 
 func (slowChecks) Checks(ctx context.Context) []Check {
@@ -140,7 +140,7 @@ func (slowChecks) Checks(ctx context.Context) []Check {
 	return []Check{{Name: "objects", OK: true, Text: "cannot be reached"}}
 }
 
-func TestReadyz_AnswersInTimeWhateverHangs(t *testing.T) {
+func TestReadyz_AnswersInTimeWhileChecksHang(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	synctest.Test(t, func(t *testing.T) {

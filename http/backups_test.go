@@ -15,10 +15,10 @@ import (
 	"github.com/rowmill/rowmill/http/nodes"
 )
 
-// A heldText is a backup whose archive is a text.
+// A heldText is a backup with a text as its archive.
 type heldText struct {
 	text   string
-	err    error // after it
+	err    error // returned after the text
 	closed *int
 }
 
@@ -55,8 +55,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// A backup that breaks off is no answer that ends well.
-func TestBackup_BreaksOff(t *testing.T) {
+// If a backup fails in the middle, the answer must not end like a complete one.
+func TestBackup_FailsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	closed := 0

@@ -15,10 +15,10 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 )
 
-// formType is the media type of formOf.
+// formType is the media type of the forms of formOf.
 const formType = `multipart/form-data; boundary="edge"`
 
-// formOf is the upload of a file, the file first.
+// formOf returns the form of a file upload. The file is its first part.
 func formOf(name, text string, fields ...string) string {
 	var b strings.Builder
 	part := func(disposition, value string) {
@@ -42,26 +42,26 @@ func batchOf(file string) string {
 	return fmt.Sprintf(`{"input_file_id":%q,"endpoint":"/v1/chat/completions","completion_window":"24h"}`, file)
 }
 
-// uploaded is the id of a new file.
+// uploaded uploads a file and returns its id.
 func (w *world) uploaded(name, text string) string {
 	w.Helper()
 	return w.do("POST", "/v1/files", formOf(name, text), "Content-Type", formType).want(200).json()["id"].(string)
 }
 
-// batched is the id of a new batch.
+// batched creates a batch and returns its id.
 func (w *world) batched(file string) string {
 	w.Helper()
 	return w.do("POST", "/v1/batches", batchOf(file)).want(200).json()["id"].(string)
 }
 
-// refused is the code and the field of an error in OpenAI's form.
+// refused returns the code and the field of an error in OpenAI's form.
 func (a *answered) refused(status int) (code, param any) {
 	a.Helper()
 	body := a.want(status).json()["error"].(map[string]any)
 	return body["code"], body["param"]
 }
 
-func TestFiles_WhatAFormMayBe(t *testing.T) {
+func TestFiles_Forms(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.MaxFileBytes = 100 })
 	bearer := []string{"Content-Type", formType, "Authorization", "Bearer " + adminKey}
@@ -142,7 +142,7 @@ func TestFiles_Pages(t *testing.T) {
 	w.get("/v1/files?order=up").want(400)
 }
 
-// A batch is a job with a copy of the file.
+// A batch is a job with its own copy of the file.
 func TestBatches_AreJobs(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -182,7 +182,7 @@ func TestBatches_AreJobs(t *testing.T) {
 	w.get("/v1/batches/batch_" + strings.ReplaceAll(strings.TrimPrefix(native, "job-"), "-", "")).want(404)
 }
 
-func TestBatches_WhatIsRefused(t *testing.T) {
+func TestBatches_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	file := w.uploaded("a", requestLine("a", "llama-3.1-8b"))
@@ -220,8 +220,8 @@ func TestBatches_WhatIsRefused(t *testing.T) {
 	}
 }
 
-// Clients repeat a request whose answer they have not seen, without a key.
-func TestBatches_ARepetitionMakesNoSecond(t *testing.T) {
+// Clients retry a request without an idempotency key if they received no answer.
+func TestBatches_RetryReturnsTheFirst(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	body := batchOf(w.uploaded("a", requestLine("a", "llama-3.1-8b")))
@@ -240,7 +240,7 @@ func TestBatches_ARepetitionMakesNoSecond(t *testing.T) {
 	}
 }
 
-func TestBatches_CancelledOnesLeaveWhatTheyHave(t *testing.T) {
+func TestBatches_CancelledBatchKeepsItsAnswers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.batched(w.uploaded("a", requestLine("a", "llama-3.1-8b")))
@@ -249,7 +249,7 @@ func TestBatches_CancelledOnesLeaveWhatTheyHave(t *testing.T) {
 	}
 	got := w.get("/v1/batches/" + id).want(200).json()
 	if got["status"] != "cancelled" || got["output_file_id"] != nil || got["error_file_id"] != nil || got["cancelled_at"] == nil {
-		t.Errorf("got %v", got) // its input was never read: nobody knows how many requests there were
+		t.Errorf("got %v", got) // the input was never read, so the number of requests is unknown
 	}
 	if again := w.do("POST", "/v1/batches/"+id+"/cancel", "").want(200).json(); again["status"] != "cancelled" {
 		t.Errorf("got %v", again)

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// A sink is the writer of an answer that is only counted.
+// A sink is the writer of an answer; it only counts the bytes.
 type sink struct {
 	header nethttp.Header
 	status int
@@ -25,28 +25,27 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkList is a page of 100 jobs that are over, of 2,000.
+// BenchmarkList reads a page of 100 of 2,000 ended jobs.
 func BenchmarkList(b *testing.B) {
 	timeGet(b, func([]string, int) string { return "/v1/list-jobs?limit=100" })
 }
 
-// BenchmarkStatus is the status of one of 2,000 jobs, each in its turn.
+// BenchmarkStatus reads the status of 2,000 jobs in turn.
 func BenchmarkStatus(b *testing.B) {
 	timeGet(b, func(jobs []string, i int) string { return "/v1/job-status/" + jobs[i%len(jobs)] })
 }
 
-// BenchmarkShow is the record of one of 2,000 jobs, each in its turn.
+// BenchmarkShow reads the records of 2,000 jobs in turn.
 func BenchmarkShow(b *testing.B) {
 	timeGet(b, func(jobs []string, i int) string { return "/v1/jobs/" + jobs[i%len(jobs)] })
 }
 
-// BenchmarkLive is an answer that reads nothing: what each of the others takes at
-// least.
+// BenchmarkLive reads nothing, so it measures the base cost of every request.
 func BenchmarkLive(b *testing.B) {
 	timeGet(b, func([]string, int) string { return "/livez" })
 }
 
-// BenchmarkSubmit is a job of one row of 1 KB, without the disk.
+// BenchmarkSubmit creates jobs with a row of 1 KB, without a disk.
 func BenchmarkSubmit(b *testing.B) {
 	w := setupStore(b, func(c *bolt.Config) { c.Volatile = new(bolt.Volatile) }, func(c *Config) { c.Logger = nil })
 	handler := w.Handler()
@@ -63,8 +62,8 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// timeGet times requests for a path, from their headers to the bytes of the answer, to
-// a server with 2,000 jobs that are over.
+// timeGet measures GET requests to a server with 2,000 ended jobs, from the headers of
+// the request to the last byte of the answer.
 func timeGet(b *testing.B, path func(jobs []string, i int) string) {
 	w := setupStore(b, func(c *bolt.Config) { c.Volatile = new(bolt.Volatile) }, func(c *Config) { c.Logger = nil })
 	handler := w.Handler()
@@ -93,7 +92,7 @@ func timeGet(b *testing.B, path func(jobs []string, i int) string) {
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -103,7 +102,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// taken submits a job straight to the handler, and returns its id.
+// taken submits a job directly to the handler, and returns its id.
 func (w *world) taken(handler nethttp.Handler) string {
 	w.Helper()
 	answer := httptest.NewRecorder()

@@ -9,14 +9,13 @@ import (
 	"github.com/rowmill/rowmill/blob/dir"
 )
 
-// testBucket is the embedded bucket; it counts writers and can be told to
-// fail.
+// testBucket is the embedded bucket. It counts open writers, and a test can make it fail.
 type testBucket struct {
 	*dir.Bucket
 	mu      sync.Mutex
-	writing int   // writers neither committed nor aborted
-	created int   // objects begun
-	fail    error // answers Create and every Write
+	writing int   // writers that are neither committed nor aborted
+	created int   // number of created objects
+	fail    error // error of Create and of every Write
 }
 
 // oneKey signs URLs.

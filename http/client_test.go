@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/http/quotas"
 )
 
-// goClient is the client of package client with a key of the account default.
+// goClient returns a client of package client with a key of the account default.
 func (w *world) goClient() *client.Client {
 	w.Helper()
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "user")})
@@ -29,7 +29,7 @@ func (w *world) goClient() *client.Client {
 	return c
 }
 
-// streamed is what the client streams of the outputs of a job.
+// streamed returns the outputs of a job, read with the client's Stream.
 func (w *world) streamed(c *client.Client, id string, partial bool) (outputs []*string, err error) {
 	w.Helper()
 	var out bytes.Buffer
@@ -58,7 +58,7 @@ func TestGoClient_PartialResults(t *testing.T) {
 	if diff := cmp.Diff(want, outputs); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	// Of a job that is over Parquet comes from a URL, of one that runs as it is.
+	// Parquet of an ended job comes from a URL. Parquet of a running job is streamed.
 	f := w.running(`{"inputs":["a"]}`, 4)
 	w.commit(f, w.some(f, 0, 0, 2, "a.parquet", "c"))
 	for _, id := range []string{id, f.JobID} {
@@ -76,7 +76,7 @@ func TestGoClient_PartialResults(t *testing.T) {
 	}
 }
 
-// The client reads the quotas as the service writes them, each with its priority.
+// The client decodes the quotas that the service sends, each with its priority.
 func TestGoClient_Limits(t *testing.T) {
 	t.Parallel()
 	limits, _, err := setup(t).goClient().GetQuotas(t.Context())
@@ -129,9 +129,9 @@ func TestGoClient_Resume(t *testing.T) {
 	}
 }
 
-// A file of three parts, whose upload breaks off after the first: the client
-// goes on, and finishing it again has the same answer.
-func TestClient_UploadsGoOn(t *testing.T) {
+// A file has three parts, and the upload breaks after the first. The client continues the
+// upload. Completing it again returns the same answer.
+func TestClient_ResumesUploads(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	c := w.goClient()
@@ -168,7 +168,7 @@ func TestClient_UploadsGoOn(t *testing.T) {
 		t.Error(err)
 	}
 	upload.File, upload.Size, upload.From = strings.NewReader("x"), 1, client.Uploaded{Upload: "upload_" + strings.Repeat("0", 32), Part: 1}
-	if _, err := c.Upload(t.Context(), upload); err != nil { // nobody knows that one any more
+	if _, err := c.Upload(t.Context(), upload); err != nil { // the service does not know this upload
 		t.Error(err)
 	}
 }

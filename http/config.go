@@ -21,89 +21,87 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Limits bound what clients send and hold. Sizes are bytes.
+// Limits limits what clients may send and keep. Sizes are in bytes.
 type Limits struct {
-	// MaxBodyBytes bounds a request body. Default 512 MiB: a million rows of
-	// 500 bytes; more belongs into a file behind a URL.
+	// MaxBodyBytes limits a request body. Default 512 MiB: a million rows of 500 bytes.
+	// Larger inputs should be files behind a URL.
 	MaxBodyBytes int64
-	// MaxRowBytes bounds one inline row. Default 8 MiB, as for files.
+	// MaxRowBytes limits one inline row. Default 8 MiB, as for files.
 	MaxRowBytes int
-	// MaxInlineBytes is how much of a submission's rows, as JSON, rides in
-	// the job's record. Default 64 KiB: a record stays small enough to be
-	// rewritten with every change of state. Larger inputs become an object.
+	// MaxInlineBytes limits the rows of a submission, as JSON, that are stored in the
+	// job's record. Default 64 KiB, because the record is rewritten with every change of
+	// state. Larger inputs become an object.
 	MaxInlineBytes int
-	// MaxFileBytes bounds a file that is uploaded in one piece, and a part of one
-	// that is not. Default 512 MiB, as OpenAI's.
+	// MaxFileBytes limits a file that is uploaded in one request, and each part of an
+	// upload. Default 512 MiB, as at OpenAI.
 	MaxFileBytes int64
-	// MaxUploadBytes bounds a file that is uploaded in parts. Default 8 GiB, as
-	// OpenAI's.
+	// MaxUploadBytes limits a file that is uploaded in parts. Default 8 GiB, as at
+	// OpenAI.
 	MaxUploadBytes int64
-	// MaxInputRows bounds the rows of any input. Default 100,000,000, as where
-	// inputs are read.
+	// MaxInputRows limits the rows of any input. Default 100,000,000, the same as in
+	// package input.
 	MaxInputRows int64
-	// MaxHeaderBytes bounds all request headers together. Default 64 KiB. The
-	// server's own limit should be higher, since its answer is not JSON.
+	// MaxHeaderBytes limits all request headers together. Default 64 KiB. The limit of
+	// the http.Server should be higher, because its answer is not JSON.
 	MaxHeaderBytes int
-	// MaxKeys bounds the keys of each account. Default: 1,000; every node holds
-	// all keys and reads them anew every two seconds.
+	// MaxKeys limits the keys of each account. Default 1,000: every node keeps all keys
+	// in memory and reads them again every two seconds.
 	MaxKeys int
-	// MaxStreams bounds the streams of events of this node. Default: 256; each
-	// holds a connection, and while one is open the store is looked at each second.
+	// MaxStreams limits the event streams of this node. Default 256: each holds a
+	// connection, and while a stream is open the node polls the store each second.
 	MaxStreams int
 }
 
-// Config is what a Server is made of.
+// Config configures a Server.
 type Config struct {
 	Store    store.Store      // required
 	Bucket   blob.Bucket      // required
 	Catalog  *catalog.Catalog // required
 	Service  Service          // required
-	Logger   *slog.Logger     // default: discards
+	Logger   *slog.Logger     // default: discarded
 	Gatherer prometheus.Gatherer
-	// Registerer takes the request metrics. Default: none are kept.
+	// Registerer registers the request metrics. Default: none.
 	Registerer prometheus.Registerer
-	// Tracer tells of requests that come within a trace. Default: nothing does.
+	// Tracer records spans of requests that belong to a trace. Default: none.
 	Tracer *tracing.Tracer
 
-	// AdminKeys are accepted as administrator keys of the account "default",
-	// beside the keys of the store; SetAdminKeys replaces them.
+	// AdminKeys are administrator keys of the account "default", in addition to the keys
+	// in the store. SetAdminKeys replaces them.
 	AdminKeys []string
-	// Issuer verifies tokens that stand for keys; nil: none are taken.
+	// Issuer verifies tokens; nil: tokens are not accepted.
 	Issuer  access.Issuer
 	Version Version
 
-	// EnginesOnly says that this node takes no requests about jobs.
+	// EnginesOnly means that this node refuses requests about jobs.
 	EnginesOnly bool
 
-	// Objects serves the signed URLs of the embedded bucket under /objects/;
-	// nil where the bucket has its own address.
+	// Objects serves the signed URLs of the embedded bucket under /objects/; nil if the
+	// bucket has its own address.
 	Objects nethttp.Handler
-	// Console is the web page; nil answers 404 under /console/.
+	// Console has the files of the console; nil answers 404 under /console/.
 	Console console.Files
 
 	Limits
 
-	// Dedup has equal rows run once in jobs whose submissions do not say. Default
+	// Dedup runs equal rows once in jobs whose submission does not set dedup. Default
 	// false.
 	Dedup bool
 
-	// Patience is how long a client may neither send nor take a byte of a
-	// body. Default 2 min: longer than any hiccup of a network, and short
-	// enough that clients that are gone hold no rows and files for long.
-	Patience time.Duration
-	// Quotas are those of accounts without their own. Default: the
-	// interface's.
+	// StallTimeout is how long a client may neither send nor accept a byte of a body.
+	// Default 2 min: longer than a short network failure, and short enough that
+	// disconnected clients do not keep rows and files for long.
+	StallTimeout time.Duration
+	// Quotas are the quotas of accounts without their own. Default: quotas.Defaults.
 	Quotas []client.Quota
-	// RequestsPerMinute bounds the requests of each key that has no bound of
-	// its own, on this node. Default: 0, no bound; the queue of jobs is fair
-	// between accounts without one.
+	// RequestsPerMinute limits the requests of each key without its own limit, on this
+	// node. Default 0: no limit; the job queue is fair between accounts anyway.
 	RequestsPerMinute int
-	// FunctionDeadline is how long a run of a Function for one input may take.
-	// Default 90 s: clients give up after 100 s.
+	// FunctionDeadline limits the run of a Function for one input. Default 90 s: clients
+	// give up after 100 s.
 	FunctionDeadline time.Duration
 	// IdempotencyTTL is how long an Idempotency-Key is kept. Default 24 h.
 	IdempotencyTTL time.Duration
-	// Webhooks sends events. Default: nothing is sent.
+	// Webhooks sends events. Default: none are sent.
 	Webhooks webhooks.Sender
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -123,13 +121,13 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// WithDefaults returns the configuration with its unset fields filled in.
+// WithDefaults returns c with defaults for zero fields.
 func (c Config) WithDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Limits = c.Limits.withDefaults()
-	c.Patience = cmp.Or(c.Patience, 2*time.Minute)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 2*time.Minute)
 	if c.Quotas == nil {
 		c.Quotas = quotas.Defaults()
 	}
@@ -144,7 +142,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the field that is missing or out of range.
+// Validate returns an error that names the first invalid field.
 func (c Config) Validate() error {
 	for _, required := range []struct {
 		field string
@@ -179,7 +177,7 @@ func (c Config) Validate() error {
 	for _, span := range []struct {
 		field string
 		value time.Duration
-	}{{"Patience", c.Patience}, {"FunctionDeadline", c.FunctionDeadline}, {"IdempotencyTTL", c.IdempotencyTTL}} {
+	}{{"StallTimeout", c.StallTimeout}, {"FunctionDeadline", c.FunctionDeadline}, {"IdempotencyTTL", c.IdempotencyTTL}} {
 		if span.value < 0 {
 			return fmt.Errorf("http: Config.%s: %v must not be negative", span.field, span.value)
 		}

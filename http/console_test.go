@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fakeConsole has one script, whose name is that of its content, and an icon.
+// fakeConsole has an icon and one script with a hash in its name.
 type fakeConsole struct{}
 
 func (fakeConsole) Index() []byte {
@@ -37,10 +37,10 @@ func setupConsole(t testing.TB) *world {
 	return setup(t, func(c *Config) { c.Console = fakeConsole{} })
 }
 
-// browsing are the headers of a browser that shows what it gets.
+// browsing has the headers of a browser that opens a page.
 var browsing = append(bare, "Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
 
-func TestConsole_404WithAPlainSentenceWhereThereIsNone(t *testing.T) {
+func TestConsole_404WithoutConsole(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for _, path := range []string{"/console/", "/console/jobs"} {
@@ -99,7 +99,7 @@ func TestConsole_Files(t *testing.T) {
 	}
 }
 
-func TestConsole_BrowsersAreSentToIt(t *testing.T) {
+func TestConsole_RedirectsBrowsers(t *testing.T) {
 	t.Parallel()
 	w := setupConsole(t)
 	for _, path := range []string{"/", "/console"} {

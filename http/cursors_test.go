@@ -6,9 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A cursor that names nothing of the account is refused: the first page in its place would
-// be taken for the next one, without an end.
-func TestLists_RefuseCursorsOfNothing(t *testing.T) {
+// A cursor that is not in the account's list is refused. Otherwise a client would take
+// the first page for the next one and never reach the end.
+func TestLists_RefuseUnknownCursors(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	file := w.uploaded("a", requestLine("a", "llama-3.1-8b"))
@@ -44,14 +44,14 @@ func TestLists_RefuseCursorsOfNothing(t *testing.T) {
 		}
 		w.get(list + "?after=").want(200)
 	}
-	// A client that deletes each file of a list goes on to the next page.
+	// A client that deletes each file of a list can read the next page.
 	next := w.uploaded("next", requestLine("a", "llama-3.1-8b"))
 	last := w.uploaded("last", requestLine("a", "llama-3.1-8b"))
 	w.do("DELETE", "/v1/files/"+last, "").want(200)
 	if data := w.get("/v1/files?limit=1&after=" + last).want(200).json()["data"].([]any); len(data) != 1 || data[0].(map[string]any)["id"] != next {
 		t.Errorf("behind a deleted file: %v", data)
 	}
-	// A deleted batch is a place too.
+	// A deleted batch works as a cursor too.
 	w.do("POST", "/v1/messages/batches/"+mine["/v1/messages/batches?after_id"]+"/cancel", "").want(200)
 	w.get("/v1/messages/batches/" + mine["/v1/messages/batches?after_id"]).want(200)
 	w.do("DELETE", "/v1/messages/batches/"+mine["/v1/messages/batches?after_id"], "").want(200)

@@ -28,7 +28,7 @@ func TestDeleteData_RemovesAllButTheRecord(t *testing.T) {
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x", ""))
 	path := "/v1/jobs/" + id
-	w.get(path + "/results-url").want(200) // one artifact more
+	w.get(path + "/results-url").want(200) // creates another artifact
 	before := w.get(path).want(200).json()
 	first := w.do("DELETE", path+"/data", "").want(200).json()
 	if first["job_id"] != id || first["data_removed"] == nil {
@@ -43,7 +43,7 @@ func TestDeleteData_RemovesAllButTheRecord(t *testing.T) {
 	for _, gone := range []string{"/results", "/results?format=parquet", "/results?format=csv&include_inputs=true", "/results-url", "/rows/0", "/errors"} {
 		w.get(path+gone).wantError(410, "results_expired", "retention")
 	}
-	w.get(path+"/rows/9007199254740992").wantError(400, "invalid_request", "row") // what cannot be is said first
+	w.get(path+"/rows/9007199254740992").wantError(400, "invalid_request", "row") // the request is invalid whatever the state of the job
 	w.do("POST", "/v1/job-results", `{"job_id":"`+id+`"}`).wantError(410, "results_expired", "retention")
 	if diff := cmp.Diff(before, w.get(path).want(200).json()); diff != "" {
 		t.Errorf("record (-before +after):\n%s", diff)
@@ -81,7 +81,7 @@ func TestDeleteData_OfAnotherAccountIsUnknown(t *testing.T) {
 	w.get("/v1/jobs/" + id + "/results").want(200)
 }
 
-// A lapsingStore forgets the end of a job once its data is said to go.
+// A lapsingStore loses the end of a job when the job's parts are dropped.
 type lapsingStore struct {
 	store.Store
 	lapses int
@@ -94,9 +94,9 @@ func (s *lapsingStore) DropParts(ctx context.Context, id string) error {
 	return s.Store.DropParts(ctx, id)
 }
 
-// Nobody has changed anything where the store forgets what it said a moment ago:
-// the client is to ask again.
-func TestDeleteData_WhileTheStoreForgets(t *testing.T) {
+// If the store has lost a confirmed write, the client did nothing wrong, so the answer
+// asks it to try again.
+func TestDeleteData_AfterALostWrite(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Store = &lapsingStore{c.Store, 1} })
 	path := "/v1/jobs/" + w.succeeded(`{"inputs":["a"]}`, answers("x")) + "/data"
@@ -104,7 +104,7 @@ func TestDeleteData_WhileTheStoreForgets(t *testing.T) {
 	w.do("DELETE", path, "").want(200)
 }
 
-// A job whose data was deleted stays held, for the janitor to look again.
+// A job stays held after its data was deleted, so that the janitor checks it again.
 func TestDeleteData_LeavesTheJobHeld(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -48,11 +48,11 @@ func TestStats(t *testing.T) {
 				{At: now},
 			}},
 			{Node: "gpu2", Points: []nodes.Point{
-				{At: now.Add(-9 * time.Second), Rows: 10, InputTokens: 1, InFlight: 2, Window: 4}, // two in one step
+				{At: now.Add(-9 * time.Second), Rows: 10, InputTokens: 1, InFlight: 2, Window: 4}, // two points in one step
 				{At: now.Add(-6 * time.Second), Rows: 20, Failed: 2, OutputTokens: 3, InFlight: 4, Window: 4},
-				{At: now.Add(-4 * time.Second), Rows: 30, InFlight: 1, Window: 4}, // it has not come to the last one
+				{At: now.Add(-4 * time.Second), Rows: 30, InFlight: 1, Window: 4}, // this node has not reached the last step
 			}},
-			{Node: "gpu3"}, // new
+			{Node: "gpu3"}, // a new node
 			{Node: "gpu4", Problem: &away},
 		}
 	}
@@ -64,7 +64,7 @@ func TestStats(t *testing.T) {
 	if got := w.get("/v1/stats?node=gpu1", "Authorization", "Key "+w.keyOf("acme", caller.RoleReader)).want(200).json()["points"].([]any); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
-	w.get("/v1/stats?node=gpu9").wantField("node", "no node of that name")
+	w.get("/v1/stats?node=gpu9").wantField("node", "no node with this name")
 	for _, bad := range []string{"4", "3601", "x", ""} {
 		w.get("/v1/stats?range="+bad).wantField("range", "from 5 to 3600")
 	}

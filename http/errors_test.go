@@ -65,10 +65,10 @@ func TestRequestID_TheClientsIfPlainElseANewOne(t *testing.T) {
 	}
 }
 
-// withRoute adds a route that the document lacks.
+// withRoute adds a route that is not in the OpenAPI document.
 func (w *world) withRoute(path string, handler gin.HandlerFunc) { w.engine.GET(path, handler) }
 
-func TestErrors_PanicIs500AndTheNodeGoesOn(t *testing.T) {
+func TestErrors_PanicIs500(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.withRoute("/panic", func(*gin.Context) { panic("a secret") })
@@ -89,16 +89,16 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 			return errors.New("broken")
 		})
 	}))
-	// Before anything was sent the error is told properly.
+	// An error before the first byte gets its own status.
 	w.get("/stream").wantError(500, "internal_error", "")
-	size = 1 << 20 // more than is held back
+	size = 1 << 20 // more than the buffer holds
 	response, err := w.client.Do(w.request("GET", "/stream", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
 	if _, err := io.ReadAll(response.Body); err == nil {
-		t.Error("half an answer was taken for a whole one")
+		t.Error("half an answer was read without an error")
 	}
 	w.get("/livez").want(200)
 }
@@ -115,7 +115,7 @@ func TestConfig_ValidateNamesTheField(t *testing.T) {
 		"MaxRowBytes":    func(c *Config) { c.MaxRowBytes = -1 },
 		"MaxInlineBytes": func(c *Config) { c.MaxInlineBytes = -1 },
 		"MaxHeaderBytes": func(c *Config) { c.MaxHeaderBytes = 1 },
-		"Patience":       func(c *Config) { c.Patience = -1 },
+		"StallTimeout":   func(c *Config) { c.StallTimeout = -1 },
 		"IdempotencyTTL": func(c *Config) { c.IdempotencyTTL = -time.Second },
 		"Quotas":         func(c *Config) { c.Quotas = []client.Quota{{Priority: rowmill.Lowest + 1}} },
 
@@ -129,8 +129,8 @@ func TestConfig_ValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// What of a query cannot be read is not overlooked.
-func TestQueriesThatCannotBeRead(t *testing.T) {
+// A query that cannot be parsed is an error.
+func TestErrors_InvalidQuery(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.get("/v1/list-jobs?limit=1&x=2").want(200)

@@ -22,8 +22,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A told is an event as a client reads it.
-type told struct{ name, id, data string }
+// A streamEvent is an event that a client received.
+type streamEvent struct{ name, id, data string }
 
 // A listener reads a stream.
 type listener struct {
@@ -32,12 +32,12 @@ type listener struct {
 	leave context.CancelFunc
 }
 
-// listening opens a stream, which must succeed.
+// listening opens a stream. It must succeed.
 func (w *world) listening(path string, headers ...string) *listener {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
-	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next} // the contract reads answers to their end
+	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next} // not through the contract, which reads answers to their end
 	response, err := raw.Do(w.request("GET", path, "", headers...).WithContext(ctx))
 	if err != nil {
 		w.Fatal(err)
@@ -51,8 +51,8 @@ func (w *world) listening(path string, headers ...string) *listener {
 	return l
 }
 
-// next is the next event, or false at the end.
-func (l *listener) next() (e told, more bool) {
+// next returns the next event; more is false at the end of the stream.
+func (l *listener) next() (e streamEvent, more bool) {
 	for l.lines.Scan() {
 		field, value, _ := strings.Cut(l.lines.Text(), ": ")
 		switch field {
@@ -67,11 +67,11 @@ func (l *listener) next() (e told, more bool) {
 			return e, true
 		}
 	}
-	return told{}, false
+	return streamEvent{}, false
 }
 
-// ready reads up to the event that says that all was told.
-func (l *listener) ready() (all []told) {
+// ready reads events up to EventReady.
+func (l *listener) ready() (all []streamEvent) {
 	l.Helper()
 	for {
 		e, more := l.next()
@@ -85,7 +85,7 @@ func (l *listener) ready() (all []told) {
 	}
 }
 
-// job is the next event of a job.
+// job returns the next event, which must be about a job.
 func (l *listener) job() (view map[string]any, id string) {
 	l.Helper()
 	e, more := l.next()
@@ -98,7 +98,7 @@ func (l *listener) job() (view map[string]any, id string) {
 	return view, e.id
 }
 
-// upToReady asks for a stream and reads the beginning of it.
+// upToReady opens a stream and reads events up to EventReady.
 func (w *world) upToReady(method, path, _ string, headers ...string) *answered {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -117,8 +117,8 @@ func (w *world) upToReady(method, path, _ string, headers ...string) *answered {
 	return a
 }
 
-// jobsOf are the ids of the jobs in events.
-func jobsOf(t testing.TB, all []told) (ids []string) {
+// jobsOf returns the ids of the jobs in events.
+func jobsOf(t testing.TB, all []streamEvent) (ids []string) {
 	t.Helper()
 	for _, e := range all {
 		if e.name != events.EventJob {
@@ -135,12 +135,12 @@ func jobsOf(t testing.TB, all []told) (ids []string) {
 	return ids
 }
 
-func TestEvents_BeginWithWhatThereIs(t *testing.T) {
+func TestEvents_BeginWithCurrentStates(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	done, failed := w.succeeded(`{"inputs":["a"]}`, answers("x")), w.failed(`{"inputs":["a"]}`, nil)
 	running := w.running(`{"inputs":["a","b"]}`, 2).JobID
-	w.service.draining = true // so that the stream ends, and the document can be held against it
+	w.service.draining = true // so that the stream ends and the contract can check it
 	a := w.get("/v1/events").want(200)
 	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"} {
 		if got := a.header.Get(name); got != want {
@@ -164,7 +164,7 @@ func TestEvents_BeginWithWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestEvents_SayWhatChanges(t *testing.T) {
+func TestEvents_ReportChanges(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	f := w.running(`{"inputs":["a","b"]}`, 2)
@@ -194,7 +194,7 @@ func TestEvents_SayWhatChanges(t *testing.T) {
 	}
 }
 
-func TestEvents_GoOnFromTheLast(t *testing.T) {
+func TestEvents_ContinueAfterTheLast(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	a, b := w.submitted(`{"inputs":["a"]}`), w.submitted(`{"inputs":["b"]}`)
@@ -206,7 +206,7 @@ func TestEvents_GoOnFromTheLast(t *testing.T) {
 	w.get("/v1/job-cancel/" + b).want(200)
 
 	l = w.listening("/v1/events", "Last-Event-ID", last)
-	if again := l.ready(); !slices.Equal(jobsOf(t, again), []string{b}) { // else with the next look
+	if again := l.ready(); !slices.Equal(jobsOf(t, again), []string{b}) { // the change may come with the next poll
 		if view, _ := l.job(); view["job_id"] != b || len(again) != 1 {
 			t.Errorf("after the first change: %v, %v", again, view)
 		}
@@ -241,11 +241,11 @@ func TestEvents_Refuse(t *testing.T) {
 	w.listening("/v1/events").ready()
 	full := w.get("/v1/events").wantError(503, "too_many_streams", "http.max_streams")
 	if full.header.Get("Retry-After") == "" {
-		t.Error("nobody is told when to try again")
+		t.Error("no Retry-After")
 	}
 }
 
-// manyTopics are more topics than one stream may have.
+// manyTopics returns more topics than a stream may have.
 func manyTopics() string {
 	names := make([]string, 33)
 	for i := range names {
@@ -292,7 +292,7 @@ func TestEvents_EndWithTheirKey(t *testing.T) {
 	}
 }
 
-// A pipe is a connection in memory, so that clocks of tests can run on.
+// A pipe is a listener for connections in memory, which tests with virtual time can use.
 type pipe struct{ conns chan net.Conn }
 
 func (p pipe) Accept() (net.Conn, error) {
@@ -305,7 +305,8 @@ func (p pipe) Accept() (net.Conn, error) {
 func (p pipe) Close() error   { close(p.conns); return nil }
 func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// quietStore is a store in memory whose jobs change when a test says so.
+// quietStore is a store in memory with one job, which changes only when a test changes
+// it.
 type quietStore struct {
 	store.Store
 	version atomic.Int64
@@ -332,7 +333,7 @@ func (*quietStore) List(context.Context, string, int, string) ([]*rowmill.Job, s
 	return nil, "", nil
 }
 
-// serveQuiet serves a store by connections in memory, within a synctest bubble.
+// serveQuiet serves a store through connections in memory, within a synctest bubble.
 func serveQuiet(t *testing.T, w *world, change func(*Config)) (dial func() net.Conn, q *quietStore) {
 	t.Helper()
 	q = &quietStore{Store: w.store}
@@ -380,7 +381,7 @@ func TestEvents_AliveAndAtMostTwoASecond(t *testing.T) {
 			case lines.Text() == "event: job":
 				at = append(at, time.Now())
 				if len(at) == 1 {
-					go func() { // a job that changes all the time, for ten seconds
+					go func() { // changes the job all the time, for ten seconds
 						for range 1000 {
 							time.Sleep(10 * time.Millisecond)
 							q.version.Add(1)
@@ -406,11 +407,11 @@ func TestEvents_AliveAndAtMostTwoASecond(t *testing.T) {
 	})
 }
 
-func TestEvents_CutWhoDoesNotRead(t *testing.T) {
+func TestEvents_CloseClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	synctest.Test(t, func(t *testing.T) {
-		dial, q := serveQuiet(t, w, func(c *Config) { c.Patience, c.MaxStreams = time.Minute, 1 })
+		dial, q := serveQuiet(t, w, func(c *Config) { c.StallTimeout, c.MaxStreams = time.Minute, 1 })
 		slow := dial()
 		if _, err := slow.Write([]byte(askForEvents)); err != nil {
 			t.Fatal(err)
@@ -422,10 +423,10 @@ func TestEvents_CutWhoDoesNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		q.version.Add(1) // what nobody reads
+		q.version.Add(1) // a change that the client does not read
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		next := dial() // there is room for another one
+		next := dial() // another stream is possible now
 		if _, err := next.Write([]byte(askForEvents)); err != nil {
 			t.Fatal(err)
 		}

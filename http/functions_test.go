@@ -21,7 +21,7 @@ const grade = `{
 	"model": "llama-3.1-8b", "json_schema": {"type": "object"}, "sampling_params": {"temperature": 0.25, "max_tokens": 100}
 }`
 
-// publish publishes a definition that must be accepted.
+// publish publishes a definition. It must be accepted.
 func (w *world) publish(definition string, headers ...string) rowmill.Function {
 	w.Helper()
 	var f rowmill.Function
@@ -31,7 +31,7 @@ func (w *world) publish(definition string, headers ...string) rowmill.Function {
 	return f
 }
 
-// numbered is a definition of which only the prompt differs.
+// numbered returns a definition with the number n in its prompt.
 func numbered(name string, n int) string {
 	return fmt.Sprintf(`{"name":%q,"prompt":"prompt %d","model":"llama-3.1-8b"}`, name, n)
 }
@@ -66,7 +66,7 @@ func TestFunctions_PublishAnswersTheStoredRevision(t *testing.T) {
 	if !bytes.Contains(small, []byte(`"inputs":[],"prompt":"prompt 1","system_prompt":null,"model":"llama-3.1-8b","json_schema":null,"sampling_params":{}`)) {
 		t.Errorf("the smallest definition is %s", small)
 	}
-	// What was answered may be sent back.
+	// Clients may send back an answer.
 	if again := w.publish(string(small)); again.Revision != 2 {
 		t.Errorf("revision %d", again.Revision)
 	}
@@ -95,7 +95,7 @@ func TestFunctions_DraftsRollbackAndUnpublishing(t *testing.T) {
 	w.get("/v1/functions/f/revisions").wantError(404, "unknown_function", `"f"`)
 	w.publish(strings.Replace(numbered("f", 1), "{", `{"publish":false,`, 1))
 	published(nil)
-	post("/rollback", `{"revision":1}`).want(200) // a draft
+	post("/rollback", `{"revision":1}`).want(200) // the revision is a draft
 	published("prompt 1")
 	w.publish(numbered("f", 2))
 	published("prompt 2")
@@ -125,7 +125,7 @@ func TestFunctions_DraftsRollbackAndUnpublishing(t *testing.T) {
 	published("prompt 2")
 }
 
-func TestFunctions_ListHoldsThePublishedOnes(t *testing.T) {
+func TestFunctions_ListHasPublishedRevisions(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.get("/v1/functions").wantBody(`{"functions":[]}`)
@@ -170,7 +170,7 @@ func TestFunctions_AdministratorsChangeThemAndAnyKeyReads(t *testing.T) {
 		if text := w.get("/v1/functions"+path, other...).text; bytes.Contains(text, []byte("teacher")) {
 			t.Errorf("another account sees %s", text)
 		}
-		w.get("/v1/functions" + path + "?account=acme").want(200) // an administrator of default
+		w.get("/v1/functions" + path + "?account=acme").want(200) // as an administrator of the account default
 	}
 	w.do("POST", "/v1/functions/grade/rollback", `{"revision":1}`, other...).want(404)
 	w.do("DELETE", "/v1/functions/grade", "", other...).want(404)
@@ -241,7 +241,7 @@ func TestFunctions_RefusesDefinitions(t *testing.T) {
 	}
 }
 
-// A schema that refers to itself is a schema; its cycles end with the data.
+// A schema that refers to itself is valid; its cycles end with the data.
 func TestFunctions_CyclicSchemaIsAccepted(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -249,7 +249,7 @@ func TestFunctions_CyclicSchemaIsAccepted(t *testing.T) {
 	w.submitted(`{"inputs":["x"],"model":"tree"}`)
 }
 
-func TestFunctions_OfTwoPublishersAtOnceOneWins(t *testing.T) {
+func TestFunctions_OneOfTwoConcurrentPublishersWins(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	const publishers = 8
@@ -274,7 +274,7 @@ func TestFunctions_OfTwoPublishersAtOnceOneWins(t *testing.T) {
 	w.get("/v1/functions/f").want(200)
 }
 
-func TestFunctions_ActsAreOnRecord(t *testing.T) {
+func TestFunctions_ActionsAreAudited(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.publish(grade)
@@ -309,7 +309,7 @@ func TestFunctions_ActsAreOnRecord(t *testing.T) {
 	}
 }
 
-// A rollback to a revision whose model is gone would publish what cannot run.
+// A rollback to a revision of a removed model is refused, because it cannot run.
 func TestFunctions_RollbackToAModelThatIsGone(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -321,7 +321,7 @@ func TestFunctions_RollbackToAModelThatIsGone(t *testing.T) {
 	w.noJobs()
 }
 
-// lesser is a catalog of one model.
+// lesser returns a catalog of one model.
 func lesser(t *testing.T) *catalog.Catalog {
 	t.Helper()
 	models, err := catalog.Load(strings.NewReader("models: [{id: other, kind: generation, context_length: 100}]"))

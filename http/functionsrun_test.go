@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A pipeline does to a job what a test says as soon as it is submitted.
+// A pipeline calls run for each submitted job.
 type pipeline struct {
 	*fakeService
 	run func(id string)
@@ -23,7 +23,7 @@ func (p pipeline) Submitted(record store.Record) {
 	p.run(record.Job.ID)
 }
 
-// setupRun is a world in which run befalls every job.
+// setupRun starts a world in which run is called for each submitted job.
 func setupRun(t *testing.T, run func(w *world, id string), change ...func(*Config)) *world {
 	t.Helper()
 	var w *world
@@ -40,7 +40,7 @@ func (w *world) runGrade(input string) *answered {
 	return w.do("POST", "/v1/functions/grade/run", `{"input":`+input+`}`)
 }
 
-// lastJob is the account's newest.
+// lastJob returns the newest job of the account.
 func (w *world) lastJob() store.Record {
 	w.Helper()
 	jobs, _, err := w.store.List(w.Context(), caller.DefaultAccount, 1, "")
@@ -84,7 +84,7 @@ func TestRunFunction_AnswersAVector(t *testing.T) {
 	}
 }
 
-// An input that breaks its rules is 422, and no job is created.
+// An invalid input is a 422 and creates no job.
 func TestRunFunction_RefusesInputs(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(*world, string) { t.Error("a job was submitted") }, func(c *Config) { c.MaxRowBytes = 100 })
@@ -111,8 +111,8 @@ func TestRunFunction_RefusesInputs(t *testing.T) {
 	w.noJobs()
 }
 
-// A draft is run as it would be once it is published, and leaves nothing behind but
-// a job of its model.
+// A draft runs exactly like a published Function. It is not stored; only a job of its
+// model stays.
 func TestRunFunction_OfADraft(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(w *world, id string) { w.succeed(w.start(id, 1), answers(`{"grade":1}`)) })
@@ -137,7 +137,7 @@ func TestRunFunction_OfADraft(t *testing.T) {
 	if revisions := w.get("/v1/functions/grade/revisions").want(200).json()["revisions"].([]any); len(revisions) != 1 {
 		t.Errorf("there are %d revisions", len(revisions))
 	}
-	// Those who may submit may run a draft; readers may not.
+	// Users may run a draft, and readers may not.
 	body := `{"input":{"essay":"E"},"definition":` + strings.ReplaceAll(draft, "NAME", "new") + `}`
 	user, reader := "Key "+w.keyOf("acme", caller.RoleUser), "Key "+w.keyOf("acme", caller.RoleReader)
 	w.do("POST", "/v1/functions/new/run", body, "Authorization", reader).wantError(403, "forbidden", "reader")
@@ -169,7 +169,7 @@ func TestRunFunction_OfARevision(t *testing.T) {
 	w.do("POST", "/v1/functions/none/run", `{"input":"x","revision":1}`).wantError(404, "unknown_revision", "none")
 }
 
-// What is wrong with a draft is said of its fields.
+// The problems of a draft name its fields.
 func TestRunFunction_RefusesDrafts(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(*world, string) { t.Error("a job was submitted") })
@@ -191,7 +191,7 @@ func TestRunFunction_RefusesDrafts(t *testing.T) {
 	w.noJobs()
 }
 
-func TestRunFunction_SaysWhyThereIsNoAnswer(t *testing.T) {
+func TestRunFunction_ErrorOfFailedRun(t *testing.T) {
 	t.Parallel()
 	fail := func(code string) func(w *world, id string) {
 		return func(w *world, id string) {
@@ -228,7 +228,7 @@ func TestRunFunction_SaysWhyThereIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A run that takes too long, or that nobody waits for, costs no more.
+// A run is cancelled when its deadline passes or its client leaves.
 func TestRunFunction_IsCancelledAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(w *world, id string) { w.start(id, 1) }, func(c *Config) { c.FunctionDeadline = 30 * time.Millisecond })
@@ -262,7 +262,7 @@ func TestRunFunction_IsCancelledWhenTheClientLeaves(t *testing.T) {
 	}
 }
 
-// A Function that is unpublished while its job runs changes nothing for it.
+// A job continues when its Function is unpublished.
 func TestRunFunction_OutlivesItsFunction(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(w *world, id string) {

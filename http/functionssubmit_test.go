@@ -10,7 +10,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The Function supplies prompt, model, schema and defaults, all pinned.
+// The Function sets prompt, model, schema and defaults, and the job's record pins them
+// all.
 func TestSubmitFunction_TheFunctionDecides(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -24,7 +25,7 @@ func TestSubmitFunction_TheFunctionDecides(t *testing.T) {
 	if job.Model != "grade" || !cmp.Equal(job.Function, ref) || *job.System != "You are a teacher." {
 		t.Errorf("job %+v", job)
 	}
-	// The caller's over the Function's over the model's.
+	// The caller's parameters replace the Function's, and these replace the model's.
 	want := map[string]any{"temperature": json.Number("1"), "max_tokens": json.Number("100"), "top_p": json.Number("1"), "repetition_penalty": json.Number("1")}
 	if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(spec.Sampling)); diff != "" {
 		t.Errorf("sampling (-want +got):\n%s", diff)
@@ -35,8 +36,8 @@ func TestSubmitFunction_TheFunctionDecides(t *testing.T) {
 	}
 }
 
-// The interface: a catalog model goes first, then the account's Functions; the
-// name alone, without revision; always the revision that is published.
+// A catalog model goes before the account's Functions. A name alone, without a revision,
+// always means the published revision.
 func TestSubmitFunction_NameResolution(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

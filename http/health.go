@@ -22,18 +22,18 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// readyTimeout bounds the checks behind /readyz. The probe of an orchestrator gives up
-// after a second or a little more.
+// readyTimeout limits the checks of /readyz. The probe of an orchestrator gives up after
+// about one second.
 const readyTimeout = time.Second
 
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// documents keeps the documents by version. Tests and simulations start many servers in
-// one process.
+// documents caches the documents by version, because tests and simulations start many
+// servers in one process.
 var documents sync.Map
 
-// openAPIDocument turns the document into the JSON that is served.
+// openAPIDocument returns openapi.yaml as JSON.
 func openAPIDocument(version string) ([]byte, error) {
 	if text, made := documents.Load(version); made {
 		return text.([]byte), nil
@@ -66,7 +66,7 @@ type health struct {
 	openapi []byte // openapi.yaml as JSON
 }
 
-// route adds the routes of health. Load balancers ask with GET or HEAD.
+// route adds the routes of health. Load balancers send GET or HEAD.
 func (h *health) route(root gin.IRoutes, gatherer prometheus.Gatherer) {
 	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} {
 		root.Handle(method, "/livez", h.live)
@@ -77,18 +77,18 @@ func (h *health) route(root gin.IRoutes, gatherer prometheus.Gatherer) {
 	root.GET("/openapi.json", h.openAPI)
 }
 
-// live says that the process runs; it asks nobody.
+// live answers GET /livez: the process runs. It checks nothing.
 func (h *health) live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
 
-// ready says whether jobs are accepted. With ?verbose it says why: all to operators, only
-// the kinds of parts to others.
+// ready answers GET /readyz: 200 if the node accepts jobs, else 503. With ?verbose it
+// lists the checks: all details for operators, only names of parts for others.
 func (h *health) ready(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
 	defer cancel()
 	_, verbose := c.GetQuery("verbose")
-	key, _ := h.gate.APIKey(c) // without one it is a stranger
+	key, _ := h.gate.APIKey(c) // an empty key belongs to no operator
 	told := make(chan bool, 1)
-	go func() { told <- verbose && h.gate.Operated(ctx, key) }()
+	go func() { told <- verbose && h.gate.IsOperator(ctx, key) }()
 	checks := h.checks(ctx, c)
 	status, summary := nethttp.StatusOK, "ready\n"
 	if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
@@ -98,7 +98,7 @@ func (h *health) ready(c *gin.Context) {
 	case operator:
 		summary = everything(checks) + summary
 	case verbose:
-		summary = outline(checks) + summary
+		summary = partsOnly(checks) + summary
 	}
 	c.Header("Cache-Control", "no-store")
 	c.String(status, "%s", summary)
@@ -119,9 +119,9 @@ func everything(checks []Check) string {
 	return lines.String()
 }
 
-// outline has a line for each kind of part, which is the first word of a check's name.
-// The rest may be an address.
-func outline(checks []Check) string {
+// partsOnly has one line for each kind of part. The kind is the first word of a check's
+// name; the rest may be an address.
+func partsOnly(checks []Check) string {
 	var kinds []string
 	well := map[string]bool{}
 	for _, check := range checks {
@@ -149,11 +149,11 @@ func (h *health) checks(ctx context.Context, c *gin.Context) []Check {
 		if e := request.Describe(err); e.Status == nethttp.StatusInsufficientStorage {
 			records.Text = e.Message
 		}
-		h.Logger.Warn("the store cannot be written to", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		h.Logger.Warn("writing to the store failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 	checks := append([]Check{records}, further...)
 	if h.service.Draining() {
-		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and takes no further jobs"})
+		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and accepts no more jobs"})
 	}
 	return checks
 }
@@ -167,8 +167,8 @@ func (h *health) openAPI(c *gin.Context) {
 	c.Data(nethttp.StatusOK, exchange.JSON, h.openapi)
 }
 
-// metrics serves a gatherer's metrics, or 404 without one: the metrics then have another
-// address.
+// metrics serves the metrics of a gatherer. Without a gatherer it answers 404, because
+// the metrics have another address then.
 func (h *health) metrics(gatherer prometheus.Gatherer) gin.HandlerFunc {
 	if gatherer == nil {
 		return h.Do(func(*gin.Context) error {

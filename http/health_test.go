@@ -40,9 +40,9 @@ func TestReadyz_503WhileDraining(t *testing.T) {
 	w.get("/livez", bare...).want(200)
 }
 
-// Whoever runs the service is told everything; strangers, its clients and the
-// administrators of its accounts learn no path, address or error.
-func TestReadyz_TellsStrangersNothing(t *testing.T) {
+// Operators get all details. Callers without a key, and keys of other accounts, get no
+// path, address or error.
+func TestReadyz_HidesDetailsFromNonOperators(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.service.checks = []Check{
@@ -62,10 +62,10 @@ func TestReadyz_TellsStrangersNothing(t *testing.T) {
 		"another's admin": w.newKey(`{"account":"acme","role":"admin"}`).header(),
 	} {
 		if got := string(w.get("/readyz?verbose", headers...).want(503).text); got != outline {
-			t.Errorf("%s is told %q", who, got)
+			t.Errorf("%s gets %q", who, got)
 		}
 		if got := string(w.get("/readyz", headers...).want(503).text); got != "not ready\n" {
-			t.Errorf("%s is told %q", who, got)
+			t.Errorf("%s gets %q", who, got)
 		}
 	}
 	for who, headers := range map[string][]string{
@@ -75,7 +75,7 @@ func TestReadyz_TellsStrangersNothing(t *testing.T) {
 		got := string(w.get("/readyz?verbose", headers...).want(503).text)
 		for _, check := range w.service.checks {
 			if !strings.Contains(got, check.Name+": "+check.Text+"\n") {
-				t.Errorf("%s is not told of %s: %q", who, check.Name, got)
+				t.Errorf("%s gets no check %s: %q", who, check.Name, got)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func TestMetrics_TimeRequestsByRoute(t *testing.T) {
 	}
 }
 
-// Prometheus asks for the form that has exemplars, and they name spans.
+// In the OpenMetrics format, metrics have exemplars with the ids of spans.
 func TestMetrics_HaveExemplars(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -148,7 +148,7 @@ func TestMetrics_HaveExemplars(t *testing.T) {
 	}
 }
 
-// A job has the span that it was submitted in, in its record and nowhere else.
+// A job's record has the span of its submission, and no answer shows it.
 func TestSubmit_WithinATrace(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -181,12 +181,12 @@ func TestSubmit_WithinATrace(t *testing.T) {
 	}
 }
 
-func TestMetrics_MayBeElsewhere(t *testing.T) {
+func TestMetrics_404WithoutGatherer(t *testing.T) {
 	t.Parallel()
 	setup(t, func(c *Config) { c.Gatherer = nil }).get("/metrics", bare...).wantError(404, "not_found", "not served")
 }
 
-// Load balancers ask with HEAD.
+// Load balancers send HEAD.
 func TestProbesTakeHEAD(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

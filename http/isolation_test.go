@@ -19,25 +19,25 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A visit is how the isolation test asks a route for what is an account's.
+// A visit describes how the isolation test calls a route.
 type visit struct {
-	operators bool // it is for administrators of the account default alone
-	open      bool // it asks for no key
-	shows     bool // the owner's answer holds texts of the account
-	admin     bool // it takes an administrator
-	audited   bool // what the owner does leaves an entry in the audit record
-	status    int  // that the owner gets; default 200
+	operators bool // only for administrators of the account default
+	open      bool // needs no key
+	shows     bool // the owner's answer contains texts of the account
+	admin     bool // needs an administrator
+	audited   bool // a call of the owner adds an entry to the audit record
+	status    int  // expected status for the owner; 0 means 200
 
-	// path fills the route's parameters; default: the owner's own ids.
+	// path fills in the parameters of the route. Default: the owner's own ids.
 	path  func(by, of *tenant) string
 	query func(of *tenant) string
 	body  func(of *tenant) string
 	form  bool // the body is a form
-	flows bool // the answer has no end: it is read up to where all was told that there is
+	flows bool // the answer is a stream: read it up to EventReady
 }
 
-// visits says for every route how it is asked. A route without an entry fails
-// the test: say in its entry how one account would reach for another's.
+// visits has an entry for every route; a route without an entry fails the test. The entry
+// must say how one account would try to reach the data of another.
 var visits = map[string]visit{
 	"GET /livez":              {open: true},
 	"HEAD /livez":             {open: true},
@@ -51,7 +51,7 @@ var visits = map[string]visit{
 	"GET /console/*path":      {open: true, status: 404, path: func(_, of *tenant) string { return "/console/" + of.jobs["done"] }},
 	"POST /console/session":   {open: true, status: 401, body: func(of *tenant) string { return `{"key":"rk_` + of.user.id + `_x"}` }},
 	"DELETE /console/session": {open: true},
-	// With the signature of one's own object.
+	// The signature is for an object of the caller's own account.
 	"GET /objects/*key":  {open: true, status: 403, path: signedPath("get")},
 	"HEAD /objects/*key": {open: true, status: 403, path: signedPath("head")},
 
@@ -64,7 +64,7 @@ var visits = map[string]visit{
 	"GET /v1/diagnosis":          {operators: true},
 	"POST /v1/backup":            {operators: true},
 	"GET /v1/actors":             {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
-	"GET /v1/models":             {}, // of the service, the same for all
+	"GET /v1/models":             {}, // the same answer for all accounts
 	"GET /v1/models/*model":      {path: func(*tenant, *tenant) string { return "/v1/models/llama-3.1-8b" }},
 	"GET /v1/me":                 {shows: true},
 	"GET /v1/auth/check":         {},
@@ -189,7 +189,7 @@ var visits = map[string]visit{
 		of.as(of.admin).do("POST", "/v1/functions", of.definition(name)).want(200)
 		return "/v1/functions/" + name
 	}},
-	// No pipeline runs it: its time is up at once.
+	// No pipeline runs the job, so the deadline passes at once.
 	"POST /v1/functions/:function/run": {status: 504, shows: true, body: func(*tenant) string { return `{"input":{"text":"a"}}` }},
 }
 
@@ -197,7 +197,7 @@ func all(query string) func(*tenant) string { return func(*tenant) string { retu
 
 func account(of *tenant) string { return "account=" + url.QueryEscape(of.account) }
 
-// cursorOf goes on where the account's own first page ends.
+// cursorOf returns a query for the second page of the account's own list.
 func cursorOf(path string) func(*tenant) string {
 	return func(of *tenant) string {
 		next := of.as(of.admin).get(path + "?limit=1").want(200).json()["next_cursor"]
@@ -205,13 +205,13 @@ func cursorOf(path string) func(*tenant) string {
 	}
 }
 
-// fresh is the path to a job that nothing has happened to.
+// fresh returns the path of a new job.
 func fresh(prefix string) func(by, of *tenant) string {
 	return func(_, of *tenant) string { return prefix + of.as(of.user).submitted(`{"inputs":["a"]}`) }
 }
 
-// signedPath is an account's object under the signature for the object of
-// another, or its own object without any.
+// signedPath returns an account's object with the signature for an object of another
+// account, or the own object without a signature.
 func signedPath(name string) func(by, of *tenant) string {
 	return func(by, of *tenant) string {
 		address := func(t *tenant) *url.URL {
@@ -230,15 +230,15 @@ func signedPath(name string) func(by, of *tenant) string {
 	}
 }
 
-// A tenant is an account with everything that an account can have. Its name
-// stands in all its texts, and its number in what is counted for it.
+// A tenant is an account with data of every kind. All its texts contain its name, and its
+// counts contain its number.
 type tenant struct {
 	*world
 	account     string
 	number      int
 	admin, user madeKey
 	keys        []string          // ids
-	jobs        map[string]string // ids, by what has become of them
+	jobs        map[string]string // ids, by the state of the job
 	file, batch string            // ids
 	messages    string            // id of a Message Batch
 	upload      string            // id
@@ -246,14 +246,14 @@ type tenant struct {
 	delivery    string            // id, of the first webhook
 }
 
-// as returns the world with a key of the account.
+// as returns the world with a key of the tenant.
 func (t *tenant) as(k madeKey) *world {
 	w := *t.world
 	w.key = k.text
 	return &w
 }
 
-// spare makes a key that may be lost and returns its id.
+// spare creates a key that a test may delete, and returns its id.
 func (t *tenant) spare() string {
 	t.Helper()
 	k := t.as(t.admin).newKey(`{"name":"` + t.account + ` spare"}`)
@@ -261,13 +261,13 @@ func (t *tenant) spare() string {
 	return k.id
 }
 
-// newWebhook makes an endpoint and returns its id.
+// newWebhook creates an endpoint and returns its id.
 func (t *tenant) newWebhook() string {
 	t.Helper()
 	return t.as(t.admin).do("POST", "/v1/webhooks", `{"url":"https://example.com/`+t.account+`"}`).want(200).json()["id"].(string)
 }
 
-// endedMessages makes a Message Batch that is over and returns its id.
+// endedMessages creates a Message Batch, ends it and returns its id.
 func (t *tenant) endedMessages() string {
 	user := t.as(t.user)
 	id := user.messaged(t.account)
@@ -275,8 +275,8 @@ func (t *tenant) endedMessages() string {
 	return id
 }
 
-// function is a Function that only this account has. Others may ask for it,
-// which their part of the audit record holds then, so its name is no mark.
+// function returns the name of a Function that only this account has. Other accounts may
+// request it, and their audit records contain the name then, so the name is not a mark.
 func (t *tenant) function() string { return fmt.Sprintf("only-%x", t.number) }
 
 func (t *tenant) definition(name string) string {
@@ -318,7 +318,7 @@ func newTenant(w *world, name string, number int) *tenant {
 	return t
 }
 
-// deliveries are those to the tenant's first webhook.
+// deliveries returns the deliveries to the tenant's first webhook.
 func (t *tenant) deliveries() []store.Delivery {
 	t.Helper()
 	found, _, err := t.store.ListDeliveries(t.Context(), t.webhooks[0], store.Page{Limit: 10_000})
@@ -328,7 +328,7 @@ func (t *tenant) deliveries() []store.Delivery {
 	return found
 }
 
-// marks are what must never stand in an answer to another account.
+// marks returns texts that no answer to another account may contain.
 func (t *tenant) marks() []string {
 	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload, t.delivery}, append(t.webhooks, t.keys...)...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
@@ -341,8 +341,8 @@ func (t *tenant) marks() []string {
 	return marks
 }
 
-// holds is whether a mark stands in a text; one that is a number only by itself, since
-// the digits of measured times are any digits.
+// holds reports whether a text contains a mark. A numeric mark must be a whole number in
+// the text, because measured times may contain the same digits.
 func holds(text, mark string) bool {
 	if strings.Trim(mark, "0123456789") != "" {
 		return strings.Contains(text, mark)
@@ -350,7 +350,8 @@ func holds(text, mark string) bool {
 	return regexp.MustCompile(`(^|[^0-9A-Za-z.])` + mark + `($|[^0-9A-Za-z])`).MatchString(text)
 }
 
-// everything is all that is stored of an account, but when its keys were used.
+// everything returns all stored data of an account, except the times at which keys were
+// used.
 func (t *tenant) everything() string {
 	t.Helper()
 	var all strings.Builder
@@ -390,7 +391,7 @@ func (t *tenant) everything() string {
 	return all.String()
 }
 
-// An attempt is one account asking a route for what is an account's.
+// An attempt is a call of a route by one account for the data of an account.
 type attempt struct {
 	route  string
 	visit  visit
@@ -398,7 +399,8 @@ type attempt struct {
 	admin  bool // with the administrator's key
 }
 
-// fill returns the attempt's path. unknown stands for ids that nobody has.
+// fill returns the path of the attempt. If unknown is true, it contains ids that do not
+// exist.
 func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	path := a.route[strings.IndexByte(a.route, ' ')+1:]
 	job, key, function, file, batch, messages, upload := a.of.jobs["done"], a.of.keys[2], a.of.function(), a.of.file, a.of.batch, a.of.messages, a.of.upload
@@ -416,10 +418,9 @@ func (a attempt) fill(rng *rand.Rand, unknown bool) string {
 	return strings.NewReplacer(":job_id", job, ":key_id", key, ":function", function, ":file_id", file, ":batch_id", batch, ":message_batch_id", messages, ":upload_id", upload, ":webhook_id", hook, ":delivery_id", delivery, ":row", "0", ":node", "n1").Replace(path)
 }
 
-// TestIsolation_TwoAccountsThroughEveryRoute lets two accounts reach for each
-// other's things through every route that there is, with every kind of key, in
-// random order: whatever an account is answered holds nothing of the other's,
-// and whatever it does changes nothing there.
+// TestIsolation_TwoAccountsThroughEveryRoute lets two accounts call every route for each
+// other's data, with every kind of key and in random order. No answer to an account may
+// contain data of the other account, and no call may change data of the other account.
 func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.FunctionDeadline = time.Nanosecond })
@@ -447,17 +448,17 @@ func TestIsolation_TwoAccountsThroughEveryRoute(t *testing.T) {
 	for _, a := range attempts {
 		a.check(rng)
 	}
-	attempt{"GET /metrics", visits["GET /metrics"], red, blue, true}.check(rng) // now that everything was asked for
+	attempt{"GET /metrics", visits["GET /metrics"], red, blue, true}.check(rng) // after all other routes
 	for _, pair := range [][2]*tenant{{red, blue}, {blue, red}} {
 		for _, mark := range pair[1].marks() {
 			if holds(pair[0].everything(), mark) {
-				t.Errorf("what is stored of %s holds %q", pair[0].account, mark)
+				t.Errorf("the stored data of %s contains %q", pair[0].account, mark)
 			}
 		}
 	}
 }
 
-// check makes an attempt.
+// check runs an attempt.
 func (a attempt) check(rng *rand.Rand) {
 	a.by.Helper()
 	k := a.by.user
@@ -503,7 +504,7 @@ func (a attempt) check(rng *rand.Rand) {
 	if got.status >= 500 && got.status != a.visit.status {
 		a.by.Errorf("%s: status %d: %s", what, got.status, got.text)
 	}
-	if a.visit.open { // no secret of anybody's
+	if a.visit.open { // the answer may contain no account's data
 		marks = append(a.by.marks(), a.of.marks()...)
 	}
 	for _, mark := range marks {
@@ -538,11 +539,11 @@ func (a attempt) check(rng *rand.Rand) {
 		}
 	}
 	if other != nil && !a.visit.open && other.everything() != before {
-		a.by.Errorf("%s: changed what is stored of %s", what, other.account)
+		a.by.Errorf("%s: changed the stored data of %s", what, other.account)
 	}
 }
 
-// auditTrail is the account's part of the audit record.
+// auditTrail returns the audit record of the account.
 func (t *tenant) auditTrail() []store.AuditEntry {
 	t.Helper()
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
@@ -552,8 +553,8 @@ func (t *tenant) auditTrail() []store.AuditEntry {
 	return entries
 }
 
-// likeUnknown checks that what belongs to another account is answered exactly
-// as what nobody has.
+// likeUnknown checks that the answer for an id of another account is the same as for an
+// id that does not exist.
 func (a attempt) likeUnknown(rng *rand.Rand, k madeKey, got *answered, method, path, query, body, what string) {
 	a.by.Helper()
 	unknown := a.fill(rng, true)
@@ -571,12 +572,12 @@ func (a attempt) likeUnknown(rng *rand.Rand, k madeKey, got *answered, method, p
 	text = strings.ReplaceAll(text, got.header.Get(headerRequestID), "REQUEST")
 	likeText = strings.ReplaceAll(likeText, like.header.Get(headerRequestID), "REQUEST")
 	if got.status != nethttp.StatusNotFound || like.status != got.status || text != likeText {
-		a.by.Errorf("%s: %d %s\nwhat nobody has: %d %s", what, got.status, text, like.status, likeText)
+		a.by.Errorf("%s: %d %s\nunknown id: %d %s", what, got.status, text, like.status, likeText)
 	}
 }
 
-// TestIsolation_Streams has two accounts listen while jobs of both begin and end: each
-// hears of all its own and of nothing else.
+// TestIsolation_Streams lets two accounts listen while jobs of both start and end. Each
+// account receives all its own events and no other events.
 func TestIsolation_Streams(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -602,14 +603,14 @@ func TestIsolation_Streams(t *testing.T) {
 			for heard := ""; heard != last[one]; {
 				e, more := l.next()
 				if !more {
-					t.Fatalf("%s heard nothing of %s: %v", one.account, last[one], l.lines.Err())
+					t.Fatalf("%s received no event of %s: %v", one.account, last[one], l.lines.Err())
 				}
 				for _, mark := range marks {
 					if holds(e.data, mark) {
 						t.Errorf("%s hears of %s: %s", one.account, other.account, e.data)
 					}
 				}
-				heard = jobsOf(t, []told{e})[0]
+				heard = jobsOf(t, []streamEvent{e})[0]
 			}
 		}
 	}

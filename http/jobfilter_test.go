@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// listed are the names of the jobs of a page, and its body.
+// listed returns the names of the jobs of a page, and the body of the answer.
 func (w *world) listed(query string) (names []string, body map[string]any) {
 	w.Helper()
 	body = w.get("/v1/list-jobs?" + query).want(200).json()
@@ -32,7 +32,7 @@ func TestJobs_ListFiltered(t *testing.T) {
 		ids[name] = w.submitted(fmt.Sprintf(`{"inputs":["a"],"name":%q,"description":"of %s's","model":"llama-3.1-8b"}`, name, name))
 		clock.pass(time.Minute)
 	}
-	middle := clock.now().Add(-2*time.Minute - time.Second).UTC().Format(time.RFC3339Nano) // just before Nightly 2 was created
+	middle := clock.now().Add(-2*time.Minute - time.Second).UTC().Format(time.RFC3339Nano) // just before the creation of Nightly 2
 	w.get("/v1/job-cancel/" + ids["Nightly 2"]).want(200)
 	for query, want := range map[string][]string{
 		"q=NIGHTLY":                               {"nightly 3", "Nightly 2", "Nightly 1"},
@@ -62,8 +62,8 @@ func TestJobs_ListFiltered(t *testing.T) {
 	w.get("/v1/list-jobs?q="+strings.Repeat("a", 257)).wantField("q", "256")
 }
 
-// Pages of a filter neither skip nor repeat, also where the store's pages are
-// larger than what is asked for.
+// The pages of a filter have no gaps and no repetitions, also if the store's pages are
+// larger than the requested page.
 func TestJobs_PagesOfAFilter(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -96,7 +96,7 @@ func TestJobs_PagesOfAFilter(t *testing.T) {
 	}
 }
 
-// manyJobs is a store with a multitude of jobs, number n of which is called n.
+// manyJobs is a store with n jobs. Job number i has the name i.
 type manyJobs struct {
 	store.Store
 	n int
@@ -120,8 +120,8 @@ func (m manyJobs) List(_ context.Context, account string, limit int, cursor stri
 	return page, fmt.Sprint(from), nil
 }
 
-// What one request looks at is bounded, and said.
-func TestJobs_LooksAtSomeThousands(t *testing.T) {
+// A request reads a limited number of jobs, and its answer says so.
+func TestJobs_FilterReadsALimitedNumber(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Store = manyJobs{Store: c.Store, n: 25_000} })
 	names, body := w.listed("q=12345")
@@ -151,7 +151,7 @@ func TestJobs_Counts(t *testing.T) {
 	w.get("/v1/jobs/counts").wantBody(none)
 	id := w.submitted(`{"inputs":["a"]}`)
 	w.submitted(`{"inputs":["a"]}`)
-	w.get("/v1/jobs/counts").wantBody(none) // still fresh
+	w.get("/v1/jobs/counts").wantBody(none) // cached
 	clock.pass(2 * time.Second)
 	w.get("/v1/job-cancel/" + id).want(200)
 	w.get("/v1/jobs/counts").wantBody(`{"counts":{"pending":1,"submitted":0,"starting":0,"running":0,"succeeded":0,"failed":0,"cancelled":1},"counted":2,"of_all":true}`)
@@ -203,7 +203,7 @@ func TestJobs_CancelMany(t *testing.T) {
 		t.Errorf("entries %+v, %v", entries, err)
 	}
 	if len(w.service.cancelled) != 3 {
-		t.Errorf("told of %q", w.service.cancelled)
+		t.Errorf("hints %q", w.service.cancelled)
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// TestJobs_NameTheKeyThatSubmittedThem goes through every way in which a job comes
-// about.
+// TestJobs_NameTheKeyThatSubmittedThem creates jobs in every possible way.
 func TestJobs_NameTheKeyThatSubmittedThem(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(*world, string) {}, func(c *Config) { c.FunctionDeadline = 1 })
@@ -51,17 +50,17 @@ func TestJobs_NameTheKeyThatSubmittedThem(t *testing.T) {
 	if got := w.record(id).Job.KeyID; got == nil || *got != one.id {
 		t.Errorf("a session submitted with the key %v, its own is %s", got, one.id)
 	}
-	id = w.submitted(`{"inputs":["a"]}`) // with the key of the configuration
+	id = w.submitted(`{"inputs":["a"]}`) // with the configured key
 	if job := w.get("/v1/jobs/" + id).want(200).json()["job"].(map[string]any); job["key_id"] != nil {
 		t.Errorf("the key of the configuration is shown as %v", job["key_id"])
 	}
 	if job := as(sdk).get("/v1/list-jobs?limit=1").want(200).json()["jobs"].([]any)[0].(map[string]any); job["job_id"] != id {
 		t.Errorf("the newest is %v", job)
-	} else if _, there := job["key_id"]; there { // clients make a column of it, of a type that a null has not
+	} else if _, there := job["key_id"]; there { // clients take it for a column, and null has no type
 		t.Errorf("listed with %v", job)
 	}
 
-	// Who repeats a submission with another key finds the job of the first.
+	// A submission that is repeated with another key returns the job of the first key.
 	first := as(one).submitted(`{"inputs":["a"]}`, "Idempotency-Key", "k")
 	again := as(other).submitted(`{"inputs":["a"]}`, "Idempotency-Key", "k")
 	if got := w.record(first).Job.KeyID; again != first || *got != one.id {

@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The life of a job as the pipeline would drive it.
+// These helpers do the work of the pipeline.
 
-// claim makes a session own the job.
+// claim makes a new session the owner of the job.
 func (w *world) claim(id string) store.Fence {
 	w.Helper()
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
@@ -42,7 +42,7 @@ func become(status rowmill.Status) func(*store.Record) error {
 	return func(r *store.Record) error { return r.Job.Become(status, time.Now()) }
 }
 
-// failed ends a new job.
+// failed creates a job, makes it fail and returns its id.
 func (w *world) failed(body string, reason *rowmill.Failure) string {
 	w.Helper()
 	id := w.submitted(body)
@@ -58,7 +58,7 @@ func (w *world) failed(body string, reason *rowmill.Failure) string {
 	return id
 }
 
-// unknownIDs name no job.
+// unknownIDs has ids of no job.
 var unknownIDs = []string{"job-00000000-0000-4000-8000-000000000000", "job-x", "x", "job-%00", strings.Repeat("a", 3000)}
 
 func TestJob_HasEveryFieldOfTheInterface(t *testing.T) {
@@ -96,7 +96,7 @@ func TestJob_UnknownIs404WithMessage(t *testing.T) {
 	}
 }
 
-func TestJob_OfAnotherAccountIsAsUnknown(t *testing.T) {
+func TestJob_OfAnotherAccountIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.submitted(`{"inputs":["a"]}`)
@@ -154,9 +154,9 @@ func TestStatus_OfEveryState(t *testing.T) {
 	status("succeeded")
 }
 
-// While records cannot be written they cannot say what jobs wait for; the answers
-// about them do, but not about those that are over.
-func TestAnswersSayWhatRecordsCannot(t *testing.T) {
+// While records cannot be written, they cannot contain the reason why a job waits. The
+// answers about jobs that have not ended contain it.
+func TestJob_WaitingReasonThatTheRecordLacks(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	over, runs := w.succeeded(`{"inputs":["a"]}`, answers("x")), w.submitted(`{"inputs":["a"]}`)
@@ -191,7 +191,7 @@ func TestStatus_OfAFailedJobHoldsTheReason(t *testing.T) {
 	}
 }
 
-func TestStatus_SaysHowFarTheJobIs(t *testing.T) {
+func TestStatus_CountsRows(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	look := func(id string) any { return w.get("/v1/job-status/" + id).want(200).json()["metadata"] }
@@ -241,12 +241,12 @@ func TestCancel_EveryCancellableState(t *testing.T) {
 		if body["cancelled"] != true || body["message"] == "" || len(body) != 2 {
 			t.Errorf("%s: body %v", until, body)
 		}
-		// Durable before the answer.
+		// The cancellation is durable before the answer.
 		if job := w.record(id).Job; job.Status != rowmill.StatusCancelled || job.Completed == nil {
 			t.Errorf("%s: job %+v", until, job)
 		}
 		if last := w.service.cancelled[len(w.service.cancelled)-1]; last != id {
-			t.Errorf("%s: the pipeline was told of %s", until, last)
+			t.Errorf("%s: the pipeline got the hint %s", until, last)
 		}
 	}
 }
@@ -348,7 +348,7 @@ func TestList_WithoutLimitIsWhole(t *testing.T) {
 		t.Errorf("body %v", body)
 	}
 	var want []string
-	var creating errgroup.Group // the store gathers them
+	var creating errgroup.Group // the store groups these writes
 	for i := range 401 {
 		record := store.Record{SchemaVersion: store.SchemaVersion}
 		record.Job.ID, record.Job.Status, record.Job.RunType = rowmill.NewJobID(), rowmill.StatusPending, rowmill.RunFull
@@ -362,7 +362,7 @@ func TestList_WithoutLimitIsWhole(t *testing.T) {
 	if err := creating.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	// A cursor is honoured only with limit.
+	// A cursor works only with a limit.
 	body := w.get("/v1/list-jobs?cursor=nonsense").want(200).json()
 	if got := ids(body); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %d jobs, want %d, or another order", len(got), len(want))

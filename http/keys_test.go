@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// madeKey is a key that was made through the API.
+// madeKey is a key that was created through the API.
 type madeKey struct{ id, text string }
 
 func (k madeKey) header() []string { return []string{"Authorization", "Key " + k.text} }
@@ -25,13 +25,13 @@ func (a *answered) key() madeKey {
 	return madeKey{body["id"].(string), body["key"].(string)}
 }
 
-// newKey makes a key through the API, by default as the operator.
+// newKey creates a key through the API; the default caller is the operator.
 func (w *world) newKey(body string, headers ...string) madeKey {
 	w.Helper()
 	return w.do("POST", "/v1/keys", body, headers...).key()
 }
 
-// works reports whether a key is good.
+// works reports whether a key is valid.
 func (w *world) works(k madeKey) bool {
 	w.Helper()
 	answer := w.get("/v1/auth/check", k.header()...)
@@ -41,7 +41,7 @@ func (w *world) works(k madeKey) bool {
 	return answer.status == 200
 }
 
-// keyList returns the ids of the keys that a list shows.
+// keyList returns the ids of the keys in a list.
 func (w *world) keyList(query string, headers ...string) (ids []string) {
 	w.Helper()
 	for _, k := range w.get("/v1/keys"+query, headers...).want(200).json()["keys"].([]any) {
@@ -153,7 +153,7 @@ func TestKeys_UserKeysAreForbidden(t *testing.T) {
 		{"GET", "/v1/audit"},
 		{"PATCH", "/v1/settings"},
 	} {
-		// Not even that the body is bad is said to them.
+		// Without the role, the body is not checked.
 		w.do(route[0], route[1], "", user.header()...).wantError(403, "forbidden", "administrator's key")
 	}
 	if !w.works(user) {
@@ -180,7 +180,7 @@ func TestKeys_AdministratorsActWithinTheirOwnAccount(t *testing.T) {
 	}
 	w.do("POST", "/v1/keys", `{"account":"other"}`, admin.header()...).wantError(403, "forbidden", "another account")
 	w.do("PATCH", "/v1/settings", `{"account":"other","retention_days":1}`, admin.header()...).wantError(403, "forbidden", "another account")
-	// A foreign key is exactly as an unknown one.
+	// A key of another account is treated like an unknown key.
 	for _, id := range []string{foreign.id, "000000000000"} {
 		w.do("DELETE", "/v1/keys/"+id, "", admin.header()...).wantError(404, "key_not_found", id)
 		w.do("POST", "/v1/keys/"+id+"/rotate", "", admin.header()...).wantError(404, "key_not_found", id)
@@ -189,7 +189,7 @@ func TestKeys_AdministratorsActWithinTheirOwnAccount(t *testing.T) {
 		t.Error("a foreign key was revoked")
 	}
 	w.do("DELETE", "/v1/keys/"+theirs.id, "", admin.header()...).want(200)
-	// The operator sees all accounts, or one.
+	// The operator can list the keys of all accounts or of one account.
 	if ids := w.keyList(""); fmt.Sprint(ids) != fmt.Sprint([]string{admin.id, foreign.id}) {
 		t.Errorf("the operator's list is %v", ids)
 	}
@@ -241,7 +241,7 @@ func TestKeys_RevokedKeyStopsAtOnceAndItsJobsGoOn(t *testing.T) {
 	w.goesOn(id)
 }
 
-// goesOn brings a pending job to its end.
+// goesOn runs a pending job to its end.
 func (w *world) goesOn(id string) {
 	w.Helper()
 	f := w.claim(id)
@@ -275,7 +275,7 @@ func TestKeys_KeyThatExpiresInMidJob(t *testing.T) {
 	w.do("DELETE", "/v1/keys/"+k.id, "").want(200)
 }
 
-// beside starts another server on the store of the first.
+// beside starts another server on the same store.
 func (w *world) beside(change ...func(*Config)) *world {
 	w.Helper()
 	return setup(w.TB, append([]func(*Config){func(c *Config) {
@@ -290,11 +290,11 @@ func TestKeys_EffectiveOnEveryNodeWithin5Seconds(t *testing.T) {
 	b := a.beside()
 	created := a.newKey(`{}`)
 	rotated := a.newKey(`{}`)
-	c.pass(100 * time.Millisecond) // for b has seen no list, or one without them
+	c.pass(100 * time.Millisecond) // so that b reads a list with the new keys
 	if !b.works(created) || !b.works(rotated) {
 		t.Fatal("the other node does not know new keys")
 	}
-	// The worst case: the other node has looked just before the change.
+	// The worst case: the other node reads the list just before the change.
 	c.pass(time.Second)
 	a.do("DELETE", "/v1/keys/"+created.id, "").want(200)
 	again := a.do("POST", "/v1/keys/"+rotated.id+"/rotate", "").key()
@@ -340,7 +340,7 @@ func TestKeys_LastAdministratorStays(t *testing.T) {
 	bare.do("DELETE", "/v1/keys/"+first.id, "", first.header()...).wantError(409, "last_administrator", "rotate it")
 	second := bare.newKey(`{"role":"admin"}`, first.header()...)
 	bare.do("DELETE", "/v1/keys/"+first.id, "", second.header()...).want(200)
-	w.do("DELETE", "/v1/keys/"+second.id, "").want(200) // the configuration has one
+	w.do("DELETE", "/v1/keys/"+second.id, "").want(200) // there is a configured key
 }
 
 func TestKeys_LastUsed(t *testing.T) {
@@ -374,7 +374,7 @@ func TestKeys_Pages(t *testing.T) {
 	}
 	other := w.newKey(`{}`).id
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for _, id := range []string{"aaaa", "bbbb"} { // made at the same moment, before all others
+	for _, id := range []string{"aaaa", "bbbb"} { // created at the same moment, before all others
 		if err := w.store.PutKey(t.Context(), store.Key{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}); err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +408,7 @@ func TestKeys_Pages(t *testing.T) {
 		}
 	}
 	_, next := page("?account=acme&limit=3")
-	w.do("DELETE", "/v1/keys/"+made[2], "").want(200) // the last that was shown
+	w.do("DELETE", "/v1/keys/"+made[2], "").want(200) // the last key of the page
 	if ids, _ := page("?account=acme&cursor=" + next); !slices.Equal(ids, made[3:]) {
 		t.Errorf("after a key that is gone: %v, want %v", ids, made[3:])
 	}
@@ -419,7 +419,7 @@ func TestKeys_Pages(t *testing.T) {
 	}
 }
 
-func TestKeys_AsManyAsAnAccountMayHave(t *testing.T) {
+func TestKeys_LimitPerAccount(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.MaxKeys = 2 })
 	first := w.newKey(`{"account":"acme"}`)
@@ -427,11 +427,11 @@ func TestKeys_AsManyAsAnAccountMayHave(t *testing.T) {
 	for _, headers := range [][]string{nil, admin.header()} {
 		w.do("POST", "/v1/keys", `{"account":"acme"}`, headers...).wantError(409, "too_many_keys", "acme has 2 keys")
 	}
-	w.newKey(`{"account":"other"}`) // nobody else's matter
+	w.newKey(`{"account":"other"}`) // not in the audit record of acme
 	w.do("POST", "/v1/keys/"+first.id+"/rotate", "").want(200)
 	w.do("DELETE", "/v1/keys/"+first.id, "").want(200)
 	w.newKey(`{"account":"acme"}`)
 }
 
-// secretOf is the secret of rk_<id>_<secret>.
+// secretOf returns the secret in rk_<id>_<secret>.
 func secretOf(key string) string { return strings.SplitN(key, "_", 3)[2] }

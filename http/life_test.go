@@ -12,13 +12,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// done is a row with its outcome.
+// done is a row with its output.
 type done struct {
 	id  rowmill.ID
 	out rowmill.Output
 }
 
-// answers are outcomes of rows that went well; the empty text failed.
+// answers returns outputs of rows. An empty text is a failed row.
 func answers(texts ...string) (rows []done) {
 	for i, text := range texts {
 		out := rowmill.Output{
@@ -52,8 +52,7 @@ func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	return store.Artifact{Key: key, Size: info.Size}
 }
 
-// part writes rows, numbered from first, as a part of a shard and commits it
-// for those accepted.
+// part writes rows, numbered from first, as a part of a shard.
 func (w *world) part(f store.Fence, schema results.Schema, shard int, first int64, rows []done, key string) store.Part {
 	w.Helper()
 	key = "jobs/" + f.JobID + "/parts/" + key
@@ -86,8 +85,7 @@ func schemaOf(record store.Record, kind rowmill.IDKind) results.Schema {
 	}
 }
 
-// running brings a new job to where rows are done. The input "a" stands for as
-// many.
+// running creates a job and starts it. One "a" in inputs means that many rows.
 func (w *world) running(body string, rows int64) store.Fence {
 	w.Helper()
 	inputs := strings.Repeat(`,"a"`, int(rows))
@@ -97,7 +95,7 @@ func (w *world) running(body string, rows int64) store.Fence {
 	return w.start(w.submitted(body), rows)
 }
 
-// start brings a stored job to where rows are done.
+// start makes a stored job run.
 func (w *world) start(id string, rows int64) store.Fence {
 	w.Helper()
 	f := w.claim(id)
@@ -118,7 +116,7 @@ func (w *world) commit(f store.Fence, parts ...store.Part) {
 	}
 }
 
-// succeeded brings a new job to its end, with the rows' outcomes.
+// succeeded creates a job and ends it with outputs for its rows.
 func (w *world) succeeded(body string, rows []done) string {
 	w.Helper()
 	f := w.running(body, int64(len(rows)))
@@ -126,7 +124,7 @@ func (w *world) succeeded(body string, rows []done) string {
 	return f.JobID
 }
 
-// succeed ends a job with the rows' outcomes.
+// succeed ends a job with outputs for its rows.
 func (w *world) succeed(f store.Fence, rows []done) {
 	w.Helper()
 	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))

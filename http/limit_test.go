@@ -17,13 +17,13 @@ func TestLimit_TooManyRequestsAndRetryAfter(t *testing.T) {
 			t.Errorf("Retry-After is %q, want %s", got, seconds)
 		}
 	}
-	for range 2 { // a whole minute's requests may come at once
+	for range 2 { // all requests of a minute may come at once
 		ask(own).want(200)
 	}
-	for range 5 { // what is refused is not counted
+	for range 5 { // refused requests do not count
 		tooMany(own, "30")
 	}
-	for range 3 { // keys do not share a limit; without its own it is the configured one
+	for range 3 { // each key has its own limit; the default is the configured one
 		ask(other).want(200)
 	}
 	tooMany(other, "20")
@@ -32,7 +32,7 @@ func TestLimit_TooManyRequestsAndRetryAfter(t *testing.T) {
 	c.pass(500 * time.Millisecond)
 	ask(own).want(200)
 	tooMany(own, "30")
-	c.pass(time.Hour) // rest saves up one minute's requests, not more
+	c.pass(time.Hour) // an idle key saves up the requests of one minute only
 	for range 2 {
 		ask(own).want(200)
 	}
@@ -50,7 +50,7 @@ func TestLimit_NoneByDefault(t *testing.T) {
 	}
 }
 
-func TestLimit_NothingOfARefusedRequestIsDone(t *testing.T) {
+func TestLimit_RefusedRequestHasNoEffect(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	k := w.newKey(`{"requests_per_minute":1}`)

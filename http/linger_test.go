@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// upload sends a submission as a client does that reads no answer before all
-// of its body is away, and returns the answer's status.
+// upload sends a submission like a client that reads no answer before it has sent its
+// whole body. It returns the status of the answer.
 func (w *world) upload(body string, headers ...string) (int, error) {
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)
@@ -75,9 +75,9 @@ func TestSubmit_RefusedUploadGetsItsAnswer(t *testing.T) {
 	}
 }
 
-func TestSubmit_RefusedUploadIsNotReadWithoutEnd(t *testing.T) {
+func TestSubmit_RefusedUploadIsReadUpToALimit(t *testing.T) {
 	t.Parallel()
-	const most = 128 << 20 // what is read of it, and what buffers hold
+	const most = 128 << 20 // the bytes that the server reads, and the bytes in buffers
 	w := setup(t)
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)

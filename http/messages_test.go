@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// messagesOf is the body of a batch with requests of these ids.
+// messagesOf returns the body of a batch with requests of these ids.
 func messagesOf(ids ...string) string {
 	requests := make([]string, len(ids))
 	for i, id := range ids {
@@ -27,13 +27,13 @@ func messagesOf(ids ...string) string {
 	return `{"requests":[` + strings.Join(requests, ",") + `]}`
 }
 
-// messaged is the id of a new Message Batch.
+// messaged creates a Message Batch and returns its id.
 func (w *world) messaged(ids ...string) string {
 	w.Helper()
 	return w.do("POST", "/v1/messages/batches", messagesOf(ids...)).want(200).json()["id"].(string)
 }
 
-// jobOf is the job of a batch of either dialect.
+// jobOf returns the job id of a batch of any dialect.
 func jobOf(id string) string {
 	hex := id[strings.LastIndexByte(id, '_')+1:]
 	return "job-" + strings.Join([]string{hex[:8], hex[8:12], hex[12:16], hex[16:20], hex[20:]}, "-")
@@ -77,7 +77,7 @@ func TestMessages_AreJobs(t *testing.T) {
 	}
 }
 
-func TestMessages_WhatIsRefused(t *testing.T) {
+func TestMessages_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.MaxFileBytes, c.MaxRowBytes, c.MaxInputRows = 4096, 1000, 3 })
 	request := func(id, params string) string {
@@ -86,7 +86,7 @@ func TestMessages_WhatIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		body   string
 		status int
-		want   string // kind and what the message holds
+		want   string // error type, and a part of the message
 	}{
 		{request(`"`+strings.Repeat("é", 65)+`"`, `{"model":"llama-3.1-8b"}`), 400, "invalid_request_error requests.1.custom_id: String should have at most 64 characters"},
 		{request(`"ok"`, `{"model":"llama-3.1-8b"}`), 400, "invalid_request_error requests.1.custom_id: is the custom_id of an earlier request"},
@@ -119,7 +119,7 @@ func TestMessages_WhatIsRefused(t *testing.T) {
 	w.do("GET", "/v1/list-jobs", "", "Authorization", "", "X-Api-Key", adminKey).want(nethttp.StatusUnauthorized)
 }
 
-func TestMessages_ARepetitionMakesNoSecond(t *testing.T) {
+func TestMessages_RetryReturnsTheFirst(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := func(retry string) any {
@@ -137,13 +137,13 @@ func TestMessages_ARepetitionMakesNoSecond(t *testing.T) {
 	}
 }
 
-// resultsOf are the lines of a batch's results.
+// resultsOf returns the lines of a batch's results.
 func (w *world) resultsOf(batch map[string]any) []string {
 	w.Helper()
 	return strings.Split(strings.TrimSuffix(string(w.get(batch["results_url"].(string)).want(200).text), "\n"), "\n")
 }
 
-// columnOf are the texts of a column of a Parquet file.
+// columnOf returns the texts of a column in a Parquet file.
 func columnOf(t *testing.T, table []byte, column string) (texts []string) {
 	t.Helper()
 	rows, err := input.Open(bytes.NewReader(table), int64(len(table)), input.Options{Column: column})
@@ -162,7 +162,7 @@ func columnOf(t *testing.T, table []byte, column string) (texts []string) {
 	}
 }
 
-func TestMessages_WhatBecomesOfRequests(t *testing.T) {
+func TestMessages_Results(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.messaged("a", "b", "c", "d", "e")
@@ -204,7 +204,7 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 		`{"custom_id":"b","result":{"type":"errored","error":{"type":"error","error":{"type":"invalid_request_error","message":"it said no"},"request_id":"req_` + hex + `_1"}}}`,
 		`{"custom_id":"c","result":{"type":"errored","error":{"type":"error","error":{"type":"overloaded_error","message":"own words"},"request_id":"req_` + hex + `_2"}}}`,
 		`{"custom_id":"d","result":{"type":"errored","error":{"type":"error","error":{"type":"api_error","message":"it said no"},"request_id":"req_` + hex + `_3"}}}`,
-		`{"custom_id":null,"result":{"type":"canceled"}}`, // no shards here that would know it
+		`{"custom_id":null,"result":{"type":"canceled"}}`, // in this world no shard knows its custom_id
 	}
 	if diff := cmp.Diff(want, w.resultsOf(ended)); diff != "" {
 		t.Error(diff)
@@ -233,7 +233,8 @@ func TestMessages_WhatBecomesOfRequests(t *testing.T) {
 	}
 }
 
-// One that is cancelled before it was counted has a line of every request, too.
+// A batch that is cancelled before its requests are counted also has a line for every
+// request.
 func TestMessages_CancelledBeforeTheyAreCounted(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -256,7 +257,7 @@ func TestMessages_Pages(t *testing.T) {
 	for i := range 7 {
 		ids = append([]string{w.messaged(fmt.Sprint(i))}, ids...)
 	}
-	for _, i := range []int{1, 2} { // two beside each other are deleted
+	for _, i := range []int{1, 2} { // two neighbours are deleted
 		w.do("POST", "/v1/messages/batches/"+ids[i]+"/cancel", "").want(200)
 		w.do("DELETE", "/v1/messages/batches/"+ids[i], "").want(200)
 	}

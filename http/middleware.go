@@ -24,16 +24,15 @@ import (
 
 const (
 	headerRequestID = "X-Request-Id"
-	// maxRequestID is long enough for a UUID and the longer forms that
-	// proxies make.
+	// maxRequestID is long enough for a UUID and for the longer ids of proxies.
 	maxRequestID = 128
 )
 
-// unsniffed has browsers believe the content type: results hold text of models and
-// clients.
-func unsniffed(c *gin.Context) { c.Header("X-Content-Type-Options", "nosniff") }
+// noSniff tells browsers not to guess the content type, because results contain text of
+// models and clients.
+func noSniff(c *gin.Context) { c.Header("X-Content-Type-Options", "nosniff") }
 
-// identify gives the request an id: the client's if it is short and plain, else a new
+// identify gives the request an id: the client's id if it is short and plain, else a new
 // one.
 func identify(c *gin.Context) {
 	id := c.GetHeader(headerRequestID)
@@ -58,9 +57,9 @@ func plainID(id string) bool {
 	return true
 }
 
-// recovered turns a panic into a 500. If the answer has begun, it breaks the connection,
-// so no client takes half an answer for a whole one.
-func (s *Server) recovered(c *gin.Context) {
+// recoverPanic turns a panic into a 500. If the answer has begun, it breaks the
+// connection, so that no client takes half an answer for a complete one.
+func (s *Server) recoverPanic(c *gin.Context) {
 	defer func() {
 		reason := recover()
 		if reason == nil {
@@ -80,8 +79,8 @@ func (s *Server) recovered(c *gin.Context) {
 	c.Next()
 }
 
-// boundHeaders refuses headers larger than the limit, in JSON.
-func (s *Server) boundHeaders(c *gin.Context) {
+// limitHeaders refuses headers that are larger than the limit. Its answer is JSON.
+func (s *Server) limitHeaders(c *gin.Context) {
 	size := len(c.Request.RequestURI)
 	for name, values := range c.Request.Header {
 		for _, value := range values {
@@ -94,16 +93,16 @@ func (s *Server) boundHeaders(c *gin.Context) {
 	}
 }
 
-// wellAsked refuses a query with a part that cannot be read, such as a semicolon or half
-// an escape. Go ignores such a part, and the answer would be to another question.
-func (s *Server) wellAsked(c *gin.Context) {
+// checkQuery refuses a query that cannot be parsed, for example with a semicolon or half
+// an escape. Go ignores such a part of the query, so the client would get a wrong answer.
+func (s *Server) checkQuery(c *gin.Context) {
 	if _, err := url.ParseQuery(c.Request.URL.RawQuery); err != nil {
 		s.exchange.Fail(c, request.Errorf(nethttp.StatusBadRequest, "invalid_query",
 			"the query cannot be read (%v); separate parameters by & and escape other characters than letters and digits, as in %%3B", err))
 	}
 }
 
-// requestMetrics times requests by route: job ids make no new series.
+// requestMetrics measures the time of requests by route, so job ids create no new series.
 type requestMetrics struct{ seconds *prometheus.HistogramVec }
 
 func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
@@ -114,8 +113,8 @@ func newRequestMetrics(registerer prometheus.Registerer) *requestMetrics {
 	}, []string{"route", "method", "code"})}
 }
 
-// observe logs, times and traces requests. It logs paths without their query, since that
-// may hold a signature.
+// observe logs, measures and traces requests. It logs the path without the query, because
+// the query may contain a signature.
 func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		began := time.Now()
@@ -135,7 +134,7 @@ func (s *Server) observe(metrics *requestMetrics) gin.HandlerFunc {
 			endSpan(span, status)
 
 			level := slog.LevelInfo
-			if quiet[route] {
+			if debugRoutes[route] {
 				level = slog.LevelDebug
 			}
 			if log := span.Log(s.Logger); log.Enabled(c.Request.Context(), level) {
@@ -159,8 +158,8 @@ func endSpan(span *tracing.Span, status int) {
 	span.End(nil)
 }
 
-// trace begins the span of a request with a trace header. A job that the request submits
-// belongs to the trace.
+// trace begins a span if the request has a trace header. A job that the request submits
+// belongs to the same trace.
 func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	parent := c.GetHeader(tracing.Header)
 	if s.Tracer == nil || parent == "" {
@@ -172,8 +171,9 @@ func (s *Server) trace(c *gin.Context, route, method string) *tracing.Span {
 	return span
 }
 
-// quiet lists the routes that probes and pages ask all the time.
-var quiet = map[string]bool{
+// debugRoutes lists the routes that probes and console pages request all the time; they
+// are logged at level Debug.
+var debugRoutes = map[string]bool{
 	"/livez": true, "/readyz": true, "/metrics": true, "/version": true,
 	"/v1/job-status/:job_id": true, "/v1/jobs/:job_id": true, "/v1/batches/:batch_id": true,
 	"/v1/jobs/:job_id/progress": true, "/v1/jobs/counts": true, "/v1/stats": true, "/v1/engines": true, "/v1/gpus": true,

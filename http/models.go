@@ -18,49 +18,49 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Counting says how prompts of a model are counted.
+// Counting describes how the tokens of a model's prompts are counted.
 type Counting struct {
-	Exact     bool     // by the model's own vocabulary and template
-	MeanError *float64 // tokens, of late on this node; nil before anything was compared
+	Exact     bool     // with the model's own vocabulary and template
+	MeanError *float64 // recent mean error on this node, in tokens; nil before the first comparison
 }
 
-// The ways of counting prompts, best first.
+// Values of modelView.Counted, best first.
 const (
-	countedExactly  = "exact"     // by the model's own vocabulary and template
-	countedByServer = "server"    // estimated, and near a limit by the server
-	countedRoughly  = "estimated" // by another vocabulary that is corrected by what servers report
+	countedExactly  = "exact"     // with the model's own vocabulary and template
+	countedByServer = "server"    // estimated; near a limit the server counts
+	countedRoughly  = "estimated" // with another vocabulary, corrected by the counts that servers report
 )
 
 // modelOwner is the owner of every model in answers.
 const modelOwner = "rowmill"
 
-// modelView is a model in an answer. Prices are USD per million tokens.
+// modelView is a model in an answer. Prices are in USD per million tokens.
 type modelView struct {
 	ID            string            `json:"id"`
 	Object        string            `json:"object"`
-	Created       int64             `json:"created"`        // 0: not known; OpenAI's clients demand a time
-	OwnedBy       string            `json:"owned_by"`       // OpenAI's clients demand one
-	Kind          *rowmill.Kind     `json:"kind"`           // null until it is known
-	ContextLength *int              `json:"context_length"` // null where nobody says
-	Dimension     *int              `json:"dimension"`      // null but for embedding models
-	InputPrice    *exchange.Decimal `json:"input_price"`    // null where it has none
+	Created       int64             `json:"created"`        // 0: unknown; OpenAI's clients require a time
+	OwnedBy       string            `json:"owned_by"`       // OpenAI's clients require an owner
+	Kind          *rowmill.Kind     `json:"kind"`           // null until known
+	ContextLength *int              `json:"context_length"` // null if unknown
+	Dimension     *int              `json:"dimension"`      // set for embedding models only
+	InputPrice    *exchange.Decimal `json:"input_price"`    // null if the model has no price
 	OutputPrice   *exchange.Decimal `json:"output_price"`
 	Sampling      map[string]any    `json:"sampling_params"`
 	Aliases       []string          `json:"aliases"`
 	Counted       string            `json:"counted"`
-	CountError    *exchange.Decimal `json:"count_error"` // tokens on average, before what was learned corrects them
+	CountError    *exchange.Decimal `json:"count_error"` // mean error in tokens, before the correction
 	Servers       []serverView      `json:"served_by"`
-	Problem       *string           `json:"problem"` // why it cannot be used now
+	Problem       *string           `json:"problem"` // why jobs cannot use the model now
 }
 
 type serverView struct {
 	Node   string `json:"node"`
 	Engine string `json:"engine"`
 	Kind   string `json:"kind"`
-	Model  string `json:"model"` // what the server calls it
+	Model  string `json:"model"` // name of the model on the server
 }
 
-// modelList answers requests about the models that jobs can run on.
+// modelList answers requests about models.
 type modelList struct {
 	*exchange.Exchange
 	all      *offer.Models
@@ -74,8 +74,8 @@ func (m *modelList) route(v1 gin.IRoutes) {
 }
 
 // errorOfModels returns the body of an error in the client's form. Anthropic's clients
-// send a version. OpenAI's clients send their key after the word Bearer, but so do
-// clients with a token; these get a body with both forms.
+// send a version header. OpenAI's clients send their key after the word Bearer, but
+// clients with a token do the same, so both get a body with both forms.
 func errorOfModels(c *gin.Context, e *request.Error) any {
 	if c.GetHeader(anthropic.HeaderVersion) != "" {
 		return anthropic.Error(c, e)
@@ -87,7 +87,7 @@ func errorOfModels(c *gin.Context, e *request.Error) any {
 	return body
 }
 
-// list answers GET /v1/models: those that are served now first.
+// list answers GET /v1/models. Models that are served now come first.
 func (m *modelList) list(c *gin.Context) (any, error) {
 	all := m.all.List()
 	slices.SortStableFunc(all, func(a, b offer.ListedModel) int {
@@ -103,7 +103,7 @@ func (m *modelList) list(c *gin.Context) (any, error) {
 	return gin.H{"object": "list", "data": views}, nil
 }
 
-// show answers GET /v1/models/{model}, by any of its names.
+// show answers GET /v1/models/{model}; the id and all aliases work.
 func (m *modelList) show(c *gin.Context) (any, error) {
 	name := strings.TrimPrefix(c.Param("model"), "/")
 	id := name
@@ -122,7 +122,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 		}
 		return m.view(o), nil
 	}
-	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is no model that can be used now", spelling.Shorten(name, 128))
+	return nil, request.Errorf(nethttp.StatusNotFound, "not_found", "%q is not a model that can be used now", spelling.Shorten(name, 128))
 }
 
 func (m *modelList) view(o offer.ListedModel) modelView {
@@ -153,7 +153,7 @@ func (m *modelList) view(o offer.ListedModel) modelView {
 	return v
 }
 
-// orNone returns a number for an answer, nil if it is 0.
+// orNone returns a pointer to a number, nil for 0.
 func orNone(n int) *int {
 	if n == 0 {
 		return nil

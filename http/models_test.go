@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 )
 
-func TestModels_SayWhatJobsCanRunOn(t *testing.T) {
+func TestModels_List(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.service.servers = []offer.Server{
@@ -46,7 +46,7 @@ func TestModels_SayWhatJobsCanRunOn(t *testing.T) {
 	if found["new"]["problem"] == nil || len(found["llama-3.1-8b"]["served_by"].([]any)) != 0 {
 		t.Errorf("new %v, llama %v", found["new"], found["llama-3.1-8b"])
 	}
-	// Whatever the list names can be sent.
+	// A submission accepts every name in the list.
 	for _, name := range []string{"own", "acme/Own-7B", "openai/gpt-oss-20b"} {
 		w.post(`{"inputs":["a"],"model":"` + name + `"}`).want(200)
 	}

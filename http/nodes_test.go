@@ -53,9 +53,8 @@ func TestNodes_DrainReachesTheNode(t *testing.T) {
 	w.get("/v1/nodes/gpu1/drain").want(405)
 }
 
-// Nodes serve every account, so no account may look at them or stop them but
-// the operator's.
-func TestNodes_ForOperatorsAlone(t *testing.T) {
+// Nodes serve all accounts, so only operators may see or stop them.
+func TestNodes_OnlyForOperators(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for _, key := range []string{w.keyOf(caller.DefaultAccount, caller.RoleUser), w.keyOf("acme", caller.RoleAdmin)} {

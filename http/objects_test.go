@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// signed asks for the URLs of a finished job's results.
+// signed returns the signed URLs of a finished job's results.
 func (w *world) signed(id string) (get, head string) {
 	w.Helper()
 	urls := w.get("/v1/jobs/" + id + "/results-url").want(200).json()["urls"].(map[string]any)
@@ -20,7 +20,7 @@ func (w *world) signed(id string) (get, head string) {
 	return path(urls["get"]), path(urls["head"])
 }
 
-// bare is a request without the API key, as signed URLs want it.
+// bare removes the API key from a request, as signed URLs require.
 var bare = []string{"Authorization", ""}
 
 func TestResultsURL_HeadGivesLengthAndETag(t *testing.T) {
@@ -66,7 +66,7 @@ func TestResultsURL_IsBoundToItsMethod(t *testing.T) {
 	w.do("HEAD", get, "", bare...).want(403)
 	w.get(get+"x", bare...).want(403)
 	w.do("PUT", get, "", bare...).wantError(405, "method_not_allowed", "")
-	// The signature is in no log.
+	// No log contains the signature.
 	if logs := w.logs.String(); strings.Contains(logs, "signature") || !strings.Contains(logs, "/objects/") {
 		t.Errorf("logs:\n%s", logs)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/http/anthropic"
 )
 
-// openAISchemas returns the schemas of testdata/openai.json by the answers that they
-// are of, as "GET /v1/files", and that of all errors as "error".
+// openAISchemas returns the schemas in testdata/openai.json by route, such as "GET
+// /v1/files". The schema of all errors has the key "error".
 var openAISchemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	text, err := os.ReadFile("testdata/openai.json")
 	if err != nil {
@@ -44,8 +44,8 @@ var openAISchemas = sync.OnceValues(func() (map[string]*jsonschema.Schema, error
 	return schemas, nil
 })
 
-// checkOpenAI reports how an answer breaks OpenAI's OpenAPI document. Answers to
-// Anthropic's clients, and those of other routes, break nothing.
+// checkOpenAI returns an error if an answer does not match OpenAI's OpenAPI document. It
+// accepts answers to Anthropic's clients and answers of other routes.
 func checkOpenAI(r *nethttp.Request, path string, status int, body []byte) error {
 	schemas, err := openAISchemas()
 	if err != nil {
@@ -57,7 +57,7 @@ func checkOpenAI(r *nethttp.Request, path string, status int, body []byte) error
 	}
 	if status >= nethttp.StatusBadRequest {
 		if strings.HasPrefix(path, "/v1/models") && !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
-			return nil // in the API's own form
+			return nil // an error in the API's own form
 		}
 		schema = schemas["error"]
 	}
@@ -71,7 +71,7 @@ func checkOpenAI(r *nethttp.Request, path string, status int, body []byte) error
 	return checkCounts(body)
 }
 
-// openAICounts are the members of a batch that a schema alone cannot check.
+// openAICounts has the fields of a batch that a schema alone cannot check.
 type openAICounts struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
@@ -82,7 +82,7 @@ type openAICounts struct {
 	} `json:"request_counts"`
 }
 
-// checkCounts reports a batch that is over if its counts of requests do not add up.
+// checkCounts returns an error if the request counts of an ended batch do not add up.
 func checkCounts(body []byte) error {
 	var one openAICounts
 	if err := json.Unmarshal(body, &one); err != nil {
@@ -91,7 +91,7 @@ func checkCounts(body []byte) error {
 	var list struct {
 		Data []openAICounts `json:"data"`
 	}
-	_ = json.Unmarshal(body, &list) // an answer about one batch has no list
+	_ = json.Unmarshal(body, &list) // an answer about a single batch has no list
 	for _, b := range append(list.Data, one) {
 		if b.Counts == nil {
 			continue

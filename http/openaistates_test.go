@@ -46,7 +46,7 @@ func (w *world) wantListed(id string, want batchState) {
 	w.Errorf("batch %s is not listed", id)
 }
 
-// requestsOf are requests with their outcomes; the empty text failed.
+// requestsOf returns requests with outputs. An empty text is a failed request.
 func requestsOf(texts ...string) []done {
 	rows := answers(texts...)
 	for i := range rows {
@@ -55,7 +55,7 @@ func requestsOf(texts ...string) []done {
 	return rows
 }
 
-// committed has requests of a batch done.
+// committed commits outputs of a batch's requests.
 func (w *world) committed(f store.Fence, texts ...string) {
 	w.Helper()
 	part := w.part(f, schemaOf(w.record(f.JobID), rowmill.IDString), 0, 0, requestsOf(texts...), "a.parquet")
@@ -64,7 +64,7 @@ func (w *world) committed(f store.Fence, texts ...string) {
 	}
 }
 
-// begunBatch is a new batch of four requests: one has an answer, another has failed.
+// begunBatch creates a batch of four requests: one has an answer, one has failed.
 func (w *world) begunBatch() (id string, f store.Fence) {
 	w.Helper()
 	id = w.batched(w.uploaded("in.jsonl", requestLine("a", "llama-3.1-8b")))
@@ -73,7 +73,7 @@ func (w *world) begunBatch() (id string, f store.Fence) {
 	return id, f
 }
 
-// Every answer of a world is checked by checkOpenAI; this brings all states about.
+// checkOpenAI checks every answer of a world. This test makes batches of all statuses.
 func TestOpenAI_BatchesInEveryState(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -113,7 +113,7 @@ func TestOpenAI_BatchesInEveryState(t *testing.T) {
 
 	id = w.batched(w.uploaded("in.jsonl", requestLine("a", "llama-3.1-8b")))
 	w.do("POST", path(id)+"/cancel", "").wantBatch(batchState{status: "cancelling"})
-	w.get(path(id)).wantBatch(batchState{status: "cancelled"}) // nobody knows how many requests it has
+	w.get(path(id)).wantBatch(batchState{status: "cancelled"}) // the number of requests is unknown
 
 	id, f = w.begunBatch()
 	w.fail(f, rowmill.Failf(rowmill.CodeWindowExpired, "late"))
@@ -138,7 +138,7 @@ func TestOpenAI_BatchesInEveryState(t *testing.T) {
 	w.get("/v1/batches?limit=3").want(200)
 }
 
-// Files of all purposes, with and without an end.
+// Files of all purposes, with and without an expiry.
 func TestOpenAI_FilesOfEveryPurpose(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -156,7 +156,7 @@ func TestOpenAI_FilesOfEveryPurpose(t *testing.T) {
 		f := f.(map[string]any)
 		purposes = append(purposes, f["purpose"].(string))
 		if _, expires := f["expires_at"]; expires == (f["purpose"] == "batch_output") {
-			t.Errorf("%v", f) // results are kept for ever here
+			t.Errorf("%v", f) // here results never expire
 		}
 		w.get("/v1/files/" + f["id"].(string)).want(200)
 		w.do("DELETE", "/v1/files/"+f["id"].(string), "").want(200)

@@ -13,8 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ended ends a running job of ten rows of which some are committed in three
-// parts.
+// ended creates a job of ten rows, commits some rows in three parts, and ends the job.
 func (w *world) ended(status rowmill.Status) (id string) {
 	w.Helper()
 	inputs := make([]string, 10)
@@ -49,7 +48,7 @@ func (w *world) end(f store.Fence, status rowmill.Status) {
 	}
 }
 
-// What a job that failed or was cancelled has committed was paid for.
+// The committed rows of a failed or cancelled job were paid for, so they stay available.
 func TestPartialResults_OfAJobThatDidNotSucceed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []rowmill.Status{rowmill.StatusFailed, rowmill.StatusCancelled} {
@@ -108,8 +107,8 @@ func TestPartialResults_OfAJobThatDidNotSucceed(t *testing.T) {
 	}
 }
 
-// The input of what did not run may be gone before the answers of what did.
-func TestPartialResults_AfterTheInputWentTheAnswersAreThere(t *testing.T) {
+// The input may be removed before the outputs of the committed rows.
+func TestPartialResults_AfterTheInputWasRemoved(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.ended(rowmill.StatusFailed)
@@ -126,7 +125,7 @@ func TestPartialResults_AfterTheInputWentTheAnswersAreThere(t *testing.T) {
 	}
 }
 
-func TestPartialResults_OfJobsThatHaveNoneOrAll(t *testing.T) {
+func TestPartialResults_WithoutRowsOrWithAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	counted := w.submitted(`{"inputs":["a"]}`)

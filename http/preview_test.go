@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// shown is a preview in short: the rows' numbers with what is to be seen.
+// shown returns a preview in short form: the number of each row with its content.
 func (w *world) shown(id, query string) (rows string, next any) {
 	w.Helper()
 	body := w.get("/v1/jobs/" + id + "/preview?" + query).want(200).json()
@@ -57,7 +57,7 @@ func TestPreview_OfASucceededJob(t *testing.T) {
 	w.wantShown(id, "offset=999999999", "", nil)
 }
 
-// some makes a part of some rows of a shard.
+// some writes a part with some rows of a shard.
 func (w *world) some(f store.Fence, shard int, first int64, within uint32, key string, texts ...string) store.Part {
 	w.Helper()
 	schema := schemaOf(w.record(f.JobID), rowmill.IDNull)
@@ -77,7 +77,7 @@ func TestPreview_OfARunningJobComesFromItsParts(t *testing.T) {
 	f := w.running(`{"inputs":["a"]}`, 40)
 	id := f.JobID
 	w.wantShown(id, "limit=3", "0? 1? 2?", 3.0)
-	// Shards of ten rows; nothing is done of the second one.
+	// Shards have ten rows; no row of the second shard is done.
 	w.commit(f,
 		w.some(f, 2, 20, 5, "c.parquet", "x", "y"),
 		w.some(f, 0, 0, 4, "b.parquet", "e", ""),

@@ -12,10 +12,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-func TestProgress_RatesAndWhatIsLeft(t *testing.T) {
+func TestProgress_RatesAndTimeLeft(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
-	w.service.waiting = "" // nothing
+	w.service.waiting = "" // no reason
 	f := w.running(`{"inputs":["a"],"model":"llama-3.1-8b"}`, 1000)
 	path := "/v1/jobs/" + f.JobID + "/progress"
 	started := *w.record(f.JobID).Job.Started
@@ -32,17 +32,17 @@ func TestProgress_RatesAndWhatIsLeft(t *testing.T) {
 	if body["rows_per_second"] != 0.0 || body["eta_seconds"] != nil || body["num_rows"] != 1000.0 || body["waits_for"] != nil {
 		t.Errorf("%v", body)
 	}
-	// The first sample is as old as the first question.
+	// The first sample is taken at the first request.
 	if body = at(20, 100); body["rows_per_second"] != 10.0 || body["tokens_per_second"] != 100.0 || body["eta_seconds"] != 90.0 {
 		t.Errorf("%v", body)
 	}
-	if body["eta_low"] != 81.0 || body["eta_high"] != 198.0 { // by 10 and by 5 rows a second
+	if body["eta_low"] != 81.0 || body["eta_high"] != 198.0 { // at 10 and at 5 rows per second
 		t.Errorf("%v", body)
 	}
 	if cost, is := body["cost_so_far"].(float64); !is || cost <= 0 {
 		t.Errorf("%v", body)
 	}
-	// Nothing is heard of it for long: the rate is that since the start.
+	// After a long time without requests, the rate is the rate since the start.
 	if body = at(20+400, 420); body["rows_per_second"] != 1.0 || body["eta_seconds"] != 580.0 {
 		t.Errorf("%v", body)
 	}
@@ -63,8 +63,8 @@ func TestProgress_BeforeAndAfter(t *testing.T) {
 	w.get("/v1/jobs/"+unknownIDs[0]+"/progress").wantError(404, "job_not_found", "")
 }
 
-// Where the rows are is told as the owner says, and of a job that is over not at all.
-func TestProgress_WhereTheRowsAre(t *testing.T) {
+// The answer has the shards and nodes that the owner reports. Ended jobs have neither.
+func TestProgress_ShardsAndNodes(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	path := "/v1/jobs/" + w.running(`{"inputs":["a"]}`, 1000).JobID + "/progress"
@@ -127,7 +127,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// What has been noted of a job is told in words, and its end ends a wait.
+// The timeline describes the events of the record. The end of the job ends a wait.
 func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -193,7 +193,7 @@ func TestErrors_CountedByCode(t *testing.T) {
 	f := w.running(`{"inputs":["a"]}`, 5)
 	w.get("/v1/jobs/" + f.JobID + "/errors/counts").wantBody(`{"counts":[],"counted":0,"failed_rows":0}`)
 	w.commit(f, w.part(f, schemaOf(w.record(f.JobID), rowmill.IDNull), 0, 0, rows, "0.parquet"))
-	w.get("/v1/jobs/" + f.JobID + "/errors/counts").wantBody(strings.Replace(want, `"failed_rows":3`, `"failed_rows":0`, 1)) // commit leaves the record so
+	w.get("/v1/jobs/" + f.JobID + "/errors/counts").wantBody(strings.Replace(want, `"failed_rows":3`, `"failed_rows":0`, 1)) // commit does not change this count in the record
 
 	w.do("DELETE", "/v1/jobs/"+id+"/data", "").want(200)
 	w.get("/v1/jobs/"+id+"/errors/counts").wantError(410, "results_expired", "")

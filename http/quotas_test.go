@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// quotaed is a world whose configuration differs from the interface's.
+// quotaed starts a world with configured quotas other than the defaults.
 func quotaed(t testing.TB) *world {
 	return setup(t, func(c *Config) {
 		c.Quotas = []client.Quota{{Priority: 1, RowQuota: 50, TokenQuota: 5}, {Priority: 0, RowQuota: 2, TokenQuota: 4}}
@@ -28,7 +28,7 @@ func (w *world) putQuotas(query, body string, headers ...string) *answered {
 	return w.do("PUT", "/v1/quotas"+query, body, headers...)
 }
 
-// wantBody compares a 200's body with JSON.
+// wantBody compares the body of a 200 with JSON.
 func (a *answered) wantBody(want string) *answered {
 	a.Helper()
 	var expected map[string]any
@@ -52,7 +52,7 @@ func TestSubmit_QuotasOfTheAccountArePinned(t *testing.T) {
 		}
 		return fmt.Sprintf("rows %d, tokens %d, cost %s", spec.RowQuota, spec.TokenQuota, cost)
 	}
-	// Rows beyond the quota fail the job later; the creation does not say so.
+	// Rows over the quota are accepted here; they make the job fail later.
 	if got := pinned(`{"inputs":["a","b","c"]}`); got != "rows 2, tokens 4, cost none" {
 		t.Error(got)
 	}
@@ -183,7 +183,7 @@ func TestQuotas_AreForAdministrators(t *testing.T) {
 	if rows(user) != "77" || rows(theirs) != "2" || rows(root) != "2" {
 		t.Errorf("acme has %s rows, other %s, default %s", rows(user), rows(theirs), rows(root))
 	}
-	w.putQuotas("?account=acme", `{"quotas":[{"priority":0,"row_quota":78}]}`, admin...).want(200) // their own, by name
+	w.putQuotas("?account=acme", `{"quotas":[{"priority":0,"row_quota":78}]}`, admin...).want(200) // their own account, named
 	w.putQuotas("", `{"account":"other","quotas":[{"priority":0,"row_quota":79}]}`, root...).want(200)
 	if rows(user) != "78" || rows(theirs) != "79" || rows(root) != "2" {
 		t.Errorf("acme has %s rows, other %s, default %s", rows(user), rows(theirs), rows(root))
@@ -209,7 +209,7 @@ func TestQuotas_LostUpdatesAreRefused(t *testing.T) {
 	}
 	w.putQuotas("", `{"cost_quota_usd":4}`, "If-Match", "*").want(200)
 
-	// Of requests that replace the same version exactly one wins.
+	// Only one of several requests that replace the same version succeeds.
 	now := tag(w.get("/v1/quotas"))
 	var wg sync.WaitGroup
 	won := make(chan int, 8)
@@ -259,7 +259,7 @@ func TestSubmit_CostEstimateMakesAnEstimateJob(t *testing.T) {
 		t.Errorf("run type %v, cost estimate %v, estimate %v", job["run_type"], job["cost_estimate"], job["estimate"])
 	}
 	if w.service.submitted[0] != id {
-		t.Error("the pipeline was not told")
+		t.Error("the pipeline got no hint")
 	}
 	if full := w.record(w.submitted(`{"inputs":["a"],"cost_estimate":false}`)); full.Job.RunType != rowmill.RunFull || full.Spec.Estimate {
 		t.Errorf("a full job has run type %s", full.Job.RunType)
@@ -270,8 +270,8 @@ func TestSubmit_CostEstimateMakesAnEstimateJob(t *testing.T) {
 	}
 }
 
-// A number without a fraction is an integer however it is written, and an account
-// without a name is none, wherever it is named.
+// A number without a fraction is an integer in every notation. An account name must not
+// be empty, in the query and in the body.
 func TestQuotas_WholeNumbersAndNamesInTheQuery(t *testing.T) {
 	t.Parallel()
 	w := quotaed(t)

@@ -21,7 +21,7 @@ func TestSubmit_BodyTooLarge(t *testing.T) {
 	w := setup(t, func(c *Config) { c.MaxBodyBytes = 1000; c.MaxInlineBytes = 100 })
 	body := `{"inputs":["` + strings.Repeat(`a","`, 400) + `"]}`
 	w.post(body).wantError(413, "body_too_large", "1000 bytes")
-	// Without Content-Length it is found while reading.
+	// Without Content-Length the size is noticed while the body is read.
 	chunked := w.request("POST", "/v1/batch-inference", body)
 	chunked.ContentLength = -1
 	w.send(chunked).wantError(413, "body_too_large", "1000 bytes")

@@ -127,7 +127,8 @@ func TestResults_ParquetOfEveryVariant(t *testing.T) {
 			}
 		}
 	}
-	// The full file and three subsets, made once each, beside the rows' file.
+	// The full file and three subsets were made once each; the fifth artifact is the file
+	// of the rows.
 	if n := len(w.record(id).Artifacts); n != 5 {
 		t.Errorf("%d artifacts, want 5", n)
 	}
@@ -168,7 +169,7 @@ func TestResults_Embeddings(t *testing.T) {
 	}
 }
 
-// resultPaths are the two endpoints for results.
+// resultPaths has the two routes of results.
 var resultPaths = []string{"/v1/jobs/%s/results", "/v1/jobs/%s/results-url"}
 
 func TestResults_OfAJobThatHasNotSucceededAre409(t *testing.T) {

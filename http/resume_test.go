@@ -60,10 +60,10 @@ func TestResume_MakesAJobThatContinuesAnother(t *testing.T) {
 	if by := listed(); by != *w.record(id).Job.ContinuedBy {
 		t.Errorf("listed as continued by %v", by)
 	}
-	w.resume(made, `{}`).wantError(409, "job_not_over", "goes on by itself")
+	w.resume(made, `{}`).wantError(409, "job_not_over", "has not ended")
 }
 
-func TestResume_WhatCannotBeResumedSaysWhy(t *testing.T) {
+func TestResume_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	whole := w.succeeded(`{"inputs":["a"]}`, answers("x"))
@@ -78,7 +78,7 @@ func TestResume_WhatCannotBeResumedSaysWhy(t *testing.T) {
 	if made := w.resume(some, `{}`).want(200).json()["results"].(string); !w.record(made).Spec.Continue.Failed {
 		t.Error("a success is continued without its failed rows")
 	}
-	many := w.ended(rowmill.StatusFailed) // for too many failed rows
+	many := w.ended(rowmill.StatusFailed) // too many rows failed
 	w.resume(many, `{"rows":"missing"}`).wantError(409, "nothing_to_run", `"failed"`)
 	if made := w.resume(many, `{}`).want(200).json()["results"].(string); !w.record(made).Spec.Continue.Failed {
 		t.Error("a job that too many rows of failed is continued without them")

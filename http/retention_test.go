@@ -13,7 +13,7 @@ import (
 
 const day = 24 * time.Hour
 
-// A later world is one whose store's clock a test moves.
+// A later is a world with a store clock that a test can advance.
 type later struct {
 	*world
 	ahead atomic.Int64 // nanoseconds
@@ -30,7 +30,7 @@ func setupLater(t *testing.T, change ...func(*Config)) *later {
 
 func (l *later) pass(d time.Duration) { l.ahead.Add(int64(d)) }
 
-// effects are the answer's presets by their days; 0 is for ever.
+// effects returns the presets of the answer by days; 0 means never.
 func (l *later) effects() map[int]map[string]any {
 	l.Helper()
 	found := map[int]map[string]any{}
@@ -42,7 +42,7 @@ func (l *later) effects() map[int]map[string]any {
 	return found
 }
 
-func TestPreviewSettings_SaysWhatEachChoiceWouldRemove(t *testing.T) {
+func TestPreviewSettings_EffectOfEachChoice(t *testing.T) {
 	t.Parallel()
 	l := setupLater(t)
 	ended := func() (id string, at time.Time) {
@@ -57,7 +57,7 @@ func TestPreviewSettings_SaysWhatEachChoiceWouldRemove(t *testing.T) {
 	_, third := ended()
 	l.pass(2 * day)
 	_, last := ended()
-	l.submitted(`{"inputs":["a"]}`) // is not over
+	l.submitted(`{"inputs":["a"]}`) // has not ended
 	l.get("/v1/settings/preview?account=acme").want(200)
 
 	artifacts := func(id string) (size int64) {
@@ -66,7 +66,7 @@ func TestPreviewSettings_SaysWhatEachChoiceWouldRemove(t *testing.T) {
 		}
 		return size
 	}
-	each := float64(artifacts(second)) // they are all alike
+	each := float64(artifacts(second)) // all have the same size
 	for days, want := range map[int]struct {
 		jobs int
 		next time.Time
@@ -87,7 +87,7 @@ func TestPreviewSettings_SaysWhatEachChoiceWouldRemove(t *testing.T) {
 	if next := l.effects()[0]["next_at"]; next != nil {
 		t.Errorf("for ever ends %v", next)
 	}
-	// What somebody has deleted does not go again.
+	// Data that was deleted on request does not count.
 	l.do("DELETE", "/v1/jobs/"+second+"/data", "").want(200)
 	if got := l.effects()[7]["jobs"]; got != 1.0 {
 		t.Errorf("%v jobs", got)
@@ -98,7 +98,8 @@ func TestPreviewSettings_SaysWhatEachChoiceWouldRemove(t *testing.T) {
 	}
 }
 
-// A longHeld store has more jobs with data than a preview looks at: one and the same.
+// A longHeld store reports more jobs with data than a preview reads. All are the same
+// job.
 type longHeld struct {
 	store.Store
 	asked int
@@ -113,7 +114,7 @@ func (s *longHeld) Held(ctx context.Context, account string, ended time.Time, li
 	return ids, err
 }
 
-func TestPreviewSettings_SaysWhenItWasCut(t *testing.T) {
+func TestPreviewSettings_AtLeast(t *testing.T) {
 	t.Parallel()
 	long := &longHeld{}
 	l := setupLater(t, func(c *Config) { long.Store, c.Store = c.Store, long })
@@ -127,12 +128,12 @@ func TestPreviewSettings_SaysWhenItWasCut(t *testing.T) {
 	if week["jobs"] != float64(1000) || week["at_least"] != true || week["next_at"] != nil {
 		t.Errorf("a week: %v", week)
 	}
-	if month["jobs"] != 0.0 || month["at_least"] != false || month["next_at"] == nil { // those that were left out ended later
+	if month["jobs"] != 0.0 || month["at_least"] != false || month["next_at"] == nil { // the jobs that were not read ended later
 		t.Errorf("a month: %v", month)
 	}
 }
 
-func TestPreviewSettings_OfNothing(t *testing.T) {
+func TestPreviewSettings_WithoutJobs(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	none := func(days string) string {
@@ -143,7 +144,7 @@ func TestPreviewSettings_OfNothing(t *testing.T) {
 	w.get("/v1/settings/preview?account=").wantField("account", "name of an account")
 }
 
-// A job that failed has data that goes, and no finished results.
+// A failed job has data to remove, but no result files.
 func TestPreviewSettings_OfAJobThatFailed(t *testing.T) {
 	t.Parallel()
 	l := setupLater(t)

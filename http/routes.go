@@ -35,10 +35,9 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// routes builds the engine. Every route here is in openapi.yaml and the other
-// way round, which a test checks.
+// routes builds the router. A test checks that it and openapi.yaml have the same routes.
 func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
-	engine := s.empty(metrics)
+	engine := s.newEngine(metrics)
 	ring := access.NewKeyring(s.Store, s.AdminKeys, s.Issuer, s.RequestsPerMinute, s.Now)
 	sessions := access.NewSessions(s.exchange, ring, s.Store, s.Now)
 	s.ring, s.seal = ring, sessions.Seal
@@ -49,11 +48,11 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 
 	acts := &audit.Auditor{Exchange: s.exchange, Store: s.Store, Now: s.Now}
 	fleet := &nodes.Nodes{Exchange: s.exchange, Service: s.Service, Audit: acts, Now: s.Now}
-	always := engine.Group("/v1", own.Pass) // on nodes of any role
+	always := engine.Group("/v1", own.Pass) // on nodes of all roles
 	fleet.Route(always)
 	(&nodes.Self{Exchange: s.exchange, Nodes: s.Service, Version: s.Version.Version}).Route(always)
 
-	by := s.entrances(engine, own, sessions, fleet)
+	by := s.routeGroups(engine, own, sessions, fleet)
 	known := jobs.New(jobs.Config{Exchange: s.exchange, Store: s.Store, Bucket: s.Bucket, Service: s.Service, Audit: acts, Now: s.Now})
 	hub := events.New(events.Config{
 		Store: s.Store, Nodes: fleet.Text, Waiting: s.Service.Waiting, Logger: s.Logger, Now: s.Now, Most: s.MaxStreams,
@@ -68,52 +67,52 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	return engine
 }
 
-// empty is an engine without routes but those of signed addresses: what all requests
-// pass through.
-func (s *Server) empty(metrics *requestMetrics) *gin.Engine {
+// newEngine returns a router with the middleware of all requests. It has only the routes
+// of signed URLs.
+func (s *Server) newEngine(metrics *requestMetrics) *gin.Engine {
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false // a redirected POST would lose its body
-	engine.Use(s.exchange.Linger, unsniffed, identify, s.observe(metrics), s.recovered, s.boundHeaders)
+	engine.Use(s.exchange.Linger, noSniff, identify, s.observe(metrics), s.recoverPanic, s.limitHeaders)
 	engine.NoRoute(s.exchange.Do(exchange.UnknownRoute))
 	engine.NoMethod(s.exchange.Do(wrongMethod))
 	if s.Objects != nil {
 		engine.GET("/objects/*key", gin.WrapH(s.Objects))
 		engine.HEAD("/objects/*key", gin.WrapH(s.Objects))
 	}
-	engine.Use(s.wellAsked) // of signed addresses the signature decides
+	engine.Use(s.checkQuery) // not for signed URLs: their signature decides
 	return engine
 }
 
-// entrances are the groups of routes by how their clients show their keys and read
-// errors.
-type entrances struct {
-	own       *gin.RouterGroup // as the API says
-	shared    *gin.RouterGroup // the same, and keys as clients of the dialects show them
-	openai    *gin.RouterGroup // as OpenAI's clients do
-	anthropic *gin.RouterGroup // as Anthropic's clients do
+// routeGroups has the groups of routes. They differ in how clients send keys and in the
+// form of errors.
+type routeGroups struct {
+	own       *gin.RouterGroup // the API's own forms
+	shared    *gin.RouterGroup // the API's own forms, and keys as clients of the dialects send them
+	openai    *gin.RouterGroup // forms of OpenAI's clients
+	anthropic *gin.RouterGroup // forms of Anthropic's clients
 }
 
-// entrances makes the groups of requests about jobs, which not every node takes.
-func (s *Server) entrances(engine *gin.Engine, own *access.Gate, sessions *access.Sessions, fleet *nodes.Nodes) entrances {
+// routeGroups creates the groups of requests about jobs. A node with EnginesOnly refuses
+// these requests.
+func (s *Server) routeGroups(engine *gin.Engine, own *access.Gate, sessions *access.Sessions, fleet *nodes.Nodes) routeGroups {
 	enter := func(g *access.Gate, before ...gin.HandlerFunc) *gin.RouterGroup {
 		by := engine.Group("/v1", append(before, g.Pass)...)
 		if s.EnginesOnly {
-			by.Use(fleet.Elsewhere)
+			by.Use(fleet.RefuseJobs)
 		}
 		return by
 	}
-	return entrances{
+	return routeGroups{
 		own:       enter(own),
-		shared:    enter(own.Speaking(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).Taking(sessions), exchange.Shaped(errorOfModels)),
-		openai:    enter(own.Speaking("", openai.Scheme, access.SchemeKey).Taking(sessions), exchange.Shaped(openai.Error)),
-		anthropic: enter(own.Speaking(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.Shaped(anthropic.Error), anthropic.Identify),
+		shared:    enter(own.WithSchemes(anthropic.HeaderKey, access.SchemeKey, openai.Scheme).WithSessions(sessions), exchange.Shaped(errorOfModels)),
+		openai:    enter(own.WithSchemes("", openai.Scheme, access.SchemeKey).WithSessions(sessions), exchange.Shaped(openai.Error)),
+		anthropic: enter(own.WithSchemes(anthropic.HeaderKey, anthropic.Scheme, access.SchemeKey), exchange.Shaped(anthropic.Error), anthropic.Identify),
 	}
 }
 
-// routeJobs adds the routes of jobs, of what bounds them, and of the Functions
-// that they run.
-func (s *Server) routeJobs(known *jobs.Jobs, by entrances, acts *audit.Auditor) {
+// routeJobs adds the routes of jobs, of quotas, of models and of Functions.
+func (s *Server) routeJobs(known *jobs.Jobs, by routeGroups, acts *audit.Auditor) {
 	shelf := archive.New(s.Store, s.Bucket, s.Logger)
 	dialect := &sdk.Dialect{Exchange: s.exchange, Jobs: known, Store: s.Store, Archive: shelf, Draining: s.Service.Draining, Now: s.Now}
 	dialect.Route(by.own)
@@ -138,8 +137,8 @@ func (s *Server) routeJobs(known *jobs.Jobs, by entrances, acts *audit.Auditor) 
 	(&functions.Runs{Submissions: made, Jobs: known, Archive: shelf, Deadline: s.FunctionDeadline}).Route(by.own)
 }
 
-// routeBatches adds the routes of the dialects that send batches.
-func (s *Server) routeBatches(batched *submit.Batches, by entrances, shelf *archive.Archive, offered *offer.Models) {
+// routeBatches adds the routes of the dialects with batches.
+func (s *Server) routeBatches(batched *submit.Batches, by routeGroups, shelf *archive.Archive, offered *offer.Models) {
 	config := batch.Config{
 		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf, Model: offered.Find, Now: s.Now,
 		Limits: batch.Limits{

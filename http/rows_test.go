@@ -33,7 +33,7 @@ func TestRow_OfASucceededJob(t *testing.T) {
 	w.get("/v1/jobs/"+id+"/rows/2").wantError(404, "row_not_found", "0 to 1")
 }
 
-// rowSet is a set of rows as the record of a part has it.
+// rowSet returns a set of rows in the form of a part's record.
 func rowSet(t *testing.T, rows ...uint32) []byte {
 	t.Helper()
 	set, err := roaring.BitmapOf(rows...).ToBytes()
@@ -83,7 +83,7 @@ func TestErrors_OfASucceededJobPage(t *testing.T) {
 	w.wantErrors(none)
 }
 
-// wantErrors reads all pages of every size and compares their rows.
+// wantErrors reads the failed rows with every page size and compares their numbers.
 func (w *world) wantErrors(id string, want ...int64) {
 	w.Helper()
 	for limit := 1; limit <= len(want)+1; limit++ {

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// sdkKey makes a key of the dialect, as a header.
+// sdkKey creates a key of the dialect and returns it as a header.
 func (w *world) sdkKey() []string {
 	w.Helper()
 	text, record := access.NewKey(caller.DefaultAccount, caller.RoleUser, "sdk", time.Now())
@@ -29,7 +29,7 @@ func (w *world) sdkKey() []string {
 	return []string{"Authorization", "Key " + text}
 }
 
-// sdkStatus asks for a status as a client does that reads nothing else.
+// sdkStatus reads a status, and checks that the answer contains nothing else.
 func (w *world) sdkStatus(id string, key []string) string {
 	w.Helper()
 	body := w.get("/v1/job-status/"+id, key...).want(200).json()
@@ -84,12 +84,12 @@ func TestSDKDialect_StatusesAreUpperCase(t *testing.T) {
 	}
 }
 
-// A client that waits for a job to start takes STARTING and RUNNING for the
-// sign, some not SUCCEEDED: RUNNING stands in for it once where a job was over
-// before anybody asked, and not long ago.
-func TestSDKDialect_RunningStandsInForSucceededOnce(t *testing.T) {
+// A client that waits for the start of a job accepts STARTING and RUNNING; some clients
+// do not accept SUCCEEDED. So a job that ended a short time ago, before any client asked,
+// is shown as RUNNING once.
+func TestSDKDialect_ShowsRunningOnceBeforeSucceeded(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64 // of the time
+	var ahead atomic.Int64 // how far the time is ahead
 	w := setup(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	key, other := w.sdkKey(), w.sdkKey()
 	fast := w.succeeded(`{"inputs":["a"]}`, answers("x"))
@@ -100,7 +100,7 @@ func TestSDKDialect_RunningStandsInForSucceededOnce(t *testing.T) {
 	if !w.record(fast).ShownRunning {
 		t.Error("the record does not remember it")
 	}
-	w.wantSDK(fast, other, "SUCCEEDED") // another client, maybe on another node
+	w.wantSDK(fast, other, "SUCCEEDED") // another client, perhaps at another node
 
 	started := w.submitted(`{"inputs":["a"]}`)
 	w.wantSDK(started, key, "STARTING")
@@ -125,12 +125,12 @@ func TestSDKDialect_RunningStandsInForSucceededOnce(t *testing.T) {
 	w.wantSDK(f.JobID, key, "CANCELLED")
 }
 
-// noNotes is a store that notes nothing.
+// noNotes is a store that cannot record that a client has asked.
 type noNotes struct{ store.Store }
 
 func (noNotes) ShowRunning(context.Context, string) error { return rowmill.ErrUnavailable }
 
-func TestSDKDialect_WithoutNotesAStatusIsTrue(t *testing.T) {
+func TestSDKDialect_RealStatusIfTheStoreFails(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Store = noNotes{c.Store} })
 	key := w.sdkKey()
@@ -153,8 +153,8 @@ func TestSDKDialect_CancelledJobsHaveAFailureReason(t *testing.T) {
 	}
 }
 
-// A client that attaches to a job right away draws a bar of that many rows.
-func TestNumRows_IsKnownAtOnceOfRowsThatWereSent(t *testing.T) {
+// A client that follows a new job shows a progress bar with this many rows.
+func TestNumRows_OfInlineRowsIsKnownAtOnce(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.MaxInlineBytes = 50 })
 	w.publish(grade)
@@ -188,9 +188,9 @@ func TestSDKDialect_UnknownJob(t *testing.T) {
 	}
 }
 
-// Clients make a table of a list from its first records: what is null in these
-// must not come as something else behind them.
-func TestSDKDialect_ListsHaveNoNullsToStumbleOver(t *testing.T) {
+// Clients make a table of a list from its first records. A column that is null in all of
+// them must not have a value in a later record.
+func TestSDKDialect_ListsHaveNoNulls(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	key := w.sdkKey()
@@ -219,9 +219,9 @@ func TestSDKDialect_ListsHaveNoNullsToStumbleOver(t *testing.T) {
 	}
 }
 
-// Clients make dates of a column that they know by its first hundred values, and
-// give up where these are null.
-func TestSDKDialect_AListHasATimeOfCompletionAmongItsFirst(t *testing.T) {
+// Clients find the type of a column from its first hundred values, and fail if all
+// completion times are null.
+func TestSDKDialect_ListHasACompletionTime(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	key := w.sdkKey()
@@ -237,11 +237,11 @@ func TestSDKDialect_AListHasATimeOfCompletionAmongItsFirst(t *testing.T) {
 		w.submitted(`{"inputs":["a"]}`)
 	}
 	if times := completed(key...); slices.Contains(times, epoch) {
-		t.Errorf("the hundredth is over, and yet: %v", times)
+		t.Errorf("the hundredth job has ended, but: %v", times)
 	}
 	w.submitted(`{"inputs":["a"]}`)
 	if times := completed(key...); slices.Index(times, epoch) != 99 || times[100] == "<nil>" || times[98] != "<nil>" {
-		t.Errorf("none of the first hundred is over: %v", times)
+		t.Errorf("none of the first hundred jobs has ended: %v", times)
 	}
 	if times := completed(); slices.Contains(times, epoch) {
 		t.Errorf("with a key without a dialect: %v", times)

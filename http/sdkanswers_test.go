@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// thought is the output of a reasoning row whose content is JSON.
+// thought is the output of a reasoning row with JSON as its content.
 const thought = `{"reasoning_content":"2 \"and\" 2","content":" {\"sum\": 4.0}\n"}`
 
-// csvIn is the one file in a ZIP archive.
+// csvIn returns the only file in a ZIP archive.
 func csvIn(t *testing.T, archive []byte) string {
 	t.Helper()
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
@@ -31,9 +31,9 @@ func csvIn(t *testing.T, archive []byte) string {
 	return string(text)
 }
 
-// With a schema the content of a reasoning row is an object for a key of the
-// dialect, and text for others; without one, and of what is no JSON, it is text
-// for all.
+// With a JSON Schema, the content of a reasoning row is an object for keys of the
+// dialect, and text for other keys. Without a schema, or if it is not JSON, the content
+// is text for all keys.
 func TestSDKDialect_ContentOfAReasoningRowIsAnObject(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -63,7 +63,7 @@ func TestSDKDialect_ContentOfAReasoningRowIsAnObject(t *testing.T) {
 	}
 }
 
-// The output of a run is the JSON that conforms to the schema.
+// With a JSON Schema, the output of a run is JSON and not text.
 func TestSDKDialect_OutputOfARunIsParsed(t *testing.T) {
 	t.Parallel()
 	output := ""
@@ -94,7 +94,7 @@ func TestSDKDialect_OutputOfARunIsParsed(t *testing.T) {
 	}
 }
 
-// Fields that only newer clients know are ignored, as in submissions.
+// Unknown fields, which newer clients may send, are ignored as in submissions.
 func TestRunFunction_IgnoresUnknownFields(t *testing.T) {
 	t.Parallel()
 	w := setupRun(t, func(w *world, id string) { w.succeed(w.start(id, 1), answers("B+")) })

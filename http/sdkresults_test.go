@@ -82,7 +82,7 @@ func (w *world) lines(id string) (progress []int64, tokens []map[string]json.Num
 	return progress, tokens
 }
 
-func TestStreamProgress_OfAJobThatIsOver(t *testing.T) {
+func TestStreamProgress_OfAnEndedJob(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	done := w.succeeded(`{"inputs":["a"]}`, answers("x", "y", "z"))
@@ -97,7 +97,7 @@ func TestStreamProgress_OfAJobThatIsOver(t *testing.T) {
 	w.get("/v1/stream-job-progress/"+done, "Authorization", "Key "+w.keyOf("other", caller.RoleUser)).wantError(404, "job_not_found", done)
 }
 
-// readStore tells whoever waits that a record was read.
+// readStore signals each read of a record.
 type readStore struct {
 	store.Store
 	reads chan struct{}
@@ -123,7 +123,7 @@ func TestStreamProgress_FollowsAJobToItsEnd(t *testing.T) {
 		if err := w.store.CommitParts(t.Context(), f, []store.Part{part}, store.Totals{Rows: 1, InputTokens: 3, OutputTokens: 4}); err != nil {
 			t.Error(err)
 		}
-		<-reads // one that may have begun before the commit
+		<-reads // this read may have begun before the commit
 		<-reads
 		if _, err := w.store.Cancel(t.Context(), f.JobID, time.Now(), nil); err != nil {
 			t.Error(err)
@@ -143,7 +143,7 @@ func TestStreamProgress_FollowsAJobToItsEnd(t *testing.T) {
 	}
 }
 
-func TestStreamProgress_EndsWhereTheNodeDrains(t *testing.T) {
+func TestStreamProgress_EndsWhenTheNodeDrains(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	f := w.running(`{"inputs":["a"]}`, 2)

@@ -23,7 +23,7 @@ func TestMe(t *testing.T) {
 	w.get("/v1/me", bare...).want(401)
 }
 
-// A reader looks at what users see, and changes nothing by any route.
+// A reader may read what a user may read, and cannot change anything by any route.
 func TestReaderChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

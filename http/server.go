@@ -1,25 +1,25 @@
 // Package http is the REST API: the server, its middleware, health, models, and the
-// routes of all parts. It reads jobs and results straight from the store and the
-// bucket, so any node answers for any job. It refuses to know how jobs run: the
-// pipeline finds them in the store, and Service carries no more than hints to it.
-// Each resource is a part with its handlers and the form of its answers:
+// routes of all parts. It reads jobs and results directly from the store and the bucket,
+// so any node can answer for any job. It does not run jobs: the pipeline finds them in
+// the store, and Service only passes hints and questions to the pipeline. Each of these
+// packages has the handlers of a resource and the form of its answers:
 //
 //	jobs submit rows downloads functions streams
 //	keys quotas settings usage webhooks audit nodes console
 //	openai anthropic sdk   dialects: other forms of the same answers
 //
-// The parts stand on these:
+// The other packages help them:
 //
-//	access       who may pass, and how often
-//	caller       who sends a request, and for which account
-//	batch        batches of all dialects
-//	submission   what a job may be; knows no HTTP
-//	events       who listens to what, and what is new for whom
-//	exchange     bodies read while they arrive, answers while they are written
-//	request      what is wrong with a request, and how that is said
+//	access       checks keys, tokens, sessions and rate limits
+//	caller       the sender of a request, and the account that it is about
+//	batch        the common parts of batches in all dialects
+//	submission   the rules for a new job; knows no HTTP
+//	events       finds changes of jobs and nodes for event streams
+//	exchange     reads bodies and writes answers
+//	request      errors, and lists of problems in a request
 //
-// The API is described by openapi.yaml, served as /openapi.json. The tests
-// check every request and answer against it.
+// openapi.yaml describes the API and is served as /openapi.json. The tests check every
+// request and answer against it.
 package http
 
 import (
@@ -36,26 +36,26 @@ import (
 	"github.com/rowmill/rowmill/http/submit"
 )
 
-// Service is what the API needs of the pipeline.
+// Service is the part of the pipeline that the API uses.
 type Service interface {
 	nodes.Service
 	jobs.Service
 	submit.Service
 
-	// Checks reports on the parts that jobs need, for /readyz.
+	// Checks returns the state of the parts that jobs need, for /readyz.
 	Checks(ctx context.Context) []Check
-	// Counting says how this node counts prompts of a model.
+	// Counting returns how this node counts prompts of a model.
 	Counting(model rowmill.Model) Counting
 }
 
 // Check is one line of /readyz?verbose.
 type Check struct {
 	Name string // such as "store" or "engines"
-	OK   bool   // false makes the node not ready
-	Text string // for a person; never holds a secret
+	OK   bool   // if false, the node is not ready
+	Text string // for people; contains no secret
 }
 
-// Version is what /version answers.
+// Version is the answer of GET /version.
 type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
@@ -63,8 +63,8 @@ type Version struct {
 	Go      string `json:"go"`
 }
 
-// Server answers the API. It holds no job: every request reads the store. It
-// routes; each resource has handlers of its own.
+// Server answers the API's requests. It keeps no jobs in memory: every request reads the
+// store.
 type Server struct {
 	Config
 	exchange *exchange.Exchange
@@ -74,7 +74,7 @@ type Server struct {
 	openapi  []byte // openapi.yaml as JSON
 }
 
-// New builds the API's handler. It starts nothing and reads nothing.
+// New returns a server. It starts nothing and reads nothing from the store.
 func New(config Config) (*Server, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -86,20 +86,20 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{
 		Config:   config,
-		exchange: &exchange.Exchange{Logger: config.Logger, Patience: config.Patience, MaxBody: config.MaxBodyBytes},
+		exchange: &exchange.Exchange{Logger: config.Logger, StallTimeout: config.StallTimeout, MaxBody: config.MaxBodyBytes},
 		openapi:  document,
 	}
 	s.engine = s.routes(newRequestMetrics(config.Registerer))
 	return s, nil
 }
 
-// SetAdminKeys replaces Config.AdminKeys. Sessions that were begun with one that is left
-// out are over.
+// SetAdminKeys replaces Config.AdminKeys. Sessions that were started with a removed key
+// end.
 func (s *Server) SetAdminKeys(keys []string) { s.ring.Configure(keys) }
 
-// SealWith has secrets seal the sessions of browsers from now on, the first of which
-// seals and all of which open; nil among them stands for the key of the store. Without
-// any that is used.
+// SealWith replaces the secrets that encrypt the sessions of browsers. New sessions use
+// the first secret; all secrets decrypt. A nil secret means the key in the store, which
+// is also used if there are no secrets.
 func (s *Server) SealWith(secrets [][]byte) error { return s.seal.Use(secrets) }
 
 // Handler returns the handler of all routes, to be served by an http.Server.

@@ -10,21 +10,21 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 )
 
-// What the API promises of sessions: how long one lasts, and how many unknown keys an
-// address may send a minute.
+// Documented limits of sessions: how long a session lasts, and how many unknown keys an
+// address may send per minute.
 const (
 	sessionLasts = 12 * time.Hour
 	mostFailures = 10
 )
 
-// signIn begins a session with a key and returns the header of its cookie.
+// signIn starts a session with a key and returns the header with its cookie.
 func (w *world) signIn(key string, headers ...string) []string {
 	w.Helper()
 	answer := w.do("POST", "/console/session", `{"key":"`+key+`"}`, append([]string{"Authorization", ""}, headers...)...).want(200)
 	return append(bare, "Cookie", answer.cookie().Name+"="+answer.cookie().Value)
 }
 
-// cookie is the one that an answer sets; the test fails where it sets none.
+// cookie returns the only cookie that an answer sets.
 func (a *answered) cookie() *nethttp.Cookie {
 	a.Helper()
 	cookies := (&nethttp.Response{Header: a.header}).Cookies()
@@ -40,7 +40,7 @@ func setupClock(t testing.TB, change ...func(*Config)) (*world, *clock) {
 	return setup(t, append(change, func(config *Config) { config.Now = c.now })...), c
 }
 
-func TestSession_StandsForAKey(t *testing.T) {
+func TestSession_ActsForAKey(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	k := w.newKey(`{"account":"acme","role":"user","dialect":"sdk"}`)
@@ -57,7 +57,7 @@ func TestSession_StandsForAKey(t *testing.T) {
 		t.Errorf("got %v", me)
 	}
 	id := w.submitted(`{"inputs":["a"],"model":"llama-3.1-8b"}`, session...)
-	if status := w.get("/v1/jobs/"+id, session...).want(200).json()["job"].(map[string]any)["status"]; status != "pending" { // not as in the key's dialect
+	if status := w.get("/v1/jobs/"+id, session...).want(200).json()["job"].(map[string]any)["status"]; status != "pending" { // not in the dialect of the key
 		t.Errorf("status %v", status)
 	}
 	w.get("/v1/models", session...).want(200)
@@ -67,7 +67,7 @@ func TestSession_StandsForAKey(t *testing.T) {
 	w.get("/v1/job-cancel/"+id, session...).wantError(403, "session_not_valid_here", "POST")
 	w.do("POST", "/v1/jobs/"+id+"/cancel", "", session...).want(200)
 
-	// The header goes before the cookie, good or bad.
+	// A key in the header has precedence over the cookie, whether it is valid or not.
 	if me := w.get("/v1/me", "Cookie", session[3]).want(200).json(); me["account"] != caller.DefaultAccount {
 		t.Errorf("got %v", me)
 	}
@@ -104,8 +104,7 @@ func TestSession_Ends(t *testing.T) {
 	}
 }
 
-// The cookie of a configured key that has been replaced is no good, nor is one
-// where there is none any more.
+// The cookie of a configured key stops working when the key is replaced or removed.
 func TestSession_OfAnotherConfiguredKey(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -116,7 +115,7 @@ func TestSession_OfAnotherConfiguredKey(t *testing.T) {
 	}
 }
 
-func TestSession_EveryNodeTakesIt(t *testing.T) {
+func TestSession_WorksOnEveryNode(t *testing.T) {
 	t.Parallel()
 	a := setup(t)
 	b := setup(t, func(c *Config) { c.Store = a.store })
@@ -125,7 +124,7 @@ func TestSession_EveryNodeTakesIt(t *testing.T) {
 	a.get("/v1/me", b.signIn(k.text)...).want(200)
 }
 
-// Records that were restored hold another seal: who signs in again is taken.
+// After a restore the store has another seal key. New sessions still work.
 func TestSession_AnotherSeal(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
@@ -144,7 +143,7 @@ func TestSession_AnotherSeal(t *testing.T) {
 	w.get("/v1/me", again...).want(200)
 }
 
-func TestSession_SlidesWithUse(t *testing.T) {
+func TestSession_IsRenewedByUse(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
 	session := w.signIn(adminKey)
@@ -170,7 +169,7 @@ func TestSession_UnderTLS(t *testing.T) {
 	w.get("/v1/me", "Authorization", "", "X-Forwarded-Proto", "https", "Cookie", "rowmill_session="+cookie.Value).want(401)
 }
 
-// A page of another site neither acts with a session nor begins one.
+// A page of another site cannot use a session and cannot start one.
 func TestSession_OtherSites(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -180,7 +179,7 @@ func TestSession_OtherSites(t *testing.T) {
 		w.do("POST", "/v1/jobs/"+id+"/cancel", "", append(session, from...)...).wantError(403, "cross_origin", "another site")
 		w.do("POST", "/console/session", `{"key":"`+adminKey+`"}`, append(bare, from...)...).wantError(403, "cross_origin", "")
 		w.do("DELETE", "/console/session", "", append(bare, from...)...).wantError(403, "cross_origin", "")
-		w.get("/v1/me", append(session, from...)...).want(200) // it cannot read the answer
+		w.get("/v1/me", append(session, from...)...).want(200) // the page cannot read the answer
 		w.do("POST", "/v1/jobs/"+id+"/cancel", "", from...).want(200)
 	}
 	w.do("POST", "/v1/jobs/"+id+"/cancel", "", append(session, "Origin", w.http.URL)...).want(200)
@@ -198,7 +197,7 @@ func TestSession_FailuresAreLimited(t *testing.T) {
 	}
 	clock.pass(6 * time.Second)
 	w.signIn(adminKey)
-	for range 3 * mostFailures { // those that succeed do not count
+	for range 3 * mostFailures { // successful sign-ins do not count
 		w.signIn(adminKey)
 	}
 	if strings.Contains(w.logs.String(), "rk_00_x") {
@@ -214,7 +213,8 @@ func TestSession_BodyOfSignIn(t *testing.T) {
 	w.do("POST", "/console/session", `{"key":"a","user":"b"}`, bare...).wantField("user", "unknown")
 }
 
-// A stream ends with its cookie; with its key it ends with a word.
+// A stream with a session ends with the cookie, without a message. A stream with a key
+// ends with a message.
 func TestSession_OfEvents(t *testing.T) {
 	t.Parallel()
 	w, clock := setupClock(t)
@@ -235,7 +235,7 @@ func TestSession_OfEvents(t *testing.T) {
 	}
 }
 
-// Seals are changed in three steps, and the store's is one of them where it is named.
+// Seal keys are replaced in three steps. The store's key may be one of several keys.
 func TestSession_SealsChange(t *testing.T) {
 	t.Parallel()
 	a := setup(t)
@@ -265,7 +265,7 @@ func TestSession_SealsChange(t *testing.T) {
 	a.get("/v1/me", fresh...).wantError(401, "session_expired", "")
 }
 
-// Keys of the configuration come and go while the node runs, and sessions with them.
+// Configured keys can change while the node runs; sessions of removed keys end.
 func TestAdminKeysChange(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -29,7 +29,7 @@ func TestSettings_RetentionPresets(t *testing.T) {
 		want := `{"account":"default","retention_days":` + days + `}`
 		w.patchSettings("", `{"retention_days":`+days+`}`).wantBody(want)
 		w.get("/v1/settings").wantBody(want)
-		// What the body leaves out stays.
+		// Absent fields keep their values.
 		w.patchSettings("", `{}`).wantBody(want)
 	}
 	settings, _, err := store.LoadSettings(t.Context(), w.store, "default")
@@ -73,7 +73,7 @@ func TestSettings_IfMatch(t *testing.T) {
 	w.get("/v1/settings").wantBody(`{"account":"default","retention_days":7}`)
 }
 
-// What anybody of the account may know, who may not change it.
+// All roles of an account may read the settings; only administrators may change them.
 func TestSettings_AreReadByAll(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

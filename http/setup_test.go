@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 
 const adminKey = "the-administrator's key"
 
-// fakeService remembers the hints it was given.
+// fakeService records the hints that it gets.
 type fakeService struct {
 	mu        sync.Mutex
 	submitted []string
@@ -61,7 +61,7 @@ type fakeService struct {
 	counting  map[string]Counting
 	actors    []nodes.Actor
 	answered  []nodes.Answered
-	asked     nodes.ActorFilter // for actors
+	asked     nodes.ActorFilter // filter of the last call of Actors
 	actorsErr error
 	drained   []string
 	drainErr  error
@@ -136,8 +136,8 @@ func (f *fakeService) DrainNode(_ context.Context, id string) error {
 	return f.drainErr
 }
 
-// world is a server on a real store and bucket, with a client that checks all
-// traffic against the OpenAPI document.
+// world is a server on a real store and bucket. Its client checks all requests and
+// answers against the OpenAPI document.
 type world struct {
 	testing.TB
 	*Server
@@ -148,10 +148,10 @@ type world struct {
 	logs    *syncBuffer
 	http    *httptest.Server
 	client  *nethttp.Client
-	key     string // that requests are sent with
+	key     string // key of the requests
 }
 
-// syncBuffer is a buffer that a server writes while a test reads.
+// syncBuffer is a buffer that a server may write while a test reads it.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -175,7 +175,7 @@ func setup(t testing.TB, change ...func(*Config)) *world {
 	return setupStore(t, func(*bolt.Config) {}, change...)
 }
 
-// setupStore starts a world on a store of another configuration.
+// setupStore starts a world on a store with a changed configuration.
 func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey}
@@ -214,7 +214,7 @@ func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config))
 	return w
 }
 
-// answered is an answer as a test looks at it.
+// answered is an answer in a test.
 type answered struct {
 	testing.TB
 	status int
@@ -232,7 +232,7 @@ func (a *answered) json() map[string]any {
 	return body
 }
 
-// want fails the test unless the status is right.
+// want fails the test if the status is different.
 func (a *answered) want(status int) *answered {
 	a.Helper()
 	if a.status != status {
@@ -241,7 +241,7 @@ func (a *answered) want(status int) *answered {
 	return a
 }
 
-// wantError checks an error's status, code and a piece of its message.
+// wantError checks the status, the code and a part of the message of an error.
 func (a *answered) wantError(status int, code, piece string) *answered {
 	a.Helper()
 	body := a.want(status).json()
@@ -251,7 +251,7 @@ func (a *answered) wantError(status int, code, piece string) *answered {
 	return a
 }
 
-// fields returns the broken fields of a 400 with their messages.
+// fields returns the messages of a 400 by field.
 func (a *answered) fields() map[string]string {
 	a.Helper()
 	found := map[string]string{}
@@ -263,7 +263,7 @@ func (a *answered) fields() map[string]string {
 	return found
 }
 
-// wantField checks that exactly one field is broken.
+// wantField checks that exactly one field is invalid.
 func (a *answered) wantField(field, piece string) *answered {
 	a.Helper()
 	fields := a.fields()
@@ -273,8 +273,8 @@ func (a *answered) wantField(field, piece string) *answered {
 	return a
 }
 
-// do sends a request with the world's key, the administrator's at first; headers are pairs that
-// replace it or others, and an empty value removes a header.
+// do sends a request with the world's key. headers are pairs of names and values; they
+// replace other headers, and an empty value removes a header.
 func (w *world) do(method, path, body string, headers ...string) *answered {
 	w.Helper()
 	return w.send(w.request(method, path, body, headers...))
@@ -328,13 +328,13 @@ func (w *world) post(body string, headers ...string) *answered {
 	return w.do("POST", "/v1/batch-inference", body, headers...)
 }
 
-// submitted posts a submission that must succeed and returns the job's id.
+// submitted posts a submission, which must succeed, and returns the job's id.
 func (w *world) submitted(body string, headers ...string) string {
 	w.Helper()
 	return w.post(body, headers...).want(200).json()["results"].(string)
 }
 
-// noJobs fails the test if anything was created.
+// noJobs fails the test if a job or an object exists.
 func (w *world) noJobs() {
 	w.Helper()
 	jobs, _, err := w.store.List(w.Context(), caller.DefaultAccount, 10, "")
@@ -346,7 +346,7 @@ func (w *world) noJobs() {
 	}
 }
 
-// keyOf makes a key of another account.
+// keyOf creates a key of an account.
 func (w *world) keyOf(account, role string) string {
 	w.Helper()
 	text, record := access.NewKey(account, role, "test", time.Now())
@@ -356,7 +356,7 @@ func (w *world) keyOf(account, role string) string {
 	return text
 }
 
-// contract checks traffic against the OpenAPI document: every answer, and
+// contract checks requests and answers against the OpenAPI document: every answer, and
 // every request that was accepted.
 type contract struct {
 	testing.TB
@@ -369,8 +369,8 @@ var contractOptions = &openapi3filter.Options{
 	AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
 }
 
-// contractRouters are by the text of their document: to make one takes longer
-// than most tests.
+// contractRouters caches routers by the text of their document, because building a router
+// takes longer than most tests.
 var contractRouters = struct {
 	sync.Mutex
 	made map[string]routers.Router
@@ -412,13 +412,13 @@ func (k *contract) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
 	received, readErr := io.ReadAll(response.Body)
 	response.Body.Close()
 	response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(received), failing{readErr}))
-	if readErr == nil { // an answer that broke off is the caller's to look at
+	if readErr == nil { // the caller checks answers that broke off
 		k.check(r, sent, response, received)
 	}
 	return response, nil
 }
 
-// failing repeats the error that cut an answer off.
+// failing is a reader that returns the error of a broken answer.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {
@@ -438,13 +438,13 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 	lookup := r.Clone(r.Context())
 	lookup.Body = io.NopCloser(bytes.NewReader(sent))
 	for _, prefix := range []string{"/objects/", "/console/"} {
-		if strings.HasPrefix(r.URL.Path, prefix) && r.URL.Path != "/console/session" { // the router's parameters hold no slash
+		if strings.HasPrefix(r.URL.Path, prefix) && r.URL.Path != "/console/session" { // the parameters of the router cannot contain a slash
 			lookup.URL.Path = prefix + "any"
 		}
 	}
 	route, params, err := k.router.FindRoute(lookup)
 	if err != nil {
-		// Not in the document: then it must be an error that says so.
+		// The route is not in the document, so the answer must be an error in JSON.
 		var body map[string]any
 		if json.Unmarshal(received, &body) != nil || response.StatusCode < 300 {
 			k.Errorf("%s %s: status %d outside the document: %.200s", r.Method, r.URL.Path, response.StatusCode, received)
@@ -483,7 +483,7 @@ func (w *world) object(key string) []byte {
 	return text
 }
 
-// pathTo is a route's path, with a job's id or any other text for its parameters.
+// pathTo returns the path of a route with a job's id, or any other text, as parameters.
 func pathTo(route, job string) string {
 	parts := strings.Split(route, "/")
 	for i, part := range parts {

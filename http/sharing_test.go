@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// readsCounted counts reads of jobs.
+// readsCounted counts the reads of jobs.
 type readsCounted struct {
 	store.Store
 	reads atomic.Int64
@@ -33,8 +33,8 @@ func (s *readsCounted) List(ctx context.Context, account string, limit int, curs
 	return s.Store.List(ctx, account, limit, cursor)
 }
 
-// Those who take an answer of a moment ago share it with others of their account, and
-// nobody else gets it.
+// Callers of the same account who accept a shared answer get the same answer. Other
+// callers do not get it.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	counted := &readsCounted{}
@@ -66,14 +66,14 @@ func TestSharing(t *testing.T) {
 			t.Errorf("%s: %d reads by 41 who ask, %d by one", path, n, one)
 		}
 		if w.get(path).want(200); counted.reads.Load() == before+one {
-			t.Errorf("%s: an answer was shared with those who have not said that they take it", path)
+			t.Errorf("%s: an answer was shared with a request that does not accept it", path)
 		}
 		before = counted.reads.Load()
 		if other := w.get(path, append(stranger.header(), takes...)...); other.status != 404 && string(other.text) != `{"jobs":[],"next_cursor":null,"scanned_all":true}`+"\n" {
 			t.Errorf("%s: another account gets %d %s", path, other.status, other.text)
 		}
 		if counted.reads.Load() == before {
-			t.Errorf("%s: another account was not looked at by itself", path)
+			t.Errorf("%s: another account got a shared answer", path)
 		}
 		clock.pass(time.Second - time.Millisecond)
 		before = counted.reads.Load()
@@ -86,7 +86,7 @@ func TestSharing(t *testing.T) {
 		}
 	}
 	before := counted.reads.Load()
-	for n := range 3 { // what is wrong is read anew
+	for n := range 3 { // errors are not shared
 		w.get(fmt.Sprintf("/v1/jobs/%s/progress", unknownIDs[0]), takes...).wantError(404, "job_not_found", "")
 		if got := counted.reads.Load() - before; got != int64(n+1) {
 			t.Errorf("%d reads", got)
@@ -94,7 +94,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-func TestWhoTakesSharedAnswers(t *testing.T) {
+func TestSharing_RequestsThatAcceptIt(t *testing.T) {
 	t.Parallel()
 	counted := &readsCounted{}
 	w, _ := setupClock(t, func(c *Config) { counted.Store, c.Store = c.Store, counted })

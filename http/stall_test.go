@@ -16,7 +16,7 @@ import (
 
 func TestSubmit_BodyThatStallsIsRefused(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *Config) { c.Patience, c.MaxInlineBytes = 50*time.Millisecond, 10 })
+	w := setup(t, func(c *Config) { c.StallTimeout, c.MaxInlineBytes = 50*time.Millisecond, 10 })
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)
 	if err != nil {
@@ -24,7 +24,7 @@ func TestSubmit_BodyThatStallsIsRefused(t *testing.T) {
 	}
 	defer connection.Close()
 	fmt.Fprintf(connection, "POST /v1/batch-inference HTTP/1.1\r\nHost: %s\r\nAuthorization: Key %s\r\nContent-Length: 1000\r\n\r\n{\"inputs\":[\"a row that is spooled\",", address, adminKey)
-	text, err := io.ReadAll(connection) // the server closes it
+	text, err := io.ReadAll(connection) // until the server closes the connection
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 408") || !strings.Contains(string(text), "body_stalled") {
 		t.Errorf("answer %q, %v", text, err)
 	}
@@ -34,9 +34,9 @@ func TestSubmit_BodyThatStallsIsRefused(t *testing.T) {
 	}
 }
 
-func TestAuth_StalledBodyWithoutAKeyHoldsNothing(t *testing.T) {
+func TestAuth_StalledBodyWithoutAKeyIsCut(t *testing.T) {
 	t.Parallel()
-	w := setup(t, func(c *Config) { c.Patience = 50 * time.Millisecond })
+	w := setup(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
 	address := strings.TrimPrefix(w.http.URL, "http://")
 	connection, err := net.Dial("tcp", address)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestAuth_StalledBodyWithoutAKeyHoldsNothing(t *testing.T) {
 	}
 	defer connection.Close()
 	fmt.Fprintf(connection, "POST /v1/batch-inference HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\n{", address)
-	text, err := io.ReadAll(connection) // the server closes it
+	text, err := io.ReadAll(connection) // until the server closes the connection
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 401") {
 		t.Errorf("answer %q, %v", text, err)
 	}
@@ -52,11 +52,11 @@ func TestAuth_StalledBodyWithoutAKeyHoldsNothing(t *testing.T) {
 
 func TestSubmit_KeptConnectionOutlivesTheBodysDeadline(t *testing.T) {
 	t.Parallel()
-	const patience = 2 * time.Second
-	w := setup(t, func(c *Config) { c.Patience = patience })
+	const stallTimeout = 2 * time.Second
+	w := setup(t, func(c *Config) { c.StallTimeout = stallTimeout })
 	w.withRoute("/wait", func(c *gin.Context) {
 		select {
-		case <-time.After(patience + 100*time.Millisecond):
+		case <-time.After(stallTimeout + 100*time.Millisecond):
 			exchange.Answer(c, 200, gin.H{})
 		case <-c.Request.Context().Done():
 			exchange.Answer(c, 500, gin.H{})

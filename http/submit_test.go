@@ -36,7 +36,7 @@ func TestSubmit_AnswersTheSubmissionResponse(t *testing.T) {
 		t.Errorf("body %v", body)
 	}
 	if len(w.service.submitted) != 1 || w.service.submitted[0] != id {
-		t.Errorf("the pipeline was told of %v, want %s", w.service.submitted, id)
+		t.Errorf("the pipeline got the hint %v, want %s", w.service.submitted, id)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestSubmit_JobIsDurableBeforeTheAnswer(t *testing.T) {
 func TestSubmit_Defaults(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	// Null equals absent for every optional field.
+	// Null means absent for every optional field.
 	nulls := `{"inputs":["a"],"model":null,"column_name":null,"id_column_name":null,"system_prompt":null,"json_schema":null,
 		"sampling_params":null,"job_priority":null,"cost_estimate":null,"random_seed_per_input":null,"truncate_rows":null,"dedup":null,"name":null,"description":null}`
 	for _, body := range []string{`{"inputs":["a"]}`, nulls} {
@@ -133,7 +133,7 @@ func TestSubmit_Warnings(t *testing.T) {
 			if !strings.Contains(warnings, c.piece) {
 				t.Errorf("warnings %s, want %q", warnings, c.piece)
 			}
-			// The same text stays with the job.
+			// The job has the same warning.
 			job := w.get("/v1/jobs/" + body["results"].(string)).want(200).json()["job"].(map[string]any)
 			if fmt.Sprint(job["warnings"]) != warnings {
 				t.Errorf("job has %v, the answer %v", job["warnings"], warnings)
@@ -156,7 +156,7 @@ func TestSubmit_DefaultMaxTokensIsLoweredToHalfTheContext(t *testing.T) {
 	}
 }
 
-func TestSubmit_FullDiskSaysSo(t *testing.T) {
+func TestSubmit_FullDisk(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.MaxInlineBytes = 10 })
 	w.bucket.fail = fmt.Errorf("write: %w", syscall.ENOSPC)
@@ -176,7 +176,7 @@ func TestSubmit_DrainingNodeTakesNoJobs(t *testing.T) {
 	w.noJobs()
 }
 
-// A job that a draining node stores is another's to own.
+// A draining node still stores a job if another node can own it.
 func TestSubmit_DrainingNodeTakesJobsForOthers(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -187,8 +187,8 @@ func TestSubmit_DrainingNodeTakesJobsForOthers(t *testing.T) {
 	w.submitted(`{"inputs":["a"]}`)
 }
 
-// The configuration decides where a submission does not, but for rows that have
-// seeds, and so answers, of their own.
+// The configuration applies if the submission does not set dedup. Rows with their own
+// seeds are never equal.
 func TestSubmit_EqualRowsByDefault(t *testing.T) {
 	t.Parallel()
 	for _, byDefault := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/http/identity"
 )
 
-// tokens are those that a test's issuer knows.
+// tokens has the known tokens of an issuer.
 type tokens map[string]any // an identity.Bearer or an error
 
 func (t tokens) Name() string { return "https://login.example.org" }
@@ -43,7 +43,7 @@ func TestTokens(t *testing.T) {
 	}
 	bearer := func(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-	// In place of any key, behind either word.
+	// A token works wherever a key works, after either word.
 	for _, headers := range [][]string{bearer("ey.user.x"), {"Authorization", "Key ey.user.x"}} {
 		me := w.get("/v1/me", headers...).want(200).json()
 		if me["account"] != "acme" || me["role"] != caller.RoleUser || me["key_id"] != "0123456789ab" || me["key_name"] != "jane" || me["operator"] != false {
@@ -51,7 +51,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	w.get("/v1/files", bearer("ey.user.x")...).want(200)
-	w.get("/v1/me", bearer(adminKey)...).wantError(401, "malformed_key", "") // it is no token
+	w.get("/v1/me", bearer(adminKey)...).wantError(401, "malformed_key", "") // it is not a token
 	id := w.do("POST", "/v1/batch-inference", `{"inputs":["a"]}`, bearer("ey.user.x")...).want(200).json()["results"].(string)
 	if job := w.get("/v1/jobs/"+id, bearer("ey.reader.x")...).want(200).json()["job"].(map[string]any); job["key_id"] != "0123456789ab" {
 		t.Errorf("the job names key %v", job["key_id"])
@@ -66,10 +66,10 @@ func TestTokens(t *testing.T) {
 	}
 	w.get("/v1/me", bearer("ey.nobody.x")...).wantError(403, "no_account", "no role")
 	w.get("/v1/me", bearer("ey.nameless.x")...).want(400)
-	w.get("/v1/me", bearer("ey.away.x")...).wantError(503, "issuer_unavailable", "API keys are good")
+	w.get("/v1/me", bearer("ey.away.x")...).wantError(503, "issuer_unavailable", "API keys still work")
 	w.get("/v1/files", bearer("rk_00_x")...).want(401)
 
-	// A session is over when the token is, however much it is used.
+	// A session ends when its token expires, even if it is in use.
 	answer := w.do("POST", "/console/session", `{"key":"ey.user.x"}`, bare...).want(200)
 	cookie := answer.cookie()
 	if cookie.MaxAge != 60*60 {
@@ -88,7 +88,7 @@ func TestTokens(t *testing.T) {
 	w.do("POST", "/console/session", `{"key":"ey.other.x"}`, bare...).wantError(401, "invalid_token", "")
 	w.do("POST", "/console/session", `{"key":"ey.nobody.x"}`, bare...).wantError(403, "no_account", "")
 
-	// Where no tokens are taken they are keys that nobody knows.
+	// A server without an issuer treats tokens as unknown keys.
 	fresh := w.do("POST", "/console/session", `{"key":"`+adminKey+`"}`, bare...).want(200).cookie()
 	plain := setup(t, func(c *Config) { c.Store = w.store })
 	plain.get("/v1/me", bearer("ey.user.x")...).wantError(401, "malformed_key", "")

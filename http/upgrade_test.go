@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// putValue writes a document as a newer version might have.
+// putValue writes a stored value as a newer version may have written it.
 func (w *world) putValue(name, doc string, version int64) {
 	w.Helper()
 	if _, err := w.store.PutValue(w.Context(), name, json.RawMessage(doc), version); err != nil {
@@ -19,7 +19,7 @@ func (w *world) putValue(name, doc string, version int64) {
 	}
 }
 
-// wantValue demands that a document holds texts.
+// wantValue checks that a stored value contains texts.
 func (w *world) wantValue(name string, texts ...string) {
 	w.Helper()
 	doc, _, err := w.store.GetValue(w.Context(), name)
@@ -49,8 +49,9 @@ func TestQuotas_KeepWhatANewerVersionWrote(t *testing.T) {
 	w.wantValue(quotas.Value("default"), `"row_quota":7`, `"row_quota":4`, `"burst":9`, `"jobs_a_day":5`)
 }
 
-// A role of a newer version may allow less than any that is known here.
-func TestKeys_OfAnUnknownRoleOpenNothing(t *testing.T) {
+// An unknown role of a newer version may allow less than all known roles, so the key is
+// refused.
+func TestKeys_OfAnUnknownRoleAreRefused(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	text, key := access.NewKey("default", "auditor", "newer", time.Now())

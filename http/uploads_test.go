@@ -15,13 +15,12 @@ func uploadOf(name string, size int) string {
 	return fmt.Sprintf(`{"bytes":%d,"filename":%q,"purpose":"user_data","mime_type":"text/csv"}`, size, name)
 }
 
-// fieldOf is a form with one file in a field.
+// fieldOf returns a form with one file in a field.
 func fieldOf(field, name, text string) string {
 	return fmt.Sprintf("--edge\r\nContent-Disposition: form-data; name=%q; filename=%q\r\n\r\n%s\r\n--edge--\r\n", field, name, text)
 }
 
-// begun is the id of a new upload of a text, of which a part has come unless it is
-// empty.
+// begun starts an upload and returns its id. It sends one part unless part is empty.
 func (w *world) begun(name, part string) string {
 	w.Helper()
 	id := w.do("POST", "/v1/uploads", uploadOf(name, max(1, len(part)))).want(200).json()["id"].(string)
@@ -31,7 +30,7 @@ func (w *world) begun(name, part string) string {
 	return id
 }
 
-// sent is the id of a new part.
+// sent sends a part and returns its id.
 func (w *world) sent(upload, text string) string {
 	w.Helper()
 	return w.do("POST", "/v1/uploads/"+upload+"/parts", fieldOf("data", "part", text), "Content-Type", formType).want(200).json()["id"].(string)
@@ -67,11 +66,11 @@ func TestUploads_BecomeFiles(t *testing.T) {
 		param string
 	}{
 		{right, []string{first}, "part_ids"},                      // too few bytes
-		{right, []string{first, second, lost}, "part_ids"},        // too many
-		{right, []string{first, first, second}, "part_ids"},       // twice
-		{right, []string{first, "part_of_nobody"}, "part_ids"},    // none of this upload
+		{right, []string{first, second, lost}, "part_ids"},        // too many bytes
+		{right, []string{first, first, second}, "part_ids"},       // the same part twice
+		{right, []string{first, "part_of_nobody"}, "part_ids"},    // not a part of this upload
 		{right, []string{second, first}, "md5"},                   // in another order
-		{strings.Repeat("0", 32), []string{first, second}, "md5"}, // damaged
+		{strings.Repeat("0", 32), []string{first, second}, "md5"}, // wrong checksum
 	} {
 		if _, param := w.completed(id, tt.sum, tt.parts...).refused(400); param != tt.param {
 			t.Errorf("%v: param %v, want %s", tt.parts, param, tt.param)
@@ -132,7 +131,7 @@ func TestUploads_EndWithoutAFile(t *testing.T) {
 	if _, param := w.do("POST", "/v1/uploads/"+id+"/parts", fieldOf("file", "x", "x"), "Content-Type", formType).refused(400); param != "data" {
 		t.Errorf("param %v", param)
 	}
-	for range 2 { // more than twice what the file is to have, and a part
+	for range 2 { // more than twice the size of the file and a part
 		w.sent(id, strings.Repeat("x", 30))
 	}
 	if code, _ := w.do("POST", "/v1/uploads/"+id+"/parts", fieldOf("data", "x", "x"), "Content-Type", formType).refused(400); code != "too_many_parts" {
@@ -140,7 +139,7 @@ func TestUploads_EndWithoutAFile(t *testing.T) {
 	}
 }
 
-// A job of the API's own takes what was uploaded, and keeps a copy.
+// A job of the API's own dialect can use an uploaded file, and keeps a copy.
 func TestUploads_AreInputsOfJobs(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -154,7 +153,7 @@ func TestUploads_AreInputsOfJobs(t *testing.T) {
 	if text := w.object(record.Spec.Spooled); string(text) != `{"id":1,"text":"a"}` {
 		t.Errorf("the copy holds %s", text)
 	}
-	w.post(body).wantField("inputs", "which there is not; upload it with POST /v1/files")
+	w.post(body).wantField("inputs", "which does not exist; upload it with POST /v1/files")
 	w.post(`{"inputs":"file:","column_name":"text"}`).wantField("inputs", "names no file")
 	if marks, err := w.bucket.List(t.Context(), layout.Spoolings); err != nil || len(marks) != 0 {
 		t.Errorf("marks %v, %v", marks, err)

@@ -22,7 +22,7 @@ func (w *world) used(account, model string, totals store.Totals) {
 	w.usedWith("", account, model, totals)
 }
 
-// usedWith is used with a key; empty for none.
+// usedWith is used with a key id; empty: no key.
 func (w *world) usedWith(key, account, model string, totals store.Totals) {
 	w.Helper()
 	record := store.Record{
@@ -47,7 +47,7 @@ func (w *world) usedWith(key, account, model string, totals store.Totals) {
 	}
 }
 
-// onDay is a world whose clock, and whose store's, stands at *now.
+// onDay starts a world whose clocks, the store's too, show *now.
 func onDay(t testing.TB, now *time.Time) *world {
 	clock := func() time.Time { return *now }
 	return setupStore(t, func(c *bolt.Config) { c.Clock = clock }, func(c *Config) { c.Now = clock })
@@ -91,7 +91,7 @@ func TestUsage_ByKey(t *testing.T) {
 	theirs := w.newKey(`{"account":"acme","name":"theirs"}`)
 	w.do("DELETE", "/v1/keys/"+revoked.id, "").want(200)
 	of := func(n int64) store.Totals { return store.Totals{Rows: n, Failed: 1, InputTokens: 10 * n} }
-	w.used(caller.DefaultAccount, "m", of(1)) // before keys were recorded
+	w.used(caller.DefaultAccount, "m", of(1)) // a job from before keys were recorded
 	w.usedWith(named.id, caller.DefaultAccount, "m", of(10))
 	w.usedWith(named.id, caller.DefaultAccount, "n", of(100))
 	w.usedWith(bare.id, caller.DefaultAccount, "m", of(1000))
@@ -112,8 +112,9 @@ func TestUsage_ByKey(t *testing.T) {
 		}
 		return `"key_id":` + quoted(id) + `,"key_name":` + quoted(name) + `,`
 	}
-	// of is what stands before the figures of each key, which come in the order of the ids.
 	keys := map[string]string{"": key("", ""), named.id: key(named.id, "nightly"), bare.id: key(bare.id, ""), revoked.id: key(revoked.id, "")}
+	// lines returns the lines of an answer, sorted by key id; of has the figures of each
+	// key.
 	lines := func(of map[string]string) string {
 		var all []string
 		for _, id := range slices.Sorted(maps.Keys(of)) {
@@ -135,13 +136,13 @@ func TestUsage_ByKey(t *testing.T) {
 		lines(map[string]string{named.id: day("2026-02-28", "m") + figures(20, 1), revoked.id: day("2026-02-28", "m") + figures(2, 1)}) +
 		`],"total":{` + figures(22, 2) + `}}`)
 
-	// Of one key.
+	// The usage of a single key.
 	w.get("/v1/usage?key_id=" + named.id).wantBody(answer(`{`+day("2026-02-27", "m")+figures(10, 1)+`},{`+day("2026-02-27", "n")+figures(100, 1)+
 		`},{`+day("2026-02-28", "m")+figures(20, 1)+`}`, figures(130, 3)))
 	w.get("/v1/usage?group_by=key&key_id=" + revoked.id).wantBody(answer(lines(map[string]string{revoked.id: figures(2, 1)}), figures(2, 1)))
 
-	// The key of another account is like one that nobody has, and all of an
-	// account's keys see the same.
+	// A key of another account has no usage here, like a key that does not exist. All
+	// keys of an account see the same usage.
 	empty := answer("", figures(0, 0))
 	for _, id := range []string{theirs.id, "000000000000"} {
 		w.get("/v1/usage?group_by=key&key_id=" + id).wantBody(empty)
@@ -154,7 +155,7 @@ func TestUsage_ByKey(t *testing.T) {
 	w.get("/v1/usage?group_by=key&key_id="+named.id, mine...).wantBody(strings.Replace(empty, "default", "acme", 1))
 }
 
-func TestUsage_WhatItIsGroupedByIsChecked(t *testing.T) {
+func TestUsage_GroupByIsChecked(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for name, tt := range map[string]struct{ query, field, piece string }{
@@ -199,7 +200,7 @@ func TestUsage_DaysAreChecked(t *testing.T) {
 	}
 }
 
-func TestUsage_OfTheCallersAccountAlone(t *testing.T) {
+func TestUsage_OfTheCallersAccountOnly(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.used("acme", "m", store.Totals{Rows: 1, InputTokens: 5})

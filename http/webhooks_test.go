@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A fakeSender remembers what it was to send.
+// A fakeSender records the events that it should send.
 type fakeSender struct {
 	mu    sync.Mutex
 	tried []string // bodies
@@ -91,7 +91,7 @@ func TestWebhooks_Life(t *testing.T) {
 	}
 	for _, hidden := range []string{secret, rotated["secret"].(string), "token=hidden"} {
 		if strings.Contains(string(audited)+w.logs.String(), hidden) {
-			t.Errorf("%s stands in the audit record or the log", hidden)
+			t.Errorf("%s is in the audit record or the log", hidden)
 		}
 	}
 }
@@ -174,9 +174,9 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	w.do("POST", path+"/"+d.ID+"/redeliver", "").wantError(409, "webhook_disabled", "enable")
 }
 
-// TestWebhooks_DataThatIsDeletedFirst has the data of a job go before anybody has told
-// of its end.
-func TestWebhooks_DataThatIsDeletedFirst(t *testing.T) {
+// TestWebhooks_DataDeletedBeforeTheAnnouncement deletes the data of a job before its end
+// was announced.
+func TestWebhooks_DataDeletedBeforeTheAnnouncement(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.do("POST", "/v1/webhooks", `{"url":"https://example.com/a"}`).want(200).json()["id"].(string)
@@ -191,7 +191,7 @@ func TestWebhooks_DataThatIsDeletedFirst(t *testing.T) {
 	}
 }
 
-// The Go client reads what the service writes of webhooks.
+// The Go client decodes the webhooks that the service sends.
 func TestWebhooks_Client(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Webhooks = &fakeSender{gets: store.DeliveryAttempt{Error: "e"}} })

@@ -1,6 +1,6 @@
-// Package access owns who may pass: API keys, tokens of an issuer, sessions of
-// browsers, and how many requests each may send. It refuses to know what a request is
-// about.
+// Package access decides who may send requests. It checks API keys, the tokens of an
+// issuer and the sessions of browsers, and limits the requests of each key. It knows
+// nothing about the content of requests.
 package access
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// routeCancel is the only GET that changes something: existing clients cancel jobs
+// routeCancel is the only GET route that changes something: existing clients cancel jobs
 // with it.
 const routeCancel = "/v1/job-cancel/:job_id"
 
@@ -34,43 +34,47 @@ func changes(c *gin.Context) bool {
 	return true
 }
 
-// contextSession is the key of the ticket among the values of a request with a session.
+// contextSession is the name under which the ticket of a session is stored in the
+// request's context.
 const contextSession = "rowmill.session"
 
-// A Gate lets requests with a known key pass, as often as the key may ask.
+// A Gate is the middleware that checks the key of a request and the rate limit of the
+// key.
 type Gate struct {
 	*exchange.Exchange
 	keys   *Keyring
 	limits *limiter
-	// schemes are the words that may stand before a key. Errors name the first.
+	// schemes are the accepted words before a key in the header Authorization. Errors
+	// name the first.
 	schemes []string
-	// header may hold a key alone; empty for none.
+	// header is a header that may hold a key alone; empty: none.
 	header string
-	// sessions may stand for keys; nil for none.
+	// sessions checks session cookies; nil: cookies are ignored.
 	sessions *Sessions
 }
 
-// NewGate makes the gate of the API's own clients: a key behind the word Key, or a
-// session.
+// NewGate returns the gate for the API's own clients: they send the word Key and a key,
+// or a session cookie.
 func NewGate(keys *Keyring, sessions *Sessions) *Gate {
 	return &Gate{
 		Exchange: sessions.Exchange, keys: keys, limits: newLimiter(sessions.now), schemes: []string{SchemeKey}, sessions: sessions,
 	}
 }
 
-// Speaking returns a gate for clients that send their keys in another way: alone in a
-// header, or after another word. It takes no sessions.
-func (g *Gate) Speaking(header string, schemes ...string) *Gate {
+// WithSchemes returns a gate for clients that send their keys differently: alone in a
+// header, or after another word. It accepts no sessions.
+func (g *Gate) WithSchemes(header string, schemes ...string) *Gate {
 	return &Gate{Exchange: g.Exchange, keys: g.keys, limits: g.limits, schemes: schemes, header: header}
 }
 
-// Taking has the gate take sessions too: the console needs models and files.
-func (g *Gate) Taking(s *Sessions) *Gate {
+// WithSessions makes the gate accept sessions too, because the console needs models and
+// files. It returns the gate.
+func (g *Gate) WithSessions(s *Sessions) *Gate {
 	g.sessions = s
 	return g
 }
 
-// Pass is the middleware.
+// Pass is the middleware function.
 func (g *Gate) Pass(c *gin.Context) {
 	who, session, err := g.who(c)
 	if err == nil {
@@ -84,7 +88,7 @@ func (g *Gate) Pass(c *gin.Context) {
 	}
 	if who.Role == caller.RoleReader && changes(c) {
 		g.Fail(c, request.Errorf(http.StatusForbidden, "forbidden",
-			"a key of the role %s may look and change nothing; use one of the role %s or %s", caller.RoleReader, caller.RoleUser, caller.RoleAdmin))
+			"a key of the role %s may read and not change anything; use a key of the role %s or %s", caller.RoleReader, caller.RoleUser, caller.RoleAdmin))
 		return
 	}
 	who.Enter(c)
@@ -100,7 +104,7 @@ func (g *Gate) Pass(c *gin.Context) {
 	}
 }
 
-// The words before a key, and before a token, in the header Authorization.
+// These words stand before a key or a token in the header Authorization.
 const (
 	SchemeKey   = "Key"
 	schemeToken = "Bearer"
@@ -133,7 +137,7 @@ func (g *Gate) session(c *gin.Context) string {
 	return g.sessions.cookie(c)
 }
 
-// who finds out who sent a request, by key or by session.
+// who returns the sender of a request, and the ticket if the request has a session.
 func (g *Gate) who(c *gin.Context) (who caller.Principal, session *ticket, err error) {
 	if cookie := g.session(c); cookie != "" {
 		who, t, err := g.sessions.who(c, cookie)
@@ -162,9 +166,9 @@ func unauthorized(scheme, code, message string) error {
 	return e
 }
 
-// Still reports whether the gate would let the request pass again, with the same
-// account, role and dialect. If the store is away, it says yes.
-func (g *Gate) Still(c *gin.Context) bool {
+// StillValid reports whether the gate would accept the request again, with the same
+// account, role and dialect. If the store does not answer, it returns true.
+func (g *Gate) StillValid(c *gin.Context) bool {
 	now, _, err := g.who(c)
 	was := caller.Of(c)
 	if err != nil {
@@ -173,15 +177,16 @@ func (g *Gate) Still(c *gin.Context) bool {
 	return now.Account == was.Account && now.Role == was.Role && now.Dialect == was.Dialect
 }
 
-// SessionEnd is when the session of a request ends, where a session stands for the key.
+// SessionEnd returns the end of the request's session, and false if the request has no
+// session.
 func SessionEnd(c *gin.Context) (at time.Time, is bool) {
 	session, is := c.Value(contextSession).(ticket)
 	return session.Expires, is
 }
 
-// Operated reports whether a key belongs to an operator. A key that cannot be looked up
-// does not.
-func (g *Gate) Operated(ctx context.Context, key string) bool {
+// IsOperator reports whether a key belongs to an operator. It returns false if the key
+// cannot be looked up.
+func (g *Gate) IsOperator(ctx context.Context, key string) bool {
 	if key == "" {
 		return false
 	}

@@ -29,22 +29,23 @@ const (
 	// keyPrefix lets secret scanners find keys.
 	keyPrefix = "rk_"
 	// keysFresh is how long the list of keys is used. A key that another node revoked
-	// works no longer than that; 5 s are promised. All requests of that time share one
-	// read of the store.
+	// works no longer than this; the documents promise 5 s. All requests in this time
+	// share one read of the store.
 	keysFresh = 2 * time.Second
-	// keysFreshUnknown is the same for a key that is not in the list, since it may be
-	// new. It also bounds how often unknown keys cause a read of the store.
+	// keysFreshUnknown is the same for a key that is not in the list, because the key may
+	// be new. It also limits how often unknown keys cause a read of the store.
 	keysFreshUnknown = 100 * time.Millisecond
-	// keysPatience bounds one read of the list. All requests wait for it together.
-	keysPatience = 10 * time.Second
-	// usedEvery is how often the use of a key is recorded. usedPatience bounds how long a
-	// request waits for that.
-	usedEvery    = time.Minute
-	usedPatience = time.Second
+	// keysTimeout is the timeout of each read of the list. All requests wait for it
+	// together.
+	keysTimeout = 10 * time.Second
+	// usedEvery is the shortest time between two records of a key's last use.
+	// usedTimeout is how long a request waits for such a record.
+	usedEvery   = time.Minute
+	usedTimeout = time.Second
 )
 
-// KeyStore is the part of a store that a keyring uses: keys, and the values that hold
-// their last use.
+// KeyStore is the part of a store that a keyring uses: keys, and the values that hold the
+// time of their last use.
 type KeyStore interface {
 	ListKeys(ctx context.Context) ([]store.Key, error)
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
@@ -53,31 +54,31 @@ type KeyStore interface {
 
 // Issuer verifies tokens.
 type Issuer interface {
-	// Verify returns the bearer of a token. For a bad token the error is an
-	// *identity.Refusal; any other error means that the token cannot be verified now.
+	// Verify returns the bearer of a token. If the token is refused, the error is an
+	// *identity.Refusal. Any other error means that the token cannot be verified now.
 	Verify(ctx context.Context, token string) (identity.Bearer, error)
 	// Name is the issuer's name in its tokens.
 	Name() string
 }
 
-// A Keyring holds a recent list of the store's keys.
+// A Keyring caches the store's list of keys.
 type Keyring struct {
 	store     KeyStore
 	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
-	issuer    Issuer                              // of tokens; nil where none are taken
-	perMinute int                                 // requests of keys without a bound of their own; 0 for no bound
+	issuer    Issuer                              // verifies tokens; nil: tokens are not accepted
+	perMinute int                                 // limit for keys without their own limit; 0: no limit
 	now       func() time.Time
 	lists     singleflight.Group
 
 	mu    sync.Mutex
 	keys  map[string]store.Key
-	asked time.Time            // when the store was asked for keys
-	turn  int                  // grows when keys are forgotten
-	wrote map[string]time.Time // when a key's use was recorded
+	asked time.Time            // when the last read of the list began
+	turn  int                  // grows with each Forget
+	wrote map[string]time.Time // when a key's use was last recorded
 }
 
-// NewKeyring makes a keyring for a store's keys, the configured administrator keys, and
-// the tokens of an issuer; nil for no issuer.
+// NewKeyring returns a keyring for a store's keys, the configured administrator keys, and
+// the tokens of an issuer. issuer may be nil.
 func NewKeyring(s KeyStore, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
 	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, wrote: map[string]time.Time{}}
 	k.Configure(admin)
@@ -96,7 +97,7 @@ func (k *Keyring) Configure(admin []string) {
 // HasConfigured reports whether there is a configured key.
 func (k *Keyring) HasConfigured() bool { return len(*k.admin.Load()) > 0 }
 
-// find returns the owner of a key, or rowmill.ErrNotFound. It compares hashes of secrets,
+// find returns the owner of a key, or rowmill.ErrNotFound. It compares hashes of secrets
 // in constant time.
 func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error) {
 	hash := sha256.Sum256([]byte(key))
@@ -123,7 +124,8 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	return k.holder(kept)
 }
 
-// bearer returns the bearer of a token. For a bad token the error is a *request.Error.
+// bearer returns the bearer of a token. If the token is refused, the error is a
+// *request.Error.
 func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {
 	b, err := k.issuer.Verify(ctx, token)
 	var refused *identity.Refusal
@@ -135,18 +137,19 @@ func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, e
 		e.Header = map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}
 		return caller.Principal{}, e
 	case err != nil:
-		return caller.Principal{}, request.NotNow("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys are good meanwhile")
+		return caller.Principal{}, request.NotNow("issuer_unavailable", "the token cannot be verified now: the keys of its issuer cannot be read; API keys still work")
 	}
 	who := caller.Principal{KeyID: b.ID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: k.perMinute, Token: true, Expires: b.Expires}
 	return who, caller.AccountName(who.Account)
 }
 
-// again returns the owner of a key that find found before, by id and mark. It returns
-// rowmill.ErrNotFound if the key is no longer valid or has another secret.
-func (k *Keyring) again(ctx context.Context, id, mark string) (who caller.Principal, err error) {
+// again returns the owner of a key by id and fingerprint, for a key that find accepted
+// earlier. It returns rowmill.ErrNotFound if the key is no longer valid or has a new
+// secret.
+func (k *Keyring) again(ctx context.Context, id, fingerprint string) (who caller.Principal, err error) {
 	if id == "" {
 		for _, admin := range *k.admin.Load() {
-			if markOf(admin[:]) == mark {
+			if fingerprintOf(admin[:]) == fingerprint {
 				return k.configured(admin), nil
 			}
 		}
@@ -156,20 +159,20 @@ func (k *Keyring) again(ctx context.Context, id, mark string) (who caller.Princi
 	if err != nil {
 		return caller.Principal{}, err
 	}
-	if who, err = k.holder(kept); err == nil && who.Mark != mark {
+	if who, err = k.holder(kept); err == nil && who.Fingerprint != fingerprint {
 		err = rowmill.ErrNotFound
 	}
 	return who, err
 }
 
-// configured is the owner of a configured key.
+// configured returns the owner of a configured key.
 func (k *Keyring) configured(hash [sha256.Size]byte) caller.Principal {
-	return caller.Principal{Mark: markOf(hash[:]), Name: "configuration", Account: caller.DefaultAccount, Role: caller.RoleAdmin, PerMinute: k.perMinute}
+	return caller.Principal{Fingerprint: fingerprintOf(hash[:]), Name: "configuration", Account: caller.DefaultAccount, Role: caller.RoleAdmin, PerMinute: k.perMinute}
 }
 
-// markOf returns the mark of a secret: enough of its hash to notice that the key was
-// rotated.
-func markOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
+// fingerprintOf returns the fingerprint of a secret: a part of its hash that is long
+// enough to notice that the key was rotated.
+func fingerprintOf(hash []byte) string { return hex.EncodeToString(hash[:min(8, len(hash))]) }
 
 // holder returns the owner of a stored key, or rowmill.ErrNotFound if the key is no
 // longer valid.
@@ -177,11 +180,11 @@ func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 	if Expired(kept, k.now()) {
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
-	if !caller.IsRole(kept.Role) { // a newer version's, which may allow less than any known here
+	if !caller.IsRole(kept.Role) { // a newer version's role, which may allow less than all roles known here
 		return caller.Principal{}, rowmill.ErrNotFound
 	}
 	who := caller.Principal{
-		KeyID: kept.ID, Mark: markOf(kept.Hash), Name: kept.Name, Account: kept.Account, Role: kept.Role, Dialect: kept.Dialect, PerMinute: k.perMinute,
+		KeyID: kept.ID, Fingerprint: fingerprintOf(kept.Hash), Name: kept.Name, Account: kept.Account, Role: kept.Role, Dialect: kept.Dialect, PerMinute: k.perMinute,
 	}
 	if kept.RequestsPerMinute != nil {
 		who.PerMinute = *kept.RequestsPerMinute
@@ -189,11 +192,11 @@ func (k *Keyring) holder(kept store.Key) (caller.Principal, error) {
 	return who, nil
 }
 
-// Expired reports whether a key is past its time.
+// Expired reports whether a key has expired.
 func Expired(k store.Key, now time.Time) bool { return k.Expires != nil && !now.Before(*k.Expires) }
 
-// lookup returns a key from the list, if the list was fresh when the request came. The
-// store's speed does not matter for that.
+// lookup returns a key from the list. It reads the list again unless the list was fresh
+// when lookup was called; a slow store does not make the list too old.
 func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	came := k.now()
 	for {
@@ -204,9 +207,10 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 		case fresh:
 			return store.Key{}, rowmill.ErrNotFound
 		}
-		// Its own context: a client that leaves does not fail the others.
+		// Not the context of this client: if it leaves, the other clients still get the
+		// list.
 		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysPatience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 			defer cancel()
 			return nil, k.list(ctx, turn)
 		})
@@ -232,11 +236,11 @@ func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh b
 		limit = keysFreshUnknown
 	}
 	age := came.Sub(k.asked)
-	return key, known, k.keys != nil && -keysPatience < age && age < limit, k.turn
+	return key, known, k.keys != nil && -keysTimeout < age && age < limit, k.turn
 }
 
-// list reads the keys. The list counts from when the read began, and is dropped if Forget
-// was called since.
+// list reads the keys. The age of the list counts from the start of the read. If Forget
+// was called meanwhile, the list is dropped.
 func (k *Keyring) list(ctx context.Context, turn int) error {
 	asked := k.now()
 	list, err := k.store.ListKeys(ctx)
@@ -261,7 +265,7 @@ func (k *Keyring) list(ctx context.Context, turn int) error {
 	return nil
 }
 
-// Forget drops the list, since this node has changed a key.
+// Forget drops the list, because this node has changed a key.
 func (k *Keyring) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -269,12 +273,13 @@ func (k *Keyring) Forget() {
 	k.turn++
 }
 
-// usedValue names the value that holds when a key was last used. It is not part of the
-// key's record, so recording a use cannot bring back a key that is being revoked.
+// usedValue returns the name of the value that holds the time of a key's last use. The
+// time is not part of the key's record, so recording it cannot restore a key that is
+// being revoked.
 func usedValue(keyID string) string { return "key_used/" + keyID }
 
-// used records that a key was used, at most once per usedEvery, even if the request's
-// context ends.
+// used records that a key was used, at most once per usedEvery. It continues if the
+// request's context ends.
 func (k *Keyring) used(ctx context.Context, id string) error {
 	now := k.now().UTC()
 	k.mu.Lock()
@@ -286,7 +291,7 @@ func (k *Keyring) used(ctx context.Context, id string) error {
 	if id == "" || recent {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), usedPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), usedTimeout)
 	defer cancel()
 	_, version, err := k.store.GetValue(ctx, usedValue(id))
 	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
@@ -303,11 +308,11 @@ func (k *Keyring) used(ctx context.Context, id string) error {
 	return err
 }
 
-// LastUsed returns when a key was used, to about a minute; nil for never.
+// LastUsed returns when a key was last used, exact to about a minute; nil if never.
 func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
 	doc, _, err := k.store.GetValue(ctx, usedValue(id))
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return nil, nil //nolint:nilnil // never used is an answer
+		return nil, nil //nolint:nilnil // nil means never used
 	}
 	var at time.Time
 	if err == nil {
@@ -319,7 +324,7 @@ func (k *Keyring) LastUsed(ctx context.Context, id string) (*time.Time, error) {
 	return &at, nil
 }
 
-// splitKey cuts rk_<id>_<secret>.
+// splitKey splits rk_<id>_<secret>.
 func splitKey(key string) (id, secret string, ok bool) {
 	rest, found := strings.CutPrefix(key, keyPrefix)
 	if !found {
@@ -329,8 +334,9 @@ func splitKey(key string) (id, secret string, ok bool) {
 	return id, secret, found && id != "" && secret != ""
 }
 
-// NewKey makes a key. The text is for its owner and is stored nowhere; the record is for
-// the store. The text is rk_<id>_<secret>; the secret is 32 random bytes in base64url.
+// NewKey creates a key. text is for the key's owner and is stored nowhere:
+// rk_<id>_<secret>, with 32 random bytes in base64url as the secret. record is for the
+// store.
 func NewKey(account, role, name string, now time.Time) (text string, record store.Key) {
 	id := make([]byte, keyIDBytes)
 	_, _ = rand.Read(id) // never fails, as documented since Go 1.24
@@ -338,7 +344,7 @@ func NewKey(account, role, name string, now time.Time) (text string, record stor
 	return NewSecret(&record), record
 }
 
-// keyIDBytes is how many bytes the id of a key has; it is written in hexadecimal.
+// keyIDBytes is the number of bytes in a key's id, which is written in hexadecimal.
 const keyIDBytes = 6
 
 // IsKeyID reports whether id looks like the id of a key.

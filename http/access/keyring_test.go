@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// testClock is a settable time.
+// testClock is a clock that a test sets.
 type testClock struct {
 	mu sync.Mutex
 	at time.Time
@@ -34,7 +34,7 @@ func (c *testClock) set(at time.Time) {
 
 func (c *testClock) pass(d time.Duration) { c.set(c.now().Add(d)) }
 
-// countedLists counts listings of keys.
+// countedLists counts the reads of the list of keys.
 type countedLists struct {
 	store.Store
 	lists int
@@ -112,7 +112,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 	}
 }
 
-func TestKeyring_BadKeysDoNotFloodTheStore(t *testing.T) {
+func TestKeyring_UnknownKeysCauseFewReads(t *testing.T) {
 	t.Parallel()
 	records := openRecords(t)
 	counted := &countedLists{Store: records}
@@ -157,7 +157,7 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	}
 }
 
-// gatedKeys lists the keys and then waits at a gate before it says so.
+// gatedKeys lists the keys and then waits at a gate before it returns them.
 type gatedKeys struct {
 	store.Store
 	listed, open chan struct{}
@@ -172,7 +172,7 @@ func (g *gatedKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
 	return keys, err
 }
 
-func TestKeyring_AListReadBeforeARevocationIsNotBelieved(t *testing.T) {
+func TestKeyring_IgnoresListReadBeforeRevocation(t *testing.T) {
 	t.Parallel()
 	records := openRecords(t)
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
@@ -186,14 +186,14 @@ func TestKeyring_AListReadBeforeARevocationIsNotBelieved(t *testing.T) {
 		_, err := ring.find(t.Context(), text)
 		found <- err
 	}()
-	<-gated.listed // with the key in it
+	<-gated.listed // a list that contains the key
 	if err := records.DeleteKey(t.Context(), record.ID); err != nil {
 		t.Fatal(err)
 	}
 	ring.Forget()
 	gated.open <- struct{}{}
 	select {
-	case <-gated.listed: // asked again
+	case <-gated.listed: // the keyring reads the list again
 		gated.open <- struct{}{}
 		if err := <-found; !errors.Is(err, rowmill.ErrNotFound) {
 			t.Errorf("a revoked key is found: %v", err)
@@ -203,7 +203,7 @@ func TestKeyring_AListReadBeforeARevocationIsNotBelieved(t *testing.T) {
 	}
 }
 
-// slowKeys lists keys longer than a list is believed.
+// slowKeys takes longer to list keys than a list stays fresh.
 type slowKeys struct {
 	store.Store
 	clock *testClock
@@ -214,7 +214,7 @@ func (s slowKeys) ListKeys(ctx context.Context) ([]store.Key, error) {
 	return s.Store.ListKeys(ctx)
 }
 
-func TestKeyring_SlowStoreLetsGoodKeysIn(t *testing.T) {
+func TestKeyring_SlowStoreAcceptsValidKeys(t *testing.T) {
 	t.Parallel()
 	records := openRecords(t)
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
@@ -231,7 +231,7 @@ func TestKeyring_SlowStoreLetsGoodKeysIn(t *testing.T) {
 	}
 }
 
-func TestKeyring_AClientThatLeavesFailsNoOther(t *testing.T) {
+func TestKeyring_LeavingClientDoesNotFailOthers(t *testing.T) {
 	t.Parallel()
 	records := openRecords(t)
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}

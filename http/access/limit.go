@@ -10,29 +10,29 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// A limiter bounds the requests of each key per minute; all of them may come at once. It
-// counts requests of this node only, since a store access for each request would cost too
-// much.
+// limiter limits the requests of each key per minute. A key may send all these requests
+// at once. The limiter counts requests of this node only, because a store access for each
+// request would cost too much.
 type limiter struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// full has, by key, when the key may again send a whole minute's requests. (This is
-	// the virtual scheduling form of the leaky bucket, ITU-T I.371: one time stands for
-	// the level of a bucket.)
+	// full has one time per key: from then on the key may again send the requests of a
+	// whole minute. This is the virtual scheduling form of the leaky bucket (ITU-T
+	// I.371), with a time in place of the bucket's level.
 	full  map[string]time.Time
-	sweep int // the size of full at which those that rest are dropped
+	sweep int // size of full at which idle keys are dropped
 }
 
-// sweepAt is the size at which a limiter first drops idle keys. It holds at most about
-// twice as many keys as were busy in one minute.
+// sweepAt is the size of full at which idle keys are first dropped. full holds at most
+// about twice as many keys as were active in one minute.
 const sweepAt = 1024
 
 func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, full: map[string]time.Time{}, sweep: sweepAt}
 }
 
-// wait returns how long the next request must wait; 0 for not at all.
+// wait returns how long the next request must wait; 0: not at all.
 func (l *limiter) wait(who caller.Principal) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *limiter) take(who caller.Principal) (wait time.Duration) {
 	return 0
 }
 
-// tooMany is the answer to a request over the limit of its key.
+// tooMany returns the answer to a request over the limit of its key.
 func tooMany(perMinute int, wait time.Duration) *request.Error {
 	seconds := strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
 	e := request.Errorf(http.StatusTooManyRequests, "rate_limited",

@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 )
 
-func TestLimiter_KeysThatRestAreForgotten(t *testing.T) {
+func TestLimiter_DropsIdleKeys(t *testing.T) {
 	t.Parallel()
 	c := &testClock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	l := newLimiter(c.now)
@@ -22,7 +22,7 @@ func TestLimiter_KeysThatRestAreForgotten(t *testing.T) {
 	}
 }
 
-func TestLimiter_ExactlySoManyPerMinute(t *testing.T) {
+func TestLimiter_ExactLimitPerMinute(t *testing.T) {
 	t.Parallel()
 	for _, perMinute := range []int{1, 2, 7, 59, 60, 61, 1000, 1_000_000} {
 		c := &testClock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}

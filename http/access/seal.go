@@ -21,29 +21,31 @@ import (
 )
 
 const (
-	// sealFresh is how often a cookie that cannot be opened makes the node read the
-	// store's seal key again.
+	// sealFresh is the shortest time between two reads of the store's seal key. A cookie
+	// that cannot be opened causes a read.
 	sealFresh = time.Second
-	// sealValue names the value with the seal key.
+	// sealValue is the name of the stored value with the seal key.
 	sealValue = "console/session_seal"
-	// sealPurpose is sealed with each session, so the key works for nothing else.
+	// sealPurpose is authenticated with each session, so the same key cannot open other
+	// data.
 	sealPurpose = "rowmill session 1"
 )
 
-// A Seal encrypts tickets so that only nodes can read or make them. It uses the
-// configured keys: the first closes, all open. nil stands for a key in the store, which
-// the first node that needs it makes; it is the only key if none are configured.
+// A Seal encrypts tickets so that only nodes can read or create them. It encrypts with
+// the first configured key and decrypts with all. A nil key means the key in the store,
+// which the first node that needs it creates. If no keys are configured, only the store's
+// key is used.
 type Seal struct {
 	values store.Values
 	now    func() time.Time
-	given  atomic.Pointer[[]cipher.AEAD] // nil among them: the store's
+	given  atomic.Pointer[[]cipher.AEAD] // a nil element: the store's key
 
 	mu   sync.Mutex
-	aead cipher.AEAD // the store's; nil before it was read
-	read time.Time   // when it was
+	aead cipher.AEAD // from the store's key; nil before the first read
+	read time.Time   // time of the last read
 }
 
-// sealDocument is the value.
+// sealDocument is the stored value.
 type sealDocument struct {
 	Key []byte `json:"key"`
 }
@@ -54,7 +56,7 @@ func newSeal(values store.Values, now func() time.Time) *Seal {
 	return s
 }
 
-// Use replaces the keys; nil stands for the store's.
+// Use replaces the keys; nil means the store's key.
 func (s *Seal) Use(secrets [][]byte) error {
 	if len(secrets) == 0 {
 		secrets = [][]byte{nil}
@@ -99,7 +101,7 @@ func (s *Seal) close(ctx context.Context, t ticket) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte(sealPurpose))), nil
 }
 
-// open returns the ticket of a cookie, or rowmill.ErrNotFound if no node made it.
+// open returns the ticket of a cookie, or rowmill.ErrNotFound if no node created it.
 func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil {
@@ -130,8 +132,8 @@ func (s *Seal) open(ctx context.Context, cookie string) (t ticket, err error) {
 	return t, rowmill.ErrNotFound
 }
 
-// recorded returns the store's seal key. With again it reads the store again, at most
-// once per sealFresh: restored records hold another key.
+// recorded returns the store's seal key. If again is true, it reads the store again, at
+// most once per sealFresh: after a restore the store has another key.
 func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +152,7 @@ func (s *Seal) recorded(ctx context.Context, again bool) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// load reads the seal key, and makes it if there is none.
+// load reads the seal key, and creates it if there is none.
 func (s *Seal) load(ctx context.Context) (doc sealDocument, err error) {
 	text, _, err := s.values.GetValue(ctx, sealValue)
 	if errors.Is(err, rowmill.ErrNotFound) {

@@ -19,34 +19,36 @@ import (
 )
 
 const (
-	// sessionCookie holds a session. With TLS the name has a prefix; browsers then accept
-	// it from this host only.
+	// sessionCookie is the name of the cookie. With TLS the name has a prefix, so that
+	// browsers accept the cookie from this host only.
 	sessionCookie       = "rowmill_session"
 	sessionCookieSecure = "__Host-" + sessionCookie
-	// sessionTime is how long an unused session lasts: a working day.
+	// sessionTime is how long an unused session lasts: one working day.
 	sessionTime = 12 * time.Hour
-	// sessionRenew is the age at which a used session gets a new cookie. A cookie in each
-	// answer would make all answers longer.
+	// sessionRenew is the age at which a used session gets a new cookie. Setting a cookie
+	// in each answer would make all answers longer.
 	sessionRenew = 10 * time.Minute
-	// maxSignInFailures bounds the wrong keys from an address per minute. Keys have 256
-	// random bits; the configured key may have fewer. People who mistype stay below it.
+	// maxSignInFailures limits the wrong keys from one address per minute. Keys have 256
+	// random bits, but a configured key may have fewer. People who mistype a key stay
+	// below it.
 	maxSignInFailures = 10
 )
 
-// A ticket is the sealed content of a session cookie: which key it stands for, never the
-// key itself.
+// A ticket is the encrypted content of a session cookie. It names the key of the session,
+// but does not contain the key.
 type ticket struct {
-	KeyID   string    `json:"key"`  // empty for the configuration's
-	Mark    string    `json:"mark"` // the key's, by which a rotated one is another
-	Issued  time.Time `json:"issued"`
-	Expires time.Time `json:"expires"`
+	KeyID       string    `json:"key"`  // empty for a configured key
+	Fingerprint string    `json:"mark"` // Principal.Fingerprint; it changes when the key is rotated
+	Issued      time.Time `json:"issued"`
+	Expires     time.Time `json:"expires"`
 
-	// Bearer is set if the session stands for a token. Nothing about a token can be
-	// looked up later, so all is here. Expires is at most the token's.
+	// Bearer is set if the session was started with a token. A token cannot be looked up
+	// later, so the ticket holds all facts about it. Expires is not later than the
+	// token's expiry.
 	Bearer *bearer `json:"bearer,omitempty"`
 }
 
-// bearer is who showed a token.
+// bearer is the owner of a token.
 type bearer struct {
 	Issuer  string    `json:"issuer"`
 	Name    string    `json:"name"`
@@ -55,8 +57,8 @@ type bearer struct {
 	Expires time.Time `json:"expires"` // of the token
 }
 
-// Sessions let browsers send a cookie instead of a key. Nothing is stored: a key that all
-// nodes have seals the cookie, and each request looks the API key up.
+// Sessions let browsers send a cookie instead of a key. The service stores no sessions: a
+// key that all nodes have encrypts the cookie, and each request looks the API key up.
 type Sessions struct {
 	*exchange.Exchange
 	keys     *Keyring
@@ -66,7 +68,7 @@ type Sessions struct {
 	now      func() time.Time
 }
 
-// NewSessions makes the sessions of a server; values hold the seal key.
+// NewSessions returns the sessions of a server. values holds the seal key.
 func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now func() time.Time) *Sessions {
 	return &Sessions{
 		Exchange: x, keys: keys, Seal: newSeal(values, now), now: now,
@@ -74,7 +76,7 @@ func NewSessions(x *exchange.Exchange, keys *Keyring, values store.Values, now f
 	}
 }
 
-// Route adds the routes of sessions.
+// Route adds the routes for signing in and out.
 func (s *Sessions) Route(root gin.IRoutes) {
 	root.POST("/console/session", s.Handle(s.begin))
 	root.DELETE("/console/session", s.Handle(s.end))
@@ -105,26 +107,26 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 		if refused.Status == http.StatusUnauthorized {
 			s.failures.take(from)
 		}
-		s.Logger.Warn("nobody was signed in: the token is not good", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
+		s.Logger.Warn("sign-in refused: the token is not valid", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
 		return nil, refused
 	}
 	if errors.Is(err, rowmill.ErrNotFound) {
 		s.failures.take(from)
-		s.Logger.Warn("nobody was signed in: the API key is not known", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID)
+		s.Logger.Warn("sign-in refused: the API key is unknown", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID)
 		return nil, unauthorized(SchemeKey, "unknown_key", "this API key is unknown, revoked or expired")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up the API key: %w", err)
 	}
-	expires, err := s.give(c, who)
+	expires, err := s.setSession(c, who)
 	if err != nil {
 		return nil, err
 	}
 	return gin.H{"account": who.Account, "role": who.Role, "expires_at": expires}, nil
 }
 
-// end answers DELETE /console/session: the browser drops the cookie. To lock out a copy
-// of the cookie, rotate or revoke the key.
+// end answers DELETE /console/session: the browser drops the cookie. A copy of the cookie
+// works until the key is rotated or revoked.
 func (s *Sessions) end(c *gin.Context) (any, error) {
 	if err := s.sameOrigin(c); err != nil {
 		return nil, err
@@ -133,10 +135,10 @@ func (s *Sessions) end(c *gin.Context) (any, error) {
 	return gin.H{}, nil
 }
 
-// give sets a cookie that lasts sessionTime.
-func (s *Sessions) give(c *gin.Context, who caller.Principal) (expires time.Time, err error) {
+// setSession sets a new session cookie and returns its expiry.
+func (s *Sessions) setSession(c *gin.Context, who caller.Principal) (expires time.Time, err error) {
 	now := s.now().UTC()
-	t := ticket{KeyID: who.KeyID, Mark: who.Mark, Issued: now, Expires: now.Add(sessionTime)}
+	t := ticket{KeyID: who.KeyID, Fingerprint: who.Fingerprint, Issued: now, Expires: now.Add(sessionTime)}
 	if who.Token {
 		t.Bearer = &bearer{Issuer: s.keys.issuer.Name(), Name: who.Name, Account: who.Account, Role: who.Role, Expires: who.Expires}
 		if who.Expires.Before(t.Expires) {
@@ -159,7 +161,7 @@ func (s *Sessions) setCookie(c *gin.Context, value string, maxAge int) {
 	http.SetCookie(c.Writer, cookie)
 }
 
-// cookie returns the session cookie of a request; empty for none.
+// cookie returns the session cookie of a request; empty: none.
 func (s *Sessions) cookie(c *gin.Context) string {
 	name := sessionCookie
 	if overTLS(c.Request) {
@@ -172,11 +174,11 @@ func (s *Sessions) cookie(c *gin.Context) string {
 	return cookie.Value
 }
 
-// who returns the owner of a session, and its ticket. The console reads the API's own
-// answers, so the dialect of the key does not apply.
+// who returns the owner of a session and its ticket. It clears the dialect, because the
+// console reads the API's own answers.
 func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t ticket, err error) {
 	ctx := c.Request.Context()
-	over := unauthorized(SchemeKey, "session_expired", "the session is over; sign in again")
+	over := unauthorized(SchemeKey, "session_expired", "the session has ended; sign in again")
 	if c.FullPath() == routeCancel {
 		return who, t, request.Errorf(http.StatusForbidden, "session_not_valid_here",
 			"a session changes nothing by GET; use POST /v1/jobs/{job_id}/cancel")
@@ -199,7 +201,7 @@ func (s *Sessions) who(c *gin.Context, cookie string) (who caller.Principal, t t
 			KeyID: t.KeyID, Name: b.Name, Account: b.Account, Role: b.Role, PerMinute: s.keys.perMinute, Token: true, Expires: b.Expires,
 		}, t, nil
 	}
-	who, err = s.keys.again(ctx, t.KeyID, t.Mark)
+	who, err = s.keys.again(ctx, t.KeyID, t.Fingerprint)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return who, t, over
 	}
@@ -221,19 +223,19 @@ func (s *Sessions) renew(c *gin.Context, who caller.Principal, t ticket) {
 	if s.now().Sub(t.Issued) < sessionRenew {
 		return
 	}
-	if _, err := s.give(c, who); err != nil { // the old one is still good
+	if _, err := s.setSession(c, who); err != nil { // the old cookie is still valid
 		s.Logger.Warn("renewing a session failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 }
 
 // overTLS reports whether the browser uses TLS, perhaps to a proxy in front of the node.
-// A client that sends a false header only changes the name of its own cookie.
+// A client that sends a false header changes only the name of its own cookie.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// address returns the address by which failures are counted. For IPv6 it is the /64
-// network, since a client may have all its addresses.
+// address returns the address for counting failures. For IPv6 it is the /64 network,
+// because one client may have all its addresses.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

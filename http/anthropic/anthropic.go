@@ -1,13 +1,13 @@
-// Package anthropic is the dialect of Anthropic's clients: Message Batches. It owns
-// the form of a batch, of its results and of errors. What a batch does is a job like
-// any other, whose rows are request bodies.
+// Package anthropic answers in the dialect of Anthropic's clients: Message Batches. It
+// defines the form of a batch, of its results and of errors. The work of a batch is a
+// normal job whose rows are request bodies.
 //
 //	POST /v1/messages/batches ──► lines of requests, record of a job ──► the pipeline
-//	GET /v1/messages/batches/{id} ◄── the job's record; once it is over, its results are made
+//	GET /v1/messages/batches/{id} ◄── the job's record; when it has ended, its results are made
 //	GET /v1/messages/batches/{id}/results ◄── an artifact of the job
 //
-// What clients send and expect was read in anthropic 2.12.0 and 0.75.0 for Python and
-// in @anthropic-ai/sdk 1.12.0.
+// The requests and expectations of clients come from the sources of anthropic 2.12.0 and
+// 0.75.0 for Python and of @anthropic-ai/sdk 1.12.0.
 package anthropic
 
 import (
@@ -23,14 +23,14 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// Dialect answers in the dialect.
+// Dialect answers the requests of Anthropic's clients.
 type Dialect struct {
 	batch.Config
 
 	batches *batch.Batches
 }
 
-// prefixBatch is what the ids of batches begin with.
+// prefixBatch begins the id of each batch.
 const prefixBatch = "msgbatch_"
 
 // Route adds the routes of batches.
@@ -48,21 +48,21 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 const (
 	// Scheme is the word before a key in the header Authorization.
 	Scheme = "Bearer"
-	// HeaderKey is the header in which older clients show it.
+	// HeaderKey is the header in which older clients send the key.
 	HeaderKey = "X-Api-Key"
 	// HeaderVersion is sent by all clients of the dialect.
 	HeaderVersion = "Anthropic-Version"
-	// headerRequestID is where they look for the id of a request.
+	// headerRequestID is the header in which clients read the id of a request.
 	headerRequestID = "Request-Id"
 )
 
-// Identify gives answers the id of their request where clients look for it.
+// Identify sets headerRequestID.
 func Identify(c *gin.Context) { c.Header(headerRequestID, exchange.RequestID(c)) }
 
-// typeServer is the type of errors of the service.
+// typeServer is the type of errors that the service caused.
 const typeServer = "api_error"
 
-// types of errors by status, where the dialect has one of its own.
+// types has the error types that only this dialect has, by HTTP status.
 var types = map[int]string{
 	http.StatusRequestEntityTooLarge: "request_too_large",
 	http.StatusServiceUnavailable:    "overloaded_error",
@@ -70,12 +70,12 @@ var types = map[int]string{
 	529:                              "overloaded_error",
 }
 
-// isType reports whether the dialect has a type of errors.
+// isType reports whether the dialect has an error type.
 func isType(kind string) bool {
 	return kind == typeServer || batch.IsErrorType(kind) || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }
 
-// typeOf is the type of an error with a status.
+// typeOf returns the error type for an HTTP status.
 func typeOf(status int) string {
 	if kind, known := types[status]; known {
 		return kind
@@ -95,7 +95,7 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// Error is the body of the answer to a request that failed.
+// Error returns the body of the answer to a failed request.
 func Error(c *gin.Context, e *request.Error) any {
 	return errorBody{"error", failure{typeOf(e.Status), e.Message}, exchange.RequestID(c)}
 }

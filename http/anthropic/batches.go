@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// path is that of the requests of a batch.
+	// path is the path of each request in a batch.
 	path = "/v1/messages"
-	// lasts is how long the requests of a batch have to run, as upstream.
+	// lasts is how long the requests of a batch may run, as at Anthropic.
 	lasts = 24 * time.Hour
 )
 
-// Pages of batches.
+// Sizes of pages of batches.
 const (
 	defaultBatches = 20
 	maxBatches     = 1000
 )
 
-// create answers POST /v1/messages/batches. The requests go to where the job will
-// read them while they come; what comes of the body decides whether they stay.
+// create answers POST /v1/messages/batches. It writes the requests to the job's input
+// object while they arrive. If the body turns out to be invalid, the object is dropped.
 func (d *Dialect) create(c *gin.Context) (any, error) {
 	if c.Request.ContentLength > d.Limits.FileBytes {
 		return nil, d.tooLarge()
@@ -69,7 +69,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	return d.view(record), nil
 }
 
-// refused is the answer to a body that cannot be read.
+// refused turns an error of reading the body into an answer.
 func (d *Dialect) refused(err error) error {
 	var overlong *http.MaxBytesError
 	switch {
@@ -87,7 +87,7 @@ func (d *Dialect) tooLarge() error {
 	return request.Errorf(http.StatusRequestEntityTooLarge, "body_too_large", "the body has more than %d bytes; split the batch", d.Limits.FileBytes).Closing()
 }
 
-// batch returns the batch that a request is about, which was not deleted.
+// batch returns the batch in the path, unless its client has deleted it.
 func (d *Dialect) batch(c *gin.Context) (store.Record, error) {
 	record, err := d.batches.Find(c, c.Param("message_batch_id"))
 	if err == nil && deleted(record) {
@@ -108,8 +108,8 @@ func (d *Dialect) show(c *gin.Context) (any, error) {
 	return d.view(record), nil
 }
 
-// cancel answers POST /v1/messages/batches/{message_batch_id}/cancel. That of a batch which
-// is over changes nothing.
+// cancel answers POST /v1/messages/batches/{message_batch_id}/cancel. If the batch has
+// ended, it changes nothing.
 func (d *Dialect) cancel(c *gin.Context) (any, error) {
 	record, err := d.batch(c)
 	if err != nil {
@@ -122,8 +122,8 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 	return d.view(ended), nil
 }
 
-// list answers GET /v1/messages/batches. Pages go both ways from a batch, and hold
-// those next to it, the newest first.
+// list answers GET /v1/messages/batches. after_id and before_id page in both directions;
+// each page is sorted newest first.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
 	page, cursor := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}, ""
@@ -135,9 +135,9 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 		id, ok := d.batches.JobID(from)
 		switch {
 		case !ok:
-			p.Add(way, "is no id of a batch")
+			p.Add(way, "is not the id of a batch")
 		case page.After != "":
-			p.Add(way, "stands beside after_id; send one of the two")
+			p.Add(way, "cannot be used together with after_id; send one of the two")
 		}
 		page.After, page.Ascending, cursor = id, way == "before_id", way
 	}
@@ -173,15 +173,15 @@ func (d *Dialect) results(c *gin.Context) error {
 	made, found := record.Artifacts[outcomeResults]
 	switch {
 	case record.DataRemoved != nil:
-		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are kept no more")
+		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are no longer kept")
 	case !batch.Finalized(record):
 		return request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch has no results yet: it is %s; ask for it until it is %s", d.view(record).Status, statusEnded)
 	case !found:
-		return fmt.Errorf("batch %s is over and has no results", record.Job.ID)
+		return fmt.Errorf("batch %s has ended and has no results", record.Job.ID)
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), made.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are kept no more")
+		return request.Errorf(http.StatusNotFound, "results_removed", "the results of the batch are no longer kept")
 	}
 	if err != nil {
 		return fmt.Errorf("open the results of a batch: %w", err)
@@ -191,8 +191,8 @@ func (d *Dialect) results(c *gin.Context) error {
 	return nil
 }
 
-// deletedName is the artifact that is recorded of a batch that its client deleted.
-// Its job stays, as all do.
+// deletedName names the artifact that marks a batch as deleted by its client. The batch's
+// job stays in the list of jobs.
 const deletedName = "deleted"
 
 func deleted(record store.Record) bool {
@@ -212,10 +212,10 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 	case !record.Job.Status.Terminal():
 		return nil, request.Errorf(http.StatusBadRequest, "batch_not_over", "the batch is %s; cancel it, or wait for its end, before it is deleted", d.view(record).Status)
 	}
-	ctx := context.WithoutCancel(c.Request.Context()) // who leaves does not leave half of it
+	ctx := context.WithoutCancel(c.Request.Context()) // if the client leaves, the deletion still finishes
 	_, err = d.Store.AddArtifact(ctx, record.Job.ID, deletedName, store.Artifact{Key: record.Spec.Spooled})
 	if errors.Is(err, rowmill.ErrExpired) {
-		return nil, request.Errorf(http.StatusBadRequest, "batch_archived", "the results of the batch are kept no more, and there is nothing left to delete")
+		return nil, request.Errorf(http.StatusBadRequest, "batch_archived", "the results of the batch are no longer kept, and there is nothing left to delete")
 	}
 	if err == nil {
 		err = d.Jobs.RemoveData(ctx, record)

@@ -6,17 +6,17 @@ import (
 	"github.com/rowmill/rowmill/engine/offer"
 )
 
-// A ModelView is a model as clients see it.
+// A ModelView is a model in an answer.
 type ModelView struct {
 	ID        string    `json:"id"`
 	Type      string    `json:"type"` // "model"
 	Name      string    `json:"display_name"`
-	Created   time.Time `json:"created_at"` // the epoch: it is not known
+	Created   time.Time `json:"created_at"` // the Unix epoch: the time is unknown
 	Lifecycle string    `json:"lifecycle"`
-	MaxInput  *int      `json:"max_input_tokens"` // of prompt and answer together; null where nobody says
+	MaxInput  *int      `json:"max_input_tokens"` // prompt and answer together; null: unknown
 }
 
-// ViewModel is a model of the service.
+// ViewModel returns a model as an answer shows it.
 func ViewModel(o offer.ListedModel) ModelView {
 	v := ModelView{ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active"}
 	if n := o.Model.ContextLength; n > 0 {
@@ -25,7 +25,7 @@ func ViewModel(o offer.ListedModel) ModelView {
 	return v
 }
 
-// ViewModels is the list of all models, which is one page.
+// ViewModels returns the answer with all models, in one page.
 func ViewModels(all []offer.ListedModel) any {
 	list := struct {
 		Data    []ModelView `json:"data"`

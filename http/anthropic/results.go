@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// outcomeResults is the file that a batch leaves: a line of every request, in the
-// order in which they were sent.
+// outcomeResults is the name of a batch's result file: one line per request, in the order
+// of the requests.
 const outcomeResults = "results.jsonl"
 
 func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outcome, error) {
@@ -26,8 +26,8 @@ func (d *Dialect) outcomes(_ context.Context, record store.Record) ([]batch.Outc
 // A lineWriter writes the lines of a batch's results.
 type lineWriter struct {
 	batch  string // hexadecimal digits
-	notRun string // type of the result of requests that did not run
-	reason string // why, where the batch failed
+	notRun string // result type of requests that did not run
+	reason string // of the failure, if the batch failed
 }
 
 func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
@@ -50,8 +50,9 @@ func (w lineWriter) line(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byt
 	return append(b, `}}`...), nil
 }
 
-// failure is why a request has no answer. What a server said of it is told in its
-// words; few servers put them as the dialect does, and vLLM calls kinds otherwise.
+// failure returns the error of a request without an answer. It takes type and message
+// from the inference server's error if that has the dialect's form; few servers use it,
+// and vLLM uses other type names.
 func (w lineWriter) failure(row *rowmill.Row, out *rowmill.Output) errorBody {
 	body := errorBody{"error", failure{typeServer, out.Err.Message}, "req_" + w.batch + "_" + strconv.FormatInt(row.Index, 10)}
 	status, refused := results.Status(out)

@@ -8,14 +8,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The states of a batch.
+// Statuses of a batch.
 const (
 	statusInProgress = "in_progress"
 	statusCanceling  = "canceling"
 	statusEnded      = "ended"
 )
 
-// batchView is a batch as clients see it.
+// batchView is a batch in an answer.
 type batchView struct {
 	ID              string        `json:"id"`
 	Type            string        `json:"type"` // "message_batch"
@@ -26,11 +26,11 @@ type batchView struct {
 	Ended           *time.Time    `json:"ended_at"`
 	CancelInitiated *time.Time    `json:"cancel_initiated_at"`
 	Archived        *time.Time    `json:"archived_at"`
-	ResultsURL      *string       `json:"results_url"` // relative: it is right behind every proxy
+	ResultsURL      *string       `json:"results_url"` // relative, so it is right behind every proxy
 }
 
-// requestCounts are of requests, all of which are processing until the batch has
-// ended. Their sum is always the same.
+// requestCounts counts the requests of a batch by result. All requests count as
+// processing until the batch has ended. The sum never changes.
 type requestCounts struct {
 	Processing int64 `json:"processing"`
 	Succeeded  int64 `json:"succeeded"`
@@ -46,7 +46,7 @@ type listView struct {
 	LastID  *string     `json:"last_id"`
 }
 
-// view is a batch as its record says.
+// view returns the batch of a record.
 func (d *Dialect) view(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
@@ -69,7 +69,7 @@ func (d *Dialect) view(record store.Record) batchView {
 	return v
 }
 
-// of is the count of the requests that a job which is over has not run.
+// of returns the count that includes the requests that an ended job did not run.
 func (r *requestCounts) of(job rowmill.Job) *int64 {
 	switch notRun(job) {
 	case resultCanceled:
@@ -80,7 +80,7 @@ func (r *requestCounts) of(job rowmill.Job) *int64 {
 	return &r.Errored
 }
 
-// The types of results.
+// Types of results.
 const (
 	resultSucceeded = "succeeded"
 	resultErrored   = "errored"
@@ -88,8 +88,7 @@ const (
 	resultExpired   = "expired"
 )
 
-// notRun is the type of the result of a request that a job which is over has not
-// run.
+// notRun returns the result type of requests that an ended job did not run.
 func notRun(job rowmill.Job) string {
 	switch batch.EndOf(job) {
 	case batch.Cancelled:

@@ -1,5 +1,5 @@
-// Package audit owns the record of acts: what administrators ask for, and what is done
-// to many jobs at once. Resources do an act through Auditor.Record.
+// Package audit records the actions of administrators, and actions on many jobs at once.
+// Handlers run such an action through Auditor.Record.
 package audit
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The acts that are recorded.
+// Names of the recorded actions.
 const (
 	KeyCreate   = "key.create"
 	KeyRotate   = "key.rotate"
@@ -38,18 +38,18 @@ const (
 	FunctionUnpublish = "function.unpublish"
 )
 
-// maxAuditPage bounds the entries of a page.
+// maxAuditPage limits the entries of a page.
 const maxAuditPage = 100
 
-// An Act is a request of an administrator, or one that concerns many jobs.
+// An Act is an action to record.
 type Act struct {
 	Name    string // one of the constants above
-	Account string // whom it concerns
-	Target  string // what it is done to; empty for the account itself
-	Details any    // what was asked for; never a secret
+	Account string // account that the action affects
+	Target  string // id of the changed thing; empty for the account itself
+	Details any    // details of the request; never a secret
 }
 
-// An Auditor records acts.
+// An Auditor writes and lists the audit record.
 type Auditor struct {
 	*exchange.Exchange
 	Store store.Audit
@@ -59,8 +59,9 @@ type Auditor struct {
 // Route adds the route that reads the record.
 func (a *Auditor) Route(v1 gin.IRoutes) { v1.GET("/audit", a.Handle(a.list)) }
 
-// Record writes an entry to the audit record and then calls do; without an entry it does
-// nothing. If do fails or its outcome is unknown, Record writes a second entry.
+// Record writes an entry to the audit record and then calls do. If the entry cannot be
+// written, it does not call do. If do fails or its outcome is unknown, Record writes a
+// second entry.
 func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) error) error {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	details, err := json.Marshal(what.Details)
@@ -72,15 +73,15 @@ func (a *Auditor) Record(c *gin.Context, what Act, do func(context.Context) erro
 		ByAccount: who.Account, ByKey: who.KeyID, ByName: who.Name, Request: exchange.RequestID(c), Details: details,
 	}
 	if err := a.Store.AppendAudit(ctx, entry); err != nil {
-		return fmt.Errorf("record what is asked for: %w", err)
+		return fmt.Errorf("record the action: %w", err)
 	}
 	if err = do(ctx); err == nil {
-		a.Logger.Info("an act was recorded", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
+		a.Logger.Info("an action was done and recorded", exchange.KeyRequest, exchange.RequestID(c), "action", what.Name, "account", what.Account, "target", what.Target, "by", who.KeyID)
 		return nil
 	}
 	entry.ID, entry.At, entry.Failed = uuid.NewString(), a.Now().UTC(), request.Describe(err).Code
 	if again := a.Store.AppendAudit(context.WithoutCancel(ctx), entry); again != nil {
-		a.Logger.Warn("the failure of an act could not be recorded", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
+		a.Logger.Warn("recording the failure of an action failed, the audit record shows only its start", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, again)
 	}
 	return err
 }
@@ -98,8 +99,8 @@ type auditView struct {
 	Failed  *string         `json:"failed"`
 }
 
-// auditKey is the key that was used. The account is null for the service itself. Id and
-// name are also null for the configured key, and for a key of another account than the
+// auditKey is the key that was used. The account is null if the service itself acted. Id
+// and name are null too for the configured key, and for a key of another account than the
 // reader's.
 type auditKey struct {
 	Account *string `json:"account"`

@@ -1,6 +1,6 @@
-// Package batch is what batches of all dialects have in common: a batch is a job
-// whose rows are request bodies, under an id of the dialect's own, with files that
-// are made once it is over. It refuses to know what a dialect looks like.
+// Package batch has the parts that are the same for batches of all dialects. A batch is a
+// job whose rows are request bodies. It has an id of the dialect, and files that are made
+// when the job has ended. The package does not know the forms of a dialect.
 package batch
 
 import (
@@ -27,40 +27,40 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Jobs is what batches need of jobs in general.
+// Jobs is the part of the job API that batches use.
 type Jobs interface {
-	// Account is whose request it is.
+	// Account returns the account of the request.
 	Account(c *gin.Context) string
-	// Find returns a job of whoever asks, or a 404.
+	// Find returns a job of the caller's account, or a 404.
 	Find(c *gin.Context, id string) (store.Record, error)
-	// Create charges the account of the request with a job, has spool put the input
-	// where the record says that it is, and stores the record. With idem, the same
-	// request may have stored another before: then existed is true.
+	// Create sets the job's account and its quotas, calls spool to write the input where
+	// the record expects it, and stores the record. With idem, an earlier request may have
+	// stored the record already; existed is true then.
 	Create(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, existed bool, err error)
-	// Repeated returns what the same request has stored before, or
+	// Repeated returns the record that the same request stored earlier, or
 	// rowmill.ErrNotFound.
 	Repeated(c *gin.Context, idem store.Idempotency) (store.Record, error)
-	// Cancel ends a job, or returns rowmill.ErrTerminal.
+	// Cancel ends a job. If the job has ended, it returns rowmill.ErrTerminal.
 	Cancel(ctx context.Context, id string) (store.Record, error)
-	// RemoveData removes what a job that is over has read and made.
+	// RemoveData removes the input and the results of an ended job.
 	RemoveData(ctx context.Context, record store.Record) error
 }
 
-// Store is what batches need of a store.
+// Store is the part of a store that batches use.
 type Store interface {
 	store.Values
 	Batches(ctx context.Context, account, dialect string, page store.Page) ([]store.Record, bool, error)
 	AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error)
 }
 
-// Limits bound what clients may send; none is 0.
+// Limits limits the sizes of requests. No field is 0.
 type Limits struct {
-	FileBytes   int64 // of a file or a body that comes in one piece, and of a part of one that does not
-	UploadBytes int64 // of a file that comes in parts
+	FileBytes   int64 // of a body or a file that is sent in one request, and of a part of an upload
+	UploadBytes int64 // of a file that is uploaded in parts
 	Input       input.Limits
 }
 
-// Config is what dialects with batches need.
+// Config has the dependencies of dialects with batches.
 type Config struct {
 	Exchange *exchange.Exchange
 	Jobs     Jobs
@@ -72,24 +72,25 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// Batches are those of a dialect.
+// Batches handles the batches of a dialect.
 type Batches struct {
 	Config
-	Dialect string // as rowmill.Raw names it
-	Prefix  string // of their ids
+	Dialect string // value of rowmill.Raw.Dialect
+	Prefix  string // of the ids of batches
 
-	// Outcomes are the files that a batch leaves that is over.
+	// Outcomes returns the files to make when a batch has ended.
 	Outcomes func(ctx context.Context, record store.Record) ([]Outcome, error)
 }
 
-// priority is that of all batches: a job of priority 0 has but a thousand rows.
+// priority is the priority of all batches: a job of priority 0 may have only a thousand
+// rows.
 const priority = rowmill.Production
 
-// idColumn is what results call the ids of requests.
+// idColumn is the name of the column with the request ids in the results.
 const idColumn = "custom_id"
 
-// Record is that of a new batch, which has lasts to run; its input is to be put
-// at Spec.Spooled.
+// Record returns the record of a new batch whose requests may run for lasts. The caller
+// writes its input to Spec.Spooled.
 func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, lasts time.Duration) store.Record {
 	now := b.Now().UTC().Truncate(time.Microsecond)
 	deadline := now.Add(lasts)
@@ -107,7 +108,7 @@ func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, lasts time.Durati
 	}
 }
 
-// ModelNamed is the model of a name, for requests as they are.
+// ModelNamed returns the model with a name, to run request bodies unchanged.
 func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 	model, err := b.Model(name)
 	var (
@@ -132,15 +133,15 @@ func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
 }
 
 const (
-	// headerRetry is how clients number the repetitions of a request.
+	// headerRetry is the header with the number of a client's retry.
 	headerRetry = "X-Stainless-Retry-Count"
-	// repetition is for how long one that is the same counts as that.
+	// repetition is how long a repeated request counts as a retry.
 	repetition = 10 * time.Minute
 )
 
-// Submit makes a batch durable. Clients repeat a request whose answer they have not
-// seen, and send no key with it: what such a repetition, known by its sum, asks for
-// again has been done.
+// Submit stores a batch. Clients retry a request if they received no answer, and send no
+// idempotency key. So Submit compares sum, the hash of the request: for a retry it
+// returns the batch that the first request stored.
 func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool func(context.Context) error) (store.Record, error) {
 	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: repetition}
 	first, err := b.Jobs.Repeated(c, *idem)
@@ -150,18 +151,18 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 		return first, err
 	case atoiErr == nil && retry > 0:
 		return first, nil
-	default: // the same once more, on purpose
+	default: // the same request again, on purpose
 		idem = nil
 	}
 	stored, _, err := b.Jobs.Create(c, record, spool, idem)
 	if e := request.Describe(err); err != nil && e.Code == request.CodeOutcomeUnknown {
-		e.Header["X-Should-Retry"] = "false" // clients would, and make a second one
+		e.Header["X-Should-Retry"] = "false" // clients would retry, and create a second batch
 		err = e
 	}
 	return stored, err
 }
 
-// Find returns the batch of an id as clients have it, or a 404.
+// Find returns the batch with the id that clients see, or a 404.
 func (b *Batches) Find(c *gin.Context, shown string) (store.Record, error) {
 	none := Missing("batch", spelling.Shorten(shown, 64))
 	id, ok := b.JobID(shown)
@@ -169,23 +170,23 @@ func (b *Batches) Find(c *gin.Context, shown string) (store.Record, error) {
 		return store.Record{}, none
 	}
 	record, err := b.Jobs.Find(c, id)
-	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !b.ours(record) {
+	if err != nil && request.Describe(err).Status == http.StatusNotFound || err == nil && !b.isOwn(record) {
 		return store.Record{}, none
 	}
 	return record, err
 }
 
-func (b *Batches) ours(record store.Record) bool {
+func (b *Batches) isOwn(record store.Record) bool {
 	return record.Spec.Raw != nil && record.Spec.Raw.Dialect == b.Dialect
 }
 
-// List returns a page of the account's batches but for those that are hidden, and
-// whether there are more behind it. The page begins behind a batch of the account, hidden
-// or not, which the query parameter cursor names.
+// List returns a page of the account's batches without the hidden ones, and whether more
+// follow. page.After must be a batch of the account, hidden or not; cursor is the query
+// parameter that it comes from.
 func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden func(store.Record) bool) (found []store.Record, more bool, err error) {
 	if page.After != "" {
 		if _, err := b.Find(c, b.ID(page.After)); err != nil {
-			return nil, false, Named(err, cursor)
+			return nil, false, NotFoundField(err, cursor)
 		}
 	}
 	return Fill(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
@@ -193,8 +194,8 @@ func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden fu
 	})
 }
 
-// Fill reads on until a page is full of what is not hidden: clients take one that
-// is empty for the end.
+// Fill reads until the page is full of elements that are not hidden, because clients take
+// an empty page for the end of the list.
 func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read func(store.Page) ([]T, bool, error)) (found []T, more bool, err error) {
 	for want := page.Limit; ; page.Limit = want - len(found) {
 		part, more, err := read(page)
@@ -212,8 +213,8 @@ func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read f
 	}
 }
 
-// Cancel has a batch end. One that is over stays as it is; it is returned with
-// rowmill.ErrTerminal unless a cancel was what ended it.
+// Cancel ends a batch. If the batch has ended, Cancel does not change it and returns it
+// with rowmill.ErrTerminal; if the batch was cancelled, without the error.
 func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record, error) {
 	ended, err := b.Jobs.Cancel(ctx, record.Job.ID)
 	if !errors.Is(err, rowmill.ErrTerminal) {
@@ -228,13 +229,13 @@ func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record
 	return ended, err
 }
 
-// Missing is the answer to an id that the account does not have.
+// Missing returns the error for an id that the account does not have.
 func Missing(what, id string) error {
 	return request.Errorf(http.StatusNotFound, "not_found", "no %s was found with the id %s", what, id)
 }
 
-// Named makes the error that something is missing one about a field.
-func Named(err error, field string) error {
+// NotFoundField adds a field name to a "not found" error.
+func NotFoundField(err error, field string) error {
 	if e := request.Describe(err); e.Status == http.StatusNotFound {
 		e.Fields = []rowmill.FieldError{{Field: field, Message: e.Message}}
 		return e
@@ -242,7 +243,7 @@ func Named(err error, field string) error {
 	return err
 }
 
-// Limit reads the size of a page.
+// Limit reads the page size from the query.
 func Limit(c *gin.Context, p *request.Problems, standard, most int) int {
 	text, given := c.GetQuery("limit")
 	if !given {
@@ -255,26 +256,26 @@ func Limit(c *gin.Context, p *request.Problems, standard, most int) int {
 	return n
 }
 
-// prefixJob is what the ids of jobs begin with.
+// prefixJob begins the id of each job.
 const prefixJob = "job-"
 
-// digits is how many hexadecimal digits a UUID has.
+// digits is the number of hexadecimal digits of a UUID.
 const digits = 32
 
-// IsHex reports whether text has the digits of a UUID.
+// IsHex reports whether text is a UUID without dashes.
 func IsHex(text string) bool {
 	return len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// Hex are the hexadecimal digits of a job's id.
+// Hex returns the hexadecimal digits of a job's id.
 func Hex(jobID string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(jobID, prefixJob), "-", "")
 }
 
-// ID is the id of a job as the dialect has it.
+// ID returns the batch id of a job.
 func (b *Batches) ID(jobID string) string { return b.Prefix + Hex(jobID) }
 
-// JobID is the inverse of ID; ok is false for what no batch is called.
+// JobID is the inverse of ID. ok is false if id does not have the form of a batch id.
 func (b *Batches) JobID(id string) (jobID string, ok bool) {
 	hex, found := strings.CutPrefix(id, b.Prefix)
 	if !found || !IsHex(hex) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// TypeInvalid is the type of an error of a client, in all dialects.
+// TypeInvalid is the type of errors that the client caused, in all dialects.
 const TypeInvalid = "invalid_request_error"
 
-// types of errors by status, as all dialects have them.
+// types has the error types by HTTP status that all dialects share.
 var types = map[int]string{
 	http.StatusUnauthorized:    "authentication_error",
 	http.StatusForbidden:       "permission_error",
@@ -17,7 +17,8 @@ var types = map[int]string{
 	http.StatusTooManyRequests: "rate_limit_error",
 }
 
-// ErrorType is the type of an error with a status; server is that of errors of the service.
+// ErrorType returns the error type for an HTTP status. server is the dialect's type for
+// errors that the service caused.
 func ErrorType(status int, server string) string {
 	kind, known := types[status]
 	switch {
@@ -29,7 +30,7 @@ func ErrorType(status int, server string) string {
 	return TypeInvalid
 }
 
-// IsErrorType reports whether all dialects have a type of errors.
+// IsErrorType reports whether kind is an error type that all dialects share.
 func IsErrorType(kind string) bool {
 	return kind == TypeInvalid || slices.Contains(slices.Collect(maps.Values(types)), kind)
 }

@@ -17,17 +17,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Outcome is a file of lines that a batch leaves, an artifact of its job.
+// An Outcome is a file of lines that is made when a batch has ended. It is an artifact of
+// the batch's job.
 type Outcome struct {
 	Name string // such as "output.jsonl"
-	// Line appends what stands of a request in the file, JSON without an end of
-	// line; where that is nothing, the request has no line.
+	// Line appends the request's line to b: JSON without a line end. If it appends
+	// nothing, the file has no line for the request.
 	Line func(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error)
-	// Made is told of the file; nil where nobody need be.
+	// Made is called when the file is complete; it may be nil.
 	Made func(ctx context.Context, made store.Artifact) error
 }
 
-// finalName is the artifact that is recorded when all files of a batch are made.
+// finalName names the artifact that marks all files of a batch as made.
 const finalName = "files-of-batch"
 
 // Finalized reports whether the files of a batch are made, or never will be.
@@ -36,8 +37,8 @@ func Finalized(record store.Record) bool {
 	return made || record.DataRemoved != nil
 }
 
-// Finalize has the files of a batch made that is over, and returns its record as
-// it is then. Whoever asks meanwhile waits for the same.
+// Finalize makes the files of an ended batch and returns the new record. Concurrent
+// callers wait for the same work.
 func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Record, error) {
 	if !record.Job.Status.Terminal() || Finalized(record) {
 		return record, nil
@@ -49,7 +50,7 @@ func (b *Batches) Finalize(ctx context.Context, record store.Record) (store.Reco
 		record.DataRemoved = &now
 		return record, nil
 	case errors.Is(err, archive.ErrBusy):
-		return record, nil // it is finalizing
+		return record, nil // the status stays finalizing; a later request tries again
 	}
 	return made, err
 }
@@ -82,9 +83,9 @@ type lines struct {
 	buffer []byte
 }
 
-// add writes the line of a request. Clients cut files at every character that
-// Unicode calls the end of a line, also within strings, where alone they can stand
-// here: they are written as escapes. CR and LF do not occur there.
+// add writes the line of a request. Some clients end a line at every character that
+// Unicode calls a line break, also inside strings. So add escapes these characters. They
+// occur only in strings, and CR and LF are escaped already.
 func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err error) {
 	l.buffer, err = of.Line(l.buffer[:0], row, out)
 	if err != nil {
@@ -108,20 +109,20 @@ func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err erro
 	return l.w.WriteByte('\n')
 }
 
-// lineBreaks are NEL, LS and PS.
+// lineBreaks are the characters NEL, LS and PS.
 const lineBreaks = "\u0085\u2028\u2029"
 
-// An End says why requests of a batch did not run.
+// An End is the reason why requests of a batch did not run.
 type End int
 
-// The ends of batches.
+// The ways in which a batch can end early.
 const (
-	Failed    End = iota // as the job's failure_reason says
+	Failed    End = iota // see the job's failure_reason
 	Cancelled            // on request
-	Expired              // with its window
+	Expired              // the completion window passed
 )
 
-// EndOf is the end of the batch of a job that is over.
+// EndOf returns how the batch of an ended job ended.
 func EndOf(job rowmill.Job) End {
 	switch {
 	case job.Status == rowmill.StatusCancelled:
@@ -132,10 +133,11 @@ func EndOf(job rowmill.Job) End {
 	return Failed
 }
 
-// FailedBefore begins the message of a request that did not run because its batch failed.
+// FailedBefore begins the error message of a request that did not run because its batch
+// failed.
 const FailedBefore = "The batch failed before this request was run: "
 
-// AppendID appends the custom_id of a request, null where it has none.
+// AppendID appends a request's custom_id; null if it has none.
 func AppendID(b []byte, id rowmill.ID) []byte {
 	if id.Kind == rowmill.IDNull {
 		return append(b, "null"...)

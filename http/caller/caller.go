@@ -1,6 +1,6 @@
-// Package caller owns who sends a request: the account, the role and the dialect of
-// its key, and the account that an administrator acts for. It refuses to know how a
-// key is looked up; package access does that.
+// Package caller describes the sender of a request: the account, the role and the dialect
+// of its key, and the account that an administrator names. Package access looks the key
+// up.
 package caller
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// DefaultAccount owns the administrator key of the configuration and the key
-// of the first start.
+// DefaultAccount owns the configured administrator keys and the key that the first start
+// creates.
 const DefaultAccount = "default"
 
-// The roles of a key.
+// Roles of a key.
 const (
 	RoleAdmin  = "admin"
 	RoleUser   = "user"
-	RoleReader = "reader" // sees what users see, and changes nothing
+	RoleReader = "reader" // reads like a user, and cannot change anything
 )
 
 // roles lists all roles, the most powerful first.
@@ -39,39 +39,40 @@ func IsRole(role string) bool { return slices.Contains(roles, role) }
 // Roles returns all roles, the most powerful first.
 func Roles() []string { return slices.Clone(roles) }
 
-// maxAccountName bounds the name of an account.
+// maxAccountName limits the name of an account, in characters.
 const maxAccountName = 128
 
-// Principal is who sent a request.
+// Principal is the sender of a request.
 type Principal struct {
-	KeyID   string // empty for the configured administrator key
-	Mark    string // of the key's secret: a session compares it
-	Name    string // of the key
-	Account string
-	Role    string
-	Dialect string // sdk.Name, or empty for the API's own
+	KeyID       string // empty for the configured administrator key
+	Fingerprint string // of the key's secret: a session compares it
+	Name        string // of the key
+	Account     string
+	Role        string
+	Dialect     string // sdk.Name, or empty for the API's own dialect
 
-	// PerMinute bounds the requests of the key; 0: no bound.
+	// PerMinute is the key's limit of requests per minute; 0: no limit.
 	PerMinute int
 
-	// Token says that an issuer's token stands for the key, until Expires. KeyID is then
-	// the bearer's id, which no record has.
+	// Token is true if the sender uses an issuer's token instead of a key. The token is
+	// valid until Expires. KeyID is the bearer's id then, and no key has it.
 	Token   bool
 	Expires time.Time
 }
 
-// contextPrincipal is the key of the principal among the values of a request.
+// contextPrincipal is the name under which the principal is stored in the request's
+// context.
 const contextPrincipal = "rowmill.principal"
 
-// Enter notes that the principal sent a request.
+// Enter stores the principal as the sender of a request.
 func (who Principal) Enter(c *gin.Context) { c.Set(contextPrincipal, who) }
 
-// Of returns who sent a request that has passed the gate.
+// Of returns the sender of a request that passed the gate.
 func Of(c *gin.Context) Principal { return c.MustGet(contextPrincipal).(Principal) }
 
-// Administered returns the account that an administrator's request is about: the
-// administrator's own if the request names none. Only an administrator of the account
-// "default" may name another account.
+// Administered returns the account that an administrator's request is about: the named
+// account, or the administrator's own. Only an administrator of the account "default" may
+// name another account.
 func Administered(c *gin.Context, named string) (string, error) {
 	who := Of(c)
 	switch {
@@ -101,8 +102,8 @@ func AccountName(name string) error {
 	return rowmill.Invalid("account", "is %q; the name of an account has 1 to %d characters of plain text", spelling.Shorten(name, 64), maxAccountName)
 }
 
-// Administer reads the body of an administrator's request and returns the account that
-// query or body name. The function read takes the other fields. A caller without the
+// Administer reads the body of an administrator's request and returns the account from
+// the query or the body. The function read takes the other fields. A caller without the
 // role is refused before the body is read.
 func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*request.Object)) (account string, err error) {
 	if _, err := Administered(c, ""); err != nil {
@@ -130,15 +131,15 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	return Administered(c, named)
 }
 
-// Operates refuses callers who may not run the service. Nodes serve all accounts, so
-// only administrators of the account "default" may.
+// Operates refuses callers who are not operators. Nodes serve all accounts, so only
+// administrators of the account "default" are operators.
 func Operates(c *gin.Context) error {
 	_, err := Administered(c, DefaultAccount)
 	return err
 }
 
-// ReadAccount returns the account that a request reads: the caller's own, unless an
-// administrator names another.
+// ReadAccount returns the account to read: the caller's own, unless an administrator
+// names another.
 func ReadAccount(c *gin.Context) (string, error) {
 	own := Of(c).Account
 	if named, given := c.GetQuery("account"); given && named != own {
@@ -147,8 +148,8 @@ func ReadAccount(c *gin.Context) (string, error) {
 	return own, nil
 }
 
-// AdministeredOrAll is Administered for lists: if an administrator of the account
-// "default" names no account, it returns "", for all accounts.
+// AdministeredOrAll is Administered for lists. If an administrator of the account
+// "default" names no account, it returns "", which means all accounts.
 func AdministeredOrAll(c *gin.Context, named string) (string, error) {
 	account, err := Administered(c, named)
 	if named == "" && account == DefaultAccount {

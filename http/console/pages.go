@@ -1,5 +1,5 @@
-// Package console serves the files of the web console. It refuses to know how they are
-// built and packed.
+// Package console serves the files of the web console. It does not know how they are
+// built and compressed.
 package console
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// Files is the web page.
+// Files has the files of the console.
 type Files interface {
-	// Open returns a file, packed with gzip, and its type. hashed says that the name
-	// changes with the content; ok is false if there is no such file.
+	// Open returns a file, compressed with gzip, and its content type. hashed is true if
+	// the name changes with the content; ok is false if there is no such file.
 	Open(name string) (gz []byte, contentType string, hashed, ok bool)
-	// Index is the HTML page of the console. {{nonce}} stands for the nonce of the
-	// answer's scripts and styles.
+	// Index returns the HTML page of the console. The page contains {{nonce}} where each
+	// answer puts the nonce of its scripts and styles.
 	Index() []byte
 }
 
 const (
 	consoleBase = "/console/"
 	nonceMark   = "{{nonce}}"
-	// consolePolicy lets the page load what the node itself serves, and run the scripts
-	// with the nonce. No other page may frame it.
+	// consolePolicy lets the page load files from the node itself, and run scripts with
+	// the nonce. No other page may embed it.
 	consolePolicy = "default-src 'self'; script-src 'self' 'nonce-%[1]s'; style-src 'self' 'nonce-%[1]s'; img-src 'self' data:; " +
 		"object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -38,7 +38,7 @@ const (
 // Pages serves the console.
 type Pages struct {
 	*exchange.Exchange
-	Console Files // nil for none
+	Console Files // nil: no console
 }
 
 // Route adds the routes of the page.
@@ -48,8 +48,8 @@ func (p *Pages) Route(root gin.IRoutes) {
 	root.GET("/console/*path", p.show)
 }
 
-// enter answers GET / and GET /console: it redirects browsers to the console, if there is
-// one.
+// enter answers GET / and GET /console: it redirects browsers to the console if the node
+// has one.
 func (p *Pages) enter(c *gin.Context) error {
 	if p.Console == nil || !wantsHTML(c) {
 		return exchange.UnknownRoute(c)
@@ -58,8 +58,8 @@ func (p *Pages) enter(c *gin.Context) error {
 	return nil
 }
 
-// show answers GET /console/*path: a file, or the index for any other address that a
-// browser asks for.
+// show answers GET /console/*path with a file. A browser gets the index page for any
+// other address.
 func (p *Pages) show(c *gin.Context) {
 	if p.Console == nil {
 		c.String(http.StatusNotFound, "This Rowmill has no web console. The API is described at /openapi.json.\n")
@@ -79,8 +79,8 @@ func (p *Pages) show(c *gin.Context) {
 	}
 }
 
-// index answers with the page. Browsers do not keep it: its nonce works once, and it
-// names the files of this version.
+// index answers with the index page. Browsers must not cache it: its nonce works once,
+// and it names the files of this version.
 func (p *Pages) index(c *gin.Context) {
 	nonce := rand.Text()
 	guarded(c, nonce)
@@ -88,7 +88,7 @@ func (p *Pages) index(c *gin.Context) {
 	c.Data(http.StatusOK, "text/html; charset=utf-8", bytes.ReplaceAll(p.Console.Index(), []byte(nonceMark), []byte(nonce)))
 }
 
-// guarded sets the security headers. The nonce is empty for answers that run nothing.
+// guarded sets the security headers. nonce is empty for answers that run no script.
 func guarded(c *gin.Context, nonce string) {
 	policy := strings.ReplaceAll(consolePolicy, " 'nonce-%[1]s'", "")
 	if nonce != "" {
@@ -98,7 +98,7 @@ func guarded(c *gin.Context, nonce string) {
 	c.Header("Referrer-Policy", "no-referrer")
 }
 
-// file answers with a file, packed if the client accepts that.
+// file answers with a file, compressed if the client accepts gzip.
 func (p *Pages) file(c *gin.Context, gz []byte, contentType string, hashed bool) {
 	guarded(c, "") // an image can be a document with scripts
 	caching := "no-cache"
@@ -128,7 +128,7 @@ func unpacked(gz []byte) ([]byte, error) {
 	return io.ReadAll(reader)
 }
 
-// wantsHTML reports whether a browser asks for a page.
+// wantsHTML reports whether the client asks for a page, as browsers do.
 func wantsHTML(c *gin.Context) bool { return strings.Contains(c.GetHeader("Accept"), "text/html") }
 
 // takesGzip reports whether the client accepts gzip.

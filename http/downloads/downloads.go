@@ -1,5 +1,5 @@
-// Package downloads owns the results of a job as files: formats, partial results, and
-// signed URLs.
+// Package downloads serves the results of a job as files: all formats, partial results,
+// and signed URLs.
 package downloads
 
 import (
@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// defaultExpiry and maxExpiry are how long a signed URL works, in seconds.
+	// defaultExpiry and maxExpiry limit how long a signed URL works, in seconds.
 	defaultExpiry = 3600
 	maxExpiry     = 604_800
 )
@@ -39,7 +39,7 @@ type Downloads struct {
 	Bucket  blob.Bucket
 }
 
-// Route adds the routes of results as files.
+// Route adds the routes of result files.
 func (d *Downloads) Route(v1 gin.IRoutes) {
 	v1.GET("/jobs/:job_id/results", d.Do(d.file))
 	v1.GET("/jobs/:job_id/results-url", d.Handle(d.urls))
@@ -52,7 +52,7 @@ func queryVariant(c *gin.Context, p *request.Problems) results.Variant {
 	}
 }
 
-// queryFormat reads format, also accepted as result_format.
+// queryFormat reads the parameter format, or its alias result_format.
 func queryFormat(c *gin.Context, p *request.Problems) string {
 	name := "format"
 	format, given := c.GetQuery(name)
@@ -74,8 +74,8 @@ func queryFormat(c *gin.Context, p *request.Problems) string {
 	return format
 }
 
-// finished returns the job if it has results of the variant. With partial it accepts a
-// job that has not succeeded and has some rows; some is true then.
+// finished returns the job if it has results of the variant. With partial it also returns
+// a job that has not succeeded but has some rows; some is true then.
 func (d *Downloads) finished(c *gin.Context, v results.Variant, partial bool) (record store.Record, some bool, err error) {
 	if record, err = d.Jobs.Named(c); err != nil {
 		return record, false, err
@@ -122,7 +122,7 @@ func (d *Downloads) file(c *gin.Context) error {
 	})
 }
 
-// source opens the file that the other formats are made from.
+// source opens the full results, from which the other formats are made.
 func (d *Downloads) source(ctx context.Context, record store.Record, some bool) (archive.Download, error) {
 	if some {
 		return d.Archive.Partial(ctx, record)
@@ -131,8 +131,8 @@ func (d *Downloads) source(ctx context.Context, record store.Record, some bool) 
 	return archive.Download{Source: object, Schema: schema, Closer: object}, err
 }
 
-// made returns the Parquet file of a variant; with some, of the rows that an unsuccessful
-// job has committed.
+// made returns the Parquet file of a variant. If some is true, the file has the committed
+// rows of a job that did not succeed.
 func (d *Downloads) made(ctx context.Context, record store.Record, v results.Variant, some bool) (store.Artifact, error) {
 	if some {
 		return d.Archive.PartialParquet(ctx, record, v)
@@ -154,8 +154,7 @@ func (d *Downloads) parquet(c *gin.Context, record store.Record, v results.Varia
 	return nil
 }
 
-// urls answers GET /v1/jobs/{job_id}/results-url: signed URLs of the results as
-// Parquet.
+// urls answers GET /v1/jobs/{job_id}/results-url: signed URLs of the results as Parquet.
 func (d *Downloads) urls(c *gin.Context) (any, error) {
 	var p request.Problems
 	if format, given := c.GetQuery("format"); given && format != "parquet" {

@@ -2,20 +2,20 @@ package events
 
 import "bytes"
 
-// ContentType is that of a stream.
+// ContentType is the content type of a stream.
 const ContentType = "text/event-stream"
 
-// The names of events.
+// Names of events.
 const (
-	EventJob     = "job"     // data: a job as it is shown
+	EventJob     = "job"     // data: a job, as GET /v1/jobs/{job_id} shows it
 	EventNodes   = "nodes"   // data: the list of nodes
-	EventResync  = "resync"  // what was told before may have gaps: all there is follows
-	EventReady   = "ready"   // all there is was told
-	EventExpired = "expired" // the key is not valid any more; the stream ends
+	EventResync  = "resync"  // earlier events may be missing, so all current states follow
+	EventReady   = "ready"   // all current states were sent
+	EventExpired = "expired" // the key is no longer valid; the stream ends
 )
 
-// AppendFrame appends an event to a stream: data is one line of JSON, with or
-// without its end. An empty id is left out.
+// AppendFrame appends an event to a stream. data is one line of JSON, with or without its
+// line end. An empty id is left out.
 func AppendFrame(stream []byte, name, id string, data []byte) []byte {
 	stream = append(append(append(stream, "event: "...), name...), '\n')
 	if id != "" {

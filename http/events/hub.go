@@ -1,15 +1,15 @@
-// Package events owns who listens to what, and what is new for whom: a hub for all
-// streams of a node. It looks at the store once a second for all of them together,
-// since jobs live on other nodes too, and not at all while nobody listens. It knows
-// ids and versions; what an event shows, to whom, and how it is written is not its
-// matter.
+// Package events finds changes of jobs and of the node list, and reports them to
+// listeners. One hub serves all streams of a node. Other nodes change jobs too, so the
+// hub polls the store once per second for all listeners together. Without listeners it
+// does not poll. The hub handles ids and versions only; package streams decides which
+// events a client may see and writes them.
 //
-//	Join ── look at what nobody listened to ──► Initial: what there is, or what
-//	                                            changed since a position
-//	each second: Active, Marks ── compare ────► pending of each listener ──► Take
+//	Join ── poll topics without a listener ──► Initial: all current states, or the
+//	                                           changes since a position
+//	each second: Active, Marks ── compare ───► pending of each listener ──► Take
 //
-// Pending is a set of ids, not a queue: whoever reads slowly gets the latest state
-// of each job once, and costs no more memory than the jobs that changed.
+// pending is a set of ids, not a queue: a slow reader gets the latest state of each job
+// once. Its memory is limited by the number of changed jobs.
 package events
 
 import (
@@ -32,136 +32,135 @@ import (
 )
 
 const (
-	// pollEvery is the time between two looks at the store: as often as people
-	// want to see progress. No job has more than one event in it.
+	// pollEvery is the time between two polls: as often as people want to see progress. A
+	// job has at most one event per poll.
 	pollEvery = time.Second
-	// pollPatience bounds one look, for which all listeners wait together.
-	pollPatience = 10 * time.Second
-	// keepFor is how long it is known what changed while nobody listened or a job
-	// was over: longer than a browser or a proxy takes to connect again.
+	// pollTimeout is the timeout of each poll. All listeners wait for the poll together.
+	pollTimeout = 10 * time.Second
+	// keepFor is how long the hub keeps the changes of a topic without listeners, and of
+	// ended jobs. It is longer than a browser or a proxy needs to reconnect.
 	keepFor = time.Minute
-	// newFor is how far back a look asks for new jobs: one that was over before
-	// the next look is seen all the same, also where the clock of the node that
-	// took it is off by a little.
+	// newFor is how far back a poll asks for new jobs. It finds jobs that start and end
+	// between two polls, even if the clock of the node that stored the job is slightly
+	// wrong.
 	newFor = 10 * time.Second
-	// maxWaiting is how many jobs of an account are looked at that nobody runs:
-	// more than a page shows. Others are seen from the moment that a node takes
-	// them.
+	// maxWaiting limits how many waiting jobs of an account a poll reads: more than a
+	// page shows. Other waiting jobs appear when a node starts them.
 	maxWaiting = 1000
-	// maxShared bounds the jobs that are held for other listeners between two
-	// looks.
+	// maxShared limits the jobs that are cached for other listeners between two polls.
 	maxShared = 1000
 )
 
-// ErrFull says that as many listen as may.
-var ErrFull = errors.New("as many listen as may")
+// ErrFull means that the hub has its maximum number of listeners.
+var ErrFull = errors.New("the hub has its greatest number of listeners")
 
-// A Topic is what can be listened to: the jobs of an account, one of them, or, where
-// both are empty, the nodes.
+// A Topic selects events: the jobs of an account, one job, or, if both fields are empty,
+// the nodes.
 type Topic struct{ Account, Job string }
 
 // Nodes is the topic of the nodes.
 var Nodes Topic
 
-// Source is what a hub needs of a store.
+// Source is the part of a store that a hub uses.
 type Source interface {
 	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
 	Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error)
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
-// Config is what a Hub is made of.
+// Config configures a Hub. All fields are required.
 type Config struct {
 	Store Source
-	// Nodes are the nodes as they are shown.
+	// Nodes returns the list of nodes as an event shows it.
 	Nodes func(ctx context.Context) string
-	// Waiting says what a job of an account waits for where its record cannot. It
-	// is asked with id and status alone, of jobs that are topics of their own.
+	// Waiting returns the reason why a job of an account waits, if the job's record does
+	// not contain it. The hub calls it only for topics of a single job, with the job's id
+	// and status.
 	Waiting func(job *rowmill.Job, account string) string
 	Logger  *slog.Logger
 	Now     func() time.Time
-	Most    int // listeners at once
+	Most    int // greatest number of listeners
 }
 
-// A Hub tells listeners what has changed.
+// A Hub reports changes to its listeners.
 type Hub struct {
 	cfg     Config
-	start   string        // of this process; leads the ids of events
-	looking chan struct{} // full while somebody looks at the store
+	start   string        // random, one per process; begins the ids of events
+	polling chan struct{} // full while a poll runs
 
 	mu        sync.Mutex
 	seq       int64 // grows with each change
 	topics    map[Topic]*topic
 	listeners map[*Listener]struct{}
-	stop      context.CancelFunc // ends the looks; nil while nobody listens
+	stop      context.CancelFunc // ends the polling; nil without listeners
 	shared    map[string]*reading
 }
 
-// A topic is what is known of one.
+// A topic has the last known states of a Topic's items.
 type topic struct {
-	items  map[string]item // by job id; the empty one stands for the nodes
-	floor  int64           // of changes up to here not all are known
-	looked time.Time       // when the last look that succeeded began
+	items  map[string]item // by job id; the list of nodes has an empty id
+	floor  int64           // changes up to this sequence number may be missing
+	polled time.Time       // start of the last successful poll
 	left   time.Time       // when the last listener left
 	by     map[*Listener]struct{}
 }
 
-// An item is a job, or the list of nodes, as it was last seen.
+// An item is the last known state of a job or of the list of nodes.
 type item struct {
 	state
-	seq int64     // of its last change
-	at  time.Time // of its last change
+	seq int64     // sequence number of its last change
+	at  time.Time // time of its last change
 }
 
-// A state differs when there is something to tell.
+// A state is a version of an item. A different state causes an event.
 type state struct {
 	mark  store.Mark
-	shown string // what clients see beside the record: the nodes, what one job waits for
+	shown string // not part of the record: the list of nodes, or the reason why a job waits
 }
 
-func (i item) over() bool { return i.mark.Status.Terminal() }
+func (i item) ended() bool { return i.mark.Status.Terminal() }
 
-// New returns a hub that nobody listens to.
+// New returns a hub without listeners.
 func New(cfg Config) *Hub {
 	return &Hub{
-		cfg: cfg, start: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], looking: make(chan struct{}, 1),
+		cfg: cfg, start: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], polling: make(chan struct{}, 1),
 		topics: map[Topic]*topic{}, listeners: map[*Listener]struct{}{}, shared: map[string]*reading{},
 	}
 }
 
-// A Change is that of a job, or of the nodes.
+// A Change says that a job or the list of nodes changed.
 type Change struct {
 	Job   string // id; empty for the nodes
-	Nodes string // what they are shown as
-	Seq   int64  // 0: part of all there is
+	Nodes string // the list of nodes as an event shows it
+	Seq   int64  // sequence number; 0: part of the current states
 }
 
-// A Listener is one stream. One goroutine uses it.
+// A Listener receives the changes for one stream. Only one goroutine may use it.
 type Listener struct {
 	hub    *Hub
 	topics []Topic
 
-	// Wake has an element when there is something to Take.
+	// Wake has an element if Take has changes to return.
 	Wake chan struct{}
-	// Initial comes before all that is taken. Whole says that it is what there is,
-	// and not what changed since the position asked for; Lost, that it would have
-	// been the latter if that were known.
+	// Initial comes before all changes from Take. If Whole is true, it has all current
+	// states; if false, the changes since the position that the client asked for. Lost
+	// means that the client asked for a position that the hub no longer knows.
 	Initial     []Change
 	Whole, Lost bool
-	// Position is the id of an event that says that all of Initial was seen.
+	// Position is the event id to send after Initial.
 	Position string
 
-	pending map[string]int64 // job ids to sequence; Hub.mu guards it
+	pending map[string]int64 // sequence numbers by job id; guarded by Hub.mu
 }
 
-// Join adds a listener, who must Leave. last is the id of the last event that it saw,
-// or empty.
+// Join adds a listener. The caller must call Leave. last is the id of the last event that
+// the client received, or empty.
 func (h *Hub) Join(ctx context.Context, topics []Topic, last string) (*Listener, error) {
 	l := &Listener{hub: h, topics: topics, Wake: make(chan struct{}, 1), pending: map[string]int64{}}
 	if err := h.enter(l); err != nil {
 		return nil, err
 	}
-	if err := h.look(ctx, func() []Topic { return h.stale(topics) }); err != nil {
+	if err := h.poll(ctx, func() []Topic { return h.stale(topics) }); err != nil {
 		l.Leave()
 		return nil, err
 	}
@@ -194,15 +193,15 @@ func (h *Hub) enter(l *Listener) error {
 	return nil
 }
 
-// expire forgets topics that nobody has listened to for long: h.mu is held.
+// expire drops topics that have been without a listener for long. The caller holds h.mu.
 func (h *Hub) expire() {
 	now := h.cfg.Now()
 	maps.DeleteFunc(h.topics, func(_ Topic, t *topic) bool {
-		return len(t.by) == 0 && (t.looked.IsZero() || now.Sub(t.left) > keepFor)
+		return len(t.by) == 0 && (t.polled.IsZero() || now.Sub(t.left) > keepFor)
 	})
 }
 
-// Leave ends listening. The last one ends the looks at the store.
+// Leave removes the listener. Without listeners the hub stops polling.
 func (l *Listener) Leave() {
 	h := l.hub
 	h.mu.Lock()
@@ -221,7 +220,7 @@ func (l *Listener) Leave() {
 	}
 }
 
-// begin says what a listener gets first.
+// begin sets Initial of a listener.
 func (h *Hub) begin(l *Listener, last string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,7 +229,7 @@ func (h *Hub) begin(l *Listener, last string) {
 	clear(l.pending)
 	for _, name := range l.topics {
 		for id, i := range h.topics[name].items {
-			if known && i.seq > seen || !known && (name.Job != "" || !i.over()) {
+			if known && i.seq > seen || !known && (name.Job != "" || !i.ended()) {
 				l.pending[id] = i.seq
 			}
 		}
@@ -243,8 +242,8 @@ func (h *Hub) begin(l *Listener, last string) {
 	}
 }
 
-// position reads the id of an event, and reports whether all is known that changed
-// for a listener since: h.mu is held.
+// position parses an event id. known is true if the hub has all changes since then for
+// the topics of the listener. The caller holds h.mu.
 func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
 	start, number, _ := strings.Cut(id, "-")
 	seen, err := strconv.ParseInt(number, 10, 64)
@@ -255,11 +254,11 @@ func (h *Hub) position(l *Listener, id string) (seen int64, known bool) {
 	return seen, known
 }
 
-// ID is that of an event: from it on a listener of this process need not be told
-// anything again. Sequence 0 is that of all there is.
+// ID returns the id of the event with a sequence number. A client that reconnects with it
+// gets only later changes. 0 is the sequence number of current states.
 func (h *Hub) ID(seq int64) string { return fmt.Sprintf("%s-%d", h.start, seq) }
 
-// Take returns what has changed since it was last called, the latest change last.
+// Take returns the changes since the last call, oldest first.
 func (l *Listener) Take() []Change {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -280,8 +279,8 @@ func (l *Listener) take() []Change {
 	return changes
 }
 
-// Again puts back what was taken and could not be told.
-func (l *Listener) Again(changes []Change) {
+// PutBack puts back changes that could not be sent.
+func (l *Listener) PutBack(changes []Change) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	for _, c := range changes {
@@ -289,7 +288,7 @@ func (l *Listener) Again(changes []Change) {
 	}
 }
 
-// watch looks each second until ctx ends.
+// watch polls each second until ctx ends.
 func (h *Hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -299,16 +298,16 @@ func (h *Hub) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := h.look(ctx, h.listened)
+		err := h.poll(ctx, h.activeTopics)
 		if err != nil && ctx.Err() == nil && !failed {
-			h.cfg.Logger.Warn("looking for changes of jobs failed, will be tried again", "err", err)
+			h.cfg.Logger.Warn("polling the store for changes of jobs failed, trying again", "err", err)
 		}
 		failed = err != nil
 	}
 }
 
-// listened are the topics of all listeners.
-func (h *Hub) listened() []Topic {
+// activeTopics returns the topics that have listeners.
+func (h *Hub) activeTopics() []Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expire()
@@ -316,28 +315,28 @@ func (h *Hub) listened() []Topic {
 	return slices.DeleteFunc(topics, func(name Topic) bool { return len(h.topics[name].by) == 0 })
 }
 
-// stale are those topics that are not looked at already.
+// stale returns the topics that regular polls do not cover yet.
 func (h *Hub) stale(topics []Topic) []Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.cfg.Now()
 	return slices.DeleteFunc(slices.Clone(topics), func(name Topic) bool {
-		return now.Sub(h.topics[name].looked) < 2*pollEvery
+		return now.Sub(h.topics[name].polled) < 2*pollEvery
 	})
 }
 
-// A sight is what a look found of a topic.
-type sight struct {
+// A pollTarget has the ids of jobs that a poll must read for a topic.
+type pollTarget struct {
 	topic Topic
 	ids   []string
 }
 
-// look compares topics with the store, one caller at a time, and tells listeners what
-// has changed.
-func (h *Hub) look(ctx context.Context, which func() []Topic) error {
+// poll compares topics with the store and notifies the listeners of changes. Only one
+// caller polls at a time.
+func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
 	select {
-	case h.looking <- struct{}{}:
-		defer func() { <-h.looking }()
+	case h.polling <- struct{}{}:
+		defer func() { <-h.polling }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -345,7 +344,7 @@ func (h *Hub) look(ctx context.Context, which func() []Topic) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pollPatience)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	began := h.cfg.Now()
 	seen, ids, err := h.find(ctx, topics, began)
@@ -377,16 +376,16 @@ func (h *Hub) look(ctx context.Context, which func() []Topic) error {
 	return nil
 }
 
-// find returns the jobs of topics that may have changed, and the ids of all.
-func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []sight, ids []string, err error) {
+// find returns the jobs that may have changed, per topic and all together.
+func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []pollTarget, ids []string, err error) {
 	since := now
 	var accounts []string
 	h.mu.Lock()
 	for _, name := range topics {
-		s := sight{topic: name}
+		s := pollTarget{topic: name}
 		t := h.topics[name]
 		switch {
-		case t == nil: // its listener has left
+		case t == nil: // its listener left
 			continue
 		case name == Nodes:
 		case name.Job != "":
@@ -394,12 +393,12 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []s
 		default:
 			accounts = append(accounts, name.Account)
 			for id, i := range t.items {
-				if !i.over() {
+				if !i.ended() {
 					s.ids = append(s.ids, id)
 				}
 			}
-			if !t.looked.IsZero() && t.looked.Before(since) {
-				since = t.looked
+			if !t.polled.IsZero() && t.polled.Before(since) {
+				since = t.polled
 			}
 		}
 		seen = append(seen, s)
@@ -427,45 +426,46 @@ func (h *Hub) find(ctx context.Context, topics []Topic, now time.Time) (seen []s
 	return seen, slices.Compact(ids), nil
 }
 
-// compare takes in what a look that began at a time found of a topic: h.mu is held.
-func (h *Hub) compare(t *topic, s sight, marks map[string]store.Mark, nodes string, began time.Time) {
-	first := t.looked.IsZero()
-	// After a pause there may have been more new jobs than are looked at.
-	if first || len(s.ids) >= maxWaiting && began.Sub(t.looked) > 2*pollEvery {
+// compare updates a topic with the result of a poll that started at began. The caller
+// holds h.mu.
+func (h *Hub) compare(t *topic, s pollTarget, marks map[string]store.Mark, nodes string, began time.Time) {
+	first := t.polled.IsZero()
+	// After a pause the store may have more new jobs than one poll reads.
+	if first || len(s.ids) >= maxWaiting && began.Sub(t.polled) > 2*pollEvery {
 		h.seq++
 		t.floor = h.seq
 	}
-	t.looked = began
+	t.polled = began
 	if s.topic == Nodes {
-		h.note(t, "", state{shown: nodes}, began, first)
+		h.update(t, "", state{shown: nodes}, began, first)
 		return
 	}
 	for _, id := range s.ids {
 		mark := marks[id]
-		if mark == (store.Mark{}) { // the store has lost it
+		if mark == (store.Mark{}) { // the store lost the job
 			delete(t.items, id)
 			continue
 		}
 		now := state{mark: mark}
-		if s.topic.Job != "" && !mark.Status.Terminal() { // of all at once it would change too often
+		if s.topic.Job != "" && !mark.Status.Terminal() { // in an account's topic this would change too often
 			now.shown = h.cfg.Waiting(&rowmill.Job{ID: id, Status: mark.Status}, s.topic.Account)
 		}
-		h.note(t, id, now, began, first)
+		h.update(t, id, now, began, first)
 	}
 	if s.topic.Job != "" {
 		return
 	}
 	for id, i := range t.items {
-		if i.over() && began.Sub(i.at) > keepFor {
+		if i.ended() && began.Sub(i.at) > keepFor {
 			t.floor = max(t.floor, i.seq)
 			delete(t.items, id)
 		}
 	}
 }
 
-// note takes in the state of an item, and tells the listeners of its topic where it is
-// new: h.mu is held.
-func (h *Hub) note(t *topic, id string, now state, at time.Time, first bool) {
+// update stores the state of an item, and notifies the topic's listeners if its state
+// changed. The caller holds h.mu.
+func (h *Hub) update(t *topic, id string, now state, at time.Time, first bool) {
 	if before, known := t.items[id]; known && before.state == now {
 		return
 	}
@@ -480,7 +480,7 @@ func (h *Hub) note(t *topic, id string, now state, at time.Time, first bool) {
 		l.pending[id] = h.seq
 		select {
 		case l.Wake <- struct{}{}:
-		default: // it will wake anyway
+		default: // a wake-up is waiting already
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// records are a store of jobs by id, which belong to the account before the slash.
+// records is a store of jobs by id. The part of an id before the slash is the account.
 type records struct {
 	mu    sync.Mutex
 	marks map[string]store.Mark
 	born  map[string]time.Time
-	looks int // calls of Active and Marks
+	polls int // number of calls of Active and Marks
 	gets  atomic.Int32
 	err   error
 }
@@ -31,7 +31,7 @@ func newRecords() *records {
 	return &records{marks: map[string]store.Mark{}, born: map[string]time.Time{}}
 }
 
-// put writes jobs: they are new, or have another version than before.
+// put creates jobs, or gives them a new version.
 func (r *records) put(status rowmill.Status, ids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *records) put(status rowmill.Status, ids ...string) {
 	}
 }
 
-// fail has all calls fail with err, nil for none.
+// fail makes all calls return err; nil ends that.
 func (r *records) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,13 +53,13 @@ func (r *records) fail(err error) {
 func (r *records) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.looks
+	return r.polls
 }
 
 func (r *records) Active(_ context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks++
+	r.polls++
 	found := make([][]string, len(accounts))
 	for i, account := range accounts {
 		for id, mark := range r.marks {
@@ -74,7 +74,7 @@ func (r *records) Active(_ context.Context, accounts []string, since time.Time, 
 func (r *records) Marks(_ context.Context, ids []string, _ string) ([]store.Mark, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks++
+	r.polls++
 	marks := make([]store.Mark, len(ids))
 	for i, id := range ids {
 		marks[i] = r.marks[id]
@@ -108,7 +108,7 @@ func (h *Hub) joined(t *testing.T, last string, topics ...Topic) *Listener {
 	return l
 }
 
-// names are the jobs of changes.
+// names returns the sorted job ids of changes.
 func names(changes []Change) string {
 	var ids []string
 	for _, c := range changes {
@@ -118,33 +118,33 @@ func names(changes []Change) string {
 	return strings.Join(ids, " ")
 }
 
-// expect checks what a listener is told next, in any order.
+// expect checks the next changes of a listener, in any order.
 func (l *Listener) expect(t *testing.T, what, want string) []Change {
 	t.Helper()
 	changes := l.Take()
 	if got := names(changes); got != want {
-		t.Errorf("%s: told of %q, want %q", what, got, want)
+		t.Errorf("%s: changes %q, want %q", what, got, want)
 	}
 	return changes
 }
 
-// pass lets looks be made.
-func pass(looks int) {
-	time.Sleep(time.Duration(looks) * pollEvery)
+// pass waits for some polls.
+func pass(polls int) {
+	time.Sleep(time.Duration(polls) * pollEvery)
 	synctest.Wait()
 }
 
 const (
 	pending = rowmill.StatusPending
 	running = rowmill.StatusRunning
-	over    = rowmill.StatusSucceeded
+	ended   = rowmill.StatusSucceeded
 )
 
-func TestHub_TellsWhatChanges(t *testing.T) {
+func TestHub_ReportsChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
-		r.put(over, "a/old")
+		r.put(ended, "a/old")
 		time.Sleep(time.Hour)
 		r.put(running, "a/1", "a/2", "b/1")
 		h := newHub(r)
@@ -165,15 +165,15 @@ func TestHub_TellsWhatChanges(t *testing.T) {
 		all.expect(t, "one changed twice", "a/1")
 		one.expect(t, "another changed", "")
 
-		r.put(over, "a/2")
-		r.put(over, "a/fleeting")
+		r.put(ended, "a/2")
+		r.put(ended, "a/fleeting")
 		r.put(pending, "a/new")
 		pass(1)
 		all.expect(t, "an end and two new ones", "a/2 a/fleeting a/new")
 		one.expect(t, "its end", "a/2")
 		pass(300)
 		all.expect(t, "long after", "")
-		r.put(over, "a/old")
+		r.put(ended, "a/old")
 		pass(1)
 		one.expect(t, "a change after the end", "a/old")
 	})
@@ -190,7 +190,7 @@ func TestHub_CoalescesForASlowListener(t *testing.T) {
 			r.put(running, "a/1")
 			pass(1)
 		}
-		r.put(over, "a/1")
+		r.put(ended, "a/1")
 		r.put(running, "a/2")
 		pass(1)
 		if len(l.pending) != 2 {
@@ -200,7 +200,7 @@ func TestHub_CoalescesForASlowListener(t *testing.T) {
 		if changes[0].Seq >= changes[1].Seq {
 			t.Errorf("changes are not in order: %v", changes)
 		}
-		l.Again(changes)
+		l.PutBack(changes)
 		r.put(running, "a/2")
 		pass(1)
 		if again := l.expect(t, "put back", "a/1 a/2"); again[1].Job != "a/2" || again[1].Seq <= changes[1].Seq {
@@ -209,7 +209,7 @@ func TestHub_CoalescesForASlowListener(t *testing.T) {
 	})
 }
 
-func TestHub_LooksOnceASecondAndOnlyForSomebody(t *testing.T) {
+func TestHub_PollsOncePerSecondOnlyWithListeners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
@@ -217,7 +217,7 @@ func TestHub_LooksOnceASecondAndOnlyForSomebody(t *testing.T) {
 		h := newHub(r)
 		pass(10)
 		if n := r.count(); n != 0 {
-			t.Errorf("%d looks for nobody", n)
+			t.Errorf("%d polls without listeners", n)
 		}
 		for n := 1; n <= 3; n++ {
 			h.joined(t, "", Topic{Account: "a"})
@@ -232,17 +232,17 @@ func TestHub_LooksOnceASecondAndOnlyForSomebody(t *testing.T) {
 		}
 		for l := range h.listeners {
 			l.Leave()
-			l.Leave() // harmless
+			l.Leave() // a second call does nothing
 		}
 		before := r.count()
 		pass(10)
 		if made := r.count() - before; made != 0 {
-			t.Errorf("%d looks after all have left", made)
+			t.Errorf("%d polls after all listeners left", made)
 		}
 	})
 }
 
-func TestHub_GoesOnFromAnEvent(t *testing.T) {
+func TestHub_ContinuesAfterAnEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
@@ -256,8 +256,8 @@ func TestHub_GoesOnFromAnEvent(t *testing.T) {
 		first := h.ID(l.Take()[0].Seq)
 		l.Leave()
 
-		r.put(over, "a/2") // while nobody listens
-		r.put(over, "a/4")
+		r.put(ended, "a/2") // while there is no listener
+		r.put(ended, "a/4")
 		pass(20)
 		for last, want := range map[string]string{first: "a/2 a/4", beginning: "a/1 a/2 a/4"} {
 			l = h.joined(t, last, account)
@@ -278,20 +278,20 @@ func TestHub_GoesOnFromAnEvent(t *testing.T) {
 			}
 			l.Leave()
 		}
-		// What is new to listen to is not known from before.
+		// A topic without earlier listeners has no known history.
 		if l = h.joined(t, first, account, Topic{Account: "a", Job: "a/3"}); !l.Lost {
-			t.Error("a topic that nobody listened to is said to be known")
+			t.Error("a topic without earlier listeners is reported as known")
 		}
 		l.Leave()
 		last := l.Position
 		pass(int(keepFor/pollEvery) + 2)
 		if l = h.joined(t, last, account); !l.Lost {
-			t.Error("changes are said to be known after nobody listened for long")
+			t.Error("changes are reported as known after a long time without listeners")
 		}
 	})
 }
 
-func TestHub_KnowsNotAllOfCrowds(t *testing.T) {
+func TestHub_ManyNewJobsLoseThePosition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
@@ -310,12 +310,12 @@ func TestHub_KnowsNotAllOfCrowds(t *testing.T) {
 		}
 		pass(10)
 		if again := h.joined(t, h.ID(h.seq), Topic{Account: "a"}); !again.Lost {
-			t.Error("all is said to be known of what came and went meanwhile")
+			t.Error("jobs that came and ended meanwhile are reported as known")
 		}
 	})
 }
 
-func TestHub_ForgetsEndsAfterAWhile(t *testing.T) {
+func TestHub_DropsOldEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
@@ -323,22 +323,22 @@ func TestHub_ForgetsEndsAfterAWhile(t *testing.T) {
 		l := h.joined(t, "", Topic{Account: "a"})
 		begun := l.Position
 		for i := range 500 {
-			r.put(over, fmt.Sprint("a/", i))
+			r.put(ended, fmt.Sprint("a/", i))
 			pass(1)
 			if l.Take() == nil {
-				t.Fatalf("job %d was not told of", i)
+				t.Fatalf("no change of job %d", i)
 			}
 		}
 		if n := len(h.topics[Topic{Account: "a"}].items); n > 2*int(keepFor/pollEvery) {
 			t.Errorf("%d jobs that are over are remembered", n)
 		}
 		if late := h.joined(t, begun, Topic{Account: "a"}); !late.Lost {
-			t.Error("forgotten ends are said to be known")
+			t.Error("dropped ends are reported as known")
 		}
 	})
 }
 
-func TestHub_StoreThatIsAway(t *testing.T) {
+func TestHub_StoreUnavailable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
@@ -347,8 +347,8 @@ func TestHub_StoreThatIsAway(t *testing.T) {
 		l := h.joined(t, "", Topic{Account: "a"})
 		away := errors.New("away")
 		r.fail(away)
-		r.put(over, "a/1")
-		r.put(over, "a/2") // older than newFor when the store is back
+		r.put(ended, "a/1")
+		r.put(ended, "a/2") // created longer ago than newFor when the store is back
 		if _, err := h.Join(t.Context(), []Topic{{Account: "b"}}, ""); !errors.Is(err, away) {
 			t.Errorf("joining: %v", err)
 		}
@@ -389,17 +389,17 @@ func TestHub_Nodes(t *testing.T) {
 			t.Errorf("then %v", c)
 		}
 		if n := r.count(); n != 0 {
-			t.Errorf("%d looks at the store for nodes", n)
+			t.Errorf("%d polls of the store for nodes", n)
 		}
 	})
 }
 
-func TestHub_WhatAJobWaitsForIsAChange(t *testing.T) {
+func TestHub_WaitingReasonIsAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecords()
 		r.put(pending, "a/1")
-		r.put(over, "a/2")
+		r.put(ended, "a/2")
 		h := newHub(r)
 		var waiting atomic.Value
 		waiting.Store("")
@@ -434,7 +434,7 @@ func TestHub_ReadsAJobOnceForAll(t *testing.T) {
 		}
 		pass(1)
 		if _, _, err := h.Job(t.Context(), "a/1"); err != nil || r.gets.Load() != 2 {
-			t.Errorf("%d reads after the next look, %v", r.gets.Load(), err)
+			t.Errorf("%d reads after the next poll, %v", r.gets.Load(), err)
 		}
 		for i := range 2 * maxShared {
 			if _, _, err := h.Job(t.Context(), fmt.Sprint("a/", i)); err != nil {

@@ -6,20 +6,21 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A reading is a job that is read for all who are about to tell of it.
+// A reading is one read of a job from the store, shared by all streams.
 type reading struct {
-	done    chan struct{} // closed when the rest is there
+	done    chan struct{} // closed when the other fields are set
 	job     rowmill.Job
 	account string
 	err     error
 }
 
-// Job returns a job and its account, read from the store once for all listeners
-// between two looks. rowmill.ErrNotFound where the store has none.
+// Job returns a job and its account. Between two polls it reads a job from the store once
+// for all listeners. It returns rowmill.ErrNotFound if the store has no such job.
 func (h *Hub) Job(ctx context.Context, id string) (job rowmill.Job, account string, err error) {
 	r, mine := h.share(id)
 	if mine {
-		// Its own context: a listener that leaves does not fail the others.
+		// Not the context of this listener: if this listener leaves, the others still get
+		// the job.
 		go h.read(context.WithoutCancel(ctx), id, r)
 	}
 	select {
@@ -30,7 +31,7 @@ func (h *Hub) Job(ctx context.Context, id string) (job rowmill.Job, account stri
 	}
 }
 
-// share returns the reading of a job, and whether the caller is to make it.
+// share returns the reading of a job. mine is true if the caller must do the read.
 func (h *Hub) share(id string) (r *reading, mine bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,11 +46,11 @@ func (h *Hub) share(id string) (r *reading, mine bool) {
 }
 
 func (h *Hub) read(ctx context.Context, id string, r *reading) {
-	ctx, cancel := context.WithTimeout(ctx, pollPatience)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	record, err := h.cfg.Store.Get(ctx, id)
 	r.job, r.account, r.err = record.Job, record.Spec.Account, err
-	if err != nil { // the next one may have more luck
+	if err != nil { // so that the next caller reads again
 		h.mu.Lock()
 		if h.shared[id] == r {
 			delete(h.shared, id)

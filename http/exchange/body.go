@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// SmallObject bounds a body that is one small object, bytes.
+// SmallObject is the size limit of a body with one small object, in bytes.
 const SmallObject = 64 << 10
 
-// CheckHeaders refuses what can be refused before a body is read.
+// CheckHeaders refuses bodies that can be refused before they are read.
 func (x *Exchange) CheckHeaders(c *gin.Context) error {
 	if coding := c.GetHeader("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return request.Errorf(http.StatusUnsupportedMediaType, "unsupported_encoding",
@@ -29,38 +29,37 @@ func (x *Exchange) CheckHeaders(c *gin.Context) error {
 	return nil
 }
 
-// A Body is the body of a request whose client must send something within each
-// span of patience, however long the whole takes. Without it a client that
-// stops in the middle would hold its rows for ever.
+// A Body is the body of a request. A client that sends no byte for stallTimeout gets an
+// error; the whole body may take any time. Otherwise a client that stops in the middle
+// would keep its rows in memory forever.
 type Body struct {
-	from     io.Reader
-	control  *http.ResponseController
-	patience time.Duration
+	from         io.Reader
+	control      *http.ResponseController
+	stallTimeout time.Duration
 }
 
-// Body returns the body of a request, bounded.
+// Body returns the body of a request, with a size limit.
 func (x *Exchange) Body(c *gin.Context, limit int64) *Body {
-	return &Body{http.MaxBytesReader(c.Writer, c.Request.Body, limit), http.NewResponseController(c.Writer), x.Patience}
+	return &Body{http.MaxBytesReader(c.Writer, c.Request.Body, limit), http.NewResponseController(c.Writer), x.StallTimeout}
 }
 
-// Read reads on, and says so where nothing comes.
+// Read reads, and returns a *request.Error if no byte came in time.
 func (b *Body) Read(p []byte) (int, error) {
-	// A connection without deadlines, as in a test, waits without an end.
-	_ = b.control.SetReadDeadline(time.Now().Add(b.patience))
+	// Connections in tests may not support deadlines; they wait without limit.
+	_ = b.control.SetReadDeadline(time.Now().Add(b.stallTimeout))
 	n, err := b.from.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = request.Errorf(http.StatusRequestTimeout, "body_stalled", "nothing of the body arrived for %v; send it again", b.patience).Closing()
+		err = request.Errorf(http.StatusRequestTimeout, "body_stalled", "nothing of the body arrived for %v; send it again", b.stallTimeout).Closing()
 	}
 	return n, err
 }
 
-// Done lifts the deadline once the body was read whole: the server goes on
-// reading the connection, to see whether the client is still there. The
-// deadline of a body that was not read to its end stays, and bounds how long
-// the server tries to skip the rest.
+// Done removes the read deadline after the whole body was read. The server still reads
+// from the connection to notice when the client leaves. If the body was not read
+// completely, the deadline stays and limits how long the server skips the rest.
 func (b *Body) Done() { _ = b.control.SetReadDeadline(time.Time{}) }
 
-// ReadObject reads a body of up to limit bytes that is one object.
+// ReadObject reads a body that is one JSON object of up to limit bytes.
 func (x *Exchange) ReadObject(c *gin.Context, limit int64, problems *request.Problems) (request.Object, error) {
 	if err := x.CheckHeaders(c); err != nil {
 		return request.Object{}, err

@@ -1,7 +1,6 @@
-// Package exchange owns the two ends of a request that handlers of every
-// resource and dialect share: a body that is read while it arrives, and an
-// answer that is written or streamed. It knows no route and no resource, and
-// what an answer says of an error is package request's.
+// Package exchange reads the bodies of requests and writes or streams answers, for all
+// resources and dialects. It knows no route and no resource. Package request defines the
+// content of errors.
 package exchange
 
 import (
@@ -23,11 +22,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// In any other mode gin prints to standard output. It keeps the mode in a variable without
-// a lock, so nothing may set it once servers run.
+// In any other mode gin prints to standard output. gin keeps the mode in a variable
+// without a lock, so it must not change once servers run.
 func init() { gin.SetMode(gin.ReleaseMode) }
 
-// The keys of log attributes.
+// Keys of log attributes.
 const (
 	KeyRequest = "request"
 	KeyRoute   = "route"
@@ -35,37 +34,37 @@ const (
 	KeyErr     = "err"
 )
 
-// The names of values of a request.
+// Names of values in a request's context.
 const (
 	contextRequestID = "rowmill.request"
 	contextShape     = "rowmill.shape"
 )
 
-// A Shape is the body of an error in the form of a dialect.
+// A Shape returns the body of an error in the form of a dialect.
 type Shape func(*gin.Context, *request.Error) any
 
-// Shaped is a middleware: what fails behind it is answered in the form of a dialect.
+// Shaped is a middleware: handlers after it answer errors in the form of a dialect.
 func Shaped(shape Shape) gin.HandlerFunc {
 	return func(c *gin.Context) { c.Set(contextShape, shape) }
 }
 
-// SetRequestID gives a request its id.
+// SetRequestID stores the id of a request.
 func SetRequestID(c *gin.Context, id string) { c.Set(contextRequestID, id) }
 
-// RequestID is the id of a request, which its answer and the log show.
+// RequestID returns the id of a request, which its answer and the log show.
 func RequestID(c *gin.Context) string { return c.GetString(contextRequestID) }
 
 // Exchange reads bodies and writes answers.
 type Exchange struct {
 	Logger *slog.Logger
-	// Patience is how long a client may neither send nor take a byte.
-	Patience time.Duration
-	// MaxBody bounds a body, bytes.
+	// StallTimeout is how long a client may neither send nor accept a byte.
+	StallTimeout time.Duration
+	// MaxBody limits the size of a body, in bytes.
 	MaxBody int64
 }
 
-// Handle makes a gin handler of one that returns what to answer with status
-// 200, or an error.
+// Handle returns a gin handler for a function that returns the answer of status 200, or
+// an error.
 func (x *Exchange) Handle(handler func(*gin.Context) (any, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		body, err := handler(c)
@@ -77,7 +76,7 @@ func (x *Exchange) Handle(handler func(*gin.Context) (any, error)) gin.HandlerFu
 	}
 }
 
-// Do makes a gin handler of one that answers by itself unless it returns an
+// Do returns a gin handler for a function that writes the answer itself, or returns an
 // error.
 func (x *Exchange) Do(handler func(*gin.Context) error) gin.HandlerFunc {
 	return func(c *gin.Context) {
@@ -87,8 +86,8 @@ func (x *Exchange) Do(handler func(*gin.Context) error) gin.HandlerFunc {
 	}
 }
 
-// Fail answers with err and stops the chain. Only errors of the service itself
-// are logged: all others are the client's to read.
+// Fail answers with err and stops the chain of handlers. It logs only errors that the
+// service caused.
 func (x *Exchange) Fail(c *gin.Context, err error) {
 	e := request.Describe(err)
 	switch {
@@ -108,7 +107,7 @@ func (x *Exchange) Fail(c *gin.Context, err error) {
 	c.Abort()
 }
 
-// Own is the body of an error in the API's own form.
+// Own returns the body of an error in the API's own form.
 func Own(c *gin.Context, e *request.Error) gin.H {
 	body := gin.H{}
 	for name, value := range e.Extra {
@@ -125,33 +124,32 @@ func Own(c *gin.Context, e *request.Error) gin.H {
 // JSON is the media type of answers.
 const JSON = "application/json; charset=utf-8"
 
-// An Appender is an answer that spells itself: it appends its JSON and a line's end.
+// An Appender is an answer that encodes itself: it appends its JSON and a line end.
 type Appender func(to []byte) ([]byte, error)
 
-// Answer writes v as JSON with its length.
+// Answer writes v as JSON, with its length.
 func Answer(c *gin.Context, status int, v any) {
 	buffer, _ := buffers.Get().(*bytes.Buffer)
 	defer func() {
-		if buffer.Cap() <= mostKept {
+		if buffer.Cap() <= maxPooled {
 			buffer.Reset()
 			buffers.Put(buffer)
 		}
 	}()
 	if err := encode(buffer, v); err != nil {
-		panic(fmt.Sprintf("encode an answer: %v", err)) // all our types encode
+		panic(fmt.Sprintf("encode an answer: %v", err)) // all types of answers can be encoded
 	}
 	send(c, status, buffer.Bytes())
 }
 
 func send(c *gin.Context, status int, body []byte) {
 	c.Header("Content-Length", strconv.Itoa(len(body)))
-	c.Header("Content-Type", JSON) // gin would keep what was set before an error
+	c.Header("Content-Type", JSON) // otherwise gin keeps a type that was set before the error
 	c.Header("Cache-Control", "no-store")
 	c.Data(status, JSON, body)
 }
 
-// Encode is JSON without HTML escapes, and a line's end: texts travel as they
-// are.
+// Encode returns v as JSON with a line end, without HTML escapes.
 func Encode(v any) ([]byte, error) {
 	var body bytes.Buffer
 	err := encode(&body, v)
@@ -169,32 +167,31 @@ func encode(into *bytes.Buffer, v any) error {
 	return encoder.Encode(v)
 }
 
-// buffers are for the bodies of answers, which grow anew to the size of a page of a
-// list each time otherwise. Those beyond mostKept bytes are not kept: pages are not
-// as large.
+// buffers keeps the buffers of answers, so that they need not grow to the size of a
+// list's page each time. Buffers larger than maxPooled bytes are not kept, because pages
+// are smaller.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-const mostKept = 256 << 10
+const maxPooled = 256 << 10
 
-// Decimal is a number that always has a decimal point or exponent in JSON, so
-// that a column of them never looks like integers to a reader that guesses.
+// Decimal is a number that always has a decimal point or an exponent in JSON. Readers
+// that guess the type of a column then never take it for integers.
 type Decimal float64
 
-// MarshalJSON writes the shortest text that reads back.
+// MarshalJSON returns the shortest text that parses to the same number.
 func (d Decimal) MarshalJSON() ([]byte, error) {
 	return spelling.AppendDecimal(nil, float64(d), 64), nil
 }
 
-// decimal32 is the same for the numbers of an embedding.
+// decimal32 is Decimal for the numbers of an embedding.
 type decimal32 float32
 
-// MarshalJSON writes the shortest text that reads back.
+// MarshalJSON returns the shortest text that parses to the same number.
 func (d decimal32) MarshalJSON() ([]byte, error) {
 	return spelling.AppendDecimal(nil, float64(d), 32), nil
 }
 
-// Decimals makes the numbers of an embedding decimals, and leaves any other
-// output of a row as it is.
+// Decimals converts an embedding for an answer; other outputs stay unchanged.
 func Decimals(output any) any {
 	vector, isVector := output.([]float32)
 	if !isVector {

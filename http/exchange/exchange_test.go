@@ -18,11 +18,11 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// serve answers one request by a handler and returns the answer and the log.
+// serve answers a request with a handler, and returns the answer and the log.
 func serve(t *testing.T, r *http.Request, handler func(x *Exchange) gin.HandlerFunc) (*httptest.ResponseRecorder, string) {
 	t.Helper()
 	var log strings.Builder
-	x := &Exchange{Logger: slog.New(slog.NewTextHandler(&log, nil)), Patience: time.Minute, MaxBody: 100}
+	x := &Exchange{Logger: slog.New(slog.NewTextHandler(&log, nil)), StallTimeout: time.Minute, MaxBody: 100}
 	engine, answer := gin.New(), httptest.NewRecorder()
 	engine.Use(func(c *gin.Context) { SetRequestID(c, "the-id") })
 	engine.Any("/", handler(x))
@@ -82,7 +82,7 @@ func TestStream_ErrorsBeforeAndAfterTheBeginning(t *testing.T) {
 		t.Errorf("%d %v", answer.Code, answer.Header())
 	}
 	defer func() {
-		if reason := recover(); reason != http.ErrAbortHandler { //nolint:errorlint // a panic's value
+		if reason := recover(); reason != http.ErrAbortHandler { //nolint:errorlint // the value of a panic
 			t.Errorf("half an answer ended with %v", reason)
 		}
 	}()
@@ -120,7 +120,7 @@ func TestReadObject_Refuses(t *testing.T) {
 		"Identity":   {`{"a":1}`, "identity", 200},
 		"Compressed": {`{"a":1}`, "gzip", 415},
 		"TooLong":    {`{"a":"` + strings.Repeat("x", 50) + `"}`, "", 413},
-		"FarTooLong": {`{"a":"` + strings.Repeat("x", 200) + `"}`, "", 413}, // seen before it is read
+		"FarTooLong": {`{"a":"` + strings.Repeat("x", 200) + `"}`, "", 413}, // refused before it is read
 		"NoObject":   {`[]`, "", 400},
 	} {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(c.body))

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// QueryInt reads a parameter between two bounds, both included.
+// QueryInt reads an integer parameter from low to high, or returns absent.
 func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, high int64) int64 {
 	given, there := c.GetQuery(name)
 	if !there {
@@ -26,7 +26,7 @@ func QueryInt(c *gin.Context, p *request.Problems, name string, absent, low, hig
 	return n
 }
 
-// QueryOneOf reads a parameter that is empty when absent.
+// QueryOneOf reads a parameter that must be one of values, or returns "".
 func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []string) string {
 	given, there := c.GetQuery(name)
 	if there && !slices.Contains(values, given) {
@@ -35,7 +35,7 @@ func QueryOneOf(c *gin.Context, p *request.Problems, name string, values []strin
 	return given
 }
 
-// QueryBool reads a parameter that is false when absent.
+// QueryBool reads a boolean parameter, or returns false.
 func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	given, there := c.GetQuery(name)
 	if !there {
@@ -48,7 +48,7 @@ func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	return value
 }
 
-// Int64 widens a number; nil stays nil.
+// Int64 converts a number; nil stays nil.
 func Int64(n *int) *int64 {
 	if n == nil {
 		return nil
@@ -57,7 +57,7 @@ func Int64(n *int) *int64 {
 	return &wide
 }
 
-// OrNull returns a text for an answer, nil if it is empty.
+// OrNull returns a pointer to a text, nil if the text is empty.
 func OrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -65,7 +65,7 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// ListOf returns a list for an answer, empty instead of nil.
+// ListOf returns an empty list instead of nil.
 func ListOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -73,17 +73,17 @@ func ListOf[T any](list []T) []T {
 	return list
 }
 
-// entityTag writes a version as an ETag.
+// entityTag returns the ETag of a version.
 func entityTag(version int64) string { return fmt.Sprintf(`"%d"`, version) }
 
-// SetTag sends the version of the answered document as its ETag.
+// SetTag sets the ETag of the answer to the version of its document.
 func SetTag(c *gin.Context, version int64, err error) {
 	if err == nil {
 		c.Header("ETag", entityTag(version))
 	}
 }
 
-// CheckTag refuses a change if the client has seen another version (If-Match).
+// CheckTag refuses a change if the header If-Match has another version.
 func CheckTag(c *gin.Context, version int64, of string) error {
 	if want := c.GetHeader("If-Match"); want != "" && want != "*" && want != entityTag(version) {
 		return request.Errorf(http.StatusPreconditionFailed, "changed_meanwhile",
@@ -92,7 +92,7 @@ func CheckTag(c *gin.Context, version int64, of string) error {
 	return nil
 }
 
-// UnknownRoute is the error of an address that has no route.
+// UnknownRoute returns the error for an address without a route.
 func UnknownRoute(c *gin.Context) error {
 	return request.Errorf(http.StatusNotFound, "unknown_route",
 		"there is nothing at %s %s; /openapi.json lists all routes", c.Request.Method, spelling.Shorten(c.Request.URL.Path, 256))

@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// streamBuffer is held back before an answer begins, so that an error found
-// before it is full can still be told properly.
+// streamBuffer is how many bytes are buffered before an answer begins. An error in this
+// part still gets its own status.
 const streamBuffer = 64 << 10
 
-// Stream answers with what write produces, without holding it. An error before
-// the answer has begun is returned; one after that breaks the connection, so
-// that no client takes half an answer for a whole one. filename becomes the
-// Content-Disposition, if there is one.
+// Stream answers with the output of write and does not hold all output in memory. An error
+// before the answer begins is returned. A later error breaks the connection, so that no
+// client takes half an answer for a complete one. filename, if not empty, is the name in
+// the header Content-Disposition.
 func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write func(*bufio.Writer) error) error {
 	late := &lateWriter{c: c, out: x.Writer(c), contentType: contentType, filename: filename}
 	buffered := bufio.NewWriterSize(late, streamBuffer)
@@ -32,13 +32,13 @@ func (x *Exchange) Stream(c *gin.Context, contentType, filename string, write fu
 		return err
 	}
 	if c.Request.Context().Err() == nil {
-		x.Logger.Error("answer broke off", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
+		x.Logger.Error("sending an answer failed after it had begun, the connection was closed", KeyRequest, RequestID(c), KeyRoute, c.FullPath(), KeyErr, err)
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// List answers with an object that ends in an array, head being its text up to
-// there: an element for each call of yield, one in memory at a time.
+// List answers with an object that ends in an array. head is its text up to the array.
+// each yields the elements; one is in memory at a time.
 func (x *Exchange) List(c *gin.Context, head string, each func(yield func(element any) error) error) error {
 	return x.Stream(c, JSON, "", func(w *bufio.Writer) error {
 		_, _ = w.WriteString(head)
@@ -85,23 +85,22 @@ func (w *lateWriter) Write(p []byte) (int, error) {
 	return w.out.Write(p)
 }
 
-// Writer writes an answer that its client must take, some of it within each
-// span of patience.
+// Writer returns a writer that fails if the client accepts no byte for StallTimeout.
 func (x *Exchange) Writer(c *gin.Context) http.ResponseWriter {
-	return &patientWriter{ResponseWriter: c.Writer, patience: x.Patience}
+	return &stallWriter{ResponseWriter: c.Writer, stallTimeout: x.StallTimeout}
 }
 
-type patientWriter struct {
+type stallWriter struct {
 	http.ResponseWriter
-	patience time.Duration
+	stallTimeout time.Duration
 }
 
-func (w *patientWriter) Write(p []byte) (int, error) {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.patience))
+func (w *stallWriter) Write(p []byte) (int, error) {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.stallTimeout))
 	return w.ResponseWriter.Write(p)
 }
 
-// Object answers with an object, or the range of it that is asked for.
+// Object answers with an object or with the requested range.
 func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filename string) {
 	info := object.Info()
 	c.Header("Content-Type", contentType)
@@ -111,7 +110,7 @@ func (x *Exchange) Object(c *gin.Context, object blob.Object, contentType, filen
 	http.ServeContent(&jsonErrors{ResponseWriter: x.Writer(c), x: x, c: c}, c.Request, "", info.Modified, blob.NewReader(object))
 }
 
-// jsonErrors replaces the text that net/http answers to an impossible Range.
+// jsonErrors replaces the text that net/http sends for an invalid Range.
 type jsonErrors struct {
 	http.ResponseWriter
 	x        *Exchange
@@ -119,7 +118,7 @@ type jsonErrors struct {
 	replaced bool
 }
 
-// WriteHeader sends the status, and a body of ours with 416.
+// WriteHeader sends the status. For 416 it sends an error in JSON.
 func (w *jsonErrors) WriteHeader(status int) {
 	if status != http.StatusRequestedRangeNotSatisfiable {
 		w.ResponseWriter.WriteHeader(status)

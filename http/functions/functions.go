@@ -1,5 +1,5 @@
-// Package functions owns the requests about Functions: published prompts, their
-// revisions, and a run for one input.
+// Package functions answers requests about Functions: published prompts, their revisions,
+// and a run for one input.
 package functions
 
 import (
@@ -40,7 +40,7 @@ func (f *Functions) Route(v1 gin.IRoutes) {
 }
 
 func noFunction(name string) *request.Error {
-	return request.Errorf(http.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists those there are", spelling.Shorten(name, 64))
+	return request.Errorf(http.StatusNotFound, "unknown_function", "there is no published Function %q in the account; GET /v1/functions lists the published ones", spelling.Shorten(name, 64))
 }
 
 func noRevision(name string, revision int) *request.Error {
@@ -53,7 +53,7 @@ func functionError(err error, missing *request.Error) error {
 	case errors.Is(err, rowmill.ErrNotFound):
 		return missing
 	case errors.Is(err, rowmill.ErrConflict):
-		return request.Errorf(http.StatusConflict, "function_changed", "somebody else changed the Function at the same time, and nothing of your change was stored; look at its revisions and repeat it")
+		return request.Errorf(http.StatusConflict, "function_changed", "another request changed the Function at the same time, so your change was not stored; read its revisions and repeat the change")
 	}
 	return err
 }
@@ -72,7 +72,7 @@ func (f *Functions) revisions(c *gin.Context) error {
 	})
 }
 
-// stream answers with a list of definitions and holds one in memory.
+// stream answers with a list of definitions. One is in memory at a time.
 func (f *Functions) stream(c *gin.Context, head string, each func(ctx context.Context, account string, yield func(rowmill.Function) error) error) error {
 	account, err := caller.ReadAccount(c)
 	if err != nil {
@@ -142,7 +142,7 @@ func (f *Functions) runnable(old rowmill.Function) error {
 		return nil
 	}
 	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(
-		"revision %d runs on %q, which is no model of this service any more; publish a definition with another", old.Revision, old.Model)}}}
+		"revision %d runs on %q, which is no longer a model of this service; publish a definition with another", old.Revision, old.Model)}}}
 }
 
 // unpublish answers DELETE /v1/functions/:function.
@@ -155,5 +155,5 @@ func (f *Functions) unpublish(c *gin.Context) (any, error) {
 	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionUnpublish, Account: account, Target: spelling.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
 		return functionError(f.Library.Unpublish(ctx, account, name), noFunction(name))
 	})
-	return gin.H{"message": "The Function is not published any more. Its revisions stay, and jobs that run it go on."}, err
+	return gin.H{"message": "The Function is no longer published. Its revisions stay, and jobs that run it continue."}, err
 }

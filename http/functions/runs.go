@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// firstLook and lastLook are the shortest and the longest time between two reads of a
-	// job that is waited for. Each time is half as long again as the one before. A
-	// simulated row is done within the first few.
-	firstLook = 10 * time.Millisecond
-	lastLook  = 250 * time.Millisecond
+	// firstPoll and longestPoll are the shortest and the longest time between two reads of
+	// the job. The time grows by half after each read. A simulated row ends within the
+	// first few reads.
+	firstPoll   = 10 * time.Millisecond
+	longestPoll = 250 * time.Millisecond
 )
 
 // Runs runs Functions for one input and waits for the answer.
@@ -45,8 +45,7 @@ func (r *Runs) Route(v1 gin.IRoutes) {
 }
 
 // run answers POST /v1/functions/:function/run: it runs one row as a job of priority 0
-// and waits for it. The job is like any other: it counts in lists, quotas, usage and
-// cost.
+// and waits for it. The job counts in lists, quotas, usage and cost like any other.
 func (r *Runs) run(c *gin.Context) (any, error) {
 	if err := r.Submissions.TakesJobs(c); err != nil {
 		return nil, err
@@ -82,20 +81,20 @@ func (r *Runs) run(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// start checks the request and stores its job.
+// start checks the request and creates its job.
 func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	intake := r.Submissions.Intake
 	var problems request.Problems
-	// Twice the limit of a row leaves room for escapes; what it makes is bounded
-	// exactly.
+	// The text may be longer than the row, because of escapes: twice the row's limit is
+	// enough here. The decoded row is checked exactly later.
 	body, err := r.Submissions.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject, &problems)
 	if err != nil {
 		return record, err
 	}
 	var input json.RawMessage
 	body.Read("input", "an object or a string", &input)
-	call, err := r.called(ctx, who.Account, c.Param("function"), &body)
+	call, err := r.readCall(ctx, who.Account, c.Param("function"), &body)
 	if err == nil {
 		err = problems.Err()
 	}
@@ -111,9 +110,10 @@ func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
 	return record, err
 }
 
-// called returns what to run: the revision or the definition in the body, else the
-// published one. If there is none, the error or the body's problems say why.
-func (r *Runs) called(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
+// readCall returns the call: with the revision or the definition in the body, or with the
+// published revision. If it returns nil, the error or the body's problems give the
+// reason.
+func (r *Runs) readCall(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
 	intake := r.Submissions.Intake
 	var definition json.RawMessage
 	revision := 0
@@ -139,35 +139,35 @@ func (r *Runs) called(ctx context.Context, account, name string, body *request.O
 	return call, err
 }
 
-// await waits until a job is over. It cancels the job when the client leaves or time is
-// up.
+// await waits until a job has ended. It cancels the job if the client leaves or the
+// deadline passes.
 func (r *Runs) await(ctx context.Context, jobID string) (store.Record, error) {
 	waiting, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
-	look := time.NewTimer(firstLook)
-	defer look.Stop()
-	for every := firstLook; ; every = min(every*3/2, lastLook) {
+	poll := time.NewTimer(firstPoll)
+	defer poll.Stop()
+	for every := firstPoll; ; every = min(every*3/2, longestPoll) {
 		record, err := r.Jobs.Store.Get(waiting, jobID)
 		if err == nil && record.Job.Status.Terminal() {
 			return record, nil
 		}
-		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // what is away may come back
+		if err != nil && waiting.Err() == nil && !errors.Is(err, rowmill.ErrUnavailable) { // the store may come back
 			return record, fmt.Errorf("read a job: %w", err)
 		}
-		look.Reset(every)
+		poll.Reset(every)
 		select {
 		case <-waiting.Done():
 			return r.giveUp(ctx, jobID)
-		case <-look.C:
+		case <-poll.C:
 		}
 	}
 }
 
-// giveUp cancels a job, unless it has ended after all.
+// giveUp cancels a job, unless it has ended meanwhile.
 func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), submit.CreateTimeout)
 	defer done()
-	record, doing, err := r.Jobs.End(last, jobID, "cancelled: nobody waits for it any more")
+	record, doing, err := r.Jobs.End(last, jobID, "cancelled: the client no longer waits for it")
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		return record, nil
@@ -184,12 +184,13 @@ func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	return record, request.Errorf(http.StatusGatewayTimeout, "deadline_exceeded", "%s", message).With("job_id", jobID)
 }
 
-// outcome returns the row of a job that is over, or an error that says why there is none.
+// outcome returns the row of an ended job, or an error with the reason why the job has
+// none.
 func (r *Runs) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
 		row, err = r.Archive.Row(ctx, record, 0)
 	} else {
-		err = r.whyNone(ctx, record)
+		err = r.noResultError(ctx, record)
 	}
 	if errors.Is(err, archive.ErrBusy) {
 		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is being moved; fetch it as row 0 of the job").With("job_id", record.Job.ID)
@@ -197,14 +198,14 @@ func (r *Runs) outcome(ctx context.Context, record store.Record) (row results.Ro
 	return row, err
 }
 
-// whyNone explains a job that failed or was cancelled.
-func (r *Runs) whyNone(ctx context.Context, record store.Record) error {
+// noResultError returns the error for a job that failed or was cancelled.
+func (r *Runs) noResultError(ctx context.Context, record store.Record) error {
 	id := record.Job.ID
 	if record.Job.Status == rowmill.StatusCancelled || record.Job.FailureReason == nil {
 		return request.Errorf(http.StatusConflict, "cancelled", "the run's job was cancelled").With("job_id", id)
 	}
 	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
-	if code == rowmill.CodeTooManyFailedRows { // its only row failed, which says more
+	if code == rowmill.CodeTooManyFailedRows { // the error of its only row says more
 		found, _, err := r.Archive.Failures(ctx, record, archive.Beginning(), 1)
 		if err != nil {
 			return err

@@ -77,7 +77,7 @@ type Bearer struct {
 	Expires time.Time // when the token expires
 }
 
-// An Issuer verifies tokens. Its first request is for the first token.
+// An Issuer verifies tokens. It sends its first request when it verifies the first token.
 type Issuer struct {
 	cfg  Config
 	keys *keys

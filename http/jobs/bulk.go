@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// maxBulk is how many jobs one request cancels. Each cancellation is durable before
-	// the answer, and clients wait a minute or two.
+	// maxBulk limits the jobs that one request cancels. Each cancellation is durable
+	// before the answer, and clients wait only a minute or two.
 	maxBulk = 1000
-	// bulkAtOnce is how many cancellations run at a time. The stores write them together.
+	// bulkAtOnce is how many cancellations run at once. The stores group their writes.
 	bulkAtOnce = 8
-	// maxBulkShown is how many job ids the answer and the audit record hold.
+	// maxBulkShown limits the job ids in the answer and in the audit record.
 	maxBulkShown = 100
-	// maxBulkBody bounds the body: room for maxBulk ids.
+	// maxBulkBody limits the size of the body, in bytes: enough for maxBulk ids.
 	maxBulkBody = 128 << 10
 )
 
-// bulkRequest names the jobs to cancel: by id, or by filter.
+// bulkRequest selects the jobs to cancel: by id, or by filter.
 type bulkRequest struct {
 	ids    []string
 	filter *jobFilter
 	dry    bool
 }
 
-// bulkView is the answer: what happened to the jobs, or what would happen.
+// bulkView is the answer: the result of the request, or of a dry run.
 type bulkView struct {
 	Matched   int      `json:"matched"`
 	Cancelled int      `json:"cancelled"`
 	Over      int      `json:"already_over"`
 	Dry       bool     `json:"dry_run"`
-	All       bool     `json:"scanned_all"` // no older job was left out
-	JobIDs    []string `json:"job_ids"`     // of those that are cancelled, the first
+	All       bool     `json:"scanned_all"` // false if older jobs were not searched
+	JobIDs    []string `json:"job_ids"`     // the first cancelled jobs
 }
 
 // cancelAll answers POST /v1/jobs/cancel.
@@ -51,7 +51,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	view := bulkView{Dry: asked.dry}
-	open, err := j.meant(c, asked, &view)
+	open, err := j.selected(c, asked, &view)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 	}
 	details := gin.H{"jobs": len(open), "job_ids": view.JobIDs}
 	err = j.Audit.Record(c, audit.Act{Name: audit.JobsCancel, Account: caller.Of(c).Account, Target: "", Details: details}, func(ctx context.Context) error {
-		cancelled, err := j.endAll(context.WithoutCancel(ctx), open) // a client that leaves must not leave half of them
+		cancelled, err := j.endAll(context.WithoutCancel(ctx), open) // if the client leaves, the remaining jobs are still cancelled
 		view.Over += len(open) - cancelled
 		view.Cancelled = cancelled
 		return err
@@ -93,10 +93,10 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 	return asked, p.Err()
 }
 
-// meant returns the ids of the named jobs that are not over; with a filter, the newest
-// first. It counts the others in view.
-func (j *Jobs) meant(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
-	open = []string{} // an empty list where there is none
+// selected returns the ids of the selected jobs that have not ended; with a filter, newest
+// first. It counts the ended jobs in view.
+func (j *Jobs) selected(c *gin.Context, asked bulkRequest, view *bulkView) (open []string, err error) {
+	open = []string{} // JSON [] if no job matches
 	take := func(job *rowmill.Job) {
 		view.Matched++
 		if job.Status.Terminal() {
@@ -117,8 +117,8 @@ func (j *Jobs) meant(c *gin.Context, asked bulkRequest, view *bulkView) (open []
 		}
 		return open, nil
 	}
-	_, view.All, err = j.look(c.Request.Context(), caller.Of(c).Account, "", listPage, func(job *rowmill.Job) bool {
-		if asked.filter.fits(job) {
+	_, view.All, err = j.scan(c.Request.Context(), caller.Of(c).Account, "", listPage, func(job *rowmill.Job) bool {
+		if asked.filter.matches(job) {
 			take(job)
 		}
 		return asked.filter.older(job)
@@ -126,7 +126,7 @@ func (j *Jobs) meant(c *gin.Context, asked bulkRequest, view *bulkView) (open []
 	return open, err
 }
 
-// endAll cancels jobs and returns how many it cancelled.
+// endAll cancels jobs and returns the number of jobs that it cancelled.
 func (j *Jobs) endAll(ctx context.Context, ids []string) (int, error) {
 	var cancelled atomic.Int64
 	var g errgroup.Group

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// countsFresh is how long counts are reused. Pages ask every few seconds, and
+	// countsFresh is how long counts are reused. Console pages ask every few seconds, and
 	// counting reads the records of all jobs.
 	countsFresh = 2 * time.Second
-	// maxCounts bounds the accounts with reusable counts.
+	// maxCounts limits the accounts with cached counts.
 	maxCounts = 1000
 )
 
-// jobCounts are the jobs of an account by status.
+// jobCounts has the number of an account's jobs by status.
 type jobCounts struct {
 	Counts  map[rowmill.Status]int `json:"counts"`
 	Counted int                    `json:"counted"`
-	OfAll   bool                   `json:"of_all"` // no older job was left out
+	OfAll   bool                   `json:"of_all"` // false if older jobs were not counted
 }
 
-// A tally counts jobs.
+// A tally counts the jobs of accounts and caches the counts.
 type tally struct {
 	jobs *Jobs
 	kept memo.Memo[string, jobCounts] // by account
@@ -47,8 +47,8 @@ func (n *tally) count(ctx context.Context, account string) (counted jobCounts, e
 	for _, status := range rowmill.Statuses() {
 		counted.Counts[status] = 0
 	}
-	_, counted.OfAll, err = n.jobs.look(ctx, account, "", listPage, func(job *rowmill.Job) bool {
-		if _, known := counted.Counts[job.Status]; known { // else a newer version's
+	_, counted.OfAll, err = n.jobs.scan(ctx, account, "", listPage, func(job *rowmill.Job) bool {
+		if _, known := counted.Counts[job.Status]; known { // unknown: the status of a newer version
 			counted.Counts[job.Status]++
 		}
 		counted.Counted++

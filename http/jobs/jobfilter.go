@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// maxLooked bounds the jobs that a request with a filter reads. There is no index for
-	// filters; reading so many takes a fraction of a second.
-	maxLooked = 10_000
-	// maxFilterText bounds the searched text, in code points.
+	// maxScanned limits the jobs that a request with a filter reads. Filters have no
+	// index; reading this many jobs takes a fraction of a second.
+	maxScanned = 10_000
+	// maxFilterText limits the length of the searched text, in code points.
 	maxFilterText = 256
 )
 
-// A jobFilter chooses jobs. Empty fields choose all.
+// A jobFilter selects jobs. Empty fields select all.
 type jobFilter struct {
 	statuses []rowmill.Status
-	model    string // or Function, exactly as the job shows it
-	text     string // in the name, id or description, in lower case
+	model    string // model or Function, exactly as in the job
+	text     string // part of the name, id or description, in lower case
 	since    time.Time
 }
 
-// filterText is a filter as it is written in a query.
+// filterText is a filter as text, before it is parsed.
 type filterText struct{ status, model, q, since string }
 
-// filterOf is the filter of a query.
+// filterOf returns the filter of a query.
 func filterOf(c *gin.Context) filterText {
 	return filterText{c.Query("status"), c.Query("model"), c.Query("q"), c.Query("since")}
 }
@@ -74,7 +74,8 @@ func statusNames() string {
 	return strings.Join(names, ", ")
 }
 
-// statusList is the list of statuses in a body: an array, or one text as in a query.
+// statusList is the list of statuses in a body: an array, or one text with commas as in a
+// query.
 type statusList string
 
 func (l *statusList) UnmarshalJSON(text []byte) error {
@@ -99,11 +100,12 @@ func bodyFilter(fields request.Object) jobFilter {
 	return text.read("filter.", fields.Problems)
 }
 
-// older reports whether the job and all jobs created before it are outside the filter.
+// older reports whether this job and all jobs created before it are too old for the
+// filter.
 func (f *jobFilter) older(job *rowmill.Job) bool { return job.Created.Before(f.since) }
 
-// fits reports whether the filter chooses a job.
-func (f *jobFilter) fits(job *rowmill.Job) bool {
+// matches reports whether the filter selects a job.
+func (f *jobFilter) matches(job *rowmill.Job) bool {
 	switch {
 	case len(f.statuses) > 0 && !slices.Contains(f.statuses, job.Status), f.model != "" && job.Model != f.model, f.older(job):
 		return false
@@ -115,17 +117,17 @@ func (f *jobFilter) fits(job *rowmill.Job) bool {
 	})
 }
 
-// look calls see for the jobs of an account, newest first, from a cursor on, until see
-// returns true or maxLooked jobs were shown. It returns the cursor of the next job, empty
-// if there is none; all is false if maxLooked ended the search. first is the size of the
-// first page that it reads, if there is no cursor.
-func (j *Jobs) look(ctx context.Context, account, cursor string, first int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
-	for looked := 0; ; {
+// scan calls see for each job of an account, newest first, from a cursor on. It stops
+// when see returns true, or after maxScanned jobs. It returns the cursor of the next job,
+// empty at the end; all is false if maxScanned ended the search. first is the size of the
+// first page if there is no cursor.
+func (j *Jobs) scan(ctx context.Context, account, cursor string, first int, see func(*rowmill.Job) (stop bool)) (next string, all bool, err error) {
+	for scanned := 0; ; {
 		size := listPage
 		if cursor == "" {
 			size = first
 		}
-		page, after, err := j.Store.List(ctx, account, min(size, maxLooked-looked), cursor)
+		page, after, err := j.Store.List(ctx, account, min(size, maxScanned-scanned), cursor)
 		if err != nil {
 			return "", false, fmt.Errorf("list jobs: %w", err)
 		}
@@ -133,26 +135,26 @@ func (j *Jobs) look(ctx context.Context, account, cursor string, first int, see 
 			if !see(page[i]) {
 				continue
 			}
-			if i < len(page)-1 { // the cursor of this place
+			if i < len(page)-1 { // get a cursor for this job
 				if _, after, err = j.Store.List(ctx, account, i+1, cursor); err != nil {
 					return "", false, fmt.Errorf("list jobs: %w", err)
 				}
 			}
 			return after, true, nil
 		}
-		looked += len(page)
-		if cursor = after; cursor == "" || looked >= maxLooked {
+		scanned += len(page)
+		if cursor = after; cursor == "" || scanned >= maxScanned {
 			return cursor, cursor == "", nil
 		}
 	}
 }
 
-// filtered returns a page of the jobs that a filter chooses.
+// filtered returns one page of the jobs that a filter selects.
 func (j *Jobs) filtered(ctx context.Context, account, cursor string, limit int, f jobFilter) (page []*rowmill.Job, next string, all bool, err error) {
 	older := false
 	page = make([]*rowmill.Job, 0, limit)
-	next, all, err = j.look(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
-		if f.fits(job) {
+	next, all, err = j.scan(ctx, account, cursor, limit, func(job *rowmill.Job) bool {
+		if f.matches(job) {
 			page = append(page, job)
 		}
 		older = f.older(job)

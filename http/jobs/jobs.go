@@ -1,6 +1,6 @@
-// Package jobs owns the requests about jobs that exist: show, list, count, follow,
-// cancel, and remove data. It owns the form of a job in answers. It refuses to know how
-// a job is made, and what its results hold.
+// Package jobs answers requests about existing jobs: show, list, count, progress, cancel,
+// and remove data. It defines the form of a job in answers. It does not create jobs and
+// does not read their results.
 package jobs
 
 import (
@@ -28,10 +28,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// listPage is how many jobs of an unpaginated list are in memory at once.
+// listPage is how many jobs of a list without pages are in memory at once.
 const listPage = 200
 
-// Store is what jobs need of a store.
+// Store is the part of a store that the package uses.
 type Store interface {
 	webhook.Store
 	Get(ctx context.Context, jobID string) (store.Record, error)
@@ -45,11 +45,11 @@ type Store interface {
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	spelled spelled
-	sharing *sharing
+	encodedJobs encodedJobs
+	sharing     *sharing
 }
 
-// Config is what jobs are made of.
+// Config has the dependencies of Jobs.
 type Config struct {
 	*exchange.Exchange
 	Store   Store
@@ -59,26 +59,26 @@ type Config struct {
 	Now     func() time.Time
 }
 
-// Service is what jobs need from the pipeline.
+// Service is the part of the pipeline that the package uses.
 type Service interface {
-	// Cancelled says that a job was just cancelled in the store. It is a hint that
-	// must not block.
+	// Cancelled reports that a job was just cancelled in the store. It is only a hint,
+	// and must not block.
 	Cancelled(jobID string)
-	// Waiting tells a client what a job of an account waits for, if the job's record
-	// cannot tell it; else it is empty. It uses the job's id and status only, and may be
-	// called each second.
+	// Waiting returns the reason why a job of an account waits, if the job's record does
+	// not contain it; else "". It uses only the job's id and status, and may be called
+	// each second.
 	Waiting(job *rowmill.Job, account string) string
-	// Whereabouts returns where the rows of a running job are, nil if that is not known.
+	// Whereabouts returns the nodes and shards of a running job, nil if they are unknown.
 	// It does not change the record.
 	Whereabouts(ctx context.Context, record *store.Record) *Whereabouts
 }
 
-// New makes the jobs of a server.
+// New returns the Jobs of a server.
 func New(config Config) *Jobs {
-	return &Jobs{config, spelled{memo.Recent[*rowmill.Job, []byte]{Most: spelledJobs}}, newSharing(config.Now)}
+	return &Jobs{config, encodedJobs{memo.Recent[*rowmill.Job, []byte]{Most: minEncoded}}, newSharing(config.Now)}
 }
 
-// Route adds the routes of jobs. The dialect answers where keys speak it.
+// Route adds the routes of jobs. dialect answers keys of the sdk dialect.
 func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 	v1.GET("/jobs/:job_id", j.Handle(j.Shared(j.show)))
 	v1.GET("/job-status/:job_id", j.Handle(j.statusIn(dialect)))
@@ -105,8 +105,8 @@ func (j *Jobs) Find(c *gin.Context, id string) (store.Record, error) {
 	return record, nil
 }
 
-// Head returns what clients see of a job of the caller's account, or a 404. Do not
-// modify it.
+// Head returns the part of a job of the caller's account that clients see, or a 404. The
+// caller must not modify it.
 func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
 	if !isJobID(id) {
 		return nil, missing(id)
@@ -118,7 +118,7 @@ func (j *Jobs) Head(c *gin.Context, id string) (*store.Head, error) {
 	return head, readBy(c, id, head.Account, nil)
 }
 
-// readBy turns the outcome of reading a job of an account into the answer for the caller.
+// readBy turns the result of reading a job into the answer for the caller.
 func readBy(c *gin.Context, id, account string, err error) error {
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound), err == nil && account != caller.Of(c).Account:
@@ -133,10 +133,10 @@ func missing(id string) error {
 	return request.Errorf(http.StatusNotFound, "job_not_found", "no job was found with the ID %s", spelling.Shorten(id, 64))
 }
 
-// Named is Find for the job that the path names.
+// Named calls Find with the job id in the path.
 func (j *Jobs) Named(c *gin.Context) (store.Record, error) { return j.Find(c, c.Param("job_id")) }
 
-// isJobID reports whether id looks like the id of a job.
+// isJobID reports whether id has the form of a job id.
 func isJobID(id string) bool {
 	rest, found := strings.CutPrefix(id, "job-")
 	if !found || len(rest) != 36 {
@@ -166,8 +166,8 @@ func (j *Jobs) show(c *gin.Context) (any, error) {
 	}), nil
 }
 
-// Current returns the job with a message about what it waits for now, if the job's record
-// cannot tell it.
+// Current returns the job. If the job waits for a reason that its record does not
+// contain, the message is that reason.
 func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
 	if job.Status.Terminal() {
 		return job
@@ -181,15 +181,14 @@ func (j *Jobs) Current(job *rowmill.Job, account string) *rowmill.Job {
 	return &now
 }
 
-// A statusView is the status of a job.
+// A statusView is the status of a job in an answer.
 type statusView struct {
 	Status   rowmill.Status `json:"job_status"`
 	Message  string         `json:"message"`
 	Metadata statusMetadata `json:"metadata"`
 }
 
-// statusMetadata counts committed rows and their tokens, and says why a failed job
-// failed.
+// statusMetadata counts committed rows and their tokens, and has the reason of a failure.
 type statusMetadata struct {
 	Context       string  `json:"additional_context,omitempty"`
 	FailedRows    int64   `json:"failed_rows"`
@@ -259,11 +258,11 @@ func statusMessage(job *rowmill.Job) string {
 	return "Status is unknown"
 }
 
-// cancel answers POST /v1/jobs/{job_id}/cancel and GET /v1/job-cancel/{job_id}. The cancellation is durable
-// before the answer; the pipeline stops the work afterwards.
+// cancel answers POST /v1/jobs/{job_id}/cancel and GET /v1/job-cancel/{job_id}. The
+// cancellation is durable before the answer; the pipeline stops the work afterwards.
 func (j *Jobs) cancel(c *gin.Context) (any, error) {
 	var record store.Record
-	head, err := j.Head(c, c.Param("job_id")) // a job with a damaged specification has one too
+	head, err := j.Head(c, c.Param("job_id")) // Head works for a job with a damaged specification too
 	if err == nil {
 		record, _, err = j.End(c.Request.Context(), head.Job.ID, "cancelled on request")
 	}
@@ -301,11 +300,11 @@ func whyOver(status rowmill.Status) string {
 	return "it already failed."
 }
 
-// maxJobsPage bounds a page of jobs.
+// maxJobsPage limits the jobs of a page.
 const maxJobsPage = 100
 
-// list answers GET /v1/list-jobs: a page of jobs with limit or a filter, all of
-// them without.
+// list answers GET /v1/list-jobs: one page of jobs if the query has a limit or a filter,
+// else all jobs.
 func (j *Jobs) list(c *gin.Context) error {
 	_, paginated := c.GetQuery("limit")
 	if text := filterOf(c); !paginated && text == (filterText{}) {
@@ -315,7 +314,7 @@ func (j *Jobs) list(c *gin.Context) error {
 	return nil
 }
 
-// page is a page of jobs.
+// page answers with one page of jobs.
 func (j *Jobs) page(c *gin.Context) (any, error) {
 	who := caller.Of(c)
 	var p request.Problems
@@ -337,7 +336,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 			if i > 0 {
 				to = append(to, ',')
 			}
-			if to, err = j.spelled.append(to, who, job); err != nil {
+			if to, err = j.encodedJobs.append(to, who, job); err != nil {
 				return to, err
 			}
 		}
@@ -349,7 +348,7 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	}), nil
 }
 
-// stream answers with all jobs of an account and holds one page in memory.
+// stream answers with all jobs of an account. One page is in memory at a time.
 func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 	const head = `{"message":"All jobs of the account, newest first.","jobs":`
 	return j.List(c, head, func(yield func(any) error) error {
@@ -359,7 +358,7 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 				return fmt.Errorf("list jobs: %w", err)
 			}
 			if cursor == "" && who.Dialect == sdk.Name {
-				page = sdk.Dated(page)
+				page = sdk.WithCompletionTime(page)
 			}
 			for _, job := range page {
 				view, err := listed(who, j.Current(job, who.Account))
@@ -377,12 +376,12 @@ func (j *Jobs) stream(c *gin.Context, who caller.Principal) error {
 	})
 }
 
-// deleteData answers DELETE /v1/jobs/{job_id}/data: it removes input, parts and results
-// of a job that is over before the end of their retention.
+// deleteData answers DELETE /v1/jobs/{job_id}/data: it removes the input, parts and
+// results of an ended job before their retention ends.
 func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 	record, err := j.Named(c)
 	if err == nil {
-		// A client that leaves must not leave half of the data behind.
+		// If the client leaves, the removal still finishes.
 		record, err = j.DropData(context.WithoutCancel(c.Request.Context()), record)
 	}
 	if err != nil {
@@ -392,12 +391,13 @@ func (j *Jobs) deleteData(c *gin.Context) (any, error) {
 	return gin.H{"job_id": record.Job.ID, "data_removed": record.DataRemoved}, nil
 }
 
-// DropData marks the job first, so nobody starts to read data that is about to go.
-// Retention looks at the job again later, for objects that a worker may still write.
+// DropData removes the data of an ended job. It first marks the job, so that no request
+// starts to read data that is about to be deleted. Retention checks the job again later,
+// for objects that a worker may still write.
 func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record, error) {
 	id := record.Job.ID
-	// Removing the data takes the job off the list of ended jobs, so its end is announced
-	// before.
+	// RemoveData takes the job off the store's list of ended jobs, so announce its end
+	// first.
 	if _, err := webhook.Announce(ctx, j.Store, &record); err != nil {
 		return record, err
 	}
@@ -410,7 +410,7 @@ func (j *Jobs) DropData(ctx context.Context, record store.Record) (store.Record,
 		return removed, fmt.Errorf("remove the data of a job: %w", err)
 	}
 	err = errors.Join(j.Bucket.DeletePrefix(ctx, layout.Job(id)), j.Store.DropParts(ctx, id))
-	if errors.Is(err, rowmill.ErrConflict) { // it was over: the store has forgotten that, and will be told
+	if errors.Is(err, rowmill.ErrConflict) { // the store lost the write that ended the job, and will get it again
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	if err != nil {

@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// samplesEvery and samplesKept: how often the progress of a watched job is sampled,
-	// and how long a sample is kept. Rows are committed every few seconds; with shorter
-	// times the rate jumps, with longer ones it lags.
+	// samplesEvery is how often the progress of a watched job is sampled, and samplesKept
+	// is how long a sample is kept. Rows are committed every few seconds: with shorter
+	// times the rate jumps, with longer times it lags.
 	samplesEvery = time.Second
 	samplesKept  = 5 * time.Minute
-	// leastSpan is the shortest time that a rate is computed from.
-	leastSpan = 5 * time.Second
-	// maxSampled bounds the sampled jobs of a node. Each takes 10 KB.
+	// minSpan is the shortest time that a rate is computed from.
+	minSpan = 5 * time.Second
+	// maxSampled limits the sampled jobs of a node. Each takes 10 KB.
 	maxSampled = 1000
 	// etaMargin widens the range of the two rates: the last rows of a job run with fewer
-	// rows beside them.
+	// other rows in parallel.
 	etaMargin = 0.1
 )
 
-// A sample is the progress of a job at a time.
+// A sample is the progress of a job at one time.
 type sample struct {
 	at           time.Time
 	rows, tokens int64
@@ -66,8 +66,8 @@ func (t *track) note(job string, now sample) sample {
 	return kept[0]
 }
 
-// forget drops jobs with old samples only, and at maxSampled also the job that was
-// sampled least recently.
+// forget drops jobs that have only old samples. At maxSampled it also drops the job that
+// was sampled least recently.
 func (t *track) forget(now time.Time) {
 	var oldest string
 	var last time.Time
@@ -92,11 +92,11 @@ type progressView struct {
 	RowsDone  int64             `json:"rows_done"`
 	Failed    int64             `json:"failed_rows"`
 	Rows      *float64          `json:"rows_per_second"`
-	Tokens    *float64          `json:"tokens_per_second"` // in and out
+	Tokens    *float64          `json:"tokens_per_second"` // input and output tokens
 	ETA       *float64          `json:"eta_seconds"`
 	ETALow    *float64          `json:"eta_low"`
 	ETAHigh   *float64          `json:"eta_high"`
-	Elapsed   float64           `json:"elapsed_seconds"` // since the job was created, to its end
+	Elapsed   float64           `json:"elapsed_seconds"` // from the creation of the job until now or its end
 	CostSoFar *exchange.Decimal `json:"cost_so_far"`
 	Message   string            `json:"message"`
 	WaitsFor  *string           `json:"waits_for"`
@@ -104,16 +104,16 @@ type progressView struct {
 	Nodes     []client.NodeRows `json:"nodes"`
 }
 
-// Whereabouts is where the rows of a job are, by the job's owner.
+// Whereabouts has the shards and nodes of a job, as the job's owner reports them.
 type Whereabouts struct {
 	Shards ShardCount
-	Nodes  []client.NodeRows // that work for the job
+	Nodes  []client.NodeRows // nodes that work for the job
 }
 
 // ShardCount counts the shards of a job.
 type ShardCount struct {
 	Total    int `json:"total"`
-	Complete int `json:"complete"` // all their rows are committed
+	Complete int `json:"complete"` // all rows are committed
 }
 
 // progress answers requests about the progress and the history of jobs.
@@ -135,7 +135,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 	}
 	view := progressView{
 		JobID: job.ID, Status: ViewOf(caller.Of(c), &job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
-		Elapsed: tidy(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.Current(&job, record.Spec.Account)),
+		Elapsed: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.Current(&job, record.Spec.Account)),
 		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
 	}
 	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))
@@ -152,7 +152,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 	}
 	oldest := p.track.note(job.ID, doneOf(&job, now))
 	rate := whole
-	if now.Sub(oldest.at) >= leastSpan {
+	if now.Sub(oldest.at) >= minSpan {
 		rate = rateSince(&oldest.at, now, oldest, doneOf(&job, now))
 	}
 	view.Rows, view.Tokens = rate.shown()
@@ -160,7 +160,7 @@ func (p *progress) show(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// doneOf samples a job.
+// doneOf returns a sample of a job.
 func doneOf(job *rowmill.Job, at time.Time) sample {
 	s := sample{at: at, rows: job.RowsDone}
 	for _, n := range []*int64{job.InputTokens, job.OutputTokens} {
@@ -171,14 +171,14 @@ func doneOf(job *rowmill.Job, at time.Time) sample {
 	return s
 }
 
-// A rate is how fast a job was over some time.
+// A rate is the speed of a job over some time.
 type rate struct {
 	known        bool
-	rows, tokens float64 // a second
+	rows, tokens float64 // per second
 }
 
 // rateSince returns the rate between two samples. It is unknown if the job has not
-// started, or in no time.
+// started, or if no time has passed.
 func rateSince(start *time.Time, end time.Time, from, to sample) rate {
 	if start == nil || end.Sub(*start) <= 0 {
 		return rate{}
@@ -191,36 +191,35 @@ func (r rate) shown() (rows, tokens *float64) {
 	if !r.known {
 		return nil, nil
 	}
-	r.rows, r.tokens = tidy(r.rows), tidy(r.tokens)
+	r.rows, r.tokens = toThousandths(r.rows), toThousandths(r.tokens)
 	return &r.rows, &r.tokens
 }
 
-// eta estimates the seconds left: likely by the recent rate, low and high by the faster
-// and the slower of the recent rate and the rate of the whole job. All are nil until a
-// row is done.
+// eta estimates the seconds that are left. likely uses the recent rate; low and high use
+// the faster and the slower of the recent rate and the rate of the whole job. All are nil
+// until a row is done.
 func eta(job *rowmill.Job, late, whole rate) (likely, low, high *float64) {
 	if job.NumRows == nil || late.rows <= 0 || whole.rows <= 0 {
 		return nil, nil, nil
 	}
 	left := float64(max(0, *job.NumRows-job.RowsDone))
 	seconds := []float64{left / late.rows, left / whole.rows}
-	one, two, three := tidy(seconds[0]), tidy(slices.Min(seconds)*(1-etaMargin)), tidy(slices.Max(seconds)*(1+etaMargin))
+	one, two, three := toThousandths(seconds[0]), toThousandths(slices.Min(seconds)*(1-etaMargin)), toThousandths(slices.Max(seconds)*(1+etaMargin))
 	return &one, &two, &three
 }
 
-// tidy rounds to a thousandth.
-func tidy(x float64) float64 { return math.Round(1000*x) / 1000 }
+// toThousandths rounds to a thousandth.
+func toThousandths(x float64) float64 { return math.Round(1000*x) / 1000 }
 
-// An event of a job's history.
+// A timelineEvent is an event in a job's history.
 type timelineEvent struct {
 	At     time.Time  `json:"at"`
-	Until  *time.Time `json:"until"` // when a wait ended; null while it lasts, and of anything else
+	Until  *time.Time `json:"until"` // end of a wait; null while the wait lasts, and for other events
 	What   string     `json:"what"`
 	Detail string     `json:"detail"`
 }
 
-// timeline answers GET /v1/jobs/{job_id}/timeline: the history of the job, as its record
-// has it.
+// timeline answers GET /v1/jobs/{job_id}/timeline with the history in the job's record.
 func (p *progress) timeline(c *gin.Context) (any, error) {
 	record, err := p.jobs.Named(c)
 	if err != nil {
@@ -238,7 +237,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 		detail = "continues " + *job.Continues
 	}
 	add(&job.Created, "created", detail)
-	events = append(events, noted(&record)...)
+	events = append(events, recordedEvents(&record)...)
 	add(record.DownloadStarted, "download_started", "")
 	add(record.DownloadFinished, "download_finished", "")
 	add(job.Started, "started", "")
@@ -252,25 +251,25 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 		}
 		add(at, "continued", *job.ContinuedBy)
 	}
-	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // events are noted by these
+	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // the record's events have times in milliseconds
 	slices.SortStableFunc(events, func(a, b timelineEvent) int { return cmp.Compare(ms(a), ms(b)) })
 	return gin.H{"events": events, "shortened": len(record.Events) >= store.MostEvents}, nil
 }
 
-// noted returns the events of the record. The end of the job also ends a wait.
-func noted(record *store.Record) (events []timelineEvent) {
+// recordedEvents returns the events of the record. The end of the job also ends a wait.
+func recordedEvents(record *store.Record) (events []timelineEvent) {
 	owner := ""
 	for _, e := range record.Events {
 		event := timelineEvent{At: e.Time(), What: e.What}
 		switch e.What {
 		case store.EventClaimed:
 			if e.Lost {
-				events = append(events, timelineEvent{At: event.At, What: "owner_lost", Detail: byNode(owner)})
+				events = append(events, timelineEvent{At: event.At, What: "owner_lost", Detail: describeOwner(owner)})
 			}
 			owner = e.Node
-			event.Detail = fmt.Sprintf("%s, epoch %d", byNode(owner), e.At)
+			event.Detail = fmt.Sprintf("%s, epoch %d", describeOwner(owner), e.At)
 		case store.EventReleased:
-			event.Detail = byNode(owner)
+			event.Detail = describeOwner(owner)
 		case store.EventWaits:
 			event.Detail = e.For
 			event.Until = record.Job.Completed
@@ -278,7 +277,7 @@ func noted(record *store.Record) (events []timelineEvent) {
 				until := time.UnixMilli(e.Until).UTC()
 				event.Until = &until
 			}
-		default: // of a newer version
+		default: // an event of a newer version
 			continue
 		}
 		events = append(events, event)
@@ -286,8 +285,8 @@ func noted(record *store.Record) (events []timelineEvent) {
 	return events
 }
 
-// byNode names an owner.
-func byNode(name string) string {
+// describeOwner returns a description of an owner.
+func describeOwner(name string) string {
 	if name == "" {
 		return "a node whose name was not noted"
 	}
@@ -298,7 +297,7 @@ func byNode(name string) string {
 func (p *progress) createdAt(ctx context.Context, id string) (*time.Time, error) {
 	record, err := p.jobs.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return nil, nil //nolint:nilnil // no time is an answer
+		return nil, nil //nolint:nilnil // nil: the job does not exist
 	}
 	return &record.Job.Created, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is remembered is bounded, in samples and in jobs.
+// A track keeps a limited number of samples and jobs.
 func TestTrack_IsBounded(t *testing.T) {
 	t.Parallel()
 	var track track

@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	// sharedAge is the greatest age of an answer that was made for another request.
-	// Clients accept such answers with Cache-Control: max-age=1 or more.
+	// sharedAge is the greatest age of a shared answer. Clients accept shared answers
+	// with Cache-Control: max-age=1 or more.
 	sharedAge = time.Second
-	// maxSharedAnswers bounds the kept answers.
+	// maxSharedAnswers limits the cached answers.
 	maxSharedAnswers = 256
 )
 
-// A sharedKey is what an answer depends on: the caller, the path and the query.
+// A sharedKey has everything that an answer depends on: the caller, the path and the
+// query.
 type sharedKey struct{ account, role, dialect, path, query string }
 
-// A sharing gives one answer to all callers who ask for the same within sharedAge and
-// accept that. Many open pages then cost the store no more than one.
+// sharing caches answers for sharedAge, for callers who accept a shared answer. Many open
+// pages then cost the store as little as one page.
 type sharing struct{ answers memo.Memo[sharedKey, any] }
 
 func newSharing(now func() time.Time) *sharing {
 	return &sharing{memo.Memo[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: now}}
 }
 
-// of shares the answers of a handler. The handler must change nothing, write nothing
-// itself, and depend on caller, path and query only.
+// of returns a handler that shares the answers of handler. handler must change nothing,
+// must not write the answer itself, and may depend on caller, path and query only.
 func (s *sharing) of(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
-		if !takesShared(c) {
+		if !acceptsShared(c) {
 			return handler(c)
 		}
 		who := caller.Of(c)
@@ -47,8 +48,8 @@ func (s *sharing) of(handler func(*gin.Context) (any, error)) func(*gin.Context)
 	}
 }
 
-// takesShared reports whether a request accepts an answer of the age sharedAge.
-func takesShared(c *gin.Context) bool {
+// acceptsShared reports whether a request accepts an answer that is sharedAge old.
+func acceptsShared(c *gin.Context) bool {
 	takes := false
 	for directive := range strings.SplitSeq(strings.Join(c.Request.Header.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
@@ -63,7 +64,7 @@ func takesShared(c *gin.Context) bool {
 	return takes
 }
 
-// Shared shares the answers of a handler, see sharing.of.
+// Shared returns a handler that shares the answers of handler, see sharing.of.
 func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return j.sharing.of(handler)
 }

@@ -21,7 +21,7 @@ type View struct {
 
 type estimateView struct {
 	rowmill.Estimate
-	Low  *exchange.Decimal `json:"low"` // null where the model has no price
+	Low  *exchange.Decimal `json:"low"` // null if the model has no price
 	High *exchange.Decimal `json:"high"`
 }
 
@@ -45,7 +45,7 @@ func ViewOf(who caller.Principal, record *rowmill.Job) View {
 	return view
 }
 
-// listed is ViewOf for a list.
+// listed returns the job as a list in the caller's dialect shows it.
 func listed(who caller.Principal, job *rowmill.Job) (any, error) {
 	if who.Dialect == sdk.Name {
 		return sdk.Listed(ViewOf(who, job))
@@ -53,7 +53,7 @@ func listed(who caller.Principal, job *rowmill.Job) (any, error) {
 	return ViewOf(who, job), nil
 }
 
-// appendListed appends listed as JSON.
+// appendListed appends the result of listed as JSON.
 func appendListed(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, error) {
 	if who.Dialect != sdk.Name {
 		view := ViewOf(who, job)
@@ -67,21 +67,22 @@ func appendListed(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, er
 }
 
 const (
-	// spelledJobs is how many texts of listed jobs are kept at least: a few pages that
-	// are listed again and again.
-	spelledJobs = 512
-	// spelledBytes bounds a kept text. Most have 1 KB, so all take about 1 MB.
-	spelledBytes = 4 << 10
+	// minEncoded is the least number of cached texts: enough for a few pages that are
+	// listed again and again.
+	minEncoded = 512
+	// maxEncodedBytes limits the size of a cached text. Most texts have 1 KB, so all take
+	// about 1 MB.
+	maxEncodedBytes = 4 << 10
 )
 
-// spelled keeps the JSON of listed jobs that are over, by record. The store returns the
+// encodedJobs caches the JSON of ended jobs for lists, by record. The store returns the
 // same record until it changes (store.Jobs).
-type spelled struct {
+type encodedJobs struct {
 	memo.Recent[*rowmill.Job, []byte]
 }
 
-// append is appendListed.
-func (s *spelled) append(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, error) {
+// append appends the same JSON as appendListed.
+func (s *encodedJobs) append(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, error) {
 	if who.Dialect == sdk.Name || !job.Status.Terminal() {
 		return appendListed(to, who, job)
 	}
@@ -90,7 +91,7 @@ func (s *spelled) append(to []byte, who caller.Principal, job *rowmill.Job) ([]b
 	}
 	begin := len(to)
 	to, err := appendListed(to, who, job)
-	if text := to[begin:]; err == nil && len(text) <= spelledBytes {
+	if text := to[begin:]; err == nil && len(text) <= maxEncodedBytes {
 		s.Put(job, bytes.Clone(text))
 	}
 	return to, err

@@ -20,13 +20,13 @@ func TestJob_CostsAlwaysHaveADecimalPoint(t *testing.T) {
 		}
 		for _, name := range []string{`"job_cost"`, `"cost_estimate"`, `"estimate"`, `"low"`, `"high"`} {
 			if strings.Count(string(text), name) != 1 {
-				t.Errorf("%s does not stand once: %s", name, text)
+				t.Errorf("%s does not occur exactly once: %s", name, text)
 			}
 		}
 	}
 }
 
-// Without a price there is no cost, and that is not a cost of 0.
+// Without a price the cost is null and not 0.
 func TestJob_CostsWithoutAPriceAreNull(t *testing.T) {
 	t.Parallel()
 	text, err := exchange.Encode(ViewOf(caller.Principal{}, &rowmill.Job{Estimate: &rowmill.Estimate{InputTokens: 7}}))

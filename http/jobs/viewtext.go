@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// append appends the view exactly as exchange.Encode writes it, without the end of line.
-// A page has 100 jobs, and encoding/json took most of its time.
+// append appends exactly the JSON that exchange.Encode writes, without the line end. It
+// exists because encoding/json took most of the time of a page with 100 jobs.
 func (v *View) append(to []byte) ([]byte, error) {
 	w := textWriter{to: append(to, '{')}
 	w.string("job_id", v.ID)
@@ -49,15 +49,15 @@ func (v *View) append(to []byte) ([]byte, error) {
 	w.decimal("job_cost", v.JobCost)
 	w.decimal("cost_estimate", v.CostEstimate)
 	w.rare("estimate", v.Estimate, v.Estimate != nil)
-	w.to[len(w.to)-1] = '}' // the last comma
+	w.to[len(w.to)-1] = '}' // replaces the last comma
 	return w.to, w.err
 }
 
-// A textWriter appends members of an object, each with a comma after it. Names need no
-// escapes.
+// A textWriter appends members of an object, each followed by a comma. Names must not
+// need escapes.
 type textWriter struct {
 	to  []byte
-	err error // the first
+	err error // the first error
 }
 
 func (w *textWriter) name(name string) {
@@ -112,7 +112,7 @@ func (w *textWriter) decimal(name string, value *exchange.Decimal) {
 	w.end()
 }
 
-// time writes a time. JSON has no form for years with more than four digits.
+// time writes a time. Years with more than four digits have no form in JSON.
 func (w *textWriter) time(name string, at *time.Time) {
 	w.name(name)
 	if at == nil {
@@ -153,7 +153,7 @@ func (w *textWriter) members(name string, values map[string]any) {
 	w.to = append(w.to, "},"...)
 }
 
-// rare writes a member that most jobs do not have.
+// rare writes a member that is null for most jobs.
 func (w *textWriter) rare(name string, value any, there bool) {
 	w.name(name)
 	if there {
@@ -171,7 +171,7 @@ func (w *textWriter) any(value any) {
 	}
 }
 
-// appendText appends a text or null as JSON.
+// appendText appends a text as JSON; nil becomes null.
 func appendText(to []byte, text *string) []byte {
 	if text == nil {
 		return append(to, "null"...)
@@ -179,7 +179,7 @@ func appendText(to []byte, text *string) []byte {
 	return spelling.AppendString(to, []byte(*text))
 }
 
-// appendAny appends a value as exchange.Encode writes it, without the end of line.
+// appendAny appends the JSON that exchange.Encode writes, without the line end.
 func appendAny(to []byte, value any) ([]byte, error) {
 	text, err := exchange.Encode(value)
 	return append(to, bytes.TrimSuffix(text, []byte("\n"))...), err

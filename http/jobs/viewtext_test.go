@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// fill gives every field behind v a value that no other has, by a count, and returns
-// how many values it has given.
+// fill sets every field below v to a unique value, counted from n. It returns the next
+// count.
 func fill(t *testing.T, v reflect.Value, n int) int {
 	t.Helper()
 	switch v.Interface().(type) {
@@ -64,7 +64,7 @@ func fill(t *testing.T, v reflect.Value, n int) int {
 	return n + 1
 }
 
-// TestViewAsEncoded checks that a list spells a job as all other answers do.
+// TestViewAsEncoded checks that a list encodes a job exactly like all other answers.
 func TestViewAsEncoded(t *testing.T) {
 	t.Parallel()
 	var full View
@@ -72,7 +72,7 @@ func TestViewAsEncoded(t *testing.T) {
 		t.Fatalf("only %d values", n)
 	}
 	views := map[string]View{"empty": {}, "full": full}
-	// Each field alone, so that none is in another's place.
+	// One field at a time, to notice swapped fields.
 	job := reflect.TypeFor[View]()
 	for i := range job.NumField() {
 		var one View
@@ -94,8 +94,8 @@ func TestViewAsEncoded(t *testing.T) {
 	}
 }
 
-// FuzzViewAsEncoded is TestViewAsEncoded for texts and numbers of all kinds. What is not
-// among the few characters that are escaped otherwise is the same to the byte.
+// FuzzViewAsEncoded does the same as TestViewAsEncoded for many texts and numbers. The
+// bytes are equal except for a few characters with another escape.
 func FuzzViewAsEncoded(f *testing.F) {
 	f.Add("job-1", "a \"name\" \\ <b> & \n\t\r\x00\x1f\x7f", "max_tokens", "1e3", int64(7), 0.1, int64(1_700_000_000_123_456_789))
 	f.Add("", "\u2028 \xff é\b\f", "", "-0.50", int64(-1), 1e300, int64(-1))
@@ -131,7 +131,8 @@ func FuzzViewAsEncoded(f *testing.F) {
 	})
 }
 
-// plain is the tokens of a JSON text, a line each: what is escaped may differ.
+// plain returns the tokens of a JSON text, one per line, so that different escapes
+// compare equal.
 func plain(t *testing.T, text []byte) string {
 	t.Helper()
 	var tokens strings.Builder

@@ -14,15 +14,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// FirstStore keeps the first key, and that it was made.
+// FirstStore is the part of a store that EnsureFirst uses.
 type FirstStore interface {
 	store.Keys
 	store.Audit
 }
 
-// EnsureFirst creates an administrator key of the account "default" in a
-// store without keys and returns it, to be shown once. It returns "" where
-// the store has keys.
+// EnsureFirst creates an administrator key of the account "default" if the store has no
+// keys. It returns the key, which must be shown once, or "" if the store has keys.
 func EnsureFirst(ctx context.Context, s FirstStore, now time.Time) (string, error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {

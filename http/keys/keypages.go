@@ -11,13 +11,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxKeysPage bounds the keys of one answer: of each the store is asked when it
-// was used.
+// maxKeysPage limits the keys of an answer, because the store is read once per key for
+// its last use.
 const maxKeysPage = 100
 
 // pageOf returns at most limit keys after a cursor, and the next cursor, empty at the
-// end. An empty account stands for all accounts. all has the order of store.ListKeys.
-// Keys that come or go meanwhile cause no skips and no repeats.
+// end. An empty account means all accounts. all must have the order of store.ListKeys.
+// Keys that are created or deleted meanwhile cause no gaps and no repetitions.
 func pageOf(all []store.Key, account string, limit int, cursor string) (page []store.Key, next string, err error) {
 	seen := func(store.Key) bool { return false }
 	if cursor != "" {
@@ -43,13 +43,13 @@ func cursorAt(k store.Key) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(k.Created.UTC().Format(time.RFC3339Nano) + " " + k.ID))
 }
 
-// placeOf reads a cursor. The key that it returns has only its place.
+// placeOf decodes a cursor. The returned key has only the fields that pageOf compares.
 func placeOf(cursor string) (k store.Key, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	at, id, found := strings.Cut(string(text), " ")
 	created, timeErr := time.Parse(time.RFC3339Nano, at)
 	if err != nil || timeErr != nil || !found {
-		return k, rowmill.Invalid("cursor", "is not the next_cursor of an earlier page; leave it out to begin anew")
+		return k, rowmill.Invalid("cursor", "is not the next_cursor of an earlier page; leave it out to start from the first page")
 	}
 	return store.Key{ID: id, Created: created}, nil
 }

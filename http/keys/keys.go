@@ -1,5 +1,5 @@
-// Package keys owns the requests about the API keys of accounts, and the first key of a
-// store. Package access decides which key is good.
+// Package keys answers requests about the API keys of accounts, and creates the first key
+// of a store. Package access decides whether a key is valid.
 package keys
 
 import (
@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// maxKeyName bounds the name of a key, in code points.
+	// maxKeyName limits the name of a key, in code points.
 	maxKeyName = 64
-	// maxPerMinute bounds the requests per minute of a key: more is no bound.
+	// maxPerMinute limits the field requests_per_minute: a higher rate is no real limit.
 	maxPerMinute = 1_000_000
 )
 
@@ -43,8 +43,8 @@ func viewKey(k store.Key, lastUsed *time.Time) client.Key {
 	return view
 }
 
-// check answers GET /v1/auth/check and GET /v1/try-authentication, which
-// the gate lets only good keys reach.
+// check answers GET /v1/auth/check and GET /v1/try-authentication. The gate lets only
+// valid keys reach it.
 func check(*gin.Context) (any, error) { return gin.H{"authenticated": true}, nil }
 
 // Keys answers requests about the API keys of accounts.
@@ -53,7 +53,7 @@ type Keys struct {
 	Store store.Keys
 	Ring  *access.Keyring
 	Audit *audit.Auditor
-	Most  int // keys of an account
+	Most  int // greatest number of keys of an account
 	Now   func() time.Time
 }
 
@@ -97,8 +97,8 @@ func (k *Keys) list(c *gin.Context) (any, error) {
 	return gin.H{"keys": views, "next_cursor": exchange.OrNull(next)}, nil
 }
 
-// room refuses another key for an account that has the most it may have. Two keys made at
-// the same moment may exceed that.
+// room refuses another key if the account has the greatest number of keys. Two requests
+// at the same moment may exceed it.
 func (k *Keys) room(ctx context.Context, account string) error {
 	all, err := k.Store.ListKeys(ctx)
 	if err != nil {
@@ -117,8 +117,7 @@ func (k *Keys) room(ctx context.Context, account string) error {
 	return nil
 }
 
-// create answers POST /v1/keys. Its answer is the only time that the key is
-// shown.
+// create answers POST /v1/keys. The key is shown in this answer only.
 func (k *Keys) create(c *gin.Context) (any, error) {
 	secret, key := access.NewKey("", caller.RoleUser, "", k.Now())
 	account, err := caller.Administer(k.Exchange, c, exchange.SmallObject, func(body *request.Object) { k.read(body, &key) })
@@ -160,7 +159,7 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 	var expires time.Time
 	if body.Read("expires_at", "a time such as 2030-01-31T00:00:00Z, or null for never", &expires) {
 		if !expires.After(k.Now()) {
-			body.Add("expires_at", "is %s, which is over; it must lie in the future", expires.Format(time.RFC3339))
+			body.Add("expires_at", "is %s, which is in the past; it must be in the future", expires.Format(time.RFC3339))
 		}
 		expires = expires.UTC()
 		key.Expires = &expires
@@ -175,8 +174,8 @@ func (k *Keys) read(body *request.Object, key *store.Key) {
 	body.End("name, role, account, expires_at, dialect and requests_per_minute")
 }
 
-// find returns the key that the path names, and all other keys. A key of an account that
-// the caller does not administer is unknown.
+// find returns the key in the path, and all other keys. To the caller, a key of an
+// account that the caller does not administer does not exist.
 func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err error) {
 	if _, err := caller.Administered(c, ""); err != nil {
 		return key, nil, err
@@ -196,8 +195,8 @@ func (k *Keys) find(c *gin.Context) (key store.Key, others []store.Key, err erro
 	return all[at], slices.Delete(slices.Clone(all), at, at+1), nil
 }
 
-// rotate answers POST /v1/keys/{key_id}/rotate: the key gets another secret. The old
-// secret stops working at once.
+// rotate answers POST /v1/keys/{key_id}/rotate: the key gets a new secret. The old secret
+// stops working at once.
 func (k *Keys) rotate(c *gin.Context) (any, error) {
 	key, _, err := k.find(c)
 	if err != nil {
@@ -231,7 +230,7 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 	}
 	if !k.Ring.HasConfigured() && operator(key, k.Now()) && !slices.ContainsFunc(others, func(other store.Key) bool { return operator(other, k.Now()) }) {
 		return nil, request.Errorf(http.StatusConflict, "last_administrator",
-			"this is the last administrator's key of the account %s: without it nobody could create another; rotate it, or create its successor first", caller.DefaultAccount)
+			"this is the last administrator's key of the account %s: without it no further key could be created; rotate it, or create another one first", caller.DefaultAccount)
 	}
 	err = k.Audit.Record(c, audit.Act{Name: audit.KeyRevoke, Account: key.Account, Target: key.ID, Details: viewKey(key, nil)}, func(ctx context.Context) error {
 		return k.Store.DeleteKey(ctx, key.ID)
@@ -240,7 +239,7 @@ func (k *Keys) revoke(c *gin.Context) (any, error) {
 	return gin.H{"id": key.ID, "revoked": true}, err
 }
 
-// operator reports whether a key can act for all accounts.
+// operator reports whether a key may act for all accounts.
 func operator(k store.Key, now time.Time) bool {
 	return k.Account == caller.DefaultAccount && k.Role == caller.RoleAdmin && !access.Expired(k, now)
 }

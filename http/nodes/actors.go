@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Actor is a part of a node that runs on its own.
+// Actor describes an actor of a node.
 type Actor struct {
 	NodeID   string    `json:"node_id"`
-	Node     string    `json:"node"` // its name
+	Node     string    `json:"node"` // name of the node
 	ID       string    `json:"id"`   // on its node
 	Kind     string    `json:"kind"`
 	Job      *string   `json:"job_id"`
@@ -25,10 +25,10 @@ type Actor struct {
 	Since    time.Time `json:"since"`
 	Restarts int       `json:"restarts"`
 	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is how long the oldest message has waited at least, in seconds.
+	// Oldest is the least time that the oldest message has waited, in seconds.
 	Oldest        float64    `json:"oldest_message_seconds"`
 	Errands       int        `json:"errands"`
-	Errand        *string    `json:"errand"` // the one that has been out for longest
+	Errand        *string    `json:"errand"` // the errand that runs longest
 	ErrandSeconds float64    `json:"errand_seconds"`
 	LastError     *LastError `json:"last_error"`
 }
@@ -36,27 +36,27 @@ type Actor struct {
 // LastError is the last error of an actor.
 type LastError struct {
 	Message string    `json:"message"`
-	At      time.Time `json:"at"` // by its node's clock
+	At      time.Time `json:"at"` // by the clock of its node
 }
 
-// ActorFilter chooses actors. Empty fields choose all.
+// ActorFilter selects actors. Empty fields select all.
 type ActorFilter struct {
 	Kind, Job, Node string
 	MinAge          time.Duration
 }
 
-// Answered says whether a node has answered.
+// Answered says whether a node answered.
 type Answered struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
 	Error   *string `json:"error"`
-	LeftOut int     `json:"left_out"` // actors beyond what a node lists
+	LeftOut int     `json:"left_out"` // actors over the limit of a node's list
 }
 
-// actorKinds are the kinds of Actor.
+// actorKinds lists the values of Actor.Kind.
 var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
-// maxAge bounds min_age, in seconds.
+// maxAge limits min_age, in seconds.
 const maxAge = 1_000_000_000
 
 // actors answers GET /v1/actors.
@@ -76,7 +76,7 @@ func (n *Nodes) actors(c *gin.Context) (any, error) {
 	return gin.H{"actors": exchange.ListOf(actors), "nodes": nodes}, nil
 }
 
-// nodeError says why a node cannot be found.
+// nodeError explains why a node was not found.
 func nodeError(err error, id string) error {
 	shown := spelling.Shorten(id, 128)
 	switch {

@@ -17,10 +17,10 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// ErrNoBackup means that the node does not store its records and objects itself.
+// ErrNoBackup means that records or objects of the node are stored elsewhere.
 var ErrNoBackup = errors.New("records or objects are not in the data directory of this node")
 
-// A Backup is held until Close.
+// A Backup is a fixed state of all data; it stays until Close.
 type Backup interface {
 	At() time.Time
 	// Write writes the archive, see package backup.
@@ -43,7 +43,7 @@ func (n *Nodes) backup(c *gin.Context) error {
 	}
 	defer func() {
 		if err := held.Close(); err != nil {
-			n.Logger.Warn("what a backup held could not be removed; the next start removes it", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+			n.Logger.Warn("removing the temporary files of a backup failed, the next start removes them", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 		}
 	}()
 	return n.Stream(c, mediaTar, "rowmill-"+held.At().UTC().Format("20060102T150405Z")+".tar", func(w *bufio.Writer) error {
@@ -55,9 +55,9 @@ func backupError(err error) error {
 	switch {
 	case errors.Is(err, ErrNoBackup):
 		return request.Errorf(http.StatusConflict, "no_backup",
-			"%v: Redis and the bucket are backed up by themselves, docs/backup.md says in which order", err)
+			"%v: back up Redis and the bucket with their own tools, in the order of docs/backup.md", err)
 	case errors.Is(err, rowmill.ErrConflict):
-		return request.Errorf(http.StatusConflict, "backup_under_way", "a backup of this node is being made; wait for its end, or break it off where it is being received")
+		return request.Errorf(http.StatusConflict, "backup_under_way", "another backup of this node is running; wait for its end, or cancel the request that receives it")
 	}
 	return err
 }

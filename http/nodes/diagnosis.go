@@ -10,7 +10,7 @@ import (
 type Diagnosis struct {
 	ID    string        `json:"id"`
 	Name  string        `json:"name"`
-	Error *string       `json:"error"` // why it has not answered; Facts are null then
+	Error *string       `json:"error"` // why the node did not answer; Facts is null then
 	Facts *client.Facts `json:"facts"`
 }
 

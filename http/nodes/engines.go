@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// StatsStep is what one Point covers.
+	// StatsStep is the time that one Point covers.
 	StatsStep = 5 * time.Second
 	// StatsKept is how long Points are kept: enough for a chart. For a longer history
 	// collect the metrics.
 	StatsKept = time.Hour
 )
 
-// Engine is an inference server. Fields that its node does not tell others are null.
+// Engine describes an inference server. Fields that its node does not report to other
+// nodes are null.
 type Engine struct {
-	Node      string            `json:"node"` // the name
+	Node      string            `json:"node"` // name of the node
 	Name      string            `json:"name"` // on its node
-	Kind      *string           `json:"kind"` // null before it has answered
+	Kind      *string           `json:"kind"` // null before the server answers
 	URL       *string           `json:"url"`
 	State     string            `json:"state"` // up or down
-	Since     *time.Time        `json:"since"` // when it came up, or went down
+	Since     *time.Time        `json:"since"` // when State last changed
 	Models    []EngineModel     `json:"models"`
 	Window    int               `json:"window"`
 	InFlight  int               `json:"in_flight"`
-	Rows      *exchange.Decimal `json:"rows_per_second"` // that it has answered, over the last minute
+	Rows      *exchange.Decimal `json:"rows_per_second"` // answered rows, over the last minute
 	LastError *string           `json:"last_error"`
 	Simulated bool              `json:"simulated"`
 }
 
-// The states of an Engine.
+// Values of Engine.State.
 const (
 	EngineUp   = "up"
 	EngineDown = "down"
@@ -45,38 +46,38 @@ const (
 
 // EngineModel is a model that an inference server serves.
 type EngineModel struct {
-	ID   string  `json:"id"`   // of the catalog, else the name
-	Name string  `json:"name"` // the server's
-	Kind *string `json:"kind"` // null where nobody has said
+	ID   string  `json:"id"`   // from the catalog, else the name
+	Name string  `json:"name"` // on the server
+	Kind *string `json:"kind"` // null if unknown
 }
 
-// Point is what a node has done in a StatsStep.
+// Point has the work of a node in one StatsStep.
 type Point struct {
-	At           time.Time `json:"at"`          // its end
-	Rows         int64     `json:"rows"`        // committed of the jobs that the node owns, failed ones included
-	Failed       int64     `json:"failed_rows"` // of those
+	At           time.Time `json:"at"`          // end of the step
+	Rows         int64     `json:"rows"`        // committed rows of jobs that the node owns, with the failed rows
+	Failed       int64     `json:"failed_rows"` // of Rows
 	InputTokens  int64     `json:"input_tokens"`
 	OutputTokens int64     `json:"output_tokens"`
-	InFlight     int       `json:"in_flight"` // rows at its inference servers at the end
-	Window       int       `json:"window"`    // that these take at once
+	InFlight     int       `json:"in_flight"` // rows at the node's inference servers, at the end of the step
+	Window       int       `json:"window"`    // sum of the windows of these servers
 }
 
-// NodePoints is what one node has done, StatsStep by StatsStep, oldest first.
+// NodePoints has the Points of a node, oldest first.
 type NodePoints struct {
-	Node    string // the name
+	Node    string // name of the node
 	Points  []Point
-	Problem *string // why it has not said
+	Problem *string // why the node did not answer
 }
 
-// NodeGPUs are the NVIDIA GPUs of one node.
+// NodeGPUs has the NVIDIA GPUs of a node.
 type NodeGPUs struct {
-	Node    string  `json:"node"` // the name
+	Node    string  `json:"node"` // name of the node
 	GPUs    []GPU   `json:"gpus"`
-	Problem *string `json:"problem"` // why they are not known
+	Problem *string `json:"problem"` // why the GPUs are unknown
 }
 
-// GPU is a device as its driver describes it. Fields that the driver does not tell are
-// null.
+// GPU describes a device as its driver reports it. Fields that the driver does not report
+// are null.
 type GPU struct {
 	Index       int      `json:"index"` // on its node
 	Name        string   `json:"name"`
@@ -126,7 +127,7 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 	if only, given := c.GetQuery("node"); given {
 		one := slices.IndexFunc(all, func(n NodePoints) bool { return n.Node == only })
 		if one < 0 {
-			p.Add("node", "is %q; there is no node of that name. GET /v1/nodes lists them", spelling.Shorten(only, 64))
+			p.Add("node", "is %q; there is no node with this name. GET /v1/nodes lists them", spelling.Shorten(only, 64))
 		} else {
 			all = all[one : one+1]
 		}
@@ -147,9 +148,9 @@ func (n *Nodes) stats(c *gin.Context) (any, error) {
 	return gin.H{"nodes": asked, "missing_nodes": missing, "step_seconds": int(StatsStep / time.Second), "points": exchange.ListOf(points)}, nil
 }
 
-// sumOfPoints adds up the points of all nodes, by the step in which each ended. It leaves
-// out the last steps that some nodes have not reached: with them the sum would drop at
-// the end.
+// sumOfPoints adds up the points of all nodes, by the step in which each point ends. It
+// leaves out the newest steps that some nodes have not reached; otherwise the sum would
+// drop at the end.
 func sumOfPoints(all []NodePoints) []Point {
 	sums := make(map[time.Time]Point)
 	var until time.Time
@@ -160,7 +161,7 @@ func sumOfPoints(all []NodePoints) []Point {
 		if last := n.Points[len(n.Points)-1].At.Truncate(StatsStep); until.IsZero() || last.Before(until) {
 			until = last
 		}
-		gauges := make(map[time.Time]Point) // two of a node may end in one step
+		gauges := make(map[time.Time]Point) // two points of a node may end in one step
 		for _, p := range n.Points {
 			at := p.At.Truncate(StatsStep)
 			sum, before := sums[at], gauges[at]

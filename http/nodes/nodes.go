@@ -1,6 +1,6 @@
-// Package nodes owns the requests about the nodes of the service: their list and drain,
-// inference servers, GPUs, actors, diagnosis and backups. Only operators may send most
-// of them.
+// Package nodes answers requests about the nodes of the service: their list and drain,
+// inference servers, GPUs, actors, diagnosis and backups. Most of these requests need an
+// operator's key.
 package nodes
 
 import (
@@ -22,59 +22,59 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// ErrAway means that a node did not answer another.
+// ErrAway means that a node did not answer this node.
 var ErrAway = errors.New("node does not answer")
 
-// The roles and states of a client.Node.
+// Values of the fields Role and State of client.Node.
 const (
 	NodeBoth     = "both"    // owns jobs and runs rows
 	NodeAPI      = "api"     // runs no rows
-	NodeEngines  = "engines" // owns no jobs and takes none
+	NodeEngines  = "engines" // owns no jobs and accepts none
 	NodeRunning  = "running"
 	NodeDraining = "draining"
 )
 
-// OthersOwn reports whether another node could own a job that is stored here.
+// OthersOwn reports whether another node could own a job that this node stores.
 func OthersOwn(all []client.Node) bool {
 	return slices.ContainsFunc(all, func(n client.Node) bool {
 		return !n.Self && n.Role != NodeEngines && n.State == NodeRunning
 	})
 }
 
-// Service is what requests about nodes need from the pipeline.
+// Service is the part of the pipeline that the package uses.
 type Service interface {
-	// Nodes returns the live nodes of the cluster by id, this one included; a
-	// node without a cluster is the only one.
+	// Nodes returns the live nodes of the cluster by id, including this node. Without a
+	// cluster this node is the only one.
 	Nodes(ctx context.Context) []client.Node
-	// DrainNode tells a node, by id or name, to finish or hand back what it
-	// has and to end. It returns once the node knows; rowmill.ErrNotFound
-	// where there is none, rowmill.ErrConflict where several have the name,
-	// ErrAway where it does not answer.
+	// DrainNode asks a node, by id or name, to finish its rows or hand them back, and to
+	// exit. It returns when the node has accepted. The error is rowmill.ErrNotFound if
+	// there is no such node, rowmill.ErrConflict if several nodes have the name, and
+	// ErrAway if the node does not answer.
 	DrainNode(ctx context.Context, id string) error
-	// Servers returns the inference servers that are up, of all nodes that run
-	// rows, as these last described them.
+	// Servers returns the inference servers that are up, on all nodes that run rows, as
+	// these nodes last reported them.
 	Servers() []offer.Server
-	// Actors lists the actors of the nodes, those that have been at one thing for
-	// longest first, and says which nodes have answered. rowmill.ErrNotFound and
-	// rowmill.ErrConflict are those of the filter's node.
+	// Actors lists the actors of the nodes and says which nodes answered. Actors whose
+	// work takes longest come first. For the filter's node the error may be
+	// rowmill.ErrNotFound or rowmill.ErrConflict.
 	Actors(ctx context.Context, f ActorFilter) ([]Actor, []Answered, error)
-	// Diagnose has every node examine itself. It takes seconds.
+	// Diagnose lets every node test its own setup. It takes seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
-	// EngineList returns the inference servers of all nodes, and which nodes have not
-	// said: of these it has what they told before.
+	// EngineList returns the inference servers of all nodes. missing lists the nodes that
+	// did not answer; all has their last known servers.
 	EngineList(ctx context.Context) (all []Engine, missing []string, err error)
-	// Points returns what each node has done of late.
+	// Points returns the recent work of each node.
 	Points(ctx context.Context) ([]NodePoints, error)
-	// GPUs returns those of each node.
+	// GPUs returns the GPUs of each node.
 	GPUs(ctx context.Context) ([]NodeGPUs, error)
-	// Backup holds records and objects as they are at one moment, which takes no
-	// longer than a copy of the records and a name for each object. It is
-	// rowmill.ErrConflict while another is held, ErrNoBackup where they are not
-	// this node's alone.
+	// Backup fixes a state of all records and objects. That takes as long as a copy of
+	// the records and a name for each object. The error is rowmill.ErrConflict while
+	// another backup is held, and ErrNoBackup if records or objects are stored outside
+	// this node.
 	Backup(ctx context.Context) (Backup, error)
 }
 
-// Nodes answers requests about the processes of the service.
+// Nodes answers requests about the nodes of the service.
 type Nodes struct {
 	*exchange.Exchange
 	Service Service
@@ -82,8 +82,7 @@ type Nodes struct {
 	Now     func() time.Time
 }
 
-// Route adds the routes of the nodes, and of what they run and see. All but the stats
-// are for operators.
+// Route adds the routes of the package. All routes except the stats need an operator.
 func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	v1.GET("/stats", n.Handle(n.stats))
 	operators := v1.Group("", n.operators)
@@ -96,7 +95,7 @@ func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	operators.POST("/backup", n.Do(n.backup))
 }
 
-// operators is a middleware that refuses other callers.
+// operators is a middleware that refuses callers who are not operators.
 func (n *Nodes) operators(c *gin.Context) {
 	if err := caller.Operates(c); err != nil {
 		n.Fail(c, err)
@@ -125,15 +124,15 @@ func (n *Nodes) drain(c *gin.Context) (any, error) {
 		return n.Service.DrainNode(ctx, id)
 	})
 	if err = nodeError(err, id); errors.Is(err, ErrAway) {
-		n.Logger.Warn("telling a node to drain failed", exchange.KeyRequest, exchange.RequestID(c), "node", id, exchange.KeyErr, err)
+		n.Logger.Warn("asking a node to drain failed", exchange.KeyRequest, exchange.RequestID(c), "node", id, exchange.KeyErr, err)
 		err = request.Errorf(http.StatusBadGateway, "node_away", "node %q does not answer; end its process with SIGTERM, which drains it too", shown)
 	}
-	return gin.H{"message": "The node drains: it takes no more rows, hands back what it cannot finish, and ends."}, err
+	return gin.H{"message": "The node drains: it accepts no more rows, hands back the rows that it cannot finish, and exits."}, err
 }
 
-// Elsewhere refuses requests about jobs on a node that only runs rows, and names a node
-// that takes them.
-func (n *Nodes) Elsewhere(c *gin.Context) {
+// RefuseJobs refuses requests about jobs on a node that only runs rows. The error names a
+// node that accepts them.
+func (n *Nodes) RefuseJobs(c *gin.Context) {
 	remedy := "none is known now; start one with another role"
 	for _, node := range n.Service.Nodes(c.Request.Context()) {
 		if node.Role != NodeEngines && node.State == NodeRunning && node.URL != "" {
@@ -148,7 +147,7 @@ func (n *Nodes) Elsewhere(c *gin.Context) {
 func (n *Nodes) Text(ctx context.Context) string {
 	list, err := exchange.Encode(n.all(ctx))
 	if err != nil {
-		panic(fmt.Sprintf("encode the nodes: %v", err)) // all our types encode
+		panic(fmt.Sprintf("encode the nodes: %v", err)) // all types of answers can be encoded
 	}
 	return string(list)
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// Self tells callers who they are, and which node answers.
+// Self answers requests of callers about themselves and the answering node.
 type Self struct {
 	*exchange.Exchange
 	Nodes   Service
 	Version string
 }
 
-// Route adds the route that shows callers who they are.
+// Route adds the route GET /v1/me.
 func (s *Self) Route(v1 gin.IRoutes) { v1.GET("/me", s.Handle(s.show)) }
 
 // selfView describes the caller and the node that answers.
 type selfView struct {
 	Account   string  `json:"account"`
 	Role      string  `json:"role"`
-	Operator  bool    `json:"operator"` // may run the service, for all accounts
-	KeyID     *string `json:"key_id"`   // null for the configuration's key
-	KeyName   *string `json:"key_name"` // null where it has none
+	Operator  bool    `json:"operator"` // may act for all accounts
+	KeyID     *string `json:"key_id"`   // null for a configured key
+	KeyName   *string `json:"key_name"` // null if the key has no name
 	Version   string  `json:"version"`
-	Node      string  `json:"node"`      // empty where the node does not know its name yet
-	Simulated bool    `json:"simulated"` // a live server makes its answers up
+	Node      string  `json:"node"`      // empty if the node does not know its name yet
+	Simulated bool    `json:"simulated"` // at least one live server is simulated
 }
 
 // show answers GET /v1/me.

@@ -22,8 +22,8 @@ const (
 	statusCancelled  = "cancelled"
 )
 
-// batchView is a batch as clients see it. OpenAI's OpenAPI document knows no null in it but
-// for the metadata: a member without a value is left out.
+// batchView is a batch in an answer. In OpenAI's OpenAPI document only the metadata may
+// be null, so a member without a value is left out.
 type batchView struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
@@ -44,13 +44,14 @@ type batchView struct {
 	ExpiredAt        *int64            `json:"expired_at,omitempty"`
 	CancellingAt     *int64            `json:"cancelling_at,omitempty"`
 	CancelledAt      *int64            `json:"cancelled_at,omitempty"`
-	RequestCounts    requestCounts     `json:"request_counts"` // always there: clients read its members
+	RequestCounts    requestCounts     `json:"request_counts"` // never left out: clients read its members
 	Usage            usage             `json:"usage"`
 	Metadata         map[string]string `json:"metadata"`
 }
 
-// requestCounts are the numbers of requests. Once the batch is over, a request without an
-// answer has failed, whether it ran or not: the two add up to the total.
+// requestCounts counts the requests of a batch. When the batch has ended, every request
+// without an answer counts as failed, even if it did not run. Completed and Failed then
+// add up to Total.
 type requestCounts struct {
 	Total     int64 `json:"total"`
 	Completed int64 `json:"completed"`
@@ -82,10 +83,11 @@ type batchError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Param   *string `json:"param"`
-	Line    *int64  `json:"line"` // of the input, from 1
+	Line    *int64  `json:"line"` // line of the input, from 1
 }
 
-// view is a batch whose files are made where it is over, or on their way.
+// view returns a batch. If the batch has ended, it first makes the batch's files, if that
+// is possible now.
 func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, error) {
 	record, err := d.batches.Finalize(ctx, record)
 	if err != nil {
@@ -94,7 +96,7 @@ func (d *Dialect) view(ctx context.Context, record store.Record) (batchView, err
 	return d.viewAs(record), nil
 }
 
-// viewAs is a batch as its record says.
+// viewAs returns a batch from its record.
 func (d *Dialect) viewAs(record store.Record) batchView {
 	job, raw := record.Job, record.Spec.Raw
 	v := batchView{
@@ -107,11 +109,11 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 	v.RequestCounts = countsOf(job, v.Status)
 	v.stamp(job.Completed)
 	if batch.Finalized(record) {
-		left := leftOf(record)
-		if left.output {
+		files := filesOfBatch(record)
+		if files.output {
 			v.OutputFileID = outcomeID(job.ID, outcomeOutput)
 		}
-		if left.errors {
+		if files.errors {
 			v.ErrorFileID = outcomeID(job.ID, outcomeErrors)
 		}
 	}
@@ -121,7 +123,7 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 	return v
 }
 
-// countsOf are the counts of a batch in a status.
+// countsOf returns the counts of a batch in a status.
 func countsOf(job rowmill.Job, status string) requestCounts {
 	counts := requestCounts{Total: orZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows}
 	switch status {
@@ -131,7 +133,7 @@ func countsOf(job rowmill.Job, status string) requestCounts {
 	return counts
 }
 
-// stamp notes when a batch that is over ended.
+// stamp sets the times that depend on the end of the batch.
 func (v *batchView) stamp(ended *time.Time) {
 	at := unixTime(ended)
 	switch v.Status {
@@ -150,7 +152,7 @@ func (v *batchView) stamp(ended *time.Time) {
 	}
 }
 
-// statusOf is the status of a batch.
+// statusOf returns the status of a batch.
 func statusOf(record store.Record) string {
 	made := batch.Finalized(record)
 	switch job := record.Job; job.Status {
@@ -175,11 +177,11 @@ func statusOf(record store.Record) string {
 	case rowmill.StatusRunning:
 		return statusInProgress
 	default:
-		return statusValidating // or waiting for a server: in_progress_at is when the first request can be sent
+		return statusValidating // also while the job waits for a server: in_progress_at is the time of the first request
 	}
 }
 
-// errorsOf is why a batch failed: what is wrong with lines of its input, or one
+// errorsOf returns why a batch failed: a list of errors in lines of its input, or one
 // reason.
 func errorsOf(reason *rowmill.Failure) []batchError {
 	if reason == nil {

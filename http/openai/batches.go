@@ -27,26 +27,26 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Paths are those that requests of a batch may have.
+// paths lists the accepted paths of requests in a batch.
 var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
 
-// Bounds of the metadata of a batch.
+// Limits of the metadata of a batch.
 const (
 	maxPairs = 16
 	maxKey   = 64  // characters
 	maxValue = 512 // characters
 )
 
-// Pages of batches.
+// Sizes of pages of batches.
 const (
 	defaultBatches = 20
 	maxBatches     = 100
 )
 
-// windowForm is what a completion_window looks like.
+// windowForm matches a completion_window.
 var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,2})([hd])$`)
 
-// asked is the body of a request for a batch.
+// asked is the body of a request that creates a batch.
 type asked struct {
 	file          string
 	endpoint      string
@@ -77,14 +77,14 @@ func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
 		checkMetadata(&p, a.metadata)
 	}
 	readExpiry(&body, &p, "output_expires_after", &a.outputSeconds)
-	for _, name := range body.Rest() { // as submissions do, those that nobody knows are left alone
+	for _, name := range body.Rest() { // like submissions, ignore unknown fields
 		body.Drop(name)
 	}
 	return a, p.Err()
 }
 
-// readExpiry reads after how many seconds something expires, and reports whether
-// that was said well.
+// readExpiry reads an expiry in seconds. It returns true if the field is present and
+// valid.
 func readExpiry(body *request.Object, p *request.Problems, field string, seconds *int64) bool {
 	var after map[string]any
 	if !body.Read(field, "an object with anchor and seconds", &after) {
@@ -92,8 +92,8 @@ func readExpiry(body *request.Object, p *request.Problems, field string, seconds
 	}
 	n, _ := after["seconds"].(float64)
 	*seconds = int64(n)
-	if after["anchor"] != "created_at" || n != float64(*seconds) || *seconds < leastExpiry || *seconds > mostExpiry {
-		p.Add(field, "must have the anchor created_at and seconds from %d to %d", leastExpiry, mostExpiry)
+	if after["anchor"] != "created_at" || n != float64(*seconds) || *seconds < minExpiry || *seconds > maxExpiry {
+		p.Add(field, "must have the anchor created_at and seconds from %d to %d", minExpiry, maxExpiry)
 		return false
 	}
 	return true
@@ -114,7 +114,7 @@ func checkMetadata(p *request.Problems, metadata map[string]string) {
 	}
 }
 
-// window is how long a completion_window lasts; 0 for what is none.
+// window parses a completion_window; 0 if it is invalid.
 func window(text string) time.Duration {
 	found := windowForm.FindStringSubmatch(text)
 	if found == nil {
@@ -136,7 +136,7 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	}
 	f, err := d.file(c, want.file)
 	if err != nil {
-		return nil, batch.Named(err, "input_file_id")
+		return nil, batch.NotFoundField(err, "input_file_id")
 	}
 	if f.Purpose != purposeBatch {
 		return nil, rowmill.Invalid("input_file_id", "names a file with the purpose %s; upload one with the purpose %s", f.Purpose, purposeBatch)
@@ -147,8 +147,8 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	}
 	record, err = d.batches.Submit(c, record, want.sum(), func(ctx context.Context) error {
 		err := d.Bucket.Copy(ctx, f.Key, record.Spec.Spooled)
-		if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
-			return batch.Named(batch.Missing("file", f.ID), "input_file_id")
+		if errors.Is(err, rowmill.ErrNotFound) { // deleted a moment ago
+			return batch.NotFoundField(batch.Missing("file", f.ID), "input_file_id")
 		}
 		return err
 	})
@@ -158,9 +158,9 @@ func (d *Dialect) create(c *gin.Context) (any, error) {
 	return d.view(c.Request.Context(), record)
 }
 
-// job is the record of a batch. Its file is looked at as far as its first line,
-// which says which model all of them are for. One without a good first line has a
-// job, too, which will fail with a list of all that is wrong.
+// job returns the record of a batch. It reads only the first line of the file, which
+// names the model for all lines. A file without a valid first line gets a job too; the
+// job fails with a list of all errors in the file.
 func (d *Dialect) job(c *gin.Context, f store.File, want asked) (store.Record, error) {
 	model, err := d.modelOf(c, f, want.endpoint)
 	if err != nil {
@@ -171,12 +171,12 @@ func (d *Dialect) job(c *gin.Context, f store.File, want asked) (store.Record, e
 	}, want.lasts), nil
 }
 
-// modelOf is the model of a file's first request; one that nobody has where that
-// cannot be read.
+// modelOf returns the model of a file's first request, or an unknown model if the first
+// line is invalid.
 func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Model, error) {
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
 	if errors.Is(err, rowmill.ErrNotFound) {
-		return rowmill.Model{}, batch.Named(batch.Missing("file", f.ID), "input_file_id")
+		return rowmill.Model{}, batch.NotFoundField(batch.Missing("file", f.ID), "input_file_id")
 	}
 	if err != nil {
 		return rowmill.Model{}, fmt.Errorf("open the input of a batch: %w", err)
@@ -192,7 +192,7 @@ func (d *Dialect) modelOf(c *gin.Context, f store.File, path string) (rowmill.Mo
 	return d.batches.ModelNamed(name)
 }
 
-// sum is the same for the same request.
+// sum returns a hash that is equal for equal requests.
 func (a asked) sum() string {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%q %q %q %d", a.file, a.endpoint, a.window, a.outputSeconds)
@@ -219,7 +219,7 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	if after := c.Query("after"); after != "" {
 		id, ok := d.batches.JobID(after)
 		if !ok {
-			p.Add("after", "is %q, which is no id of a batch; send the id of the last batch of the page before", spelling.Shorten(after, 64))
+			p.Add("after", "is %q, which is not the id of a batch; send the id of the last batch of the previous page", spelling.Shorten(after, 64))
 		}
 		asked.After = id
 	}
@@ -237,8 +237,8 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	return listed(views, more, func(v batchView) string { return v.ID }), nil
 }
 
-// cancel answers POST /v1/batches/{batch_id}/cancel. That of a batch which is
-// over changes nothing, and is no error to clients that come late.
+// cancel answers POST /v1/batches/{batch_id}/cancel. If the batch was cancelled before,
+// it changes nothing and returns no error.
 func (d *Dialect) cancel(c *gin.Context) (any, error) {
 	record, err := d.batches.Find(c, c.Param("batch_id"))
 	if err != nil {
@@ -251,5 +251,5 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.viewAs(ended), nil // cancelling until its files are made
+	return d.viewAs(ended), nil // the status is cancelling until the files are made
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The purposes of files.
+// Purposes of files.
 const (
 	purposeBatch  = "batch"
 	purposeData   = "user_data" // any input of a job
 	purposeOutput = "batch_output"
 )
 
-// purposes are those of files that clients upload.
+// purposes lists the purposes of files that clients may upload.
 var purposes = []string{purposeBatch, purposeData}
 
 func checkPurpose(p *request.Problems, purpose string) {
@@ -37,13 +37,13 @@ func checkPurpose(p *request.Problems, purpose string) {
 	}
 }
 
-// Pages of files.
+// Sizes of pages of files.
 const (
 	defaultFiles = 10_000
 	maxFiles     = 10_000
 )
 
-// fileView is a file as clients see it. As in batchView, no member is null.
+// fileView is a file in an answer. As in batchView, no member is null.
 type fileView struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`
@@ -52,7 +52,7 @@ type fileView struct {
 	ExpiresAt *int64 `json:"expires_at,omitempty"`
 	Filename  string `json:"filename"`
 	Purpose   string `json:"purpose"`
-	Status    string `json:"status"` // deprecated, and polled for by wait_for_processing
+	Status    string `json:"status"` // deprecated; the client's wait_for_processing polls it
 }
 
 func viewFile(f store.File) fileView {
@@ -62,16 +62,16 @@ func viewFile(f store.File) fileView {
 	}
 }
 
-// gone reports whether a file has expired.
-func (d *Dialect) gone(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
+// expired reports whether a file has expired.
+func (d *Dialect) expired(f store.File) bool { return f.Expires != nil && !d.Now().Before(*f.Expires) }
 
-// isFileID reports whether an id has the form of a file's.
+// isFileID reports whether id has the form of a file id.
 func isFileID(id string) bool {
 	hex, found := strings.CutPrefix(id, prefixFile)
 	return found && batch.IsHex(hex)
 }
 
-// recorded returns a file of the account, which may have expired, or a 404.
+// recorded returns a file of the account, or a 404. The file may have expired.
 func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
 	none := batch.Missing("file", spelling.Shorten(id, 64))
 	if !isFileID(id) {
@@ -90,7 +90,7 @@ func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
 // file returns a file of the account that has not expired, or a 404.
 func (d *Dialect) file(c *gin.Context, id string) (store.File, error) {
 	f, err := d.recorded(c, id)
-	if err == nil && d.gone(f) {
+	if err == nil && d.expired(f) {
 		err = batch.Missing("file", f.ID)
 	}
 	return f, err
@@ -109,7 +109,7 @@ func (d *Dialect) content(c *gin.Context) error {
 		return err
 	}
 	object, err := d.Bucket.Open(c.Request.Context(), f.Key)
-	if errors.Is(err, rowmill.ErrNotFound) { // retention took the job that it is of
+	if errors.Is(err, rowmill.ErrNotFound) { // retention removed the job of the file
 		return batch.Missing("file", f.ID)
 	}
 	if err != nil {
@@ -120,8 +120,9 @@ func (d *Dialect) content(c *gin.Context) error {
 	return nil
 }
 
-// deleteFile answers DELETE /v1/files/{file_id}. A batch of the file goes on: it
-// has a copy. What a batch left goes with the results of its job.
+// deleteFile answers DELETE /v1/files/{file_id}. A batch that uses the file continues
+// with its own copy. A file that a batch made is removed later, with the results of the
+// batch's job.
 func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 	f, err := d.file(c, c.Param("file_id"))
 	if err != nil {
@@ -133,13 +134,13 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 	}
 	if f.Job == "" {
 		if err := d.Bucket.Delete(ctx, f.Key); err != nil {
-			d.Exchange.Logger.Warn("removing a deleted file failed; retention will", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+			d.Exchange.Logger.Warn("removing a deleted file failed, retention removes it later", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 		}
 	}
 	return gin.H{"id": f.ID, "object": "file", "deleted": true}, nil
 }
 
-// page reads which page of a list a request asks for, but for its cursor.
+// page reads the page parameters of a list, except the cursor.
 func page(c *gin.Context, p *request.Problems, standard, most int) store.Page {
 	asked := store.Page{Limit: batch.Limit(c, p, standard, most)}
 	switch order := c.DefaultQuery("order", "desc"); order {
@@ -160,17 +161,17 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	var p request.Problems
 	asked := page(c, &p, defaultFiles, maxFiles)
 	if asked.After = c.Query("after"); asked.After != "" && !isFileID(asked.After) {
-		p.Add("after", "is %q, which is no id of a file; send the id of the last file of the page before", spelling.Shorten(asked.After, 64))
+		p.Add("after", "is %q, which is not the id of a file; send the id of the last file of the previous page", spelling.Shorten(asked.After, 64))
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
 	if asked.After != "" {
 		if err := d.isPlace(c, asked.After); err != nil {
-			return nil, batch.Named(err, "after")
+			return nil, batch.NotFoundField(err, "after")
 		}
 	}
-	files, more, err := batch.Fill(asked, d.gone, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
+	files, more, err := batch.Fill(asked, d.expired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
 		return d.Files.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
 	})
 	if err != nil {
@@ -183,8 +184,8 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	return listed(views, more, func(v fileView) string { return v.ID }), nil
 }
 
-// isPlace refuses a cursor that is no file of the account. The id of a deleted file is a
-// place all the same: clients that go through a list and delete each file send it.
+// isPlace checks that a cursor is a file of the account. It also accepts the id of a
+// deleted file, because clients that list files and delete each one send such ids.
 func (d *Dialect) isPlace(c *gin.Context, id string) error {
 	_, err := d.Files.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -196,8 +197,8 @@ func (d *Dialect) isPlace(c *gin.Context, id string) error {
 	return err
 }
 
-// listed is a page of a list. The ids of an empty one are empty: they may be neither null
-// nor, in a list of files, left out.
+// listed returns a page of a list. If the page is empty, its ids are empty texts: clients
+// accept neither null nor, in a list of files, a missing id.
 func listed[T any](data []T, more bool, id func(T) string) gin.H {
 	body := gin.H{"object": "list", "data": data, "has_more": more, "first_id": "", "last_id": ""}
 	if len(data) > 0 {
@@ -206,7 +207,7 @@ func listed[T any](data []T, more bool, id func(T) string) gin.H {
 	return body
 }
 
-// record stores the record of a file whose object is there.
+// record stores the record of a file.
 func (d *Dialect) record(ctx context.Context, f store.File) error {
 	f.Created = f.Created.UTC().Truncate(time.Second)
 	if err := d.Files.CreateFile(ctx, f); err != nil {
@@ -215,7 +216,7 @@ func (d *Dialect) record(ctx context.Context, f store.File) error {
 	return nil
 }
 
-// tooLarge is the answer to more than a file may have.
+// tooLarge returns the error for a file that is larger than most bytes.
 func tooLarge(most int64) error {
 	return request.Errorf(http.StatusRequestEntityTooLarge, "file_too_large", "the file has more than %d bytes; split it", most).Closing()
 }

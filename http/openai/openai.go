@@ -1,15 +1,15 @@
-// Package openai is the dialect of OpenAI's clients: files, and batches of
-// requests that stand in them. It owns the form of both, of their errors and of
-// the files that a batch leaves. What a batch does is a job like any other, whose
-// rows are request bodies; the package refuses to know how it runs.
+// Package openai answers in the dialect of OpenAI's clients: files, and batches of the
+// requests in these files. It defines the form of both, of their errors and of the files
+// that a batch produces. The work of a batch is a normal job whose rows are request
+// bodies.
 //
 //	POST /v1/files ──► object and record of the file
 //	POST /v1/batches ──► copy of the object, record of a job ──► the pipeline
-//	GET /v1/batches/{id} ◄── the job's record; once it is over, its files are made
+//	GET /v1/batches/{id} ◄── the job's record; when it has ended, its files are made
 //	GET /v1/files/{id}/content ◄── an artifact of the job
 //
-// What clients send and expect was read in openai 3.54.0 for Python and 6.49.0
-// for Node.
+// The requests and expectations of clients come from the sources of openai 3.54.0 for
+// Python and 6.49.0 for Node.
 package openai
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Dialect answers in the dialect.
+// Dialect answers the requests of OpenAI's clients.
 type Dialect struct {
 	batch.Config
 	Files store.Files
@@ -51,13 +51,14 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 	v1.POST("/batches/:batch_id/cancel", handle(d.cancel))
 }
 
-// typeServer is the type of errors of the service.
+// typeServer is the type of errors that the service caused.
 const typeServer = "server_error"
 
-// Error is the body of an error.
+// Error returns the body of an error.
 func Error(_ *gin.Context, e *request.Error) any { return gin.H{"error": ErrorObject(e)} }
 
-// ErrorObject is an error in its body: all four members, with real nulls.
+// ErrorObject returns the error object of a body. It always has all four members; unset
+// members are null.
 func ErrorObject(e *request.Error) gin.H {
 	var param *string
 	if len(e.Fields) > 0 {
@@ -69,7 +70,7 @@ func ErrorObject(e *request.Error) gin.H {
 // Scheme is the word before a key in the header Authorization.
 const Scheme = "Bearer"
 
-// unixTime is a time in whole seconds, nil for none.
+// unixTime returns a time in whole seconds; nil stays nil.
 func unixTime(t *time.Time) *int64 {
 	if t == nil {
 		return nil
@@ -78,10 +79,10 @@ func unixTime(t *time.Time) *int64 {
 	return &seconds
 }
 
-// fileID is a new id of a file.
+// fileID returns a new file id.
 func fileID() string { return prefixFile + batch.Hex(rowmill.NewJobID()) }
 
-// What ids begin with.
+// Beginnings of ids.
 const (
 	prefixFile  = "file-"
 	prefixBatch = "batch_"

@@ -16,35 +16,35 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A batch that is over leaves two files: the answers, and what has none. Both have
-// records by which they are listed.
+// An ended batch produces two files: one with the answers, and one with the requests that
+// have no answer. Each file has a record in the list of files.
 const (
 	outcomeOutput = "output.jsonl"
 	outcomeErrors = "errors.jsonl"
 )
 
-// outcomeID is the id of a file of a batch: whoever makes it comes to the same. It
-// sorts by the time of the batch.
+// outcomeID returns the id of a batch's file. It is the same on all nodes, and sorts by
+// the time of the batch.
 func outcomeID(jobID, name string) string {
 	digits := batch.Hex(jobID)
 	sum := sha256.Sum256([]byte(jobID + "/" + name))
 	return prefixFile + digits[:12] + hex.EncodeToString(sum[:])[:len(digits)-12]
 }
 
-// left says which files a batch that is over leaves.
-type left struct{ output, errors bool }
+// batchFiles says which files an ended batch produces.
+type batchFiles struct{ output, errors bool }
 
-func leftOf(record store.Record) left {
+func filesOfBatch(record store.Record) batchFiles {
 	job := record.Job
 	if record.DataRemoved != nil || job.NumRows == nil || !record.Counted() {
-		return left{}
+		return batchFiles{}
 	}
-	return left{output: job.RowsDone > job.FailedRows, errors: job.FailedRows > 0 || *job.NumRows > job.RowsDone}
+	return batchFiles{output: job.RowsDone > job.FailedRows, errors: job.FailedRows > 0 || *job.NumRows > job.RowsDone}
 }
 
-// outcomes are the files that a batch leaves.
+// outcomes returns the files that a batch produces.
 func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []batch.Outcome, err error) {
-	leaves := leftOf(record)
+	files := filesOfBatch(record)
 	until, err := d.expiry(ctx, record)
 	if err != nil {
 		return nil, err
@@ -57,22 +57,23 @@ func (d *Dialect) outcomes(ctx context.Context, record store.Record) (made []bat
 				Name: d.batches.ID(record.Job.ID) + "_" + name, Size: a.Size, Created: *record.Job.Completed, Expires: until, Key: a.Key, Job: record.Job.ID,
 			})
 			if errors.Is(err, rowmill.ErrConflict) {
-				return nil // who began this before found another retention: its record stands
+				return nil // an earlier attempt used another retention; its record stays
 			}
 			return err
 		}})
 	}
-	if leaves.output {
+	if files.output {
 		add(outcomeOutput, l.answered)
 	}
-	if leaves.errors {
+	if files.errors {
 		add(outcomeErrors, l.unanswered)
 	}
 	return made, nil
 }
 
-// expiry is when the files of a batch expire: as was asked, else with the results of
-// its job as its account keeps them now; nil for never.
+// expiry returns the expiry of a batch's files: the requested time, or else the end of
+// the retention of the job's results under the account's current settings. nil means
+// never.
 func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, error) {
 	ended := record.Job.Completed.UTC().Truncate(time.Second)
 	if seconds := record.Spec.Raw.OutputSeconds; seconds > 0 {
@@ -87,14 +88,13 @@ func (d *Dialect) expiry(ctx context.Context, record store.Record) (*time.Time, 
 	return &ended, nil
 }
 
-// A lineWriter writes the lines of a batch's files, their requests in the order of
-// the input.
+// A lineWriter writes the lines of a batch's files. Requests keep the order of the input.
 type lineWriter struct {
 	batch string // hexadecimal digits
 	why   notRun
 }
 
-// notRun is what is said of a request that did not run.
+// notRun is the error of a request that did not run.
 type notRun struct{ code, message string }
 
 func newLineWriter(record store.Record) lineWriter {
@@ -112,7 +112,8 @@ func newLineWriter(record store.Record) lineWriter {
 	return l
 }
 
-// answered is the line of a request that has an answer; others have none.
+// answered appends the line of a request with an answer; for other requests it appends
+// nothing.
 func (l lineWriter) answered(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	if out.Failed() {
 		return b, nil
@@ -121,7 +122,8 @@ func (l lineWriter) answered(b []byte, row *rowmill.Row, out *rowmill.Output) ([
 	return append(b, `,"error":null}`...), nil
 }
 
-// unanswered is the line of a request that has none; others have none.
+// unanswered appends the line of a request without an answer; for other requests it
+// appends nothing.
 func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) ([]byte, error) {
 	if !out.Failed() {
 		return b, nil
@@ -129,7 +131,7 @@ func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) 
 	b = l.begin(b, row)
 	if status, refused := results.Status(out); refused {
 		body := out.Err.Raw
-		if !json.Valid([]byte(body)) { // no JSON, or too long to be kept whole
+		if !json.Valid([]byte(body)) { // not JSON, or cut because it was too long
 			made, err := json.Marshal(map[string]any{"error": map[string]any{"message": out.Err.Message, "type": batch.TypeInvalid, "param": nil, "code": nil}})
 			if err != nil {
 				return b, err
@@ -147,7 +149,7 @@ func (l lineWriter) unanswered(b []byte, row *rowmill.Row, out *rowmill.Output) 
 	return append(spelling.AppendString(b, []byte(why.message)), `}}`...), nil
 }
 
-// begin begins a line with the ids of a request.
+// begin appends the beginning of a line, with the ids of the request.
 func (l lineWriter) begin(b []byte, row *rowmill.Row) []byte {
 	b = append(b, `{"id":"batch_req_`...)
 	b = l.number(b, row)
@@ -160,7 +162,7 @@ func (l lineWriter) number(b []byte, row *rowmill.Row) []byte {
 	return strconv.AppendInt(b, row.Index, 10)
 }
 
-// response adds a reply, whose body is JSON.
+// response appends a response. body must be JSON.
 func (l lineWriter) response(b []byte, row *rowmill.Row, status int, body string) []byte {
 	b = append(b, `,"response":{"status_code":`...)
 	b = append(strconv.AppendInt(b, int64(status), 10), `,"request_id":"req_`...)

@@ -21,28 +21,27 @@ import (
 )
 
 const (
-	// formRoom is what the fields of a form and the lines between them may have
-	// beside the file, bytes.
+	// formRoom is the space for a form's fields and separators beside the file, in bytes.
 	formRoom = 1 << 20
-	// maxField bounds a field of a form, and maxFilename the name of a file, bytes.
+	// maxField limits a field of a form, and maxFilename the name of a file, in bytes.
 	maxField    = 1 << 10
 	maxFilename = 1 << 10
-	// maxFields is more than any client sends.
+	// maxFields limits the fields of a form: no client sends as many.
 	maxFields = 20
 
-	// unnamed is what clients call bytes that have no name.
+	// unnamed is the file name that OpenAI's clients send for in-memory uploads.
 	unnamed = "upload"
 )
 
-// How long files are kept, seconds; without a word 30 days, as upstream.
+// Limits of how long a file is kept, in seconds. The default is 30 days, as at OpenAI.
 const (
-	leastExpiry    = 3_600
-	mostExpiry     = 2_592_000
-	standardExpiry = 30 * 24 * time.Hour
+	minExpiry     = 3_600
+	maxExpiry     = 2_592_000
+	defaultExpiry = 30 * 24 * time.Hour
 )
 
-// A form is what an upload consists of. Its parts come in any order: the file is
-// stored before it is known what for.
+// A form is the content of an upload request. Its parts come in any order, so the file
+// may be stored before its purpose is known.
 type form struct {
 	fields map[string]string
 	name   string
@@ -72,7 +71,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From here on a client that leaves does not leave half a file behind.
+	// From here on, a client that leaves must not leave half a file.
 	ctx = context.WithoutCancel(ctx)
 	now := d.Now().UTC()
 	until := now.Add(expiry).Truncate(time.Second)
@@ -80,7 +79,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 		ID: id, Account: d.Jobs.Account(c), Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
 		Created: now.Truncate(time.Second), Expires: &until, Key: layout.File(id),
 	}
-	// The record comes first: what a crash leaves of an upload expires then.
+	// Store the record first, so that an object left by a crash expires.
 	if err := d.record(ctx, f); err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	return viewFile(f), nil
 }
 
-// parts begins to read a form.
+// parts returns a reader for the parts of a form.
 func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
@@ -107,12 +106,12 @@ func (d *Dialect) parts(c *gin.Context, fields string) (*multipart.Reader, error
 	return multipart.NewReader(d.Exchange.Body(c, most), params["boundary"]), nil
 }
 
-// read takes a form apart, and writes the file in the field called so to w.
+// read reads a form, and writes the file in the given field to w.
 func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form, error) {
 	sent := form{fields: map[string]string{}}
 	for {
 		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) { // or it ends in the middle, and lacks what check asks for
+		if errors.Is(err, io.EOF) { // a form that ends early lacks fields, which check reports
 			return sent, nil
 		}
 		if err != nil {
@@ -144,7 +143,7 @@ func (d *Dialect) read(parts *multipart.Reader, field string, w io.Writer) (form
 	}
 }
 
-// broken is the error of a form that cannot be read on.
+// broken returns the error of a form that cannot be read to its end.
 func (d *Dialect) broken(err error) error {
 	var (
 		stalled  *request.Error
@@ -156,11 +155,11 @@ func (d *Dialect) broken(err error) error {
 	case errors.As(err, &overlong):
 		return tooLarge(d.Limits.FileBytes)
 	}
-	return request.Errorf(http.StatusBadRequest, "invalid_multipart", "the form ends in the middle, or is no multipart/form-data; send it again")
+	return request.Errorf(http.StatusBadRequest, "invalid_multipart", "the form ends in the middle, or is not multipart/form-data; send it again")
 }
 
-// filename is the name that the client gave a file, of which some are UTF-8
-// without saying so.
+// filename returns the name that the client gave a file. Some clients send UTF-8 without
+// declaring it.
 func filename(part *multipart.Part) string {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	name := params["filename"]
@@ -170,7 +169,7 @@ func filename(part *multipart.Part) string {
 	return spelling.Shorten(name, maxFilename)
 }
 
-// check says what is wrong with a form, and how long its file is to be kept.
+// check checks the fields of a form, and returns how long to keep the file.
 func (sent form) check() (expiry time.Duration, err error) {
 	var p request.Problems
 	switch purpose := sent.fields["purpose"]; {
@@ -182,7 +181,7 @@ func (sent form) check() (expiry time.Duration, err error) {
 	if !sent.filed {
 		p.Add("file", "is missing; send the file as the field file of the form")
 	}
-	expiry = standardExpiry
+	expiry = defaultExpiry
 	anchor, anchored := sent.fields["expires_after[anchor]"]
 	seconds, given := sent.fields["expires_after[seconds]"]
 	if anchored || given {
@@ -190,8 +189,8 @@ func (sent form) check() (expiry time.Duration, err error) {
 			p.Add("expires_after.anchor", "must be created_at")
 		}
 		n, err := strconv.ParseInt(seconds, 10, 64)
-		if err != nil || n < leastExpiry || n > mostExpiry {
-			p.Add("expires_after.seconds", "must be a whole number from %d to %d", leastExpiry, mostExpiry)
+		if err != nil || n < minExpiry || n > maxExpiry {
+			p.Add("expires_after.seconds", "must be a whole number from %d to %d", minExpiry, maxExpiry)
 		}
 		expiry = time.Duration(n) * time.Second
 	}

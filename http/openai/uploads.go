@@ -26,20 +26,20 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An upload is a file that comes in parts, each a request of its own. It is objects
-// in the bucket and no record, so that any node can go on with it, and becomes a
-// file whose id has the same digits: who repeats the last step comes to the same.
+// An upload is a file that arrives in parts, one request per part. It consists of objects
+// in the bucket and has no record, so any node can continue it. The file's id has the
+// same digits as the upload's id, so a repeated last step returns the same file.
 
 const (
-	// maxParts bounds the parts of an upload: as many as a file of objects in S3.
+	// maxParts limits the parts of an upload, as S3 does for a multipart upload.
 	maxParts = 10_000
-	// maxUploadName bounds the name of the file, characters: what file systems take.
+	// maxUploadName limits the name of the file, in characters, as file systems do.
 	maxUploadName = 255
-	// maxUploadBody bounds the list of the parts of a file, bytes.
+	// maxUploadBody limits the list of a file's parts, in bytes.
 	maxUploadBody = 1 << 20
 )
 
-// The statuses of an upload.
+// Statuses of an upload.
 const (
 	uploadPending   = "pending"
 	uploadCompleted = "completed"
@@ -52,17 +52,17 @@ const (
 	prefixPart   = "part_"
 )
 
-// uploading is the object that says what an upload is to become.
+// uploading is the stored object that describes the future file.
 type uploading struct {
 	Account  string        `json:"account"`
 	Bytes    int64         `json:"bytes"`
 	Filename string        `json:"filename"`
 	Purpose  string        `json:"purpose"`
-	Keep     time.Duration `json:"keep"` // of the file, ns
+	Keep     time.Duration `json:"keep"` // of the file, in ns
 	Created  time.Time     `json:"created"`
 }
 
-// uploadView is an upload as clients see it.
+// uploadView is an upload in an answer.
 type uploadView struct {
 	ID        string     `json:"id"`
 	Object    string     `json:"object"`
@@ -72,11 +72,11 @@ type uploadView struct {
 	Filename  string     `json:"filename"`
 	Purpose   string     `json:"purpose"`
 	Status    string     `json:"status"`
-	File      *fileView  `json:"file"`  // once it is completed
-	Parts     []partView `json:"parts"` // in the order in which they came; upstream does not say
+	File      *fileView  `json:"file"`  // set when the upload is completed
+	Parts     []partView `json:"parts"` // in order of arrival; not a field of OpenAI's API
 }
 
-// partView is a part as clients see it.
+// partView is a part in an answer.
 type partView struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`
@@ -85,7 +85,7 @@ type partView struct {
 	UploadID  string `json:"upload_id"`
 }
 
-// An upload is what there is of one.
+// upload has the state of an upload: its status, its parts and its file.
 type upload struct {
 	id string
 	uploading
@@ -112,11 +112,11 @@ func (u *upload) view() uploadView {
 }
 
 func viewPart(upload, id string, size int64) partView {
-	at, _ := layout.UploadBegan(id) // parts have ids of the same form
+	at, _ := layout.UploadBegan(id) // part ids have the same form as upload ids
 	return partView{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
 }
 
-// fileOf is the id of the file that an upload becomes.
+// fileOf returns the id of the file that an upload becomes.
 func fileOf(uploadID string) string { return prefixFile + strings.TrimPrefix(uploadID, prefixUpload) }
 
 // beginUpload answers POST /v1/uploads.
@@ -127,7 +127,7 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	u := upload{id: prefixUpload + batch.Hex(rowmill.NewJobID()), status: uploadPending}
-	u.Account, u.Created, u.Keep = d.Jobs.Account(c), d.Now().UTC().Truncate(time.Second), standardExpiry
+	u.Account, u.Created, u.Keep = d.Jobs.Account(c), d.Now().UTC().Truncate(time.Second), defaultExpiry
 	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
 		p.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
 	}
@@ -138,7 +138,7 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 		checkPurpose(&p, u.Purpose)
 	}
 	var kind string
-	body.Read("mime_type", "a string", &kind) // what a file is its content tells
+	body.Read("mime_type", "a string", &kind) // ignored: the content shows the type
 	var seconds int64
 	if readExpiry(&body, &p, "expires_after", &seconds) {
 		u.Keep = time.Duration(seconds) * time.Second
@@ -173,8 +173,8 @@ func (d *Dialect) write(ctx context.Context, key, kind string, content []byte) e
 	return err
 }
 
-// uploadOf returns the upload that a request is about, which is one of whoever
-// asks, or a 404.
+// uploadOf returns the upload in the path if it belongs to the caller's account, or a
+// 404.
 func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	ctx, u := c.Request.Context(), &upload{id: c.Param("upload_id"), status: uploadPending}
 	none := batch.Missing("upload", spelling.Shorten(u.id, 64))
@@ -198,11 +198,11 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	if u.parts, err = d.Bucket.List(ctx, layout.UploadParts(u.id)); err != nil {
 		return nil, fmt.Errorf("list the parts of an upload: %w", err)
 	}
-	return u, d.settle(ctx, u)
+	return u, d.findStatus(ctx, u)
 }
 
-// settle finds out how an upload has ended, if it has.
-func (d *Dialect) settle(ctx context.Context, u *upload) error {
+// findStatus sets the status of an upload that has ended.
+func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
 	f, err := d.Files.GetFile(ctx, fileOf(u.id))
 	if err == nil {
 		if _, err = d.Bucket.Stat(ctx, f.Key); err == nil {
@@ -225,8 +225,8 @@ func (d *Dialect) settle(ctx context.Context, u *upload) error {
 	return nil
 }
 
-// pending refuses what only an upload takes that has not ended.
-func (u *upload) pending() error {
+// checkPending refuses requests to an upload that has ended.
+func (u *upload) checkPending() error {
 	if u.status == uploadPending {
 		return nil
 	}
@@ -246,12 +246,13 @@ func (d *Dialect) showUpload(c *gin.Context) (any, error) {
 func (d *Dialect) addPart(c *gin.Context) (any, error) {
 	u, err := d.uploadOf(c)
 	if err == nil {
-		err = u.pending()
+		err = u.checkPending()
 	}
 	if err != nil {
 		return nil, err
 	}
-	// A part whose answer was lost comes once more, and nobody names the first.
+	// If the answer to a part was lost, the client sends the part again and does not use
+	// the first copy.
 	var came int64
 	for _, part := range u.parts {
 		came += part.Size
@@ -293,7 +294,7 @@ func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 	if u.status == uploadCancelled {
 		return u.view(), nil
 	}
-	if err := u.pending(); err != nil {
+	if err := u.checkPending(); err != nil {
 		return nil, err
 	}
 	ctx := context.WithoutCancel(c.Request.Context())
@@ -307,9 +308,8 @@ func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 	return u.view(), nil
 }
 
-// completeUpload answers POST /v1/uploads/{upload_id}/complete: the parts, in the
-// order in which they are named, become a file. Once it is one, the same request is
-// answered with it.
+// completeUpload answers POST /v1/uploads/{upload_id}/complete: it joins the named parts,
+// in their order, into a file. A repeated request returns the same file.
 func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	var p request.Problems
 	body, err := d.Exchange.ReadObject(c, maxUploadBody, &p)
@@ -333,14 +333,15 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	case u.status == uploadCompleted:
 		return u.view(), nil
 	}
-	if err := u.pending(); err != nil {
+	if err := u.checkPending(); err != nil {
 		return nil, err
 	}
 	keys, err := u.inOrder(ids)
 	if err != nil {
 		return nil, err
 	}
-	// From here on a client that leaves, or asks again, finds the file made.
+	// From here on the file is made even if the client leaves; a repeated request finds
+	// it.
 	ctx := context.WithoutCancel(c.Request.Context())
 	if err := d.join(ctx, u, keys, sum); err != nil {
 		return nil, err
@@ -352,7 +353,7 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	return u.view(), nil
 }
 
-// inOrder are the keys of the parts that make the file.
+// inOrder returns the keys of the named parts, and checks that they make the whole file.
 func (u *upload) inOrder(ids []string) (keys []string, err error) {
 	var total int64
 	for i, id := range ids {
@@ -360,7 +361,7 @@ func (u *upload) inOrder(ids []string) (keys []string, err error) {
 		at := slices.IndexFunc(u.parts, func(part blob.Info) bool { return part.Key == key })
 		switch {
 		case at < 0:
-			return nil, rowmill.Invalid("part_ids", "names %q, which is no part of this upload", spelling.Shorten(id, 64))
+			return nil, rowmill.Invalid("part_ids", "names %q, which is not a part of this upload", spelling.Shorten(id, 64))
 		case slices.Contains(ids[:i], id):
 			return nil, rowmill.Invalid("part_ids", "names %q twice", id)
 		}
@@ -373,7 +374,7 @@ func (u *upload) inOrder(ids []string) (keys []string, err error) {
 	return keys, nil
 }
 
-// join makes a file of parts.
+// join joins parts into a file.
 func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string) error {
 	until := u.Created.Add(u.Keep)
 	f := store.File{
@@ -394,11 +395,11 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 		}
 	}
 	if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
-		return rowmill.Invalid("md5", "is %s, and the parts in this order have %s; send those that are damaged again, or name them in their order", spelling.Shorten(sum, 64), got)
+		return rowmill.Invalid("md5", "is %s, and the parts in this order have %s; send the damaged parts again, or name the parts in the order of the file", spelling.Shorten(sum, 64), got)
 	}
-	// The record comes first, as for what comes in one piece. Whoever joins the same
-	// upload beside this writes the same record and, but for the order of its parts,
-	// the same file.
+	// Store the record first, as for a file in one request. A concurrent request that
+	// completes the same upload writes the same record and, except for the order of its
+	// parts, the same file.
 	if err := d.record(ctx, f); err != nil {
 		return err
 	}

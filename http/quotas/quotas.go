@@ -1,5 +1,5 @@
-// Package quotas owns what accounts may use: the configured quotas, those of an account,
-// and the quotas that a new job gets.
+// Package quotas manages the limits of accounts: the configured quotas, an account's own
+// quotas, and the quotas of a new job.
 package quotas
 
 import (
@@ -22,29 +22,29 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Value names the value with an account's own quotas: a document {"quotas": [{"priority",
-// "row_quota", "token_quota"}], "cost_quota_usd"}. The configuration applies to what it
-// leaves out.
+// Value returns the name of the stored value with an account's own quotas: a document
+// {"quotas": [{"priority", "row_quota", "token_quota"}], "cost_quota_usd"}. Absent fields
+// have the configured quota.
 func Value(account string) string { return "quotas/" + account }
 
-// ownQuotas are the quotas of one account. The configuration applies where a quota is
-// nil; a nil cost quota means no limit.
+// ownQuotas has an account's own quotas. A nil quota means the configured one; a nil cost
+// quota means no limit.
 type ownQuotas struct {
 	Quotas    []client.OwnQuota `json:"quotas"`
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"` // USD in a calendar month, UTC
 }
 
-// accountQuotas are the quotas in force for an account, and its own.
+// accountQuotas has the quotas in force for an account, and its own quotas.
 type accountQuotas struct {
 	Account   string            `json:"account"`
-	Quotas    []client.Quota    `json:"quotas"` // in the order of priority
+	Quotas    []client.Quota    `json:"quotas"` // sorted by priority
 	CostQuota *exchange.Decimal `json:"cost_quota_usd"`
 	Own       ownQuotas         `json:"own"`
 
-	version int64 // of the document; 0 for none
+	version int64 // of the stored value; 0: none
 }
 
-// Quotas answers requests about what accounts may use.
+// Quotas answers requests about quotas.
 type Quotas struct {
 	*exchange.Exchange
 	Store      store.Values
@@ -75,7 +75,7 @@ func (q *Quotas) of(ctx context.Context, account string) (accountQuotas, error) 
 	return q.inForce(account, own, version), nil
 }
 
-// Charge gives a job to an account, with the account's quotas.
+// Charge sets the account of a job, and the account's quotas.
 func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec) error {
 	bounds, err := q.of(ctx, account)
 	if err != nil {
@@ -87,7 +87,7 @@ func (q *Quotas) Charge(ctx context.Context, account string, spec *rowmill.Spec)
 	return nil
 }
 
-// inForce puts an account's own quotas over the configured ones.
+// inForce returns the configured quotas, replaced by the account's own where set.
 func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQuotas {
 	bounds := slices.Clone(q.Configured)
 	slices.SortFunc(bounds, func(a, b client.Quota) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -108,7 +108,7 @@ func (q *Quotas) inForce(account string, own ownQuotas, version int64) accountQu
 	return accountQuotas{Account: account, Quotas: bounds, CostQuota: own.CostQuota, Own: own, version: version}
 }
 
-// get answers GET /v1/get-quotas, for any key of the account.
+// get answers GET /v1/get-quotas, for every key of the account.
 func (q *Quotas) get(c *gin.Context) (any, error) {
 	bounds, err := q.of(c.Request.Context(), caller.Of(c).Account)
 	return gin.H{"quotas": bounds.Quotas}, err
@@ -125,7 +125,7 @@ func (q *Quotas) show(c *gin.Context) (any, error) {
 	return bounds, err
 }
 
-// put answers PUT /v1/quotas: the body replaces the account's own.
+// put answers PUT /v1/quotas: the body replaces the account's own quotas.
 func (q *Quotas) put(c *gin.Context) (any, error) {
 	var own ownQuotas
 	account, err := caller.Administer(q.Exchange, c, exchange.SmallObject, func(body *request.Object) {
@@ -154,7 +154,7 @@ func (q *Quotas) put(c *gin.Context) (any, error) {
 	return bounds, err
 }
 
-// readQuotas reads the quotas of a body.
+// readQuotas reads the account's own quotas from a body.
 func readQuotas(body *request.Object) ownQuotas {
 	var own ownQuotas
 	seen := map[rowmill.Priority]bool{}
@@ -166,7 +166,7 @@ func readQuotas(body *request.Object) ownQuotas {
 			case err != nil:
 				entry.Add("priority", "%v", err)
 			case seen[q.Priority]:
-				entry.Add("priority", "%d stands in the list twice; name it once", q.Priority)
+				entry.Add("priority", "%d occurs twice in the list; name it once", q.Priority)
 			}
 			seen[q.Priority] = true
 		}
@@ -185,7 +185,7 @@ func readQuotas(body *request.Object) ownQuotas {
 	return own
 }
 
-// readQuota reads a quota; nil for the configured one.
+// readQuota reads a quota; nil means the configured one.
 func readQuota(entry *request.Object, field, of string) *int64 {
 	var n int64
 	if !entry.Read(field, "a whole number of "+of+", or null for the configured one", &n) {
@@ -206,7 +206,8 @@ func Defaults() (quotas []client.Quota) {
 	return quotas
 }
 
-// Validate names the configured quota that is missing or out of range.
+// Validate returns an error that names the first configured quota that is missing or out
+// of range.
 func Validate(configured []client.Quota) error {
 	seen := map[rowmill.Priority]bool{}
 	for i, q := range configured {

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// NoResults says why a job has no results of a variant, or nil where it has.
+// NoResults returns why a job has no results of a variant, or nil if it has them.
 func NoResults(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
@@ -27,8 +27,8 @@ func NoResults(record store.Record, v results.Variant) error {
 	return notKept(record, v)
 }
 
-// NoRows says why partial results of a job that has not succeeded cannot be
-// given, or nil where they can.
+// NoRows returns why a job that has not succeeded has no partial results, or nil if it
+// has them.
 func NoRows(record store.Record, v results.Variant) error {
 	status := record.Job.Status
 	switch {
@@ -36,14 +36,14 @@ func NoRows(record store.Record, v results.Variant) error {
 		return Errorf(http.StatusConflict, "no_results", "an estimate job has no results, and no partial ones").With("status", status)
 	case record.DataRemoved == nil && !record.Counted() && status.Terminal():
 		return Errorf(http.StatusConflict, "no_rows",
-			"the job is %s, and was so before its rows were counted: there is nothing of it", status).With("status", status)
+			"the job is %s and ended before its rows were counted, so it has no rows", status).With("status", status)
 	case record.DataRemoved == nil && !record.Counted():
 		return Errorf(http.StatusConflict, "no_rows", "the rows of the job are not counted yet; try again later").With("status", status)
 	}
 	return notKept(record, v)
 }
 
-// notKept says why a job lacks a variant for good.
+// notKept returns why a job will never have a variant, or nil.
 func notKept(record store.Record, v results.Variant) error {
 	switch {
 	case record.DataRemoved != nil:

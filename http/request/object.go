@@ -12,24 +12,23 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// An Object is a small JSON object whose fields are read one by one. Nulls are
-// left out.
+// An Object is a small JSON object. Its fields are read one by one; fields with null
+// count as absent.
 type Object struct {
 	Problems *Problems
 	fields   map[string]json.RawMessage
-	nulls    map[string]bool // the names of those left out
-	prefix   string          // of the names in problems, such as "quotas[1]."
+	nulls    map[string]bool // names of the fields with null
+	prefix   string          // of field names in problems, such as "quotas[1]."
 }
 
-// ReadObject takes a body apart; what is found wrong with its fields is added
-// to the problems.
+// ReadObject decodes a body. Later reads add the problems of its fields to problems.
 func ReadObject(body []byte, problems *Problems) (Object, error) {
 	o := Object{Problems: problems}
 	return o, o.decode(body)
 }
 
-// maxFields is more than any object that is read has, and bounds what one with
-// millions takes.
+// maxFields limits the fields of an object, so that a body with millions of fields takes
+// little memory. No object of the API has as many.
 const maxFields = 100
 
 func (o *Object) decode(body []byte) error {
@@ -49,7 +48,7 @@ func (o *Object) decode(body []byte) error {
 		if err != nil || !isText {
 			return malformed
 		}
-		delete(o.fields, field) // of a field that stands there twice the last counts
+		delete(o.fields, field) // for duplicate names the last value wins
 		delete(o.nulls, field)
 		if bytes.Equal(value, []byte("null")) {
 			o.nulls[field] = true
@@ -63,8 +62,8 @@ func (o *Object) decode(body []byte) error {
 	return nil
 }
 
-// Read decodes a field, takes it out of the object, and reports whether it was
-// there and well-typed.
+// Read decodes a field and removes it from the object. It returns true if the field is
+// present and has the right type.
 func (o *Object) Read(field, must string, into any) bool {
 	raw, given := o.fields[field]
 	if !given {
@@ -78,7 +77,8 @@ func (o *Object) Read(field, must string, into any) bool {
 	return true
 }
 
-// Require is Read for a field that must be there; must says what it must be.
+// Require is Read for a field that must be present. must names the right type; missing is
+// the message for an absent field.
 func (o *Object) Require(field, must string, into any, missing string) bool {
 	if _, given := o.fields[field]; !given {
 		o.Add(field, "is missing; %s", missing)
@@ -90,15 +90,15 @@ func (o *Object) Require(field, must string, into any, missing string) bool {
 // Null reports whether a field was given as null.
 func (o *Object) Null(field string) bool { return o.nulls[field] }
 
-// Drop takes a field out of the object unread.
+// Drop removes a field without reading it.
 func (o *Object) Drop(field string) { delete(o.fields, field) }
 
-// Add adds a problem with a field of the object.
+// Add adds a problem of a field.
 func (o *Object) Add(field, format string, args ...any) {
 	o.Problems.Add(o.prefix+field, format, args...)
 }
 
-// Objects takes an array of objects out of the object, each to be read in turn.
+// Objects removes an array of objects and returns its elements.
 func (o *Object) Objects(field string) []Object {
 	var raws []json.RawMessage
 	if !o.Read(field, "an array of objects", &raws) {
@@ -117,8 +117,8 @@ func (o *Object) Objects(field string) []Object {
 	return found
 }
 
-// Object takes an object out of the object, to be read in turn, and reports
-// whether it was there.
+// Object removes an inner object and returns it. given is false if it is absent or not an
+// object.
 func (o *Object) Object(field string) (inner Object, given bool) {
 	raw, given := o.fields[field]
 	if !given {
@@ -133,14 +133,14 @@ func (o *Object) Object(field string) (inner Object, given bool) {
 	return inner, true
 }
 
-// maxUnknown is how many unknown fields an answer names.
+// maxUnknown limits the unknown fields that an answer names.
 const maxUnknown = 20
 
-// Rest names the fields that nobody has read, in order.
+// Rest returns the sorted names of the fields that were not read.
 func (o *Object) Rest() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// End refuses the fields that nobody has read: in a document that replaces
-// another, a misspelt one would quietly remove what it meant to set.
+// End adds a problem for each field that was not read. Otherwise, in a document that
+// replaces another, a misspelt field would silently delete the value that it should set.
 func (o *Object) End(known string) {
 	for i, name := range o.Rest() {
 		name = cmp.Or(spelling.Shorten(name, 64), `""`)

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// FuzzReadObject compares what is taken for an object with encoding/json.
+// FuzzReadObject compares ReadObject with encoding/json.
 func FuzzReadObject(f *testing.F) {
 	for _, seed := range []string{`{}`, ` {"a":1,"a":null,"b":[{}]} `, `{"a":1}x`, `[]`, `{"a"}`, `null`, `{"a":1,}`, ``, `{"\u0061":2}`} {
 		f.Add([]byte(seed))
@@ -40,7 +40,7 @@ func FuzzReadObject(f *testing.F) {
 	})
 }
 
-func TestObject_TellsAllProblemsAtOnce(t *testing.T) {
+func TestObject_CollectsAllProblems(t *testing.T) {
 	t.Parallel()
 	var problems Problems
 	o, err := ReadObject([]byte(`{"name":5,"list":[{"n":"x","other":1},7,{"n":2}],"null":null,"z":1}`), &problems)
@@ -76,7 +76,7 @@ func TestObject_TellsAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// What an object of a client's takes and what its answer says are bounded.
+// The fields of an object and the problems in an answer are limited.
 func TestObject_OfManyFields(t *testing.T) {
 	t.Parallel()
 	object := func(n int) []byte {

@@ -8,10 +8,10 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Problems collects the broken rules of a request, so that a client is told of
-// all of them at once.
+// Problems collects the broken rules of a request, so that the client gets them all in
+// the same answer.
 type Problems struct {
-	code   string // of all of them; CodeInvalid where they differ
+	code   string // code of all problems; CodeInvalid if they differ
 	fields []rowmill.FieldError
 }
 
@@ -20,7 +20,7 @@ func (p *Problems) Add(field, format string, args ...any) {
 	p.AddCode(CodeInvalid, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddCode adds broken rules that have a code of their own.
+// AddCode adds broken rules that have their own code.
 func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	if len(fields) == 0 {
 		return
@@ -33,17 +33,17 @@ func (p *Problems) AddCode(code string, fields ...rowmill.FieldError) {
 	p.fields = append(p.fields, fields...)
 }
 
-// AddPart adds the problems of a document that is a field of the request.
+// AddPart adds the problems of a document inside the request.
 func (p *Problems) AddPart(field string, part *Problems) {
 	for _, f := range part.fields {
 		p.AddCode(part.code, rowmill.FieldError{Field: field + "." + f.Field, Message: f.Message})
 	}
 }
 
-// Len is the number of problems.
+// Len returns the number of problems.
 func (p *Problems) Len() int { return len(p.fields) }
 
-// Has reports whether a field, or an element of it, has a problem.
+// Has reports whether a field or one of its elements has a problem.
 func (p *Problems) Has(field string) bool {
 	for _, problem := range p.fields {
 		if problem.Field == field || strings.HasPrefix(problem.Field, field+"[") {
@@ -53,7 +53,7 @@ func (p *Problems) Has(field string) bool {
 	return false
 }
 
-// Err returns nil where nothing is wrong.
+// Err returns the problems as an error, nil if there are none.
 func (p *Problems) Err() error {
 	if len(p.fields) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (p *Problems) Err() error {
 	return &rowmill.InvalidError{Code: p.code, Fields: p.fields}
 }
 
-// ErrAs is Err with a status and a code for all.
+// ErrAs is Err with a given status and code.
 func (p *Problems) ErrAs(status int, code string) error {
 	if err := p.Err(); err != nil {
 		e := Errorf(status, code, "%s", err.Error())
@@ -71,7 +71,7 @@ func (p *Problems) ErrAs(status int, code string) error {
 	return nil
 }
 
-// BodyBroke says that a body ended before its end.
+// BodyBroke returns the error for a body that ended too early.
 func BodyBroke(where string) *Error {
 	return Errorf(http.StatusBadRequest, "body_unreadable", "the body could not be read to its end: the connection broke%s", where)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_SmallObjects has every kind of JSON stand in the body of a small request.
+// TestSuite_SmallObjects puts JSON of every kind into a small body.
 func TestSuite_SmallObjects(t *testing.T) {
 	t.Parallel()
 	oddjson.Test(t, oddjson.Place{

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Decode decodes a value of a body. A number without a fraction is an integer
-// however it is written, 1.0 and 1e3 too, as JSON Schema has it.
+// Decode decodes a value of a body. As in JSON Schema, a number without a fraction is an
+// integer in every notation, such as 1.0 and 1e3.
 func Decode(raw json.RawMessage, into any) error {
 	err := json.Unmarshal(raw, into)
 	if err == nil {

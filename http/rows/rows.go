@@ -1,4 +1,4 @@
-// Package rows owns the requests about single rows of a job: one row, failed rows, and a
+// Package rows answers requests about single rows of a job: one row, failed rows, and a
 // preview.
 package rows
 
@@ -25,22 +25,23 @@ import (
 )
 
 const (
-	// maxErrorsPage bounds a page of failed rows: each may carry 64 KiB of
-	// what the engine returned.
+	// maxErrorsPage limits the failed rows of a page: each may have 64 KiB of the
+	// engine's answer.
 	maxErrorsPage = 100
-	// defaultPreview and maxPreview are rows of a preview.
+	// defaultPreview and maxPreview are the default and the largest number of rows in a
+	// preview.
 	defaultPreview = 100
 	maxPreview     = 1000
 )
 
-// The states of a row in a preview.
+// Statuses of a row in a preview.
 const (
 	rowDone    = "done"
 	rowFailed  = "failed"
 	rowPending = "pending"
 )
 
-// Rows shows single rows of a job, from its results if it has succeeded, else from its
+// Rows shows single rows of a job: from the results if the job succeeded, else from its
 // parts.
 type Rows struct {
 	Jobs    *jobs.Jobs
@@ -78,8 +79,8 @@ func (r *Rows) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// kept returns the job that the path names. It refuses an estimate job, since its rows
-// are not kept.
+// kept returns the job in the path. It refuses an estimate job, because its rows are not
+// kept.
 func (r *Rows) kept(c *gin.Context) (store.Record, error) {
 	record, err := r.Jobs.Named(c)
 	if err == nil && record.Job.RunType == rowmill.RunEstimate {
@@ -98,7 +99,7 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 	}
 	from, ok := parsePlace(c.Query("cursor"))
 	if !ok {
-		p.Add("cursor", "is not a cursor of this list; send the next_cursor of the page before, unchanged")
+		p.Add("cursor", "is not a cursor of this list; send the next_cursor of the previous page, unchanged")
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -120,24 +121,24 @@ func (r *Rows) failures(c *gin.Context) (any, error) {
 }
 
 const (
-	// maxFailuresLooked bounds the failed rows that are read to count their reasons.
-	// Fewer would already show what is wrong with a job.
+	// maxFailuresLooked limits the failed rows that are read to count the reasons. Fewer
+	// rows already show the main reason.
 	maxFailuresLooked = 100_000
-	// failuresAtOnce is how many of them are in memory at once, with up to 64 KiB of the
-	// engine's answer each.
+	// failuresAtOnce limits the failed rows in memory, each with up to 64 KiB of the
+	// engine's answer.
 	failuresAtOnce = 500
 )
 
-// failureCount is how many rows failed for one reason.
+// failureCount counts the rows that failed with a code.
 type failureCount struct {
 	Code    string `json:"code"`
 	Rows    int64  `json:"rows"`
 	First   int64  `json:"first_row"`
-	Message string `json:"message"` // of the first
+	Message string `json:"message"` // of the first row
 }
 
-// countFailures answers GET /v1/jobs/{job_id}/errors/counts: the failed rows by code, the
-// most frequent first.
+// countFailures answers GET /v1/jobs/{job_id}/errors/counts: the number of failed rows by
+// code, the most frequent first.
 func (r *Rows) countFailures(c *gin.Context) (any, error) {
 	record, err := r.kept(c)
 	if err != nil {
@@ -180,14 +181,14 @@ func parsePlace(cursor string) (place archive.Place, ok bool) {
 	return archive.Place{Shard: shard, After: after}, err == nil && after >= 0
 }
 
-// previewRow is a row as a preview shows it.
+// previewRow is a row in a preview.
 type previewRow struct {
 	Row    int64   `json:"row"`
 	Status string  `json:"status"`
 	Input  *string `json:"input"`  // null while the row is pending
-	Output any     `json:"output"` // null unless the row is done
-	Cut    bool    `json:"cut"`    // input or output is longer than what is shown
-	Code   *string `json:"code"`   // of a failed row
+	Output any     `json:"output"` // null unless the status is done
+	Cut    bool    `json:"cut"`    // input or output is shortened
+	Code   *string `json:"code"`   // error code of a failed row
 }
 
 func viewPreview(n int64, row *results.PreviewRow) previewRow {
@@ -201,8 +202,7 @@ func viewPreview(n int64, row *results.PreviewRow) previewRow {
 	return view
 }
 
-// preview answers GET /v1/jobs/{job_id}/preview: what is committed of some
-// rows.
+// preview answers GET /v1/jobs/{job_id}/preview with committed rows of a range.
 func (r *Rows) preview(c *gin.Context) (any, error) {
 	var p request.Problems
 	offset := exchange.QueryInt(c, &p, "offset", 0, 0, store.MaxRows)

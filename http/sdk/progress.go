@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// progressEvery is the time between looks at a job whose progress is
-	// watched: as often as a progress bar is worth redrawing.
+	// progressEvery is the time between two reads of a watched job: as often as a
+	// progress bar needs a new value.
 	progressEvery = 500 * time.Millisecond
-	// progressAlive is how long a stream is silent before an empty line shows
-	// that it lives. Proxies usually cut silent connections after a minute.
+	// progressAlive is how long a stream is silent before it sends an empty line. Proxies
+	// usually close silent connections after a minute.
 	progressAlive = 15 * time.Second
 )
 
-// progress answers GET /v1/stream-job-progress/{job_id}: a JSON object a line,
-// until the job is over. The client takes a progress line that equals the
-// number of rows for success and asks for results at once, so that it is sent
-// only when they can be read; of other jobs the stream just ends.
+// progress answers GET /v1/stream-job-progress/{job_id}: one JSON object per line, until
+// the job has ended. If a progress line equals the number of rows, the client assumes
+// success and requests the results at once. So that line is sent only when the results
+// can be read. For a failed or cancelled job the stream ends without that line.
 func (d *Dialect) progress(c *gin.Context) error {
 	record, err := d.Jobs.Find(c, c.Param("job_id"))
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *Dialect) progress(c *gin.Context) error {
 	}
 	c.Header("Content-Type", "application/x-ndjson")
 	c.Header("Cache-Control", "no-store")
-	c.Header("X-Accel-Buffering", "no") // nginx would gather the lines
+	c.Header("X-Accel-Buffering", "no") // nginx would buffer the lines
 	c.Status(http.StatusOK)
 	lines := &progressLines{out: d.Exchange.Writer(c), flush: http.NewResponseController(c.Writer).Flush}
 
@@ -43,7 +43,7 @@ func (d *Dialect) progress(c *gin.Context) error {
 	for {
 		readable := request.NoResults(record, results.Variant{}) == nil
 		if err := lines.show(record.Job, readable, d.Now()); err != nil || record.Job.Status.Terminal() || d.Draining() {
-			return nil // the client is gone, or nothing follows, or it should watch through another node
+			return nil // the client left, the job has ended, or the client should use another node
 		}
 		select {
 		case <-ctx.Done():
@@ -56,21 +56,21 @@ func (d *Dialect) progress(c *gin.Context) error {
 			record = now
 		case ctx.Err() != nil:
 			return nil
-		default: // the store may come back; what was said stays true
+		default: // the store may come back; earlier lines stay true
 			d.Exchange.Logger.Warn("reading the progress of a job failed",
 				exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, id, exchange.KeyErr, err)
 		}
 	}
 }
 
-// progressLines writes what has changed of a job.
+// progressLines writes the changes of a job.
 type progressLines struct {
-	out    io.Writer
-	flush  func() error
-	begun  bool
-	rows   int64     // last told
-	tokens int64     // last told, in and out
-	told   time.Time // when something was written last
+	out       io.Writer
+	flush     func() error
+	begun     bool
+	rows      int64     // last sent
+	tokens    int64     // last sent, input and output together
+	lastWrite time.Time // time of the last write
 }
 
 type progressLine struct {
@@ -84,7 +84,7 @@ type tokensLine struct {
 	PerSecond exchange.Decimal `json:"total_tokens_processed_per_second"`
 }
 
-// show writes lines for what is new, or an empty one after a long silence.
+// show writes lines for changed values, or an empty line after a long silence.
 func (l *progressLines) show(job rowmill.Job, readable bool, now time.Time) error {
 	tokens := tokensOf(job, now)
 	rows := rowsToShow(job, readable)
@@ -106,22 +106,22 @@ func (l *progressLines) show(job rowmill.Job, readable bool, now time.Time) erro
 		}
 		l.rows = rows
 	}
-	if len(text) == 0 && now.Sub(l.told) >= progressAlive {
+	if len(text) == 0 && now.Sub(l.lastWrite) >= progressAlive {
 		text = []byte("\n")
 	}
 	l.begun = true
 	if len(text) == 0 {
 		return nil
 	}
-	l.told = now
+	l.lastWrite = now
 	if _, err := l.out.Write(text); err != nil {
 		return err
 	}
 	return l.flush()
 }
 
-// rowsToShow is how many rows are done, or one less as long as all are done
-// and the results are not readable.
+// rowsToShow returns the number of done rows. While the results cannot be read, it is
+// less than the number of all rows.
 func rowsToShow(job rowmill.Job, readable bool) int64 {
 	if job.NumRows != nil && !readable {
 		return max(0, min(job.RowsDone, *job.NumRows-1))
@@ -129,7 +129,7 @@ func rowsToShow(job rowmill.Job, readable bool) int64 {
 	return job.RowsDone
 }
 
-// tokensOf are the tokens of the committed rows, and their average pace.
+// tokensOf returns the tokens of the committed rows and their average rate.
 func tokensOf(job rowmill.Job, now time.Time) tokensLine {
 	var line tokensLine
 	if job.InputTokens != nil {

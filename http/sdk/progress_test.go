@@ -26,7 +26,7 @@ func TestProgress_LastLineWaitsForTheResults(t *testing.T) {
 		{job(rowmill.StatusRunning, 4), false, 4},
 		{job(rowmill.StatusRunning, 5), false, 4},
 		{job(rowmill.StatusFailed, 5), false, 4},
-		{job(rowmill.StatusSucceeded, 5), false, 4}, // retention has taken them, or an estimate
+		{job(rowmill.StatusSucceeded, 5), false, 4}, // retention removed the results, or the job is an estimate
 		{job(rowmill.StatusSucceeded, 5), true, 5},
 	} {
 		if got := rowsToShow(tt.job, tt.readable); got != tt.want {
@@ -35,7 +35,7 @@ func TestProgress_LastLineWaitsForTheResults(t *testing.T) {
 	}
 }
 
-func TestProgress_AnEmptyLineShowsThatItLives(t *testing.T) {
+func TestProgress_EmptyLineKeepsTheStreamOpen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	l := &progressLines{out: &out, flush: func() error { return nil }}

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// results answers POST /v1/job-results, by which existing clients fetch
-// results: those of /results as JSON, under the key results.
+// results answers POST /v1/job-results, which existing clients use to fetch results: the
+// JSON of /results, under the key results.
 func (d *Dialect) results(c *gin.Context) error {
 	record, v, err := d.asked(c)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Dialect) results(c *gin.Context) error {
 	})
 }
 
-// asked reads the body. Fields that only newer clients know are ignored.
+// asked reads the body. It ignores unknown fields, which newer clients may send.
 func (d *Dialect) asked(c *gin.Context) (record store.Record, v results.Variant, err error) {
 	var problems request.Problems
 	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &problems)

@@ -1,10 +1,9 @@
-// Package sdk is the dialect of existing clients of this API family: the form
-// in which keys of the dialect read where a job stands, and two routes by
-// which such clients fetch results and watch progress. It owns that form and
-// nothing else: whose request it is and which job it names, it asks.
+// Package sdk is the dialect of existing clients of this API family: the form of a job's
+// status for keys of the dialect, and two routes to fetch results and watch progress. It
+// does not check who may see a job; its Jobs do.
 //
-// Another dialect is another such folder: handlers that answer through package
-// exchange, and a struct that names what they need.
+// Each dialect is such a package: handlers that answer through package exchange, and a
+// struct with their dependencies.
 package sdk
 
 import (
@@ -27,28 +26,27 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Name is what keys of the dialect carry.
+// Name is the value of a key's field dialect.
 const Name = "sdk"
 
-// Spoken reports whether a request is in the dialect.
+// Spoken reports whether the request's key has the dialect.
 func Spoken(c *gin.Context) bool { return caller.Of(c).Dialect == Name }
 
-// Jobs finds the jobs of whoever asks.
+// Jobs finds jobs of the caller's account.
 type Jobs interface {
-	// Find returns a job, or a 404 where it does not exist or belongs to
-	// another account.
+	// Find returns a job, or a 404 if it does not exist or belongs to another account.
 	Find(c *gin.Context, id string) (store.Record, error)
-	// Head is Find for what clients see of a job. It is not to be modified.
+	// Head is Find for the part of a job that clients see. Do not modify it.
 	Head(c *gin.Context, id string) (*store.Head, error)
 }
 
-// Store is what the dialect needs of a store.
+// Store is the part of a store that the dialect uses.
 type Store interface {
 	Get(ctx context.Context, jobID string) (store.Record, error)
 	ShowRunning(ctx context.Context, jobID string) error
 }
 
-// Dialect answers in the dialect.
+// Dialect answers the requests that have a special form in the dialect.
 type Dialect struct {
 	Exchange *exchange.Exchange
 	Jobs     Jobs
@@ -64,11 +62,11 @@ func (d *Dialect) Route(v1 gin.IRoutes) {
 	v1.GET("/stream-job-progress/:job_id", d.Exchange.Do(d.progress))
 }
 
-// codeCancelled is the code of a failure_reason that stands in for none.
+// codeCancelled is the code of the failure_reason of a cancelled job.
 const codeCancelled = "cancelled"
 
-// statusOf is a status as the dialect has it. What comes before running is
-// STARTING, since clients that wait for a job to start know no other.
+// statusOf returns a status in the dialect. All statuses before running are STARTING,
+// because clients that wait for a job to start know no other.
 func statusOf(status rowmill.Status) string {
 	switch status {
 	case rowmill.StatusPending, rowmill.StatusSubmitted:
@@ -77,7 +75,7 @@ func statusOf(status rowmill.Status) string {
 	return strings.ToUpper(string(status))
 }
 
-// Job puts a job's record into the dialect.
+// Job returns a job's record in the dialect.
 func Job(job rowmill.Job) rowmill.Job {
 	if job.Status == rowmill.StatusCancelled && job.FailureReason == nil {
 		job.FailureReason = rowmill.Failf(codeCancelled, "The job was cancelled on request.")
@@ -86,21 +84,20 @@ func Job(job rowmill.Job) rowmill.Job {
 	return job
 }
 
-// optional are the fields of a listed record that clients do without.
+// optional lists the fields of a listed record that may be absent.
 var optional = []string{
 	"name", "description", "system_prompt", "json_schema", "datetime_started", "num_rows", "cost_estimate",
 	"failure_reason", "continues", "continued_by", "key_id", "estimate", "function",
 }
 
-// counted are those that clients count with, and what a null counts as.
-var counted = map[string]json.RawMessage{
+// zeroValues has the fields that clients calculate with, and the values that replace null.
+var zeroValues = map[string]json.RawMessage{
 	"input_tokens": json.RawMessage("0"), "output_tokens": json.RawMessage("0"), "job_cost": json.RawMessage("0.0"),
 }
 
-// Listed is a record of a list without nulls, as far as clients can do without
-// the fields. They make a table of the list, whose columns have the types of its
-// first hundred records: a null in all of these and anything else behind them is
-// an error to them.
+// Listed returns a record for a list, with as few nulls as possible. Clients make a table
+// of the list and take the type of each column from the first hundred records. If a
+// column is null in all of these and has a value in a later record, the client fails.
 func Listed(record any) (map[string]json.RawMessage, error) {
 	text, err := exchange.Encode(record)
 	if err != nil {
@@ -116,7 +113,7 @@ func Listed(record any) (map[string]json.RawMessage, error) {
 			delete(fields, name)
 		}
 	}
-	for name, none := range counted {
+	for name, none := range zeroValues {
 		if isNull(name) {
 			fields[name] = none
 		}
@@ -124,13 +121,13 @@ func Listed(record any) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// tableRows is by how many records clients tell the types of a list's columns.
+// tableRows is how many records clients use to find the types of the columns.
 const tableRows = 100
 
-// Dated gives one of the newest jobs of a list a time of completion where none of
-// them has one, that of the epoch, as the last resort: clients make dates of that
-// column, whatever it is, and give up on one that has nothing but nulls.
-func Dated(newest []*rowmill.Job) []*rowmill.Job {
+// WithCompletionTime returns the newest jobs of a list. If no job among the first
+// tableRows has a completion time, it gives a job the Unix epoch. Clients always parse
+// the column as dates, and fail if it has only nulls.
+func WithCompletionTime(newest []*rowmill.Job) []*rowmill.Job {
 	newest = slices.Clone(newest)
 	seen := newest[:min(tableRows, len(newest))]
 	if over := func(job *rowmill.Job) bool { return job.Completed != nil }; len(seen) > 0 && !slices.ContainsFunc(seen, over) {
@@ -142,25 +139,24 @@ func Dated(newest []*rowmill.Job) []*rowmill.Job {
 	return newest
 }
 
-// startSign is how long after its end a job that nobody has asked for may still
-// be told to run.
+// startSign is how long after its end a job may still be shown as running once, if no
+// client saw it before.
 const startSign = 10 * time.Second
 
-// packsJSON reports whether the rows of a job hold JSON within the JSON of a
-// reasoning row.
+// packsJSON reports whether a job's rows contain JSON inside the JSON of a reasoning row.
 func packsJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
-// Schema puts the schema of a job's results into the dialect.
+// Schema returns the schema of a job's results in the dialect.
 func Schema(record store.Record, s results.Schema) results.Schema {
 	s.ContentAsJSON = packsJSON(record)
 	return s
 }
 
-// Answer puts the output of a Function's run into the dialect: with a schema,
-// the JSON that conforms to it, and what a reasoning model thought beside it,
-// nil otherwise.
+// Answer returns the output of a Function's run in the dialect. With a JSON Schema the
+// answer is JSON instead of text. For a reasoning model it also returns the reasoning;
+// otherwise reasoning is nil.
 func Answer(record store.Record, output any) (answer any, reasoning *string) {
 	text, isText := output.(string)
 	switch {
@@ -181,7 +177,7 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	head, err := d.Jobs.Head(c, id)
 	var status string
 	if err == nil {
-		status = d.shown(c, head)
+		status = d.shownStatus(c, head)
 	}
 	if err != nil {
 		if e := request.Describe(err); e.Status == http.StatusNotFound {
@@ -192,11 +188,11 @@ func (d *Dialect) Status(c *gin.Context) (any, error) {
 	return gin.H{"job_status": gin.H{head.Job.ID: status}}, nil
 }
 
-// shown is the status that a client is told. One that waits for a job to start
-// may take no notice of SUCCEEDED, so that a job which ended before anybody
-// asked is RUNNING once; the record remembers that somebody did, whichever node
-// is asked. Where it cannot, the client is told the truth.
-func (d *Dialect) shown(c *gin.Context, head *store.Head) string {
+// shownStatus returns the status for a client. A client that waits for a job to start may
+// not accept SUCCEEDED. So a job that ended before any client asked is shown as RUNNING
+// once. The record stores that a client has asked, for all nodes. If that write fails,
+// the client gets the real status.
+func (d *Dialect) shownStatus(c *gin.Context, head *store.Head) string {
 	job := &head.Job
 	status := statusOf(job.Status)
 	late := job.Status == rowmill.StatusSucceeded && job.Completed != nil && d.Now().Sub(*job.Completed) < startSign
@@ -204,7 +200,7 @@ func (d *Dialect) shown(c *gin.Context, head *store.Head) string {
 		return status
 	}
 	if err := d.Store.ShowRunning(c.Request.Context(), job.ID); err != nil {
-		d.Exchange.Logger.Warn("noting that a client has asked for a job failed",
+		d.Exchange.Logger.Warn("recording that a client has asked for a job failed, the client gets the real status",
 			exchange.KeyRequest, exchange.RequestID(c), exchange.KeyJob, job.ID, exchange.KeyErr, err)
 		return status
 	}

@@ -15,19 +15,17 @@ import (
 )
 
 const (
-	// maxPreviewed bounds the jobs that a preview reads; those that ended first come
-	// first.
+	// maxPreviewed limits the jobs that a preview reads, oldest end first.
 	maxPreviewed = 1000
-	// previewAtOnce is how many of them are read at a time, since the store may be far
-	// away.
+	// previewAtOnce is how many jobs are read at once, because the store may be slow.
 	previewAtOnce = 8
 )
 
-// heldJob is a job that still has data.
+// heldJob is a job that still has data or objects to remove.
 type heldJob struct {
 	ended   time.Time
-	removed bool  // somebody has removed its data
-	bytes   int64 // of its finished results
+	removed bool  // the data was removed on request
+	bytes   int64 // size of the results
 }
 
 // preview answers GET /v1/settings/preview.
@@ -57,8 +55,8 @@ func (s *Settings) preview(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// held returns up to maxPreviewed jobs that retention has not finished with, in order of
-// their end; all is false if there are more.
+// held returns up to maxPreviewed jobs that retention has not finished, in the order of
+// their end. all is false if there are more.
 func (s *Settings) held(ctx context.Context, account string, now time.Time) (jobs []heldJob, all bool, err error) {
 	ids, err := s.Store.Held(ctx, account, now, maxPreviewed+1)
 	if err != nil {
@@ -85,7 +83,7 @@ func (s *Settings) held(ctx context.Context, account string, now time.Time) (job
 	return jobs, all, g.Wait()
 }
 
-// effectOf returns what a retention of so many days would remove.
+// effectOf returns the effect of a retention of days.
 func effectOf(days int, held []heldJob, all bool, now time.Time) client.RetentionEffect {
 	effect := client.RetentionEffect{RetentionDays: exchange.Int64(&days)}
 	before := now.AddDate(0, 0, -days)

@@ -1,5 +1,5 @@
-// Package settings owns what accounts choose: how long results are kept, and what a
-// choice would remove.
+// Package settings answers requests about the settings of accounts: how long results are
+// kept, and a preview of a new retention.
 package settings
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// settingsView is the settings of an account, or the defaults.
+// settingsView has the settings of an account, or the defaults.
 type settingsView struct {
 	Account string `json:"account"`
 	store.Settings
 
-	version int64 // of the document; 0 for none
+	version int64 // of the stored value; 0: none
 }
 
 // Store is the part of a store that settings use.
@@ -33,7 +33,7 @@ type Store interface {
 	Time(ctx context.Context) (time.Time, error)
 }
 
-// Settings answers requests about what accounts choose.
+// Settings answers requests about settings.
 type Settings struct {
 	*exchange.Exchange
 	Store Store
@@ -64,7 +64,7 @@ func (s *Settings) show(c *gin.Context) (any, error) {
 	return view, err
 }
 
-// patch answers PATCH /v1/settings: what the body leaves out stays.
+// patch answers PATCH /v1/settings. Absent fields keep their values.
 func (s *Settings) patch(c *gin.Context) (any, error) {
 	var days *int
 	change := false

@@ -1,5 +1,5 @@
-// Package streams owns the stream of events of one client: its topics, its beginning,
-// and its end. Package events looks for changes, once for all streams of a node.
+// Package streams writes the event stream of a client. Package events finds the changes,
+// once for all streams of a node.
 package streams
 
 import (
@@ -25,36 +25,36 @@ import (
 )
 
 const (
-	// maxTopics bounds the topics of a stream. A page needs a list and a few jobs; a
-	// client that needs more follows all jobs.
+	// maxTopics limits the topics of a stream. A console page needs a list and a few
+	// jobs; a client that needs more can follow all jobs.
 	maxTopics = 32
-	// firstPage is how many jobs of an account a stream begins with, beside those that
-	// are not over: a whole page of the list.
+	// firstPage is how many jobs of an account a stream sends first, in addition to the
+	// jobs that have not ended: one page of the list.
 	firstPage = 100
-	// eventsRetry is how long a client waits before it connects again, in ms. Other
-	// clients of a node that ended come back in the same second.
+	// eventsRetry is how long a client waits before it reconnects, in ms. When a node
+	// ends, all its clients reconnect at about the same time.
 	eventsRetry = 3000
-	// eventsAlive is how long a stream stays silent before a comment keeps it open.
-	// Proxies usually cut silent connections after a minute.
+	// eventsAlive is how long a stream is silent before it sends a comment. Proxies
+	// usually close silent connections after a minute.
 	eventsAlive = 15 * time.Second
-	// eventsBeat is how often a stream checks what no change reports, such as the end of
-	// its node.
+	// eventsBeat is the time between two checks for a draining node and a silent stream.
 	eventsBeat = time.Second
-	// eventsKey is how often a stream checks its key again. The keyring's list may be 2 s
-	// old, and 5 s are promised.
+	// eventsKey is how often a stream checks its key. The keyring's list may be 2 s old;
+	// the documents promise that a revoked key stops working within 5 s.
 	eventsKey = 2 * time.Second
-	// streamsFullRetry is how many seconds a client waits if all streams are taken.
+	// streamsFullRetry is the value of the header Retry-After when the node has too many
+	// streams, in seconds.
 	streamsFullRetry = "5"
 )
 
-// The topics of a stream, as they are asked for.
+// Names of topics in a request.
 const (
 	topicJobs  = "jobs"
 	topicJob   = "job:"
 	topicNodes = "nodes"
 )
 
-// Streams tells clients what changes.
+// Streams answers requests for event streams.
 type Streams struct {
 	*exchange.Exchange
 	Jobs     *jobs.Jobs
@@ -80,7 +80,7 @@ func (s *Streams) listen(c *gin.Context) error {
 		return full
 	}
 	if err != nil {
-		return fmt.Errorf("look for changes of jobs: %w", err)
+		return fmt.Errorf("find changes of jobs: %w", err)
 	}
 	defer l.Leave()
 	page, err := s.page(c, topics, l)
@@ -89,7 +89,7 @@ func (s *Streams) listen(c *gin.Context) error {
 	}
 	c.Header("Content-Type", events.ContentType)
 	c.Header("Cache-Control", "no-store")
-	c.Header("X-Accel-Buffering", "no") // nginx would gather the events
+	c.Header("X-Accel-Buffering", "no") // nginx would buffer the events
 	c.Status(http.StatusOK)
 	ctx, cancel := s.during(c)
 	defer cancel()
@@ -98,13 +98,13 @@ func (s *Streams) listen(c *gin.Context) error {
 		out: s.Writer(c), flush: http.NewResponseController(c.Writer).Flush,
 	}
 	if stream.begin(page) == nil {
-		stream.follow(func() bool { return s.Gate.Still(c) })
+		stream.follow(func() bool { return s.Gate.StillValid(c) })
 	}
-	return nil // the client is gone, or told, or should listen through another node
+	return nil // the client left, its key is no longer valid, or it should use another node
 }
 
-// during is the context of a stream. With a session it ends with the cookie, without a
-// message: the browser connects again with its newer cookie.
+// during returns the context of a stream. A stream with a session ends with the session's
+// cookie, without a message: the browser reconnects with its newer cookie.
 func (s *Streams) during(c *gin.Context) (context.Context, context.CancelFunc) {
 	ends, is := access.SessionEnd(c)
 	if !is {
@@ -113,7 +113,7 @@ func (s *Streams) during(c *gin.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Request.Context(), ends.Sub(s.Jobs.Now()))
 }
 
-// topics reads the topics that a client asks for.
+// topics parses the requested topics.
 func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	given, there := c.GetQuery("topics")
 	if !there {
@@ -151,7 +151,7 @@ func (s *Streams) topics(c *gin.Context) ([]events.Topic, error) {
 	return topics, p.Err()
 }
 
-// page returns the newest jobs, if the stream begins with them.
+// page returns the newest jobs if the stream begins with all current states, else nil.
 func (s *Streams) page(c *gin.Context, topics []events.Topic, l *events.Listener) ([]*rowmill.Job, error) {
 	all := events.Topic{Account: caller.Of(c).Account}
 	if !l.Whole || !slices.Contains(topics, all) {
@@ -164,18 +164,18 @@ func (s *Streams) page(c *gin.Context, topics []events.Topic, l *events.Listener
 	return page, nil
 }
 
-// A stream is the connection of one client.
+// A stream is the connection to a client.
 type stream struct {
 	*Streams
 	*events.Listener
-	who   caller.Principal
-	ctx   context.Context
-	out   io.Writer
-	flush func() error
-	told  time.Time // when something was written last
+	who       caller.Principal
+	ctx       context.Context
+	out       io.Writer
+	flush     func() error
+	lastWrite time.Time // time of the last write
 }
 
-// begin sends the state now, or the changes since the client's last event.
+// begin sends the current states, or the changes since the client's last event.
 func (s *stream) begin(page []*rowmill.Job) error {
 	text := fmt.Appendf(nil, "retry: %d\n\n", eventsRetry)
 	if s.Lost {
@@ -184,18 +184,18 @@ func (s *stream) begin(page []*rowmill.Job) error {
 	if err := s.write(text); err != nil {
 		return err
 	}
-	told := map[string]bool{}
+	sent := map[string]bool{}
 	for _, job := range page {
-		told[job.ID] = true
+		sent[job.ID] = true
 		if err := s.show(job, 0); err != nil {
 			return err
 		}
 	}
 	for _, change := range s.Initial {
-		if told[change.Job] {
+		if sent[change.Job] {
 			continue
 		}
-		if err := s.tell(change); err != nil {
+		if err := s.send(change); err != nil {
 			return err
 		}
 	}
@@ -203,16 +203,16 @@ func (s *stream) begin(page []*rowmill.Job) error {
 	return s.write(events.AppendFrame(nil, events.EventReady, s.Position, []byte("{}")))
 }
 
-// follow sends changes until the client is gone, its key is no longer valid, or the node
+// follow sends changes until the client leaves, its key is no longer valid, or the node
 // is about to stop.
 func (s *stream) follow(valid func() bool) {
 	beat := time.NewTicker(eventsBeat)
 	defer beat.Stop()
 	for checked := time.Now(); !s.Draining() && s.ctx.Err() == nil; {
-		if err := s.tellAll(s.Take()); err != nil {
+		if err := s.sendAll(s.Take()); err != nil {
 			return
 		}
-		if time.Since(s.told) >= eventsAlive {
+		if time.Since(s.lastWrite) >= eventsAlive {
 			if err := s.write([]byte(": alive\n\n")); err != nil {
 				return
 			}
@@ -233,15 +233,15 @@ func (s *stream) follow(valid func() bool) {
 	}
 }
 
-// errUnread says that a job could not be read now.
+// errUnread means that a job cannot be read now.
 var errUnread = errors.New("a job cannot be read now")
 
-// tellAll sends changes. A job that cannot be read now is sent later.
-func (s *stream) tellAll(changes []events.Change) error {
+// sendAll sends changes. A job that cannot be read now is sent later.
+func (s *stream) sendAll(changes []events.Change) error {
 	for i, change := range changes {
-		err := s.tell(change)
+		err := s.send(change)
 		if errors.Is(err, errUnread) {
-			s.Again(changes[i:])
+			s.PutBack(changes[i:])
 			return nil
 		}
 		if err != nil {
@@ -251,8 +251,8 @@ func (s *stream) tellAll(changes []events.Change) error {
 	return nil
 }
 
-// tell sends one change.
-func (s *stream) tell(change events.Change) error {
+// send sends one change.
+func (s *stream) send(change events.Change) error {
 	if change.Job == "" {
 		return s.write(events.AppendFrame(nil, events.EventNodes, s.Hub.ID(change.Seq), []byte(change.Nodes)))
 	}
@@ -276,7 +276,7 @@ func (s *stream) show(job *rowmill.Job, seq int64) error {
 }
 
 func (s *stream) write(text []byte) error {
-	s.told = time.Now()
+	s.lastWrite = time.Now()
 	if _, err := s.out.Write(text); err != nil {
 		return err
 	}

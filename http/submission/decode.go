@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// maxFieldBytes bounds any field but inputs, as JSON: the largest rule is
-	// 1 MiB of text, of which each byte may be written as a \u escape.
+	// maxFieldBytes limits the JSON of any field except inputs: the largest field has 1
+	// MiB of text, and each of its bytes may be a \u escape.
 	maxFieldBytes = 6<<20 + 2
-	// maxNameBytes bounds the name of a field; longer ones are unknown.
+	// maxNameBytes limits the name of a field; longer names are unknown.
 	maxNameBytes = 256
-	// maxURLBytes bounds a download URL; signed ones have about 2 KiB.
+	// maxURLBytes limits a download URL; signed URLs have about 2 KiB.
 	maxURLBytes = 16 << 10
-	// maxReported is how many bad rows or unknown fields an answer names.
+	// maxReported limits the bad rows or unknown fields that an answer names.
 	maxReported = 20
 )
 
-// filePrefix is what inputs begins with that names an uploaded file.
+// filePrefix begins the value of inputs if it names an uploaded file.
 const filePrefix = "file:"
 
-// The fields of a submission.
+// Names of the fields of a submission.
 const (
 	fieldInputs   = "inputs"
 	fieldModel    = "model"
@@ -47,24 +47,24 @@ const (
 	fieldText     = "description"
 )
 
-// knownFields are those that a submission may have; more are ignored.
+// knownFields lists the fields of a submission. Other fields are ignored.
 var knownFields = map[string]bool{
 	fieldInputs: true, fieldModel: true, fieldColumn: true, fieldIDColumn: true, fieldFormat: true, fieldSystem: true,
 	fieldSchema: true, fieldSampling: true, fieldPriority: true, fieldEstimate: true, fieldSeeds: true,
 	fieldTruncate: true, fieldDedup: true, fieldRepair: true, fieldName: true, fieldText: true,
 }
 
-// decode reads a whole body.
+// decode reads the whole body.
 func (sub *Submission) decode(s *scanner) error {
 	seen := map[string]bool{}
 	err := s.fields(func(name string) error {
 		known := knownFields[name]
 		if seen[name] {
-			e := request.Errorf(http.StatusBadRequest, request.CodeInvalid, "%s: stands in the body twice; send it once", name)
-			e.Fields = []rowmill.FieldError{{Field: name, Message: "stands in the body twice; send it once"}}
+			e := request.Errorf(http.StatusBadRequest, request.CodeInvalid, "%s: occurs twice in the body; send it once", name)
+			e.Fields = []rowmill.FieldError{{Field: name, Message: "occurs twice in the body; send it once"}}
 			return e
 		}
-		if known { // of others there may be millions
+		if known { // there may be millions of unknown names
 			seen[name] = true
 		}
 		first, err := s.valueOf()
@@ -82,8 +82,8 @@ func (sub *Submission) decode(s *scanner) error {
 	return s.end()
 }
 
-// fields calls field with the name of each field of an object, up to where a
-// colon and its value must follow.
+// fields reads an object and calls field with the name of each field. field must read the
+// colon and the value.
 func (s *scanner) fields(field func(name string) error) error {
 	first, err := s.token()
 	if err != nil {
@@ -105,14 +105,14 @@ func (s *scanner) fields(field func(name string) error) error {
 		}
 		if began {
 			if b != ',' {
-				return s.syntaxError("a comma or } must stand here")
+				return s.syntaxError("a comma or } is expected here")
 			}
 			if b, err = s.token(); err != nil {
 				return err
 			}
 		}
 		if b != '"' {
-			return s.syntaxError("a field's name in quotes must stand here")
+			return s.syntaxError("a field's name in quotes is expected here")
 		}
 		name, err := fieldNameOf(s)
 		if err == nil {
@@ -124,8 +124,7 @@ func (s *scanner) fields(field func(name string) error) error {
 	}
 }
 
-// valueOf reads the colon behind a field's name and returns the first byte of
-// its value.
+// valueOf reads the colon after a field's name and returns the first byte of the value.
 func (s *scanner) valueOf() (first byte, err error) {
 	b, err := s.token()
 	if err != nil {
@@ -137,8 +136,8 @@ func (s *scanner) valueOf() (first byte, err error) {
 	return s.token()
 }
 
-// fieldNameOf reads a name whose opening quote is consumed. A name too long
-// to be known is returned as its mere beginning.
+// fieldNameOf reads a name after its opening quote. For a name that is too long to be
+// known, it returns a placeholder.
 func fieldNameOf(s *scanner) (string, error) {
 	raw, err := s.text(maxNameBytes)
 	if errors.Is(err, errTooLong) {
@@ -150,7 +149,7 @@ func fieldNameOf(s *scanner) (string, error) {
 	return unquote(raw)
 }
 
-// unquote decodes the inside of a JSON string that the scanner checked.
+// unquote decodes the text between the quotes of a string that the scanner has checked.
 func unquote(raw []byte) (text string, err error) {
 	quoted := make([]byte, 0, len(raw)+2)
 	quoted = append(append(append(quoted, '"'), raw...), '"')
@@ -166,7 +165,7 @@ func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	switch {
 	case errors.Is(err, errTooLong) && known:
 		sub.problems.Add(name, "is longer than %d bytes of JSON", maxFieldBytes)
-	case errors.Is(err, errTooLong): // ignored like any unknown field
+	case errors.Is(err, errTooLong): // ignore it like any unknown field
 	case err != nil:
 		return err
 	case known && string(raw) != "null":
@@ -178,7 +177,7 @@ func (sub *Submission) readField(s *scanner, name string, first byte) error {
 	return nil
 }
 
-// ignore notes a field that nobody knows.
+// ignore stores the name of an unknown field for the warning.
 func (sub *Submission) ignore(name string) {
 	if len(sub.unknown) < maxReported {
 		sub.unknown = append(sub.unknown, spelling.Shorten(name, 64))
@@ -215,7 +214,7 @@ func (sub *Submission) readInputs(s *scanner, first byte) error {
 	if err != nil && !errors.Is(err, errTooLong) {
 		return err
 	}
-	if string(raw) != "null" { // a null is an absent field
+	if string(raw) != "null" { // null means absent
 		sub.problems.Add(fieldInputs, "must be an array of strings (or objects for a Function), or as a string the URL of a file of CSV, Parquet or JSON Lines, or file: and the id of one that was uploaded")
 	}
 	return nil

@@ -11,13 +11,13 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// MaxDefinition bounds the body of a definition: prompt, system prompt and
-// schema at their limits, with every byte of the texts written as \u00XX.
+// MaxDefinition limits the body of a definition: prompt, system prompt and schema at
+// their limits, with every byte of the texts written as \u00XX.
 const MaxDefinition = 16 << 20
 
-// Definition takes the definition of a Function out of a body, from which the
-// caller has taken what is its own, and adds what is wrong to the body's
-// problems. others is what it says that the body may have besides.
+// Definition reads the definition of a Function from a body and adds its problems to the
+// body's problems. The caller must read its own fields first. others names them in the
+// error about unknown fields.
 func Definition(body *request.Object, models *offer.Models, others string) rowmill.Function {
 	var f rowmill.Function
 	before := body.Problems.Len()
@@ -38,11 +38,11 @@ func Definition(body *request.Object, models *offer.Models, others string) rowmi
 		f.Inputs = append(f.Inputs, in)
 	}
 	readable := body.Problems.Len() == before
-	if readable { // else a field would be said to lack what could not be read
+	if readable { // otherwise a field with the wrong type would also be reported as missing
 		body.Problems.AddCode(request.CodeInvalid, function.Check(&f)...)
 	}
 	if models.Known(f.Name) {
-		body.Add(fieldName, "%q is the name of a model, which goes first in a submission; choose another", f.Name)
+		body.Add(fieldName, "%q is the name of a model, and a submission uses the model first; choose another name", f.Name)
 	}
 	if f.System != nil && len(*f.System) > maxSystemBytes {
 		body.Add(fieldSystem, "has %d bytes, more than %d; shorten it", len(*f.System), maxSystemBytes)
@@ -63,18 +63,19 @@ func Definition(body *request.Object, models *offer.Models, others string) rowmi
 	if !found {
 		model.ContextLength = math.MaxInt
 	}
-	var form askedForm
+	var form outputConstraint
 	f.Sampling, form = definedSampling(body, model)
 	schemaField := fieldSchema
 	switch {
 	case form.field == "":
 	case raw != nil:
-		body.Add(form.field, "asks for a form of answers, as %s does; send one of them", fieldSchema)
+		body.Add(form.field, "constrains the output, as %s does; send one of the two", fieldSchema)
 	case form.schema != nil:
 		schemaField = form.field
 		f.Schema = readSchema(body.Problems, form.field, form.schema, embedding)
 	}
-	// What a service answered may be edited and sent back.
+	// Clients may send back an answer of the service after changes, so ignore these
+	// fields of the answer.
 	for _, field := range []string{"revision", "created_at", "published_at"} {
 		body.Drop(field)
 	}
@@ -83,16 +84,15 @@ func Definition(body *request.Object, models *offer.Models, others string) rowmi
 	return f
 }
 
-// definedSampling reads the parameters, with their numbers as they were
-// written.
-func definedSampling(body *request.Object, model rowmill.Model) (map[string]any, askedForm) {
+// definedSampling reads sampling_params. It keeps the notation of numbers.
+func definedSampling(body *request.Object, model rowmill.Model) (map[string]any, outputConstraint) {
 	var raw json.RawMessage
 	if !body.Read(fieldSampling, "an object", &raw) {
-		return map[string]any{}, askedForm{}
+		return map[string]any{}, outputConstraint{}
 	}
 	given, form, ok := readSampling(body.Problems, raw)
 	if !ok {
-		return nil, askedForm{}
+		return nil, outputConstraint{}
 	}
 	effective, _, err := catalog.MergeSampling(model, given)
 	if err != nil {
@@ -100,6 +100,6 @@ func definedSampling(body *request.Object, model rowmill.Model) (map[string]any,
 	} else if model.Kind == rowmill.KindEmbedding && len(given) > 0 {
 		body.Add(fieldSampling, "cannot be used by an embedding model, which generates no text; leave it out")
 	}
-	checkForm(body.Problems, effective)
+	checkConstraint(body.Problems, effective)
 	return given, form
 }

@@ -16,62 +16,61 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// paramForm is the sampling parameter that says what form answers have, beside
-// json_schema. It holds one rule other than a JSON Schema.
+// paramForm is the sampling parameter that constrains the output by a rule other than a
+// JSON Schema. json_schema is the other way.
 const paramForm = "structured_outputs"
 
-// olderForms are the names under which clients of vLLM before 0.12 ask for the
-// same, and the rule that each holds; "" for an object of rules, as today's name
-// has it.
-var olderForms = map[string]string{
+// constraintNames has the names of the same parameter in clients of vLLM before 0.12, and
+// the rule that each holds; "" means an object of rules, as in structured_outputs.
+var constraintNames = map[string]string{
 	paramForm: "", "guided_decoding": "", "guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar",
 }
 
-// notInForm are further members of such an object, with the reason why they are
-// refused where they ask for something.
-var notInForm = map[string]string{
+// refusedMembers has other members of the object, and the reason why they are refused if
+// set.
+var refusedMembers = map[string]string{
 	"structural_tag":                "it is for calls of tools, which rows have not; use grammar",
 	"whitespace_pattern":            "it is a setting of the server; leave it out",
 	"disable_any_whitespace":        "it is a setting of the server; leave it out",
 	"disable_additional_properties": "say it in the schema, by additionalProperties",
-	"disable_fallback":              "the server chooses what guides it; leave it out",
-	"backend":                       "the server chooses what guides it; leave it out",
+	"disable_fallback":              "the server chooses the backend; leave it out",
+	"backend":                       "the server chooses the backend; leave it out",
 }
 
-// anyObject is the schema behind json_object.
+// anyObject is the JSON Schema that json_object means.
 var anyObject = json.RawMessage(`{"type":"object"}`)
 
-// An asked form is what sampling_params say of the form of answers.
-type askedForm struct {
-	field  string          // where it stands, for people; empty for nowhere
-	schema json.RawMessage // nil where it is no JSON Schema; its members stand in the order they were sent
+// outputConstraint is the output constraint in sampling_params.
+type outputConstraint struct {
+	field  string          // name of the field in errors; empty: no constraint
+	schema json.RawMessage // nil if the constraint is not a JSON Schema; keeps the order of members
 }
 
-// takeForm gives what the parameters ask for in the form that is kept: a JSON
-// Schema is taken out of them, every other rule stands under today's name.
-func takeForm(problems *request.Problems, raw json.RawMessage, given map[string]any) (form askedForm) {
+// takeConstraint normalizes the output constraint. It returns a JSON Schema and removes
+// it from given; any other rule stays in given under the name structured_outputs.
+func takeConstraint(problems *request.Problems, raw json.RawMessage, given map[string]any) (form outputConstraint) {
 	fault := func(field, format string, args ...any) {
 		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	var params map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &params) // given was decoded from it
 	var rules map[string]json.RawMessage
-	for _, name := range slices.Sorted(maps.Keys(olderForms)) {
+	for _, name := range slices.Sorted(maps.Keys(constraintNames)) {
 		value, there := given[name]
 		delete(given, name)
 		field := fieldSampling + "." + name
-		switch rule := olderForms[name]; {
+		switch rule := constraintNames[name]; {
 		case !there || value == nil:
 			continue
 		case form.field != "":
-			fault(field, "says what %s says; send one of them", form.field)
-			return askedForm{}
+			fault(field, "has the same meaning as %s; send one of them", form.field)
+			return outputConstraint{}
 		case rule != "":
 			rules = map[string]json.RawMessage{rule: params[name]}
 		default:
 			if err := json.Unmarshal(params[name], &rules); err != nil {
 				fault(field, "must be an object with one of json, regex, choice and grammar")
-				return askedForm{}
+				return outputConstraint{}
 			}
 		}
 		form.field = field
@@ -82,7 +81,7 @@ func takeForm(problems *request.Problems, raw json.RawMessage, given map[string]
 	kind, err := onlyRule(rules)
 	if err != nil {
 		fault(form.field, "%s", err)
-		return askedForm{}
+		return outputConstraint{}
 	}
 	switch kind {
 	case "json":
@@ -92,19 +91,19 @@ func takeForm(problems *request.Problems, raw json.RawMessage, given map[string]
 			fault(form.field, "has a json_object that is not true or false")
 		}
 	default:
-		rule, _ := decodeNumbers(rules[kind]) // it is part of what was decoded
+		rule, _ := decodeNumbers(rules[kind]) // cannot fail: it is part of decoded JSON
 		given[paramForm] = map[string]any{kind: rule}
 	}
 	return form
 }
 
-// onlyRule is the name of the one rule of an object, in which a null asks for
-// nothing, and neither does a switch that is off.
+// onlyRule returns the name of the only rule in an object. Members that are null, and
+// switches that are false, do not count.
 func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
 		value := string(rules[name])
 		isSwitch := name == "json_object" || strings.HasPrefix(name, "disable_")
-		reason, refused := notInForm[name]
+		reason, refused := refusedMembers[name]
 		switch {
 		case value == "null", value == "false" && isSwitch:
 		case refused:
@@ -123,7 +122,7 @@ func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 	return kind, nil
 }
 
-// unquoted is the JSON that a value holds as text, or the value.
+// unquoted returns the JSON inside a string, or value itself if it is not a string.
 func unquoted(value json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(value, &text) != nil {
@@ -132,8 +131,8 @@ func unquoted(value json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace([]byte(text))
 }
 
-// checkForm adds what is wrong with the rule among merged parameters.
-func checkForm(problems *request.Problems, params map[string]any) {
+// checkConstraint adds the problems of the output constraint in merged parameters.
+func checkConstraint(problems *request.Problems, params map[string]any) {
 	rule, _ := params[paramForm].(map[string]any)
 	if rule == nil {
 		return

@@ -9,10 +9,10 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// Every name under which clients ask for a form means the same.
-func TestForms_Names(t *testing.T) {
+// All names that clients use for an output constraint mean the same.
+func TestConstraints_Names(t *testing.T) {
 	t.Parallel()
-	const schema = `{"type":"object","properties":{"z":{},"a":{}}}` // its order is kept
+	const schema = `{"type":"object","properties":{"z":{},"a":{}}}` // the order of its members stays
 	w := setup(t)
 	for params, want := range map[string]struct {
 		schema string
@@ -49,7 +49,7 @@ func TestForms_Names(t *testing.T) {
 	}
 }
 
-func TestForms_Refused(t *testing.T) {
+func TestConstraints_Refused(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	const field = "sampling_params.structured_outputs"
@@ -58,8 +58,8 @@ func TestForms_Refused(t *testing.T) {
 		"no rule":                 {`"sampling_params":{"structured_outputs":{}}`, field, "must have one of json"},
 		"no rule but an option":   {`"sampling_params":{"structured_outputs":{"disable_any_whitespace":false}}`, field, "must have one of json"},
 		"two rules":               {`"sampling_params":{"structured_outputs":{"regex":"a","choice":["a"]}}`, field, "has choice and regex"},
-		"two names":               {`"sampling_params":{"guided_regex":"a","guided_choice":["a"]}`, "sampling_params.guided_regex", "says what sampling_params.guided_choice says"},
-		"an old name and today's": {`"sampling_params":{"guided_regex":"a","structured_outputs":{"regex":"a"}}`, field, "says what sampling_params.guided_regex says"},
+		"two names":               {`"sampling_params":{"guided_regex":"a","guided_choice":["a"]}`, "sampling_params.guided_regex", "has the same meaning as sampling_params.guided_choice"},
+		"an old name and today's": {`"sampling_params":{"guided_regex":"a","structured_outputs":{"regex":"a"}}`, field, "has the same meaning as sampling_params.guided_regex"},
 		"beside json_schema":      {`"json_schema":{},"sampling_params":{"guided_regex":"a"}`, "sampling_params.guided_regex", "as json_schema does; send one"},
 		"two schemas":             {`"json_schema":{},"sampling_params":{"guided_json":{}}`, "sampling_params.guided_json", "as json_schema does; send one"},
 		"an unknown rule":         {`"sampling_params":{"structured_outputs":{"xml":"a"}}`, field, `"xml", which is not known`},
@@ -86,8 +86,8 @@ func TestForms_Refused(t *testing.T) {
 	}
 }
 
-// A Function decides the form of its answers, by whichever name.
-func TestForms_OfFunctions(t *testing.T) {
+// A Function may have an output constraint under any of the names.
+func TestConstraints_OfFunctions(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	const rest = `"inputs":[{"name":"x"}],"prompt":"{{x}}","model":"llama-3.1-8b"`
@@ -103,7 +103,7 @@ func TestForms_OfFunctions(t *testing.T) {
 	w.wantField(`{"model":"decide","inputs":["a"],"sampling_params":{"guided_regex":"a"}}`, "sampling_params.guided_regex", "with a Function")
 	w.wantField(`{"model":"judge","inputs":["a"],"sampling_params":{"guided_json":{}}}`, "sampling_params.guided_json", "with a Function")
 	for definition, want := range map[string]string{
-		`"json_schema":{},"sampling_params":{"guided_regex":"a"}`: "sampling_params.guided_regex: asks for a form",
+		`"json_schema":{},"sampling_params":{"guided_regex":"a"}`: "sampling_params.guided_regex: constrains the output",
 		`"sampling_params":{"guided_regex":"(?=a)"}`:              "sampling_params.structured_outputs: has a regex",
 		`"sampling_params":{"guided_json":{"type":5}}`:            "sampling_params.guided_json: is not a valid JSON Schema",
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// The interface: rows of a Function are objects whose keys match its inputs, or
-// prompts rendered already. Extra fields are ignored, null is the empty string.
+// Rows of a Function are objects whose keys match its inputs, or finished prompts. Extra
+// fields are ignored, and null means the empty string.
 func TestFunction_RowsBecomePrompts(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -21,7 +21,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 	inputs := `[{"essay":"A","level":3,"extra":{}},{"essay":null},"ready {{essay}}",
 		{"level": true, "essay": {"\u00e9": [1, null]}}]`
 	for _, body := range []string{`{"model":"grade","inputs":` + inputs + `}`, `{"inputs":` + inputs + `,"model":"grade"}`} {
-		record := w.submitted(body) // the values are kept, for the results
+		record := w.submitted(body) // the results need the values, so they are kept
 		if record.Spec.Function == nil || record.Spec.Inline != nil {
 			t.Fatalf("function %v, rows %q", record.Spec.Function, record.Spec.Inline)
 		}
@@ -76,9 +76,9 @@ func TestFunction_Refuses(t *testing.T) {
 	w.submitted(`{"model":"grade","inputs":["x"],"system_prompt":null,"json_schema":null,"column_name":null,"sampling_params":null}`)
 }
 
-// Larger inputs are rendered when the job reads them: a short row may make a
+// Larger inputs are rendered when the job reads them, because a short row may produce a
 // long prompt.
-func TestFunction_LargerInputsAreSpooledAsTheyCame(t *testing.T) {
+func TestFunction_LargerInputsAreSpooledUnchanged(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(in *Intake) { in.MaxInline = 35 })
 	w.publish(grade)
@@ -115,13 +115,13 @@ func TestFunction_URLInputsKeepTheFunction(t *testing.T) {
 	}
 }
 
-// Rows may be read before the model is known, with any number of fields.
-func TestRowsSeen_LacksAnswersForAnyField(t *testing.T) {
+// Rows may have any number of fields and may be read before the model is known.
+func TestRowFacts_LacksForAnyField(t *testing.T) {
 	t.Parallel()
-	var seen rowsSeen
+	var seen rowFacts
 	rows := []string{`{"a":1,"b":1,"c":1}`, `{"a":1,"b":1,"d":1}`, `{"a":1}`, `{"a":1,"b":1,"c":1,"d":1}`}
 	for i, row := range rows {
-		if err := seen.sawObject(int64(10+i), []byte(row)); err != nil {
+		if err := seen.addObject(int64(10+i), []byte(row)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestRowsSeen_LacksAnswersForAnyField(t *testing.T) {
 			t.Errorf("%s: row %d, %v; want %d", field, row, lacks, want)
 		}
 	}
-	if row, lacks := (&rowsSeen{}).lacks("a"); lacks {
+	if row, lacks := (&rowFacts{}).lacks("a"); lacks {
 		t.Errorf("without objects row %d lacks a field", row)
 	}
 }

@@ -36,7 +36,7 @@ func TestSubmission_LargerInputsAreSpooled(t *testing.T) {
 	}
 }
 
-// spooled reads an object of rows.
+// spooled returns the rows in an object.
 func (w *world) spooled(key string) (rows []string) {
 	w.Helper()
 	text := w.object(key)

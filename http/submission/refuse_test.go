@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/http/request"
 )
 
-// refused are bodies with exactly one broken rule.
+// Each body breaks exactly one rule.
 func TestSubmission_Refuses(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(in *Intake) { in.MaxRow = 100 })
@@ -140,7 +140,7 @@ func TestSubmission_MalformedBodies(t *testing.T) {
 		`{"inputs":["a"]`:                        "ends too early",
 		`{"inputs":["a`:                          "ends too early",
 		`{"inputs":["a" "b"]}`:                   "a comma or ]",
-		`{"inputs":["a",]}`:                      "a value must stand here",
+		`{"inputs":["a",]}`:                      "a value is expected here",
 		`{"inputs":["a"],}`:                      "name in quotes",
 		`{"inputs" ["a"]}`:                       "a colon",
 		`{"inputs":["a"] "model":"x"}`:           "a comma or }",
@@ -152,7 +152,7 @@ func TestSubmission_MalformedBodies(t *testing.T) {
 		"{\"inputs\":[\"a\xff\"]}":               "not valid UTF-8",
 		"{\"inputs\":[\"a\"],\"name\":\"\xff\"}": "not valid UTF-8",
 		`{"inputs":["a"],"name":nul}`:            "malformed",
-		`{"inputs":["a"],"name":}`:               "a value must stand here",
+		`{"inputs":["a"],"name":}`:               "a value is expected here",
 		`{"inputs":["a"],"x":[1,]}`:              "malformed",
 		`{"inputs":["a"],"x":[1}}`:               "malformed",
 		`{"inputs":["a"],"x":` + strings.Repeat("[", 20_000) + `}`: "deeper",
@@ -187,8 +187,8 @@ func TestSubmission_RefusedRowsLeaveNoObject(t *testing.T) {
 	}
 }
 
-// What stops a body in the middle is told as what it was.
-func TestSubmission_BodyThatBreaksOff(t *testing.T) {
+// An error in the middle of the body is returned unchanged.
+func TestSubmission_BrokenBody(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	for name, c := range map[string]struct {
@@ -206,7 +206,7 @@ func TestSubmission_BodyThatBreaksOff(t *testing.T) {
 	}
 }
 
-// What is refused for another reason is refused before its schema is compiled.
+// A schema is compiled only if there are no other problems.
 func TestSchema_IsCompiledLast(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -215,7 +215,7 @@ func TestSchema_IsCompiledLast(t *testing.T) {
 	w.wantField(`{"inputs":["a"],"model":"x",`+schema+`}`, "model", "neither")
 	w.wantField(`{"inputs":["a",1],`+schema+`}`, "inputs[1]", "number")
 	w.wantField(`{"inputs":["a"],"json_schema":{"multipleOf":1e-99999999}}`, "json_schema", "out of range")
-	// What costs nothing to see is named beside the rest.
+	// Problems that are cheap to find are reported together with the others.
 	if fields := w.fields(`{"inputs":["a"],"model":"x","json_schema":[]}`); len(fields) != 2 {
 		t.Errorf("broken fields %v", fields)
 	}

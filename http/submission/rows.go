@@ -11,18 +11,18 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// rowsSeen is what is known of the rows of a submission once they are read.
-// Whether they may be objects, and with which fields, the model decides, which
-// may stand in the body behind them. So this keeps what any Function might ask,
-// in memory bounded by the first row that is an object.
-type rowsSeen struct {
-	bad  []badRow // the first rows that no model takes, at most maxReported
-	more int      // further ones
+// rowFacts has the facts about the rows after they were read. Only the model decides
+// whether rows may be objects, and with which fields, and the model may come after the
+// rows in the body. So rowFacts keeps the facts that any Function may need. Its memory is
+// limited by the size of the first object.
+type rowFacts struct {
+	bad  []badRow // first rows that are invalid for every model, at most maxReported
+	more int      // number of further invalid rows
 
-	objects int64            // rows that are objects
-	first   []int64          // the first of them, at most maxReported
+	objects int64            // number of rows that are objects
+	first   []int64          // first rows that are objects, at most maxReported
 	all     map[string]bool  // fields that all objects have
-	lacking map[string]int64 // other fields of the first object, with the first that lacks them
+	lacking map[string]int64 // other fields of the first object, with the first row without the field
 }
 
 type badRow struct {
@@ -30,8 +30,8 @@ type badRow struct {
 	problem string
 }
 
-// refuse notes a row that no model takes.
-func (r *rowsSeen) refuse(index int64, format string, args ...any) {
+// refuse adds a row that is invalid for every model.
+func (r *rowFacts) refuse(index int64, format string, args ...any) {
 	if len(r.bad) < maxReported {
 		r.bad = append(r.bad, badRow{index, fmt.Sprintf(format, args...)})
 	} else {
@@ -39,8 +39,8 @@ func (r *rowsSeen) refuse(index int64, format string, args ...any) {
 	}
 }
 
-// sawObject notes which fields a row has.
-func (r *rowsSeen) sawObject(index int64, raw []byte) error {
+// addObject adds the fields of a row.
+func (r *rowFacts) addObject(index int64, raw []byte) error {
 	row, err := function.ParseRow(raw)
 	if err != nil {
 		return fmt.Errorf("decode a checked object: %w", err)
@@ -65,7 +65,7 @@ func (r *rowsSeen) sawObject(index int64, raw []byte) error {
 }
 
 // lacks returns the first object without a field.
-func (r *rowsSeen) lacks(field string) (row int64, lacks bool) {
+func (r *rowFacts) lacks(field string) (row int64, lacks bool) {
 	if r.objects == 0 || r.all[field] {
 		return 0, false
 	}
@@ -75,12 +75,12 @@ func (r *rowsSeen) lacks(field string) (row int64, lacks bool) {
 	return r.first[0], true
 }
 
-// checkRows adds the bad rows to the problems of the submission. prompt is that
-// of the Function it runs, or nil; alone says that it runs a standalone model,
-// which takes no objects.
-func (sub *Submission) checkRows(prompt *function.Prompt, alone bool) {
+// checkRows adds the bad rows to the problems of the submission. prompt is the Function's
+// prompt, or nil. standalone is true for a standalone model, which does not accept
+// objects.
+func (sub *Submission) checkRows(prompt *function.Prompt, standalone bool) {
 	bad, more := slices.Clone(sub.seen.bad), sub.seen.more
-	if alone {
+	if standalone {
 		for _, index := range sub.seen.first {
 			bad = append(bad, badRow{index, "is an object; every row must be a string (objects are rows of a Function)"})
 		}
@@ -103,11 +103,11 @@ func (sub *Submission) checkRows(prompt *function.Prompt, alone bool) {
 	}
 }
 
-// readRows reads the array of rows, whose bracket is consumed.
+// readRows reads the array of rows after its bracket.
 func (sub *Submission) readRows(s *scanner) error {
 	refuse := func(index int64, format string, args ...any) {
 		sub.seen.refuse(index, format, args...)
-		sub.rows.drop() // nothing will be created
+		sub.rows.drop() // the job will not be created
 	}
 	index := int64(0)
 	for ; ; index++ {
@@ -151,7 +151,7 @@ func (sub *Submission) readRows(s *scanner) error {
 	return nil
 }
 
-// readText reads a row that is a string, whose quote is consumed.
+// readText reads a row that is a string, after its quote.
 func (sub *Submission) readText(s *scanner, index int64) error {
 	raw, err := s.text(sub.rows.maxRow)
 	if err != nil {
@@ -163,17 +163,17 @@ func (sub *Submission) readText(s *scanner, index int64) error {
 	return nil
 }
 
-// readFields reads a row that is an object, whose brace is consumed. Its limit
-// is on the JSON.
+// readFields reads a row that is an object, after its brace. The limit applies to the
+// JSON text.
 func (sub *Submission) readFields(s *scanner, index int64) error {
 	raw, err := s.value('{', sub.rows.maxRow)
 	if err != nil {
 		return err
 	}
-	if err := sub.seen.sawObject(index, raw); err != nil {
+	if err := sub.seen.addObject(index, raw); err != nil {
 		return err
 	}
-	if bytes.IndexByte(raw, '\n') >= 0 { // between values: strings hold none
+	if bytes.IndexByte(raw, '\n') >= 0 { // only between values: strings cannot contain it
 		var line bytes.Buffer
 		if err := json.Compact(&line, raw); err != nil {
 			return fmt.Errorf("compact a checked object: %w", err)

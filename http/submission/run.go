@@ -13,10 +13,10 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Run makes a job of one input of a Function: an object with its inputs, or a
-// prompt that is rendered already. The job of a draft names no Function. An input that breaks its rules is a 422. Of
-// other fields of the request the job's warnings tell that they were ignored.
-// Close ends what Run returns.
+// Run returns a job for one input of a Function: an object with the inputs, or a finished
+// prompt as a string. The job of a draft names no Function. An invalid input is a 422.
+// others are unknown fields of the request, which become a warning of the job. The caller
+// must call Close on the returned Submission.
 func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, others []string) (*Submission, *Job, error) {
 	sub := in.submission(ctx)
 	sub.inline, sub.rows.run = true, true
@@ -37,18 +37,17 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 		job.name = &name
 	}
 	job.Spec.Dedup = false        // there is one row
-	job.Spec.TruncateRows = false // whoever waits for one answer is told that the input is too long
+	job.Spec.TruncateRows = false // the caller waits for the answer and must learn that the input is too long
 	return sub, job, nil
 }
 
-// Draft makes a Call of a definition that is stored nowhere, which a field of the
-// request holds, and adds what is wrong with it to the problems. It goes by the
-// name that the request has for it.
+// Draft returns a Call for a definition in a field of the request, which is not stored,
+// and adds its problems to problems. name is the Function's name in the path.
 func (in *Intake) Draft(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
 	var wrong request.Problems
 	body, err := request.ReadObject(definition, &wrong)
 	if err != nil {
-		return nil, rowmill.Invalid(field, "must be an object, a definition as POST /v1/functions takes it")
+		return nil, rowmill.Invalid(field, "must be an object, a definition as in POST /v1/functions")
 	}
 	f := Definition(&body, in.Models, "")
 	if f.Name != name && !wrong.Has(fieldName) {
@@ -60,7 +59,7 @@ func (in *Intake) Draft(problems *request.Problems, field, name string, definiti
 	return newCall(f)
 }
 
-// Revision returns a revision of a Function of the account, published or not, or
+// Revision returns a revision of an account's Function, published or not, or
 // rowmill.ErrNotFound.
 func (in *Intake) Revision(ctx context.Context, account, name string, revision int) (*Call, error) {
 	f, err := in.Functions.Revision(ctx, account, name, revision)
@@ -70,7 +69,7 @@ func (in *Intake) Revision(ctx context.Context, account, name string, revision i
 	return newCall(f)
 }
 
-// addInput checks the input of a run and makes it the only row.
+// addInput checks the input of a run and adds it as the only row.
 func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) error {
 	var wrong request.Problems
 	switch {
@@ -92,7 +91,7 @@ func (sub *Submission) addInput(prompt *function.Prompt, input json.RawMessage) 
 		if size := prompt.Size(values); size > int64(sub.MaxRow) {
 			wrong.Add("input", "makes a prompt of %d bytes, more than %d; shorten its values", size, sub.MaxRow)
 		}
-		if err := sub.seen.sawObject(0, input); err != nil {
+		if err := sub.seen.addObject(0, input); err != nil {
 			return err
 		}
 	default:

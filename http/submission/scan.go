@@ -15,42 +15,43 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// scanWindow is the buffer of a body being read.
+// scanWindow is the size of a scanner's buffer, in bytes.
 const scanWindow = 64 << 10
 
-// maxDepth bounds nesting, as encoding/json does.
+// maxDepth limits nesting, as encoding/json does.
 const maxDepth = 10_000
 
-// errTooLong says that a value was longer than its limit; it was read to its
-// end and dropped.
+// errTooLong means that a value is longer than its limit. The scanner has read and
+// dropped the whole value.
 var errTooLong = errors.New("value too long")
 
-// A scanner takes a JSON text apart while it arrives, so that memory is
-// bounded by the largest single value kept, not by the body. The standard
-// decoder cannot: it buffers a string or value of any length.
+// A scanner parses a JSON text while it arrives. Its memory is limited by the largest
+// value that it keeps, not by the body. The decoder of encoding/json does not work here,
+// because it buffers values of any length.
 type scanner struct {
 	r      *bufio.Reader
 	offset int64  // bytes read
-	kept   []byte // of the value being read; reused
+	kept   []byte // the value that is being read; reused
 }
 
-// windows are buffers for scanners, of which most submissions fill little.
-var windows = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, scanWindow) }}
+// scanBuffers is a pool of buffers, because most submissions fill only a small part of a
+// buffer.
+var scanBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, scanWindow) }}
 
 func newScanner(r io.Reader) *scanner {
-	window, _ := windows.Get().(*bufio.Reader)
+	window, _ := scanBuffers.Get().(*bufio.Reader)
 	window.Reset(r)
 	return &scanner{r: window}
 }
 
-// free ends the use of the scanner. What it returned is its own.
+// free releases the buffer of the scanner. Returned values stay valid.
 func (s *scanner) free() {
 	s.r.Reset(nil)
-	windows.Put(s.r)
+	scanBuffers.Put(s.r)
 	s.r = nil
 }
 
-// syntaxError is a 400 that names the byte.
+// syntaxError returns a 400 that names the byte position.
 func (s *scanner) syntaxError(format string, args ...any) error {
 	return request.Errorf(http.StatusBadRequest, "invalid_json", "the body is not valid JSON at byte %d: %s", s.offset, fmt.Sprintf(format, args...))
 }
@@ -79,7 +80,7 @@ func (s *scanner) unread() {
 	s.offset--
 }
 
-// token returns the next byte that is no white space, and consumes it.
+// token consumes white space and returns the next byte.
 func (s *scanner) token() (byte, error) {
 	for {
 		b, err := s.next()
@@ -94,7 +95,7 @@ func (s *scanner) token() (byte, error) {
 	}
 }
 
-// end checks that nothing but white space follows.
+// end checks that only white space follows.
 func (s *scanner) end() error {
 	for {
 		b, err := s.r.ReadByte()
@@ -113,19 +114,18 @@ func (s *scanner) end() error {
 	}
 }
 
-// text reads the rest of a string whose opening quote is consumed. It returns
-// the bytes between the quotes as they were sent, which are valid until the
-// next call, and checks all of JSON's rules and UTF-8. errTooLong says that
-// the decoded string has more than limit bytes.
+// text reads a string after its opening quote, and checks all rules of JSON and UTF-8. It
+// returns the bytes between the quotes without decoding; they are valid until the next
+// call. It returns errTooLong if the decoded string has more than limit bytes.
 func (s *scanner) text(limit int) (raw []byte, err error) {
 	s.kept = s.kept[:0]
-	decoded := 0  // bytes of the string once decoded
-	high := false // the last thing read was the first half of a surrogate pair
+	decoded := 0  // length of the decoded string, in bytes
+	high := false // the last escape was the first half of a surrogate pair
 	for {
 		if decoded > limit {
 			s.kept = s.kept[:0]
 		}
-		n, err := s.plain(scanWindow)
+		n, err := s.readPlain(scanWindow)
 		if err != nil {
 			return nil, err
 		}
@@ -145,14 +145,14 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 		case b == '"':
 			return s.kept, nil
 		case b < ' ':
-			return nil, s.syntaxError("a control character stands in a string; write it as \\u%04x", b)
+			return nil, s.syntaxError("a string contains a control character; write it as \\u%04x", b)
 		}
 		code, err := s.escape()
 		if err != nil {
 			return nil, err
 		}
 		if high && utf16.IsSurrogate(code) && code >= 0xDC00 {
-			decoded++ // the pair has 4 bytes, of which its first half counted 3
+			decoded++ // the pair has 4 bytes; the first half already counted 3
 			high = false
 			continue
 		}
@@ -163,8 +163,8 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 	}
 }
 
-// escape reads what follows a backslash and keeps both. It returns the code
-// unit they stand for.
+// escape reads the characters after a backslash, keeps them, and returns the code unit
+// that they mean.
 func (s *scanner) escape() (rune, error) {
 	b, err := s.next()
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *scanner) escape() (rune, error) {
 	s.kept = append(s.kept, '\\', b)
 	switch b {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return rune(b), nil // as many bytes as what it stands for: one
+		return rune(b), nil // decoded, it has one byte
 	case 'u':
 	default:
 		return 0, s.syntaxError("a backslash must be followed by one of \"\\/bfnrtu")
@@ -196,13 +196,13 @@ func (s *scanner) escape() (rune, error) {
 	return code, nil
 }
 
-// nesting tells where a bracketed value or string ends.
+// nesting finds the end of an object, an array or a string.
 type nesting struct {
 	depth             int
 	inString, escaped bool
 }
 
-// step takes the next byte and reports whether the value ends with it.
+// step reads a byte and reports whether the value ends with it.
 func (n *nesting) step(b byte) (over bool) {
 	switch {
 	case n.escaped:
@@ -219,12 +219,12 @@ func (n *nesting) step(b byte) (over bool) {
 	return n.depth <= 0 && !n.inString
 }
 
-// value reads any value whose first byte is consumed, and returns its text,
-// valid until the next call. errTooLong says that it has more than limit
-// bytes; only its brackets and strings were checked then.
+// value reads any value after its first byte and returns its text, which is valid until
+// the next call. It returns errTooLong if the text has more than limit bytes; it has
+// checked only brackets and strings then.
 func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	if ends(first) || first == ':' {
-		return nil, s.syntaxError("a value must stand here")
+		return nil, s.syntaxError("a value is expected here")
 	}
 	var shape nesting
 	scalar := first != '{' && first != '[' && first != '"'
@@ -232,7 +232,7 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	size := 1
 	for over := shape.step(first) && !scalar; !over; {
 		if shape.inString && !shape.escaped {
-			n, err := s.plain(limit - size)
+			n, err := s.readPlain(limit - size)
 			if err != nil {
 				return nil, err
 			}
@@ -264,7 +264,7 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 	return s.kept, nil
 }
 
-// ends reports whether b follows a number or word.
+// ends reports whether b ends a number or a word.
 func ends(b byte) bool {
 	switch b {
 	case ',', ']', '}', ' ', '\t', '\r', '\n':
@@ -273,10 +273,9 @@ func ends(b byte) bool {
 	return false
 }
 
-// plain consumes what is buffered of a string up to a byte that may end it or
-// means something else, keeps up to room bytes of that, and returns how many
-// there were.
-func (s *scanner) plain(room int) (n int, err error) {
+// readPlain consumes the buffered bytes of a string up to a quote, a backslash or a
+// control character. It keeps up to room bytes, and returns the number of consumed bytes.
+func (s *scanner) readPlain(room int) (n int, err error) {
 	if s.r.Buffered() == 0 {
 		if _, err := s.r.Peek(1); err != nil {
 			return 0, s.readError(err)
@@ -285,7 +284,7 @@ func (s *scanner) plain(room int) (n int, err error) {
 	window, _ := s.r.Peek(s.r.Buffered()) // cannot fail
 	n = spelling.Plain(window)
 	s.kept = append(s.kept, window[:max(0, min(n, room))]...)
-	_, _ = s.r.Discard(n) // they are buffered
+	_, _ = s.r.Discard(n) // cannot fail: the bytes are buffered
 	s.offset += int64(n)
 	return n, nil
 }

@@ -28,7 +28,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		intake := &Intake{MaxRow: 1 << 20, MaxInline: 1 << 30} // which needs no bucket
+		intake := &Intake{MaxRow: 1 << 20, MaxInline: 1 << 30} // large enough to need no bucket
 		sub, err := intake.Read(t.Context(), iotest.HalfReader(bytes.NewReader(body)))
 
 		var theirs map[string]json.RawMessage
@@ -42,7 +42,7 @@ func FuzzRead(f *testing.F) {
 		}
 		if err != nil {
 			if strings.Contains(err.Error(), "twice") {
-				return // stricter on purpose
+				return // our decoder is stricter on purpose
 			}
 			t.Fatalf("refused %q: %v", body, err)
 		}
@@ -84,7 +84,7 @@ func TestScanner_LimitCountsDecodedBytes(t *testing.T) {
 	}
 }
 
-// repeated is a body of n equal rows, or of one row of n pieces, made while it
+// repeated is a body of n equal rows, or of one row of n pieces. It is generated while it
 // is read.
 type repeated struct {
 	head, piece, tail string // a %d in the piece counts
@@ -111,8 +111,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// nowhere takes rows and keeps none, so that only the decoder's own memory is
-// left.
+// nowhere drops all rows, so that only the decoder uses memory.
 type nowhere struct {
 	blob.Bucket
 	blob.Writer
@@ -123,7 +122,7 @@ func (nowhere) Write(p []byte) (int, error)                                   { 
 func (nowhere) Abort()                                                        {}
 
 func TestRead_MemoryDoesNotGrowWithTheBody(t *testing.T) {
-	// Not parallel: it reads the process's heap.
+	// Not parallel, because it measures the heap of the process.
 	const mib = 1 << 20
 	for name, body := range map[string]*repeated{
 		"ManyRows":     {head: `{"inputs":["a"`, piece: `,"` + strings.Repeat("x", 1000) + `"`, tail: `]}`, n: 24 * mib / 1000},
@@ -150,7 +149,7 @@ func TestRead_MemoryDoesNotGrowWithTheBody(t *testing.T) {
 	}
 }
 
-// peakReader measures the live heap every few MiB that are read.
+// peakReader measures the live heap every few MiB.
 type peakReader struct {
 	r          *repeated
 	read, next int

@@ -14,7 +14,7 @@ func serving(w *world, models ...engine.ServedModel) {
 	w.servers = []offer.Server{{Node: "n", Name: "e", Kind: "vllm", Models: models}}
 }
 
-// The record holds the whole model, so that every node runs the same.
+// The record has the whole model, so that every node uses the same settings.
 func TestServedModel_IsPinnedInTheRecord(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
@@ -33,23 +33,24 @@ func TestServedModel_IsPinnedInTheRecord(t *testing.T) {
 	w.wantField(`{"inputs":["a"],"model":"acme/Own"}`, "model", "neither a model of this service nor a published Function")
 }
 
-// While it is being found out what a model does nothing is wrong with the request.
+// While the capabilities of a model are being tested, the request is not invalid; it can
+// be retried.
 func TestServedModel_NotReady(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	serving(w, engine.ServedModel{Name: "own"}, engine.ServedModel{Name: "dumb", Unusable: "no template"})
 	_, err := w.take(`{"inputs":["a"],"model":"own"}`)
-	if e := request.Describe(err); e.Status != 503 || e.Code != codeUnsettled || e.Header["Retry-After"] == "" {
+	if e := request.Describe(err); e.Status != 503 || e.Code != codeModelNotReady || e.Header["Retry-After"] == "" {
 		t.Errorf("%v", err)
 	}
-	// What is wrong beside it is wrong whatever the model does.
+	// Other problems are reported at once, because they do not depend on the model.
 	w.wantField(`{"inputs":["a"],"model":"own","job_priority":5}`, "job_priority", "must be 0")
 	w.wantField(`{"inputs":["a"],"model":"dumb"}`, "model", "no template")
 }
 
-// A model goes before a Function, as the interface says, and so none can be called
-// like one that is served.
-func TestServedModel_GoesBeforeAFunction(t *testing.T) {
+// A model goes before a Function of the same name, so no Function may have the name of a
+// served model.
+func TestServedModel_BeforeFunction(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.publish(grade)

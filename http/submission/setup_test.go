@@ -28,7 +28,7 @@ const grade = `{
 	"model": "llama-3.1-8b", "json_schema": {"type": "object"}, "sampling_params": {"temperature": 0.25, "max_tokens": 100}
 }`
 
-// values are documents in memory.
+// values has stored values in memory.
 type values map[string]json.RawMessage
 
 func (v values) GetValue(_ context.Context, name string) (json.RawMessage, int64, error) {
@@ -45,7 +45,7 @@ func (v values) PutValue(_ context.Context, name string, doc json.RawMessage, _ 
 
 func (v values) ListValues(context.Context, string) ([]string, error) { return nil, nil }
 
-// world is an intake on a real bucket.
+// world is an intake with a real bucket.
 type world struct {
 	testing.TB
 	*Intake
@@ -71,11 +71,11 @@ func setup(t testing.TB, change ...func(*Intake)) *world {
 	return w
 }
 
-// countingBucket counts writers.
+// countingBucket counts objects and open writers.
 type countingBucket struct {
 	blob.Bucket
-	created int // objects begun
-	writing int // writers neither committed nor aborted
+	created int // number of created objects
+	writing int // writers that are neither committed nor aborted
 }
 
 type countingWriter struct {
@@ -100,7 +100,7 @@ func (w countingWriter) Abort() {
 	w.Writer.Abort()
 }
 
-// take makes a record of a body, or says why not.
+// take returns the record for a body, or an error.
 func (w *world) take(body string) (store.Record, error) {
 	w.Helper()
 	sub, err := w.Read(w.Context(), strings.NewReader(body))
@@ -118,7 +118,7 @@ func (w *world) take(body string) (store.Record, error) {
 	return job.Record(time.Now()), nil
 }
 
-// submitted makes a record of a body that must be accepted.
+// submitted returns the record for a body, which must be accepted.
 func (w *world) submitted(body string) store.Record {
 	w.Helper()
 	record, err := w.take(body)
@@ -128,7 +128,7 @@ func (w *world) submitted(body string) store.Record {
 	return record
 }
 
-// refused returns the error of a body that must be refused, as it is told.
+// refused returns the answer for a body that must be refused.
 func (w *world) refused(body string) *request.Error {
 	w.Helper()
 	_, err := w.take(body)
@@ -138,7 +138,7 @@ func (w *world) refused(body string) *request.Error {
 	return request.Describe(err)
 }
 
-// fields returns the broken fields of a body with their messages.
+// fields returns the messages of a refused body by field.
 func (w *world) fields(body string) map[string]string {
 	w.Helper()
 	found := map[string]string{}
@@ -148,7 +148,7 @@ func (w *world) fields(body string) map[string]string {
 	return found
 }
 
-// wantField checks that exactly one field of a body is broken.
+// wantField checks that exactly one field of a body is invalid.
 func (w *world) wantField(body, field, piece string) {
 	w.Helper()
 	if fields := w.fields(body); len(fields) != 1 || !strings.Contains(fields[field], piece) {
@@ -156,7 +156,7 @@ func (w *world) wantField(body, field, piece string) {
 	}
 }
 
-// publish publishes a definition that must be good.
+// publish publishes a definition. It must be valid.
 func (w *world) publish(definition string) {
 	w.Helper()
 	var problems request.Problems
@@ -173,7 +173,7 @@ func (w *world) publish(definition string) {
 	}
 }
 
-// objects are the keys in the bucket.
+// objects returns the keys in the bucket.
 func (w *world) objects() (keys []string) {
 	w.Helper()
 	all, err := w.bucket.List(w.Context(), "")
@@ -186,7 +186,7 @@ func (w *world) objects() (keys []string) {
 	return slices.Clip(keys)
 }
 
-// object reads an object.
+// object returns the content of an object.
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)

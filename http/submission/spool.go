@@ -12,33 +12,33 @@ import (
 	"github.com/rowmill/rowmill/input/function"
 )
 
-// spoolBuffer gathers rows before they are written to the bucket.
+// spoolBuffer is the size of the buffer for writes to the bucket, in bytes.
 const spoolBuffer = 64 << 10
 
-// A spool takes the rows of a submission while it is decoded: the first
-// maxInline bytes into memory, all of them into an object once there are
-// more: one JSON string, or one object where a Function is to make a prompt of
-// it, a line. commit or abort end it; to abort after either is harmless.
+// A spool stores the rows of a submission while the body is decoded. Up to maxInline
+// bytes stay in memory; with more, all rows go to an object: one row per line, as a JSON
+// string, or as a JSON object for a Function's prompt. The caller must call commit or
+// abort. abort after either does nothing.
 type spool struct {
 	ctx       context.Context
 	bucket    blob.Bucket
-	job       string // of the rows
-	maxRow    int    // bytes of a decoded row
-	maxInline int    // bytes of JSON kept in memory
+	job       string // job of the rows
+	maxRow    int    // limit of a decoded row, in bytes
+	maxInline int    // limit of the JSON in memory, in bytes
 
-	run     bool     // the only row is that of a run, whose result nobody downloads
-	count   int64    // of rows
+	run     bool     // the only row is the input of a Function's run, whose results are not downloaded
+	count   int64    // number of rows
 	rows    []string // JSON strings and objects
-	size    int      // bytes of rows as lines
+	size    int      // size of the rows as lines, in bytes
 	writer  blob.Writer
 	buffer  *bufio.Writer
 	dropped bool
 }
 
-// addText takes a row as the inside of a JSON string, and copies it.
+// addText adds a row as the text between the quotes of a JSON string. It copies raw.
 func (k *spool) addText(raw []byte) error { return k.add(`"`, raw, `"`) }
 
-// addLine takes a row as JSON in one line, and copies it.
+// addLine adds a row as JSON in one line. It copies raw.
 func (k *spool) addLine(raw []byte) error { return k.add("", raw, "") }
 
 func (k *spool) add(before string, raw []byte, after string) error {
@@ -62,7 +62,7 @@ func (k *spool) add(before string, raw []byte, after string) error {
 	return k.buffer.WriteByte('\n')
 }
 
-// spill moves what is in memory to a new object.
+// spill moves the rows in memory to a new object.
 func (k *spool) spill() error {
 	writer, err := k.bucket.Create(k.ctx, layout.Spooled(k.job), layout.NDJSON)
 	if err != nil {
@@ -79,13 +79,13 @@ func (k *spool) spill() error {
 	return nil
 }
 
-// drop forgets the rows: the submission will be refused.
+// drop drops the rows, because the submission will be refused.
 func (k *spool) drop() {
 	k.dropped = true
 	k.abort()
 }
 
-// abort removes what was written and not committed.
+// abort removes an object that was not committed.
 func (k *spool) abort() {
 	if k.writer != nil {
 		k.writer.Abort()
@@ -93,10 +93,10 @@ func (k *spool) abort() {
 	k.rows = nil
 }
 
-// commit returns the texts of the rows where they are few, or makes the object
-// of the rows durable and returns its key. prompt makes texts of rows that are
-// objects; nil where there are none. A row too long is a *rowmill.InvalidError;
-// those of an object of rows are found out when it is read.
+// commit returns the rows as texts if they are few. Otherwise it commits the object of
+// the rows and returns its key. prompt renders the rows that are objects; it is nil if
+// there are none. If a row in memory is too long, the error is a *rowmill.InvalidError;
+// rows in an object are checked when the object is read.
 func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string, err error) {
 	if k.writer == nil {
 		inline, err = k.texts(prompt)
@@ -119,7 +119,7 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	return nil, layout.Spooled(k.job), nil
 }
 
-// copied makes a copy of another object durable and returns its key.
+// copied copies another object for the job and returns the key of the copy.
 func (k *spool) copied(from string) (string, error) {
 	if err := k.mark(); err != nil {
 		return "", fmt.Errorf("mark the input of a submission: %w", err)
@@ -130,8 +130,8 @@ func (k *spool) copied(from string) (string, error) {
 	return layout.Spooled(k.job), nil
 }
 
-// mark says in the bucket that rows come whose job has no record yet. Without
-// a mark nobody removes what no record knows.
+// mark creates a mark in the bucket before the rows, because their job has no record yet.
+// Without a mark, nothing would remove rows that no job uses.
 func (k *spool) mark() error {
 	w, err := k.bucket.Create(k.ctx, layout.Spooling(k.job), layout.Bytes)
 	if err == nil {
@@ -140,9 +140,9 @@ func (k *spool) mark() error {
 	return err
 }
 
-// texts returns the rows in memory as texts, or nil where the prompts made of
-// them are too large for the record, or the values that they are made of are
-// wanted beside them in the results.
+// texts returns the rows in memory as texts. It returns nil if the rendered prompts are
+// too large for the record, or if the results must also contain the values of the
+// prompts.
 func (k *spool) texts(prompt *function.Prompt) ([]string, error) {
 	texts, size, objects := make([]string, len(k.rows)), int64(0), false
 	for i, row := range k.rows {

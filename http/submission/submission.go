@@ -1,8 +1,7 @@
-// Package submission turns what a client sends into a job: bytes into a
-// specification, rows and a list of all that is wrong. It owns every rule of
-// the table of fields, for submissions, for runs of a Function and, since they
-// obey the same rules, for definitions of Functions. It refuses to know HTTP,
-// who may submit, what an account may spend, and how records are stored.
+// Package submission turns the body of a request into a job: a specification, rows, and a
+// list of all problems. It has all rules for the fields of submissions and of runs of a
+// Function. Definitions of Functions have the same rules, so they are here too. The
+// package does not know HTTP, permissions, quotas, or how records are stored.
 //
 //	body ──► Read ──► Submission ──► Check ──► Job ──► Keep ──► Record
 //	            rows │ while it arrives                  ▲
@@ -26,45 +25,45 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Intake takes submissions.
+// Intake reads and checks submissions.
 type Intake struct {
 	Models    *offer.Models
 	Functions function.Library
-	Bucket    blob.Bucket // takes rows that are too many for a record, and has files
+	Bucket    blob.Bucket // stores rows that are too large for a record, and uploaded files
 	Files     Files
 	Now       func() time.Time
-	MaxRow    int  // bytes of one row, decoded
-	MaxInline int  // bytes of rows, as JSON, that ride in the record
-	Dedup     bool // equal rows run once where a submission says nothing
+	MaxRow    int  // limit of a decoded row, in bytes
+	MaxInline int  // limit of the rows in the record, in bytes of JSON
+	Dedup     bool // run equal rows once if the submission does not set dedup
 }
 
-// Files are those that accounts have uploaded.
+// Files has the uploaded files of accounts.
 type Files interface {
-	// GetFile returns a file, expired or not, or rowmill.ErrNotFound.
+	// GetFile returns a file, even if it has expired, or rowmill.ErrNotFound.
 	GetFile(ctx context.Context, id string) (store.File, error)
 }
 
-// Waiting is what the record of a job says that no node has taken yet.
+// Waiting is the message of a job that no node has taken yet.
 const Waiting = "Waiting for a place on a node."
 
-// A Submission is a decoded body. Close ends it.
+// A Submission is a decoded body. The caller must call Close.
 type Submission struct {
 	*Intake
-	jobID    string
-	problems request.Problems
-	notNow   error // what is wrong with it may pass, and nothing else is
+	jobID      string
+	problems   request.Problems
+	retryLater error // set if the only problem may pass, such as an unknown state of the model
 
-	fields  map[string]json.RawMessage // known fields but inputs; nulls are left out
+	fields  map[string]json.RawMessage // known fields except inputs, without nulls
 	unknown []string                   // names of unknown fields, at most maxReported
-	more    int                        // further ones
+	more    int                        // number of further unknown fields
 
-	schemaField string // where the job's JSON Schema stands
+	schemaField string // field that has the job's JSON Schema
 
-	url    string   // inputs is a string
-	file   string   // inputs is a string that names this file
+	url    string   // from inputs as a string
+	file   string   // file id from inputs as a string
 	inline bool     // inputs is an array
-	seen   rowsSeen // what its rows are like
-	rows   *spool   // where they are
+	seen   rowFacts // facts about the rows
+	rows   *spool   // storage of the rows
 }
 
 func (in *Intake) submission(ctx context.Context) *Submission {
@@ -75,10 +74,9 @@ func (in *Intake) submission(ctx context.Context) *Submission {
 	}
 }
 
-// Read decodes a body with its fields in any order, keeping rows as they
-// come. Broken rules of single fields are told by Check; an error means that
-// the body could not be read on: it is not JSON, a known field stands in it
-// twice, or a row could not be stored.
+// Read decodes a body with fields in any order and stores the rows while they arrive.
+// Check reports the broken rules of fields. The error means that the body cannot be
+// decoded: it is not JSON, a known field occurs twice, or a row could not be stored.
 func (in *Intake) Read(ctx context.Context, body io.Reader) (*Submission, error) {
 	sub := in.submission(ctx)
 	text := newScanner(body)
@@ -90,15 +88,15 @@ func (in *Intake) Read(ctx context.Context, body io.Reader) (*Submission, error)
 	return sub, nil
 }
 
-// Close removes what was written of the rows and not kept.
+// Close removes stored rows that no job uses.
 func (sub *Submission) Close() { sub.rows.abort() }
 
-// Check looks up the Function that the submission names, checks every rule and
-// returns the job, or all that is wrong as a *rowmill.InvalidError.
+// Check looks up the named Function and checks every rule. It returns the job, or all
+// problems as a *rowmill.InvalidError.
 func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) {
 	var model string
 	if wrong := json.Unmarshal(sub.fields[fieldModel], &model); wrong != nil {
-		model = "" // the default model, or a problem that validate names
+		model = "" // the default model, or validate reports the problem
 	}
 	call, err := sub.Call(ctx, account, model)
 	if err != nil {
@@ -115,8 +113,7 @@ func (sub *Submission) Check(ctx context.Context, account string) (*Job, error) 
 	return job, err
 }
 
-// uploaded is the file that the submission names, which must be one of the
-// account's.
+// uploaded returns the file that the submission names, if it belongs to the account.
 func (sub *Submission) uploaded(ctx context.Context, account string) (store.File, error) {
 	if sub.file == "" {
 		return store.File{}, nil
@@ -132,7 +129,7 @@ func (sub *Submission) uploaded(ctx context.Context, account string) (store.File
 }
 
 func (sub *Submission) noFile() {
-	sub.problems.Add(fieldInputs, "names the file %q, which there is not; upload it with POST /v1/files, and send file: and its id", spelling.Shorten(sub.file, 64))
+	sub.problems.Add(fieldInputs, "names the file %q, which does not exist; upload it with POST /v1/files, and send file: and its id", spelling.Shorten(sub.file, 64))
 }
 
 func (sub *Submission) check(call *Call) (*Job, error) {
@@ -141,20 +138,20 @@ func (sub *Submission) check(call *Call) (*Job, error) {
 	if err := sub.problems.Err(); err != nil {
 		return nil, err
 	}
-	if sub.notNow != nil {
-		return nil, sub.notNow
+	if sub.retryLater != nil {
+		return nil, sub.retryLater
 	}
 	return job, nil
 }
 
-// A Job is a submission that keeps all rules.
+// A Job is a submission without problems.
 type Job struct {
 	ID   string
 	Spec rowmill.Spec // without rows, account and quotas
 
 	sub         *Submission
-	call        *Call      // nil where a standalone model runs
-	file        store.File // what inputs names
+	call        *Call      // nil for a standalone model
+	file        store.File // the file that inputs names
 	name        *string
 	description *string
 	warnings    []string
@@ -162,14 +159,13 @@ type Job struct {
 
 func (job *Job) warn(text string) { job.warnings = append(job.warnings, text) }
 
-// Keep makes inline rows durable and adds them to the job. A row too long is a
-// *rowmill.InvalidError; those that make prompts of an object's rows are found
-// out when the object is read. A file is copied, so that it may be deleted before
-// the job has read it.
+// Keep stores inline rows and adds them to the job. It copies a file, so that the file
+// may be deleted before the job reads it. If an inline row is too long, the error is a
+// *rowmill.InvalidError; rows in an object are checked when the object is read.
 func (job *Job) Keep() (err error) {
 	if job.file.ID != "" {
 		job.Spec.Spooled, err = job.sub.rows.copied(job.file.Key)
-		if errors.Is(err, rowmill.ErrNotFound) { // deleted just now
+		if errors.Is(err, rowmill.ErrNotFound) { // deleted a moment ago
 			job.sub.noFile()
 			return job.sub.problems.Err()
 		}
@@ -184,12 +180,12 @@ func (job *Job) Keep() (err error) {
 	}
 	job.Spec.Inline, job.Spec.Spooled, err = job.sub.rows.commit(prompt)
 	if job.Spec.Spooled == "" || job.sub.seen.objects == 0 {
-		job.Spec.Function = nil // every row is a prompt already
+		job.Spec.Function = nil // every row is a finished prompt
 	}
 	return err
 }
 
-// Record is the pending job, created now.
+// Record returns the record of the job, pending and created now.
 func (job *Job) Record(now time.Time) store.Record {
 	spec := job.Spec
 	made := rowmill.Job{
@@ -219,15 +215,15 @@ func (job *Job) Record(now time.Time) store.Record {
 	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}
 }
 
-// A Call is what a request runs of a Function: its published revision, or the one
-// that it asks for, or a definition that it brings.
+// A Call is the Function that a request runs: the published revision, a requested
+// revision, or a definition in the request.
 type Call struct {
 	rowmill.Function
 	prompt *function.Prompt
 }
 
-// Call returns the Function of the account that model names; nil where it names a
-// model, or nothing.
+// Call returns the account's Function with the name model. It returns nil if model is the
+// name of a model or unknown.
 func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error) {
 	if in.Models.Known(model) {
 		return nil, nil
@@ -242,7 +238,7 @@ func (in *Intake) Call(ctx context.Context, account, model string) (*Call, error
 	return newCall(f)
 }
 
-// newCall is a call of a definition that was checked.
+// newCall returns a call of a checked definition.
 func newCall(f rowmill.Function) (*Call, error) {
 	prompt, err := function.NewPrompt(rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt})
 	if err != nil {
@@ -251,11 +247,10 @@ func newCall(f rowmill.Function) (*Call, error) {
 	return &Call{f, prompt}, nil
 }
 
-// stored reports whether the call is of a revision, and not of a draft that is
-// stored nowhere.
+// stored reports whether the call is of a stored revision, not of a draft.
 func (f *Call) stored() bool { return f.Function.Revision > 0 }
 
-// sampling lays a caller's parameters over those of the Function. A null is
+// sampling merges the caller's parameters over the Function's parameters. A null means
 // absent.
 func (f *Call) sampling(given map[string]any) map[string]any {
 	merged := map[string]any{}

@@ -6,8 +6,8 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_Submissions has every kind of JSON stand in the body of a submission: in a
-// field that is not known, and in a schema.
+// TestSuite_Submissions puts JSON of every kind into a submission: into an unknown field,
+// and into a schema.
 func TestSuite_Submissions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	maxSystemBytes      = 1 << 20 // of the decoded text
+	maxSystemBytes      = 1 << 20 // bytes of decoded text
 	maxNameRunes        = 45      // Unicode code points
 	maxDescriptionRunes = 512     // Unicode code points
 
-	// reservedPrefix and reservedColumns may not name an ID column: results
-	// have columns of these names, or will.
+	// reservedPrefix and reservedColumns are not allowed as ID column: results have
+	// columns of these names, or may have them later.
 	reservedPrefix = "RESERVED_"
 )
 
@@ -33,8 +33,7 @@ var reservedColumns = map[string]bool{
 	"inputs": true, "outputs": true, "confidence_score": true, "cumulative_logprobs": true,
 }
 
-// validate checks every rule of the table of fields, and collects all that are
-// broken in the submission's problems.
+// validate checks every rule for the fields and adds the problems to the submission.
 func (sub *Submission) validate(job *Job) {
 	spec, f := &job.Spec, job.call
 	spec.URL = sub.url
@@ -47,7 +46,7 @@ func (sub *Submission) validate(job *Job) {
 		spec.Model = sub.modelOf(f)
 		sub.checkRows(f.prompt, false)
 		sub.columns(job)
-		sub.ofFunction(job)
+		sub.copyFunction(job)
 	}
 	spec.Sampling = sub.sampling(job)
 
@@ -59,7 +58,7 @@ func (sub *Submission) validate(job *Job) {
 	}
 	sub.dedup(spec)
 	if sub.read(fieldRepair, "a boolean", &spec.Repair) && spec.Repair && len(spec.Schema) == 0 {
-		sub.problems.Add(fieldRepair, "takes JSON out of the words around it, and needs json_schema; give one, or leave repair out")
+		sub.problems.Add(fieldRepair, "extracts JSON from text and needs json_schema; send json_schema, or leave repair out")
 	}
 	spec.TruncateRows = true
 	sub.read(fieldTruncate, "a boolean", &spec.TruncateRows)
@@ -71,20 +70,20 @@ func (sub *Submission) validate(job *Job) {
 	job.name = sub.label(fieldName, maxNameRunes)
 	job.description = sub.label(fieldText, maxDescriptionRunes)
 
-	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // what every engine takes
+	spec.Seed = rand.Int64N(math.MaxInt32 + 1) // the range that every engine accepts
 	if seed, fixed := spec.Sampling["seed"].(int64); fixed {
 		spec.Seed = seed
 	}
 	if len(sub.unknown) > 0 {
 		job.warn(sub.ignored())
 	}
-	if f == nil { // a Function's was compiled when it was published
+	if f == nil { // the schema of a Function was compiled when it was published
 		compileLast(&sub.problems, sub.schemaField, spec.Schema)
 	}
 }
 
-// dedup reads whether equal rows run once, which the configuration decides where the
-// submission does not. Rows with seeds of their own are never equal.
+// dedup decides whether equal rows run once: the submission decides, else the
+// configuration. Rows with their own seeds are never equal.
 func (sub *Submission) dedup(spec *rowmill.Spec) {
 	spec.Dedup = sub.Dedup && !spec.SeedPerRow
 	if sub.read(fieldDedup, "a boolean", &spec.Dedup) && spec.Dedup && spec.SeedPerRow {
@@ -100,8 +99,7 @@ func (sub *Submission) ignored() string {
 	return said
 }
 
-// read decodes a field into the value, and reports whether it was there and
-// well-typed.
+// read decodes a field. It returns true if the field is present and has the right type.
 func (sub *Submission) read(field, must string, into any) bool {
 	raw, given := sub.fields[field]
 	if !given {
@@ -133,36 +131,36 @@ func (sub *Submission) model(job *Job) rowmill.Model {
 	return m
 }
 
-// unusable takes the error of a model that there is and that cannot be used.
+// unusable adds the error of a model that exists but cannot be used.
 func (sub *Submission) unusable(err error) {
 	var unsettled *offer.UnusableError
 	if errors.As(err, &unsettled) && unsettled.Soon {
-		sub.notNow = request.NotNow(codeUnsettled, "model: %s", err)
+		sub.retryLater = request.NotNow(codeModelNotReady, "model: %s", err)
 		return
 	}
 	sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error()})
 }
 
-// codeUnsettled is the code of a model of which it is being found out what it does.
-const codeUnsettled = "model_not_ready"
+// codeModelNotReady is the code for a model whose capabilities are still being tested.
+const codeModelNotReady = "model_not_ready"
 
-// modelOf returns the model that a Function runs on.
+// modelOf returns the model of a Function.
 func (sub *Submission) modelOf(f *Call) rowmill.Model {
 	m, err := sub.Models.Find(f.Model)
 	var unknown *offer.UnknownError
 	switch {
 	case errors.As(err, &unknown):
 		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"revision %d of the Function %s runs on %q, which is no model of this service any more; start a server of it, or publish a revision with another", f.Revision, f.Name, f.Model)})
+			"revision %d of the Function %s runs on %q, which is no longer a model of this service; start a server of it, or publish a revision with another", f.Revision, f.Name, f.Model)})
 	case err != nil:
 		sub.unusable(err)
 	}
 	return m
 }
 
-// ofFunction takes over what the Function decides, and refuses what only
-// standalone models take.
-func (sub *Submission) ofFunction(job *Job) {
+// copyFunction copies the settings of the Function to the job, and refuses fields that
+// only standalone models accept.
+func (sub *Submission) copyFunction(job *Job) {
 	spec, f := &job.Spec, job.call
 	for _, field := range []string{fieldColumn, fieldSystem, fieldSchema} {
 		if _, given := sub.fields[field]; given && !sub.problems.Has(field) {
@@ -181,7 +179,7 @@ func (sub *Submission) ofFunction(job *Job) {
 	spec.Function = &rowmill.FunctionRun{Inputs: f.Inputs, Prompt: f.Prompt}
 }
 
-// columns checks inputs and the two fields that only files have.
+// columns checks inputs, and the fields that only files have.
 func (sub *Submission) columns(job *Job) {
 	spec := &job.Spec
 	table := sub.url != "" || sub.file != ""
@@ -228,7 +226,7 @@ func (sub *Submission) columns(job *Job) {
 	}
 }
 
-// prompt checks what stands around every row: system prompt and schema.
+// prompt checks the system prompt and the schema.
 func (sub *Submission) prompt(job *Job) {
 	spec := &job.Spec
 	embedding := spec.Model.Kind == rowmill.KindEmbedding
@@ -247,13 +245,13 @@ func (sub *Submission) prompt(job *Job) {
 	}
 }
 
-// sampling merges the caller's parameters over the Function's and the model's. A
-// JSON Schema among them becomes the job's.
+// sampling merges the caller's parameters over the parameters of the Function and of the
+// model. A JSON Schema in them becomes the job's schema.
 func (sub *Submission) sampling(job *Job) map[string]any {
 	var given map[string]any
 	if raw, there := sub.fields[fieldSampling]; there {
 		var (
-			form askedForm
+			form outputConstraint
 			ok   bool
 		)
 		if given, form, ok = readSampling(&sub.problems, raw); !ok {
@@ -265,36 +263,36 @@ func (sub *Submission) sampling(job *Job) map[string]any {
 		given = job.call.sampling(given)
 	}
 	model := job.Spec.Model
-	if model.ID == "" { // unknown: check what does not depend on it
+	if model.ID == "" { // unknown model: check only rules that do not depend on it
 		model.ContextLength = math.MaxInt
 	}
 	effective, warnings, err := catalog.MergeSampling(model, given)
 	if err != nil {
 		sub.problems.AddCode(err.Code, err.Fields...)
 	}
-	checkForm(&sub.problems, effective)
+	checkConstraint(&sub.problems, effective)
 	job.warnings = append(job.warnings, warnings...)
 	return effective
 }
 
-// form takes what sampling_params ask for the form of answers, which one place
-// alone may say.
-func (sub *Submission) form(job *Job, form askedForm) {
+// form applies the output constraint of sampling_params. Only one field may have a
+// constraint.
+func (sub *Submission) form(job *Job, form outputConstraint) {
 	_, schemaToo := sub.fields[fieldSchema]
 	switch {
 	case form.field == "":
 	case job.call != nil:
 		sub.problems.Add(form.field, "cannot be given with a Function, which decides it; leave it out")
 	case schemaToo:
-		sub.problems.Add(form.field, "asks for a form of answers, as %s does; send one of them", fieldSchema)
+		sub.problems.Add(form.field, "constrains the output, as %s does; send one of the two", fieldSchema)
 	case form.schema != nil:
 		sub.schemaField = form.field
 		job.Spec.Schema = readSchema(&sub.problems, form.field, form.schema, job.Spec.Model.Kind == rowmill.KindEmbedding)
 	}
 }
 
-// readSchema returns a schema without white space, and adds what can be seen to
-// be wrong with it at little cost.
+// readSchema returns a schema without white space, and adds the problems that are cheap
+// to find.
 func readSchema(problems *request.Problems, field string, raw json.RawMessage, embedding bool) json.RawMessage {
 	compact, err := schema.Check(raw)
 	switch {
@@ -306,8 +304,8 @@ func readSchema(problems *request.Problems, field string, raw json.RawMessage, e
 	return compact
 }
 
-// compileLast adds what is wrong with a schema, unless something else is wrong
-// already: a request that is refused anyway costs no more than reading it.
+// compileLast adds the problems of a schema, unless there are other problems: a refused
+// request should not cost a compilation.
 func compileLast(problems *request.Problems, field string, checked json.RawMessage) {
 	if problems.Len() > 0 || checked == nil {
 		return
@@ -317,15 +315,15 @@ func compileLast(problems *request.Problems, field string, checked json.RawMessa
 	}
 }
 
-// readSampling decodes parameters, with their numbers as they were written.
-func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, form askedForm, ok bool) {
+// readSampling decodes sampling_params. It keeps the notation of numbers.
+func readSampling(problems *request.Problems, raw json.RawMessage) (given map[string]any, form outputConstraint, ok bool) {
 	decoded, err := decodeNumbers(raw)
 	given, ok = decoded.(map[string]any)
 	if err != nil || decoded != nil && !ok {
 		problems.AddCode(catalog.CodeInvalidSampling, rowmill.FieldError{Field: fieldSampling, Message: "must be an object or null"})
-		return nil, askedForm{}, false
+		return nil, outputConstraint{}, false
 	}
-	return given, takeForm(problems, raw, given), true
+	return given, takeConstraint(problems, raw, given), true
 }
 
 func decodeNumbers(raw json.RawMessage) (value any, err error) {

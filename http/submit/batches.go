@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Batches makes the jobs of the dialects; it is a batch.Jobs.
+// Batches creates the jobs of the dialects; it implements batch.Jobs.
 type Batches struct {
 	*jobs.Jobs
 	Submissions *Submissions
@@ -21,13 +21,12 @@ type Batches struct {
 // Account returns the caller's account.
 func (b *Batches) Account(c *gin.Context) string { return caller.Of(c).Account }
 
-// Repeated returns what the same request has stored before.
+// Repeated returns the record that the same request stored earlier.
 func (b *Batches) Repeated(c *gin.Context, idem store.Idempotency) (store.Record, error) {
 	return b.Submissions.Store.Lookup(c.Request.Context(), caller.Of(c).Account, idem)
 }
 
-// Create charges the account with a job, has its input put in its place, and stores
-// it.
+// Create sets the job's account and quotas, stores the input, and stores the record.
 func (b *Batches) Create(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	s, ctx := b.Submissions, c.Request.Context()
 	if err := s.TakesJobs(c); err != nil {
@@ -46,7 +45,8 @@ func (b *Batches) Create(c *gin.Context, record store.Record, spool func(context
 	return stored, existed, err
 }
 
-// spool stores the input of a job that has no record yet, after a mark that says so.
+// spool stores the input of a job. Because the job has no record yet, it creates a mark
+// first.
 func (b *Batches) spool(ctx context.Context, record store.Record, spool func(context.Context) error) error {
 	mark, err := b.Bucket.Create(ctx, layout.Spooling(record.Job.ID), layout.Bytes)
 	if err == nil {
@@ -67,7 +67,7 @@ func (b *Batches) Cancel(ctx context.Context, id string) (store.Record, error) {
 	return record, err
 }
 
-// RemoveData removes what a job that is over has read and made.
+// RemoveData removes the input and the results of an ended job.
 func (b *Batches) RemoveData(ctx context.Context, record store.Record) error {
 	_, err := b.DropData(ctx, record)
 	return err

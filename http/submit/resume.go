@@ -20,13 +20,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Which rows of a job its continuation runs.
+// Values of the field rows: the rows that the new job runs.
 const (
-	rowsMissing = "missing" // those that are not committed
-	rowsFailed  = "failed"  // those, and those that are committed with an error
+	rowsMissing = "missing" // rows that are not committed
+	rowsFailed  = "failed"  // the missing rows, and rows that were committed with an error
 )
 
-// resumptions makes jobs that continue others.
+// resumptions creates jobs that continue other jobs.
 type resumptions struct {
 	*Submissions
 	jobs    *jobs.Jobs
@@ -35,14 +35,14 @@ type resumptions struct {
 
 // asked is the body of a request to resume a job.
 type asked struct {
-	rows     string // empty where it does not say
+	rows     string // empty if absent
 	priority *rowmill.Priority
 	name     *string
 	again    bool // also if another job already continues the job
 }
 
 // resume answers POST /v1/jobs/{job_id}/resume: a new job takes over the committed rows
-// of a job that is over, and runs the rest.
+// of an ended job and runs the rest.
 func (r *resumptions) resume(c *gin.Context) (any, error) {
 	if err := r.TakesJobs(c); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func sameContinuation(a, b store.Record) bool {
 	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority && nameOf(a) == nameOf(b)
 }
 
-// String is the same for the same request.
+// String returns the same text for the same request.
 func (a asked) String() string {
 	text := a.rows
 	if a.priority != nil {
@@ -131,7 +131,7 @@ func resumed(record store.Record, repeated bool) gin.H {
 
 func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 	if c.Request.ContentLength == 0 {
-		return want, nil // all of it may be left out
+		return want, nil // all fields are optional
 	}
 	var problems request.Problems
 	body, err := r.ReadObject(c, exchange.SmallObject, &problems)
@@ -162,16 +162,17 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 	return want, problems.Err()
 }
 
-// continuation makes the job that continues another, or says why it cannot.
+// continuation returns the record of the new job, or an error with the reason why the old
+// job cannot be continued.
 func continuation(old store.Record, want asked, now time.Time) (store.Record, error) {
-	rows, err := whatRuns(old, want.rows)
+	rows, err := rowsToRun(old, want.rows)
 	if err != nil {
 		return store.Record{}, err
 	}
 	was, spec := old.Job, old.Spec
 	spec.URL, spec.Inline, spec.Spooled, spec.File, spec.FileName = "", nil, "", "", ""
 	spec.Continue = &rowmill.Continuation{Job: was.ID, Failed: rows == rowsFailed, Again: want.again}
-	if spec.Raw != nil { // its window may be over; what is asked for by hand has none
+	if spec.Raw != nil { // the completion window may have passed, and a resumed job needs none
 		raw := *spec.Raw
 		raw.Deadline = nil
 		spec.Raw = &raw
@@ -191,8 +192,8 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}, nil
 }
 
-// whatRuns chooses the rows that a continuation runs, or says why there can be none.
-func whatRuns(old store.Record, rows string) (string, error) {
+// rowsToRun chooses the rows that the new job runs, or returns why there are none.
+func rowsToRun(old store.Record, rows string) (string, error) {
 	job := old.Job
 	refuse := func(code, format string, args ...any) (string, error) {
 		return "", request.Errorf(http.StatusConflict, code, format, args...).With("status", job.Status)
@@ -208,7 +209,7 @@ func whatRuns(old store.Record, rows string) (string, error) {
 	case job.RunType == rowmill.RunEstimate:
 		return refuse("estimate_job", "an estimate job cannot be resumed; submit it again")
 	case !job.Status.Terminal():
-		return refuse("job_not_over", "the job is %s and goes on by itself; cancel it or wait for its end before you resume it", job.Status)
+		return refuse("job_not_over", "the job is %s and has not ended; cancel it or wait for its end before you resume it", job.Status)
 	case old.DataRemoved != nil:
 		return "", archive.ErrRemoved
 	case job.NumRows != nil && (job.Status == rowmill.StatusSucceeded || job.RowsDone >= *job.NumRows) && (rows == rowsMissing || job.FailedRows == 0):
@@ -218,9 +219,9 @@ func whatRuns(old store.Record, rows string) (string, error) {
 		}
 		return refuse("nothing_to_run", "all %d rows of the job are done%s", *job.NumRows, remedy)
 	case tooMany && rows == rowsMissing:
-		return refuse("nothing_to_run", `so many rows of the job failed that a job which takes them over would fail too; send {"rows": %q} to run them again`, rowsFailed)
+		return refuse("nothing_to_run", `so many rows of the job failed that a job that takes them over would fail too; send {"rows": %q} to run them again`, rowsFailed)
 	case job.FailureReason != nil && job.FailureReason.Code == rowmill.CodeInvalidInputFile:
-		return refuse("nothing_to_run", "the job failed for its input, which a job that continues it would meet again; mend the input and submit it as a new job")
+		return refuse("nothing_to_run", "the job failed because of its input, and a job that continues it would fail too; correct the input and submit it as a new job")
 	case old.SpecDamaged:
 		return refuse("input_removed", "the specification of the job was damaged in the record store, so there is nothing to resume; submit it again as a new job")
 	case old.InputRemoved != nil:

@@ -1,6 +1,6 @@
-// Package submit owns the requests that make jobs: submissions, batches of the dialects,
-// and jobs that continue others. It charges the account and makes the record durable.
-// Package submission owns the rules for what is sent.
+// Package submit answers the requests that create jobs: submissions, batches of the
+// dialects, and jobs that continue other jobs. It applies the account's quotas and stores
+// the record. Package submission checks the content of a submission.
 package submit
 
 import (
@@ -35,29 +35,30 @@ import (
 const (
 	headerIdempotency = "Idempotency-Key"
 	maxIdempotencyKey = 128 // characters
-	// CreateTimeout bounds the writes that make a submission durable. They continue when
-	// the client leaves, so its job is stored completely or not at all.
+	// CreateTimeout limits the writes that store a submission. They continue if the
+	// client leaves, so the job is stored completely or not at all.
 	CreateTimeout = 30 * time.Second
 )
 
-// Store is what submissions need of a store.
+// Store is the part of a store that submissions use.
 type Store interface {
 	Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error)
 	Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error)
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
-// Service is what submissions need of the pipeline.
+// Service is the part of the pipeline that submissions use.
 type Service interface {
-	// Submitted says that a job was just stored. It is a hint that must not block.
+	// Submitted reports that a job was just stored. It is only a hint, and must not
+	// block.
 	Submitted(record store.Record)
-	// Draining reports whether the node is about to stop: it takes no further jobs.
+	// Draining reports whether the node is about to stop; it accepts no jobs then.
 	Draining() bool
 	// Nodes returns the live nodes, see nodes.Service.
 	Nodes(ctx context.Context) []client.Node
 }
 
-// Submissions makes jobs of requests.
+// Submissions creates jobs from requests.
 type Submissions struct {
 	*exchange.Exchange
 	Intake  *submission.Intake
@@ -68,14 +69,14 @@ type Submissions struct {
 	Now     func() time.Time
 }
 
-// Route adds the routes by which jobs are made.
+// Route adds the routes that create jobs.
 func (s *Submissions) Route(v1 gin.IRoutes, jobs *jobs.Jobs, shelf *archive.Archive) {
 	v1.POST("/batch-inference", s.Handle(s.submit))
 	resumptions := &resumptions{s, jobs, shelf}
 	v1.POST("/jobs/:job_id/resume", s.Handle(resumptions.resume))
 }
 
-// submit answers POST /v1/batch-inference. The job is durable before it does.
+// submit answers POST /v1/batch-inference. The job is durable before the answer.
 func (s *Submissions) submit(c *gin.Context) (any, error) {
 	if err := s.TakesJobs(c); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	}
 	message := "The job was created. Ask for its status to follow it."
 	if record.Spec.Estimate {
-		message = "The estimate was created. Fetch the job once it has succeeded: its cost_estimate is what the full job would cost."
+		message = "The estimate was created. Fetch the job once it has succeeded: its cost_estimate is the cost of the full job."
 	}
 	if repeated {
 		message = "This Idempotency-Key created the job earlier; nothing was created now."
@@ -110,16 +111,16 @@ func (s *Submissions) submit(c *gin.Context) (any, error) {
 	return body, nil
 }
 
-// TakesJobs returns why this node takes no jobs now, or nil.
+// TakesJobs returns an error if this node accepts no jobs now.
 func (s *Submissions) TakesJobs(c *gin.Context) error {
 	if s.Service.Draining() && !nodes.OthersOwn(s.Service.Nodes(c.Request.Context())) {
-		return request.NotNow("draining", "this node is about to stop and takes no further jobs; try again, or another node")
+		return request.NotNow("draining", "this node is about to stop and accepts no more jobs; try again, or another node")
 	}
 	return nil
 }
 
-// idempotency reads the header. Without it both results are nil; with it, the caller must
-// feed sum the body.
+// idempotency reads the header Idempotency-Key. Without the header both results are nil.
+// With it, the caller must write the body to sum.
 func (s *Submissions) idempotency(c *gin.Context) (*store.Idempotency, hash.Hash, error) {
 	values := c.Request.Header.Values(headerIdempotency)
 	if len(values) == 0 {
@@ -160,7 +161,7 @@ func (s *Submissions) accept(c *gin.Context, idem *store.Idempotency, sum hash.H
 	return s.Create(ctx, who, job, idem)
 }
 
-// Create charges the caller's account with a job and stores it.
+// Create applies the account's quotas to a job and stores it.
 func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *submission.Job, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	if err := s.Quotas.Charge(ctx, who.Account, &job.Spec); err != nil {
 		return stored, false, err
@@ -171,11 +172,11 @@ func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *sub
 	return s.put(ctx, who, job.Record(s.Now()), idem)
 }
 
-// put stores the record in the caller's name. If the record certainly does not exist
-// afterwards, put removes its object of rows.
+// put stores the record under the caller's key. If the record certainly does not exist
+// afterwards, put removes the object of its rows.
 //
-// If the store has not answered, put looks for the record: if it is there, all is well;
-// if not, it may still appear.
+// If the store does not confirm the write, put reads the record. If the record exists,
+// put succeeds; if not, the record may still appear.
 func (s *Submissions) put(ctx context.Context, who caller.Principal, record store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error) {
 	record.Job.KeyID, record.Trace = exchange.OrNull(who.KeyID), tracing.Traceparent(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CreateTimeout)
@@ -197,7 +198,7 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	}
 	if unused && record.Spec.Spooled != "" {
 		if dropErr := s.Intake.Bucket.Delete(ctx, record.Spec.Spooled); dropErr != nil {
-			s.Logger.Warn("removing the rows of a submission that was not stored failed; retention will", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
+			s.Logger.Warn("removing the rows of a submission that was not stored failed, retention removes them later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, dropErr)
 		} else {
 			s.unmark(ctx, record)
 		}
@@ -216,12 +217,12 @@ func (s *Submissions) put(ctx context.Context, who caller.Principal, record stor
 	return stored, existed, nil
 }
 
-// markTimeout bounds the removal of a mark. The answer must not wait for it, and
-// retention removes marks that stay.
+// markTimeout limits the removal of a mark, because the answer waits for it. Retention
+// removes marks that stay.
 const markTimeout = time.Second
 
-// unmark removes the mark of spooled rows, once they certainly belong to a stored job or
-// are gone.
+// unmark removes the mark of stored rows, when they belong to a stored job or are
+// removed.
 func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	if record.Spec.Spooled == "" {
 		return
@@ -229,18 +230,19 @@ func (s *Submissions) unmark(ctx context.Context, record store.Record) {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
 	if err := s.Intake.Bucket.Delete(ctx, layout.Spooling(record.Job.ID)); err != nil {
-		s.Logger.Debug("removing the mark of a submission's rows failed; retention will", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
+		s.Logger.Debug("removing the mark of a submission's rows failed, retention removes it later", exchange.KeyJob, record.Job.ID, exchange.KeyErr, err)
 	}
 }
 
-// unknownSubmission says how to find out whether the job was created.
+// unknownSubmission returns an error that says how to find out whether the job was
+// created.
 func unknownSubmission(err error, idem *store.Idempotency) error {
 	remedy := "look for it in GET /v1/list-jobs before you send it again; with an " + headerIdempotency + " you could repeat it safely"
 	if idem != nil {
 		remedy = "send the same request with the same " + headerIdempotency + " again, which creates no second job"
 	}
 	e := request.NotNow(request.CodeOutcomeUnknown, "the service's storage did not answer, so the job may have been created or not: %s", remedy)
-	return fmt.Errorf("%w: %w", e, err) // the reason is for the log alone
+	return fmt.Errorf("%w: %w", e, err) // the cause is only logged
 }
 
 func idempotencyError(err error) error {

@@ -1,4 +1,4 @@
-// Package usage owns the answer to what an account used, by day, model and key.
+// Package usage answers requests about the usage of accounts, by day, model and key.
 package usage
 
 import (
@@ -20,30 +20,30 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxUsageDays bounds how many days one request may ask for.
+// maxUsageDays limits the days of a request.
 const maxUsageDays = 366
 
-// figures counts rows, tokens and cost. Failed rows used no tokens.
+// figures counts rows, tokens and cost. Failed rows have no tokens.
 type figures struct {
 	Rows         int64            `json:"rows"`
 	FailedRows   int64            `json:"failed_rows"`
-	Deduplicated int64            `json:"deduplicated_rows"` // that have the answer of an equal row, and were not run
+	Deduplicated int64            `json:"deduplicated_rows"` // rows that got the answer of an equal row and did not run
 	InputTokens  int64            `json:"input_tokens"`
 	OutputTokens int64            `json:"output_tokens"`
 	Cost         exchange.Decimal `json:"cost_usd"`
 }
 
-// The values of group_by.
+// Values of group_by.
 const (
 	byDay   = "day"
 	byModel = "model"
 	byKey   = "key"
 )
 
-// A grouping says what lines of usage are grouped by.
+// A grouping says which fields group the lines of usage.
 type grouping struct{ day, model, key bool }
 
-// usageLine is the usage of one group.
+// usageLine is the usage of a group.
 type usageLine struct {
 	Day   string `json:"day,omitempty"`
 	Model string `json:"model,omitempty"`
@@ -51,10 +51,10 @@ type usageLine struct {
 	figures
 }
 
-// usedKey is the key of a group.
+// usedKey is the API key of a group.
 type usedKey struct {
-	ID   *string `json:"key_id"`   // null for what no key is known of
-	Name *string `json:"key_name"` // null where it has none, or was revoked
+	ID   *string `json:"key_id"`   // null if the key is unknown
+	Name *string `json:"key_name"` // null if the key has no name or was revoked
 }
 
 func figuresOf(t store.Totals, cost rowmill.Money) figures {
@@ -70,18 +70,18 @@ type Store interface {
 	ListKeys(ctx context.Context) ([]store.Key, error)
 }
 
-// Usage answers requests about what accounts used.
+// Usage answers requests about usage.
 type Usage struct {
 	*exchange.Exchange
 	Store Store
 	Now   func() time.Time
 }
 
-// Route adds the route of the usage.
+// Route adds the route of usage.
 func (u *Usage) Route(v1 gin.IRoutes) { v1.GET("/usage", u.Handle(u.show)) }
 
 // show answers GET /v1/usage: the usage of an account, by day and model unless group_by
-// says otherwise.
+// is given.
 func (u *Usage) show(c *gin.Context) (any, error) {
 	var problems request.Problems
 	from, to := usageDays(c, &problems, u.Now())
@@ -121,7 +121,7 @@ func (u *Usage) show(c *gin.Context) (any, error) {
 	}, nil
 }
 
-// read reads the usage of an account, by key if keyed.
+// read reads the usage of an account. Only if keyed is true, the usage is split by key.
 func (u *Usage) read(ctx context.Context, account string, from, to time.Time, keyed bool) ([]store.KeyUsage, error) {
 	if keyed {
 		return u.Store.UsageByKey(ctx, account, from, to)
@@ -145,7 +145,7 @@ func (u *Usage) names(ctx context.Context, account string) (map[string]string, e
 	return names, nil
 }
 
-// sum adds up each group, sorted by day, model and key.
+// sum adds up the usage of each group, sorted by day, model and key.
 func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 	type place struct {
 		day        int64
@@ -178,7 +178,7 @@ func (g grouping) sum(used []store.KeyUsage) []store.KeyUsage {
 	return groups
 }
 
-// line returns the answer's line of a group.
+// line returns a group's line of the answer.
 func (g grouping) line(u store.KeyUsage, names map[string]string) usageLine {
 	line := usageLine{Model: u.Model, figures: figuresOf(u.Totals, u.Cost)}
 	if g.day {
@@ -212,7 +212,7 @@ func queryGrouping(c *gin.Context, problems *request.Problems) (g grouping) {
 	return g
 }
 
-// queryKey reads key_id, empty for all keys.
+// queryKey reads key_id; empty means all keys.
 func queryKey(c *gin.Context, problems *request.Problems) string {
 	id, given := c.GetQuery("key_id")
 	if given && !access.IsKeyID(id) {
@@ -221,8 +221,8 @@ func queryKey(c *gin.Context, problems *request.Problems) string {
 	return id
 }
 
-// usageDays reads from and to, UTC days, both included. The default is from the first day
-// of the month of to, until today.
+// usageDays reads from and to: days in UTC, both included. By default from is the first
+// day of the month of to, and to is today.
 func usageDays(c *gin.Context, problems *request.Problems, now time.Time) (from, to time.Time) {
 	before := problems.Len()
 	day := func(field string, otherwise time.Time) time.Time {

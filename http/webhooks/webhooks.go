@@ -1,5 +1,5 @@
-// Package webhooks owns the requests about the webhooks of accounts and their
-// deliveries. Package webhook owns events and signatures.
+// Package webhooks answers requests about the webhooks of accounts and their deliveries.
+// Package webhook defines events and signatures.
 package webhooks
 
 import (
@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// maxWebhookURL bounds the URL of a webhook, in bytes. Few servers take more in a
+	// maxWebhookURL limits the URL of a webhook, in bytes. Few servers accept a longer
 	// request line.
 	maxWebhookURL = 2048
-	// maxWebhookDescription bounds the description of a webhook, in code points.
+	// maxWebhookDescription limits the description of a webhook, in code points.
 	maxWebhookDescription = 256
-	// maxDeliveriesPage bounds the deliveries of a page.
+	// maxDeliveriesPage limits the deliveries of a page.
 	maxDeliveriesPage = 100
 )
 
@@ -41,11 +41,11 @@ const (
 type Sender interface {
 	// Try sends a body to an endpoint once and returns the outcome.
 	Try(ctx context.Context, e *webhook.Endpoint, id, body string) store.DeliveryAttempt
-	// Wake says that a delivery is due.
+	// Wake starts a check for due deliveries.
 	Wake()
 }
 
-// NoSender is a node that sends no events.
+// NoSender is the Sender of a node that sends no events.
 type NoSender struct{}
 
 // Try reports that nothing was sent.
@@ -132,7 +132,7 @@ func (w *Webhooks) of(c *gin.Context) (account string, all webhook.Endpoints, er
 	return account, all, err
 }
 
-// named is of, with the endpoint that the path names.
+// named is of, with the endpoint in the path.
 func (w *Webhooks) named(c *gin.Context) (account string, all *webhook.Endpoints, e *webhook.Endpoint, err error) {
 	account, found, err := w.of(c)
 	if err == nil {
@@ -150,10 +150,10 @@ func find(c *gin.Context, all *webhook.Endpoints) (*webhook.Endpoint, error) {
 	return e, nil
 }
 
-// change saves the endpoints of an account after an act on one of them, and records the
-// act.
+// change records a change of an endpoint in the audit record and saves the account's
+// endpoints.
 func (w *Webhooks) change(c *gin.Context, name, account string, all *webhook.Endpoints, e *webhook.Endpoint) error {
-	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // a path may be a secret
+	details := gin.H{"events": e.Events, "description": e.Description, "disabled": e.Disabled != nil, "host": hostOf(e.URL)} // not the path, which may be a secret
 	return w.Audit.Record(c, audit.Act{Name: name, Account: account, Target: e.ID, Details: details}, func(ctx context.Context) error {
 		return all.Save(ctx, w.Store, account)
 	})
@@ -186,7 +186,7 @@ func (w *Webhooks) show(c *gin.Context) (any, error) {
 	return viewWebhook(account, e, w.Now()), nil
 }
 
-// create answers POST /v1/webhooks. Only this answer and that of rotate contain the
+// create answers POST /v1/webhooks. Only the answers of create and rotate contain the
 // secret.
 func (w *Webhooks) create(c *gin.Context) (any, error) {
 	e := webhook.NewEndpoint(w.Now())
@@ -244,7 +244,7 @@ func readWebhook(body *request.Object, e *webhook.Endpoint) {
 			case !slices.Contains(webhook.Types(), one):
 				body.Add("events", "%q is unknown; the events are %s", spelling.Shorten(one, 64), strings.Join(webhook.Types(), ", "))
 			case slices.Contains(events[:i], one):
-				body.Add("events", "%q stands in the list twice; name it once", one)
+				body.Add("events", "%q occurs twice in the list; name it once", one)
 			}
 		}
 		e.Events = events
@@ -259,7 +259,7 @@ func readWebhook(body *request.Object, e *webhook.Endpoint) {
 	}
 }
 
-// patch answers PATCH /v1/webhooks/{webhook_id}: what the body leaves out stays.
+// patch answers PATCH /v1/webhooks/{webhook_id}. Absent fields keep their values.
 func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	var fresh webhook.Endpoint
 	var disabled *bool
@@ -307,12 +307,12 @@ func (w *Webhooks) patch(c *gin.Context) (any, error) {
 	return viewWebhook(account, e, w.Now()), nil
 }
 
-// nulls returns the fields that the body has as null.
+// nulls returns the fields that are null in the body.
 func nulls(body *request.Object, fields ...string) []string {
 	return slices.DeleteFunc(fields, func(field string) bool { return !body.Null(field) })
 }
 
-// remove answers DELETE /v1/webhooks/{webhook_id}. Deliveries that wait are dropped when
+// remove answers DELETE /v1/webhooks/{webhook_id}. Pending deliveries are dropped when
 // they are due.
 func (w *Webhooks) remove(c *gin.Context) (any, error) {
 	account, all, e, err := w.named(c)
@@ -370,7 +370,7 @@ func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
 	limit := exchange.QueryInt(c, &p, "limit", maxDeliveriesPage, 1, maxDeliveriesPage)
 	cursor := c.Query("cursor")
 	if cursor != "" && !webhook.IsDelivery(cursor) {
-		p.Add("cursor", "is not the next_cursor of an earlier page; leave it out to begin anew")
+		p.Add("cursor", "is not the next_cursor of an earlier page; leave it out to start from the first page")
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -390,7 +390,7 @@ func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
 }
 
 // redeliver answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver:
-// the delivery is sent again, with all its attempts.
+// the delivery is sent again, with a full schedule of attempts.
 func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 	_, _, e, err := w.named(c)
 	if err != nil {
@@ -415,7 +415,7 @@ func (w *Webhooks) redeliver(c *gin.Context) (any, error) {
 		d, err = w.Store.PutDelivery(ctx, webhook.Requeued(d, now))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("have a delivery sent once more: %w", err)
+		return nil, fmt.Errorf("send a delivery again: %w", err)
 	}
 	w.Sender.Wake()
 	return viewDelivery(d), nil

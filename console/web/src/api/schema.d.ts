@@ -15,10 +15,10 @@ export interface paths {
         put?: never;
         /**
          * Create a batch job
-         * @description Checks the submission, stores the job and answers. Downloads and quotas
-         *     are checked afterwards. Without an Idempotency-Key, repeating a
-         *     submission creates a second job. A field that stands in the body twice
-         *     is refused; inside sampling_params and json_schema the last one wins.
+         * @description Checks the submission, stores the job and answers. Downloads and quotas are checked
+         *     afterwards. Without an Idempotency-Key, a repeated submission creates a second job. A
+         *     field that occurs twice in the body is refused. Inside sampling_params and json_schema
+         *     the last one wins.
          */
         post: operations["submitBatch"];
         delete?: never;
@@ -38,7 +38,7 @@ export interface paths {
         };
         /**
          * Cancel a job
-         * @description A job that is over cannot be cancelled; the answer says so with 200 and cancelled false.
+         * @description A job that has ended cannot be cancelled; the answer is 200 with cancelled false.
          */
         get: operations["cancelJob"];
         put?: never;
@@ -76,8 +76,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How many jobs of the account are in each state
-         * @description Of the newest 10,000 jobs. The counts may be two seconds old.
+         * Count the account's jobs by status
+         * @description Counts the newest 10,000 jobs. The counts may be two seconds old.
          */
         get: operations["countJobs"];
         put?: never;
@@ -99,10 +99,9 @@ export interface paths {
         put?: never;
         /**
          * Cancel many jobs
-         * @description Cancels those of the jobs that are not over, up to 1,000 with one request:
-         *     jobs by their ids, all of which must be the account's, or the newest of
-         *     those that a filter fits. Of a filter the newest 10,000 jobs are looked
-         *     at. One entry in the audit record says so.
+         * @description Cancels the selected jobs that have not ended, up to 1,000 per request. Select jobs by
+         *     id, all in the caller's account, or the newest jobs that a filter matches. A filter
+         *     searches the newest 10,000 jobs. The audit record gets one entry.
          */
         post: operations["cancelJobs"];
         delete?: never;
@@ -124,7 +123,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a job
-         * @description As GET /v1/job-cancel/{job_id}, by a method that says that it changes something.
+         * @description Does the same as GET /v1/job-cancel/{job_id}, with a method for changes.
          */
         post: operations["cancelOneJob"];
         delete?: never;
@@ -161,7 +160,7 @@ export interface paths {
         };
         /**
          * List the account's jobs, newest first
-         * @description A page with any of status, model, q and since holds the jobs that all of them fit. Without limit it has up to 100.
+         * @description With status, model, q or since, the answer is a page of the jobs that match all of them. A page without limit has up to 100 jobs.
          */
         get: operations["listJobs"];
         put?: never;
@@ -183,8 +182,8 @@ export interface paths {
         };
         /**
          * Download the results of a succeeded job
-         * @description Rows are in the order of the input. JSON suits small results; Parquet
-         *     supports Range. The ID column is included whenever the job has one.
+         * @description Rows are in the order of the input. JSON suits small results; Parquet supports Range. If
+         *     the job has an ID column, the results include it.
          */
         get: operations["getResults"];
         put?: never;
@@ -206,8 +205,8 @@ export interface paths {
         };
         /**
          * Get signed URLs of the results as one Parquet file
-         * @description The file is made once and kept. Whoever holds a URL can use it until it
-         *     expires; do not send the Authorization header to it.
+         * @description The service makes the file once and keeps it. Anyone with a URL can use it until it
+         *     expires. Do not send the Authorization header to it.
          */
         get: operations["getResultsURL"];
         put?: never;
@@ -229,7 +228,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Show one row that is done */
+        /** Show a row that is done */
         get: operations["getRow"];
         put?: never;
         post?: never;
@@ -250,7 +249,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a job that takes over what a job which is over has committed, and runs the rest */
+        /** Create a job that takes over the committed rows of an ended job and runs the rest */
         post: operations["resumeJob"];
         delete?: never;
         options?: never;
@@ -267,7 +266,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Page through the rows that failed, in the order of the input */
+        /** List the failed rows of a job, in the order of the input */
         get: operations["listErrors"];
         put?: never;
         post?: never;
@@ -287,8 +286,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The failed rows of a job by their codes
-         * @description The most frequent first. Up to 100,000 failed rows are looked at.
+         * Count the failed rows of a job by code
+         * @description The most frequent code comes first. Up to 100,000 failed rows are read.
          */
         get: operations["countErrors"];
         put?: never;
@@ -309,11 +308,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * How far a job is, how fast, and for how long still
-         * @description Rates are of the last up to 5 minutes where this node was asked about the
-         *     job meanwhile, else since its start; those of a job that is over are of all
-         *     its time. A node remembers no more than how far a job was when it was asked.
-         *     Where the rows are the node that owns the job is asked, at most once a second.
+         * Show how far a job is, how fast it runs, and how long it will still take
+         * @description Rates cover up to the last 5 minutes if this node was asked about the job in this time,
+         *     else the time since the start of the job. For an ended job they cover its whole time. A
+         *     node keeps only the counts from the times when it was asked. For shards and nodes, this
+         *     node asks the job's owner at most once per second.
          */
         get: operations["getProgress"];
         put?: never;
@@ -334,10 +333,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What has happened to a job, as far as its record knows
-         * @description A node that owns a job claims it, under an epoch that grows with each claim. An
-         *     owner that ends without giving the job back is lost: that is noted as the
-         *     next one claims it.
+         * Show the history of a job
+         * @description Before a node runs a job it claims the job, with an epoch that grows with each claim. If
+         *     an owner ends without giving the job back, it counts as lost. The next claim records
+         *     that.
          */
         get: operations["getTimeline"];
         put?: never;
@@ -357,7 +356,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** See what is committed of some rows, while the job runs or after */
+        /** Show committed rows of a range, during the job or after it */
         get: operations["preview"];
         put?: never;
         post?: never;
@@ -380,8 +379,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Delete input, parts and results of a job that is over
-         * @description The record stays. Repeating it is harmless.
+         * Delete input, parts and results of an ended job
+         * @description The record stays. It is safe to repeat the request.
          */
         delete: operations["deleteData"];
         options?: never;
@@ -398,7 +397,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Results as JSON, as existing clients ask for them */
+        /** Fetch results as JSON, for existing clients */
         post: operations["jobResults"];
         delete?: never;
         options?: never;
@@ -416,8 +415,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Watch a job's progress until it is over
-         * @description One JSON object a line: {"update_type": "progress", "result": rows} and {"update_type": "tokens", "result": {"input_tokens", "output_tokens", "total_tokens_processed_per_second"}}; empty lines show that the stream lives. A progress line that equals the number of rows is sent once the results can be read.
+         * Watch the progress of a job until it ends
+         * @description One JSON object per line: {"update_type": "progress", "result": rows} and {"update_type": "tokens", "result": {"input_tokens", "output_tokens", "total_tokens_processed_per_second"}}. Empty lines keep the connection open. A progress line with the number of all rows is sent only when the results can be read.
          */
         get: operations["streamProgress"];
         put?: never;
@@ -435,7 +434,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The account's quotas per job, in the order of priority */
+        /** Show the account's quotas per job, by priority */
         get: operations["getQuotas"];
         put?: never;
         post?: never;
@@ -448,19 +447,19 @@ export interface paths {
     "/v1/quotas": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** What bounds an account, for administrators */
+        /** Show the quotas of an account, for administrators */
         get: operations["showQuotas"];
         /**
          * Replace an account's own quotas, for administrators
-         * @description What the body leaves out is as the service is configured, and the cost
-         *     without a limit. Jobs keep the quotas of the time they were submitted.
+         * @description Absent quotas have the configured values; an absent cost quota means no limit. A job
+         *     keeps the quotas from the time of its submission.
          */
         put: operations["putQuotas"];
         post?: never;
@@ -478,10 +477,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the account used, by day, model and key
-         * @description Rows count on the UTC day on which they were done. Rows that failed used
-         *     no tokens. Estimates are not in it. Every key of the account sees what the
-         *     others used, with their IDs and names.
+         * Show the account's usage, by day, model and key
+         * @description A row counts on the UTC day on which it was done. Failed rows have no tokens. Estimate
+         *     jobs are not included. Every key of the account sees the usage of all its keys, with
+         *     their ids and names.
          */
         get: operations["getUsage"];
         put?: never;
@@ -495,20 +494,20 @@ export interface paths {
     "/v1/functions": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** The published Functions of the account, by name */
+        /** List the published Functions of the account, by name */
         get: operations["listFunctions"];
         put?: never;
         /**
          * Create a Function or its next revision, for administrators
-         * @description The revision is published at once unless publish is false. Of two
-         *     publishers at the same moment one gets 409 and has stored nothing.
+         * @description The revision is published at once unless publish is false. If two publish at the same
+         *     moment, one of them gets 409 and nothing of it is stored.
          */
         post: operations["publishFunction"];
         delete?: never;
@@ -520,7 +519,7 @@ export interface paths {
     "/v1/functions/{function}": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -529,13 +528,13 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The published revision of a Function */
+        /** Show the published revision of a Function */
         get: operations["getFunction"];
         put?: never;
         post?: never;
         /**
-         * Take back the published revision, for administrators
-         * @description Revisions stay, so that a rollback publishes one again. Jobs that run the Function go on.
+         * Unpublish a Function, for administrators
+         * @description Its revisions stay, so a rollback can publish one again. Jobs that run the Function continue.
          */
         delete: operations["unpublishFunction"];
         options?: never;
@@ -546,7 +545,7 @@ export interface paths {
     "/v1/functions/{function}/revisions": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -555,7 +554,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** All revisions of a Function, newest first, drafts included */
+        /** List all revisions of a Function with its drafts, newest first */
         get: operations["listRevisions"];
         put?: never;
         post?: never;
@@ -568,7 +567,7 @@ export interface paths {
     "/v1/functions/{function}/rollback": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -600,11 +599,11 @@ export interface paths {
         put?: never;
         /**
          * Run a Function for one input and wait for the answer
-         * @description The run is a job of priority 0 with one row, and stands in lists, quotas,
-         *     usage and cost like any other. After 90 seconds, or when the client
-         *     leaves, the job is cancelled. It is of the published revision, unless the
-         *     body has another or a definition, which is stored nowhere: its job has the
-         *     Function's name in its own name alone.
+         * @description The run is a job of priority 0 with one row. It appears in lists, quotas, usage and cost
+         *     like any other job. After 90 seconds, or when the client leaves, the job is cancelled.
+         *     It runs the published revision, unless the body names a revision or contains a
+         *     definition. Such a definition is not stored; its Function's name appears only in the
+         *     name of the job.
          */
         post: operations["runFunction"];
         delete?: never;
@@ -621,14 +620,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Server-sent events of what changes
-         * @description A stream in the form of the WHATWG's EventSource, without an end. Events
-         *     hold states, never differences: job, the job as GET /v1/jobs/{job_id}
-         *     shows it; nodes, the list of GET /v1/nodes; resync, where it is not
-         *     known what changed since Last-Event-ID, so that all there is follows;
-         *     ready, once all was told that there is, or that changed since; expired,
-         *     where the key was revoked or has expired. Lines that begin with a colon
-         *     show that the stream lives.
+         * Stream changes as server-sent events
+         * @description A stream without end, in the format of the WHATWG's EventSource. Events have states,
+         *     never differences. The events are: job, the job as in GET /v1/jobs/{job_id}; nodes, the
+         *     list of GET /v1/nodes; resync, if changes since Last-Event-ID were lost, so all current
+         *     states follow; ready, after all current states or missed changes were sent; expired, if
+         *     the key was revoked or has expired. Lines that begin with a colon keep the connection
+         *     open.
          */
         get: operations["listenEvents"];
         put?: never;
@@ -647,9 +645,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The live nodes of the service
-         * @description For administrators of the account default. Each node is as it last
-         *     described itself to the others, which lags by about a second.
+         * List the live nodes of the service
+         * @description For administrators of the account default. Each node is shown as it last described
+         *     itself to the others, about a second ago.
          */
         get: operations["listNodes"];
         put?: never;
@@ -668,9 +666,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The inference servers of all nodes
-         * @description For administrators of the account default. Of a node that does not answer
-         *     those that it has told of before; what is not known of them is null.
+         * List the inference servers of all nodes
+         * @description For administrators of the account default. For a node that does not answer, the list has
+         *     its last known servers, with null for unknown fields.
          */
         get: operations["listEngines"];
         put?: never;
@@ -689,9 +687,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The NVIDIA GPUs of all nodes
-         * @description For administrators of the account default. As nvidia-smi shows them, a few
-         *     seconds old at most; what the driver does not tell is null.
+         * List the NVIDIA GPUs of all nodes
+         * @description For administrators of the account default. The values of nvidia-smi, at most a few
+         *     seconds old. Values that the driver does not report are null.
          */
         get: operations["listGPUs"];
         put?: never;
@@ -710,8 +708,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the nodes have done in the last hour, in steps of 5 seconds
-         * @description Rows and tokens are those committed of the jobs that the nodes own, in flight and window those of their inference servers. It begins anew with each node.
+         * Show the work of the nodes in the last hour, in steps of 5 seconds
+         * @description Rows and tokens are committed rows and tokens of the jobs that the nodes own. In flight and window are sums over their inference servers. A node has no data from before its start.
          */
         get: operations["getStats"];
         put?: never;
@@ -730,12 +728,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What jobs can run on
-         * @description The models of the catalog and those that live servers serve beside it,
-         *     those that are served now first. Any of a model's names can be sent as
-         *     the model of a job: its id, an alias, what a server calls it, or its
-         *     Hugging Face id. With the header anthropic-version the list is as
-         *     Anthropic's clients have it.
+         * List the models that jobs can use
+         * @description The models of the catalog and other models of live servers. Models that are served now
+         *     come first. A job may use any name of a model: its id, an alias, its name on a server,
+         *     or its Hugging Face id. With the header anthropic-version the list has the form of
+         *     Anthropic's API.
          */
         get: operations["listModels"];
         put?: never;
@@ -753,7 +750,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A model, by any of its names */
+        /** Show a model, by any of its names */
         get: operations["getModel"];
         put?: never;
         post?: never;
@@ -770,15 +767,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The files of the account */
+        /** List the files of the account */
         get: operations["listFiles"];
         put?: never;
         /**
          * Upload the input of a batch, or of any job
-         * @description As OpenAI's clients do: a form with purpose (batch, or user_data), file and, if it is
-         *     to be kept for another time than 30 days, expires_after[anchor]
-         *     (created_at) and expires_after[seconds], in any order. What the lines of
-         *     the file are is checked when a batch is made of it.
+         * @description As in OpenAI's API: a form with purpose (batch or user_data) and file, in any order. A
+         *     file is kept for 30 days unless the form has expires_after[anchor] (created_at) and
+         *     expires_after[seconds]. The lines of the file are checked when a batch uses it.
          */
         post: operations["uploadFile"];
         delete?: never;
@@ -796,13 +792,13 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** A file */
+        /** Show a file */
         get: operations["showFile"];
         put?: never;
         post?: never;
         /**
          * Delete a file
-         * @description A batch of it goes on, since it has a copy.
+         * @description A batch that uses the file continues, because it has a copy.
          */
         delete: operations["deleteFile"];
         options?: never;
@@ -820,8 +816,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a file holds
-         * @description Of a batch's output or errors, lines in the order of the input. Ranges can be asked for.
+         * Download a file
+         * @description Lines of a batch's output or errors are in the order of the input. Supports Range.
          */
         get: operations["fileContent"];
         put?: never;
@@ -842,8 +838,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begin a file that comes in parts
-         * @description It takes up to 24 hours; what is there of it later is removed.
+         * Begin the upload of a file in parts
+         * @description An upload may last up to 24 hours. Then its parts are removed.
          */
         post: operations["beginUpload"];
         delete?: never;
@@ -861,7 +857,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** What there is of an upload */
+        /** Show an upload */
         get: operations["showUpload"];
         put?: never;
         post?: never;
@@ -884,7 +880,7 @@ export interface paths {
         put?: never;
         /**
          * Upload a part
-         * @description Of at most http.max_file. Parts may come in any order, and at the same time.
+         * @description A part has at most http.max_file bytes. Parts may be sent in any order and at the same time.
          */
         post: operations["addUploadPart"];
         delete?: never;
@@ -905,8 +901,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a file of the parts
-         * @description Once it is made, the same request is answered with it.
+         * Complete an upload
+         * @description After that, the same request returns the same file.
          */
         post: operations["completeUpload"];
         delete?: never;
@@ -926,7 +922,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give an upload up */
+        /** Cancel an upload */
         post: operations["cancelUpload"];
         delete?: never;
         options?: never;
@@ -941,18 +937,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The batches of the account */
+        /** List the batches of the account */
         get: operations["listBatches"];
         put?: never;
         /**
          * Run the requests of a file
-         * @description A batch is a job whose rows are request bodies and whose outputs are the
-         *     servers' replies; /v1/jobs/{job_id} and what is below it show it too, by
-         *     the id that its own makes: batch_019… is job-019…. All requests of a file
-         *     are for one model. A file with lines that are not what they must be makes
-         *     a batch that fails and lists them. A repetition (X-Stainless-Retry-Count
-         *     above 0) of the same request within ten minutes is answered with the
-         *     batch that the first one made.
+         * @description A batch is a job. Its rows are request bodies, and its outputs are the servers'
+         *     responses. /v1/jobs/{job_id} and the routes below it show it too: batch_019… is
+         *     job-019…. All requests of a file use the same model. If a file has invalid lines, the
+         *     batch fails and lists them. If a client repeats the same request within ten minutes
+         *     (X-Stainless-Retry-Count above 0), the answer is the first batch.
          */
         post: operations["createBatch"];
         delete?: never;
@@ -971,8 +965,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A batch
-         * @description Who first looks at one that is over waits until its files are made.
+         * Show a batch
+         * @description The first request after the end of the batch waits until its files are made.
          */
         get: operations["showBatch"];
         put?: never;
@@ -996,7 +990,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a batch
-         * @description What it has committed by then is in its files. One that was cancelled before is answered as it is.
+         * @description The batch's files contain its committed requests. If the batch was cancelled before, the answer is the batch, without a change.
          */
         post: operations["cancelBatch"];
         delete?: never;
@@ -1012,17 +1006,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The Message Batches of the account, newest first */
+        /** List the Message Batches of the account, newest first */
         get: operations["listMessageBatches"];
         put?: never;
         /**
          * Run requests for messages
-         * @description A Message Batch is a job whose rows are the params of its requests and
-         *     whose outputs are the servers' replies at /v1/messages; /v1/jobs/{job_id}
-         *     and what is below it show it too, by the id that its own makes:
-         *     msgbatch_019… is job-019…. All requests of a batch are for one model here.
-         *     A repetition (X-Stainless-Retry-Count above 0) of the same request within
-         *     ten minutes is answered with the batch that the first one made.
+         * @description A Message Batch is a job. Its rows are the params of its requests, and its outputs are
+         *     the servers' responses at /v1/messages. /v1/jobs/{job_id} and the routes below it show
+         *     it too: msgbatch_019… is job-019…. Here all requests of a batch must use the same model.
+         *     If a client repeats the same request within ten minutes (X-Stainless-Retry-Count above
+         *     0), the answer is the first batch.
          */
         post: operations["createMessageBatch"];
         delete?: never;
@@ -1041,15 +1034,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A Message Batch
-         * @description Who first looks at one that is over waits until its results are made.
+         * Show a Message Batch
+         * @description The first request after the end of the batch waits until its results are made.
          */
         get: operations["showMessageBatch"];
         put?: never;
         post?: never;
         /**
-         * Delete a Message Batch that is over
-         * @description Its job stays, as all do; its requests and results go at once.
+         * Delete an ended Message Batch
+         * @description Its job stays. Its requests and results are deleted at once.
          */
         delete: operations["deleteMessageBatch"];
         options?: never;
@@ -1070,7 +1063,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a Message Batch
-         * @description What it has committed by then is in its results. One that is over is answered as it is.
+         * @description The results contain the committed requests. If the batch has ended, the answer is the batch, without a change.
          */
         post: operations["cancelMessageBatch"];
         delete?: never;
@@ -1089,8 +1082,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What became of each request
-         * @description Lines in the order of the requests. Ranges can be asked for.
+         * Download the results of a Message Batch
+         * @description The lines are in the order of the requests. Supports Range.
          */
         get: operations["messageBatchResults"];
         put?: never;
@@ -1108,7 +1101,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who the key is, and which node answers */
+        /** Show the caller and the node that answers */
         get: operations["showMe"];
         put?: never;
         post?: never;
@@ -1125,7 +1118,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Is the key good */
+        /** Check the API key */
         get: operations["checkAuth"];
         put?: never;
         post?: never;
@@ -1142,7 +1135,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The same as /v1/auth/check, under its older name */
+        /** Check the API key, under an older name */
         get: operations["tryAuthentication"];
         put?: never;
         post?: never;
@@ -1160,16 +1153,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * API keys, oldest first, for administrators
-         * @description Never a secret. An administrator of the account default who names no account gets the keys of all.
+         * List API keys, oldest first, for administrators
+         * @description The list has no secrets. If an administrator of the account default names no account, it has the keys of all accounts.
          */
         get: operations["listKeys"];
         put?: never;
         /**
          * Create an API key, for administrators
-         * @description The answer is the only place where the key stands; the service keeps its
-         *     hash. Other nodes know the key within moments. To name a new account
-         *     creates it.
+         * @description Only this answer contains the key; the service keeps only its hash. Other nodes know the
+         *     key within moments. An account is created with its first key.
          */
         post: operations["createKey"];
         delete?: never;
@@ -1190,9 +1182,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Give a key another secret, for administrators
-         * @description The rest of the key stays. The old secret stops at once on this node and
-         *     within 5 seconds on all others. An expired key is 409.
+         * Rotate an API key, for administrators
+         * @description The key gets a new secret; its other fields stay. The old secret stops working at once
+         *     on this node, and within 5 seconds on all other nodes. For an expired key the answer is
+         *     409.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -1215,9 +1208,9 @@ export interface paths {
         post?: never;
         /**
          * Revoke a key, for administrators
-         * @description It stops at once on this node and within 5 seconds on all others. Jobs
-         *     that were submitted with it go on. The last administrator's key of the
-         *     account default cannot be revoked (409) where the configuration has none.
+         * @description The key stops working at once on this node, and within 5 seconds on all other nodes.
+         *     Jobs that were submitted with it continue. If there is no configured key, the last
+         *     administrator's key of the account default cannot be revoked (409).
          */
         delete: operations["revokeKey"];
         options?: never;
@@ -1228,7 +1221,7 @@ export interface paths {
     "/v1/webhooks": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -1236,16 +1229,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Webhooks of an account, oldest first, for administrators
-         * @description Never a secret, only how it begins.
+         * List the webhooks of an account, oldest first, for administrators
+         * @description The list has no secrets, only their beginnings.
          */
         get: operations["listWebhooks"];
         put?: never;
         /**
-         * Have the ends of jobs told to an address, for administrators
-         * @description The answer, and that of rotate, are the only ones with the whole secret,
-         *     by which a receiver knows who sends. A further one of an account that has
-         *     10 is 409.
+         * Create a webhook for the ends of jobs, for administrators
+         * @description Only this answer and the answer of rotate contain the whole secret, with which a
+         *     receiver checks the sender. If the account has 10 webhooks, the answer is 409.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -1257,7 +1249,7 @@ export interface paths {
     "/v1/webhooks/{webhook_id}": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -1266,7 +1258,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** A webhook, for administrators */
+        /** Show a webhook, for administrators */
         get: operations["getWebhook"];
         put?: never;
         post?: never;
@@ -1276,7 +1268,7 @@ export interface paths {
         head?: never;
         /**
          * Change a webhook, for administrators
-         * @description What the body leaves out stays as it is.
+         * @description Absent fields keep their values.
          */
         patch: operations["patchWebhook"];
         trace?: never;
@@ -1284,7 +1276,7 @@ export interface paths {
     "/v1/webhooks/{webhook_id}/rotate": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -1296,8 +1288,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Give a webhook another secret, for administrators
-         * @description For 24 hours the secret before signs along.
+         * Rotate the secret of a webhook, for administrators
+         * @description For 24 hours events are signed with the previous secret too.
          */
         post: operations["rotateWebhook"];
         delete?: never;
@@ -1309,9 +1301,9 @@ export interface paths {
     "/v1/webhooks/{webhook_id}/test": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
-                /** @description Its type; default: the first of the webhook's, or job.succeeded. */
+                /** @description The type of the event. Default: the first event of the webhook, or job.succeeded. */
                 event?: components["schemas"]["EventType"];
             };
             header?: never;
@@ -1323,8 +1315,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a webhook an event now, for administrators
-         * @description It tells of a job that nobody has, whose id is all zeros, and is not repeated. The answer says what came back.
+         * Send a test event to a webhook, for administrators
+         * @description The event is about a job that does not exist, with an id of zeros. It is sent once. The answer has the outcome.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -1336,7 +1328,7 @@ export interface paths {
     "/v1/webhooks/{webhook_id}/deliveries": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -1346,7 +1338,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What was sent to a webhook, newest first, for administrators
+         * List the deliveries of a webhook, newest first, for administrators
          * @description A delivery is kept for 30 days after it was delivered or has failed.
          */
         get: operations["listDeliveries"];
@@ -1361,7 +1353,7 @@ export interface paths {
     "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -1374,8 +1366,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send an event once more, for administrators
-         * @description Under the same webhook-id, soon, and again as often as the first time where it is not taken. To a webhook that is disabled nothing is sent (409).
+         * Send an event again, for administrators
+         * @description The event has the same webhook-id and is sent soon, with a new schedule of attempts. For a disabled webhook the answer is 409.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -1387,14 +1379,14 @@ export interface paths {
     "/v1/settings": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** What an account has chosen */
+        /** Show the settings of an account */
         get: operations["getSettings"];
         put?: never;
         post?: never;
@@ -1402,8 +1394,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change what an account has chosen, for administrators
-         * @description What the body leaves out stays as it is.
+         * Change the settings of an account, for administrators
+         * @description Absent fields keep their values.
          */
         patch: operations["patchSettings"];
         trace?: never;
@@ -1411,7 +1403,7 @@ export interface paths {
     "/v1/settings/preview": {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -1419,9 +1411,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What each choice of retention would remove
-         * @description Looks at up to 1,000 jobs that are over, those that ended first, and changes
-         *     nothing. What a choice would remove goes within minutes once it is made.
+         * Show the effect of each retention
+         * @description Reads up to 1,000 ended jobs, oldest end first, and changes nothing. After a change of
+         *     the retention, data is removed within minutes.
          */
         get: operations["previewSettings"];
         put?: never;
@@ -1440,11 +1432,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What administrators did, newest first, for administrators
-         * @description An entry is written before the act it is about. Where the act then
-         *     failed, or its outcome is unknown, a second entry of the same request
-         *     has failed. An administrator of the account default who names no account
-         *     gets the entries of all.
+         * List actions of administrators, newest first, for administrators
+         * @description An entry is written before its action. If the action then fails, or its outcome is
+         *     unknown, a second entry of the same request has failed. If an administrator of the
+         *     account default names no account, the list has the entries of all accounts.
          */
         get: operations["listAudit"];
         put?: never;
@@ -1460,7 +1451,7 @@ export interface paths {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of a node or a name that only one has. */
+                /** @description The id of a node, or a name that only one node has. */
                 node: string;
             };
             cookie?: never;
@@ -1468,9 +1459,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let a node finish or hand back what it has, and end
-         * @description For administrators of the account default. Any node takes the request
-         *     and passes it on. The node leaves the list when its process ends.
+         * Drain a node
+         * @description For administrators of the account default. The node finishes its rows or hands them
+         *     back, and exits. Any node accepts the request and passes it on. The node leaves the list
+         *     when its process ends.
          */
         post: operations["drainNode"];
         delete?: never;
@@ -1489,13 +1481,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * A copy of all that the node keeps, while it runs
-         * @description For administrators of the account default, of a node that keeps its records
-         *     and objects itself. The answer is a tar archive of the records as they are at
-         *     one moment, and of all objects that they speak of; `rowmill restore` reads it.
-         *     It holds every input and result of every account, the hashes of all API keys
-         *     and the secrets that URLs and webhooks are signed with. Its last entry is
-         *     `manifest.json`: one without it is not whole. One backup at a time.
+         * Back up all data of a node while it runs
+         * @description For administrators of the account default, on a node that stores its records and objects
+         *     itself. The answer is a tar archive with the records at one moment and all objects that
+         *     they name; `rowmill restore` reads it. It contains every input and result of every
+         *     account, the hashes of all API keys, and the secrets that sign URLs and webhooks. The
+         *     last entry is `manifest.json`; an archive without it is incomplete. Only one backup at a
+         *     time is possible.
          */
         post: operations["makeBackup"];
         delete?: never;
@@ -1512,11 +1504,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the nodes are at, and for how long
-         * @description For administrators of the account default. The actors of all nodes: the
-         *     node itself, one for each inference server, for each job that it owns, for
-         *     that job's results, and for each job whose rows it runs. Those come first
-         *     that have been at one thing for longest.
+         * List the actors of all nodes and their waiting times
+         * @description For administrators of the account default. Each node has an actor for itself, for each
+         *     inference server, for each job that it owns, for the results of each of these jobs, and
+         *     for each job whose rows it runs. Actors whose work takes longest come first.
          */
         get: operations["listActors"];
         put?: never;
@@ -1535,10 +1526,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Have every node examine itself
-         * @description For administrators of the account default. Each node tries its records,
-         *     its bucket and the other nodes and says what is set up wrongly, and what
-         *     to do. It may take ten seconds. `rowmill doctor` compares the nodes.
+         * Diagnose every node
+         * @description For administrators of the account default. Each node tests its records, its bucket and
+         *     the connections to other nodes. It reports wrong settings and remedies. This may take
+         *     ten seconds. `rowmill doctor` compares the nodes.
          */
         get: operations["diagnose"];
         put?: never;
@@ -1556,13 +1547,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Does the process run */
+        /** Check whether the process runs */
         get: operations["livez"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
-        /** The same, without a text */
+        /** Check whether the process runs, without a text */
         head: operations["headLivez"];
         patch?: never;
         trace?: never;
@@ -1574,13 +1565,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Are jobs accepted */
+        /** Check whether the node accepts jobs */
         get: operations["readyz"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
-        /** The same, without a text */
+        /** Check whether the node accepts jobs, without a text */
         head: operations["headReadyz"];
         patch?: never;
         trace?: never;
@@ -1592,7 +1583,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Which build this is */
+        /** Show the version of the program */
         get: operations["getVersion"];
         put?: never;
         post?: never;
@@ -1609,7 +1600,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Prometheus metrics */
+        /** Read the Prometheus metrics */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -1626,7 +1617,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This document */
+        /** Read this document */
         get: operations["openapi"];
         put?: never;
         post?: never;
@@ -1643,7 +1634,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** To the web console */
+        /** Open the web console */
         get: operations["enter"];
         put?: never;
         post?: never;
@@ -1660,7 +1651,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The same */
+        /** Open the web console */
         get: operations["enterConsole"];
         put?: never;
         post?: never;
@@ -1681,12 +1672,12 @@ export interface paths {
         put?: never;
         /**
          * Sign a browser in
-         * @description Takes an API key and gives a cookie in its place, rowmill_session, under
-         *     TLS __Host-rowmill_session, which pages cannot read. It stands for the
-         *     key with all of /v1 but GET /v1/job-cancel and /v1/messages, for 12
-         *     hours after its last use, and no longer than the key is good. Its answers are in the form of this document whatever dialect the
-         *     key has. A request with the header Authorization goes by that alone.
-         *     Requests of pages of other sites are refused.
+         * @description Takes an API key and returns a cookie instead, rowmill_session, or
+         *     __Host-rowmill_session with TLS. Scripts cannot read it. The cookie is accepted for all
+         *     of /v1 except GET /v1/job-cancel and /v1/messages. It is valid for 12 hours after its
+         *     last use, and not longer than the key. Answers have the form of this document, whatever
+         *     the dialect of the key. In a request with the header Authorization the cookie is
+         *     ignored. Requests of pages of other sites are refused.
          */
         post: operations["signIn"];
         /** Sign a browser out */
@@ -1706,8 +1697,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The web console's files
-         * @description Whatever is no file is the page itself to those whose Accept has text/html.
+         * Get a file of the web console
+         * @description For any other path, a request with text/html in the header Accept gets the console's page.
          */
         get: operations["console"];
         put?: never;
@@ -1770,12 +1761,12 @@ export interface components {
             display_name: string;
             /**
              * Format: date-time
-             * @description The epoch; it is not known.
+             * @description The Unix epoch, because the time is unknown.
              */
             created_at: string;
             /** @enum {string} */
             lifecycle: "active";
-            /** @description Of prompt and answer together; null where nobody says. */
+            /** @description Prompt and answer together; null if unknown. */
             max_input_tokens: number | null;
         };
         MessageBatch: {
@@ -1784,7 +1775,7 @@ export interface components {
             type: "message_batch";
             /** @enum {string} */
             processing_status: "in_progress" | "canceling" | "ended";
-            /** @description All are processing until the batch has ended. */
+            /** @description All requests count as processing until the batch has ended. */
             request_counts: {
                 processing: number;
                 succeeded: number;
@@ -1802,7 +1793,7 @@ export interface components {
             cancel_initiated_at: string | null;
             /**
              * Format: date-time
-             * @description Since when the results are kept no more.
+             * @description When the results were removed.
              */
             archived_at: string | null;
             /** @description Relative to this service; null until the batch has ended. */
@@ -1812,9 +1803,9 @@ export interface components {
             /** @enum {string} */
             object: "list";
             has_more: boolean;
-            /** @description Empty where the page is. */
+            /** @description Empty if the page is empty. */
             first_id: string;
-            /** @description Empty where the page is. */
+            /** @description Empty if the page is empty. */
             last_id: string;
         };
         File: {
@@ -1824,7 +1815,7 @@ export interface components {
             bytes: number;
             /** @description Unix time in seconds. */
             created_at: number;
-            /** @description Only of a file that expires. */
+            /** @description Absent if the file never expires. */
             expires_at?: number;
             filename: string;
             /** @enum {string} */
@@ -1845,9 +1836,9 @@ export interface components {
             purpose: "batch" | "user_data";
             /** @enum {string} */
             status: "pending" | "completed" | "cancelled" | "expired";
-            /** @description Once it is completed. */
+            /** @description Set when the upload is completed. */
             file: components["schemas"]["File"] | null;
-            /** @description In the order in which they came; none once the upload is over. */
+            /** @description In order of arrival; empty when the upload has ended. */
             parts: components["schemas"]["UploadPart"][];
         };
         UploadPart: {
@@ -1862,7 +1853,7 @@ export interface components {
             input_file_id: string;
             /** @enum {string} */
             endpoint: "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings" | "/v1/responses";
-            /** @description What has not run by its end does not. */
+            /** @description Requests that have not run when the window ends do not run. */
             completion_window: string;
             metadata?: {
                 [key: string]: string;
@@ -1873,14 +1864,14 @@ export interface components {
                 seconds: number;
             } | null;
         };
-        /** @description A member that has no value yet, and one of a file that is not made, is left out. */
+        /** @description Members without a value are left out, and so are ids of files that are not made. */
         Batch: {
             id: string;
             /** @enum {string} */
             object: "batch";
             endpoint: string;
             model: string;
-            /** @description Only of a batch that failed. */
+            /** @description Only in a failed batch. */
             errors?: {
                 /** @enum {string} */
                 object: "list";
@@ -1906,7 +1897,7 @@ export interface components {
             expired_at?: number;
             cancelling_at?: number;
             cancelled_at?: number;
-            /** @description Once the batch is over, a request without an answer counts as failed. */
+            /** @description When the batch has ended, every request without an answer counts as failed. */
             request_counts: {
                 total: number;
                 completed: number;
@@ -1930,18 +1921,18 @@ export interface components {
         /** @description Plain text. */
         AccountName: string;
         /**
-         * @description Days after its end for which a job's input and results are kept; null for ever.
+         * @description How many days after its end a job's input and results are kept; null for no limit.
          * @enum {integer|null}
          */
         RetentionDays: 1 | 7 | 30 | 90 | null;
         /**
-         * @description What a key may do. A reader may do what users do by GET, but for /v1/job-cancel.
+         * @description The rights of a key. A reader may send the GET requests of a user, except /v1/job-cancel.
          * @enum {string}
          */
         Role: "admin" | "user" | "reader";
         Key: {
             id: string;
-            /** @description What stands behind the word Key in the Authorization header; only where it was made just now. */
+            /** @description The key, which stands after the word Key in the header Authorization. Only in the answer that creates or rotates the key. */
             key?: string;
             name: string;
             account: string;
@@ -1957,7 +1948,7 @@ export interface components {
             rotated_at: string | null;
             /**
              * Format: date-time
-             * @description To about a minute.
+             * @description Exact to about a minute.
              */
             last_used_at: string | null;
         };
@@ -1967,16 +1958,16 @@ export interface components {
             id: string;
             account: string;
             url: string;
-            /** @description Empty for that of each job's own dialect. */
+            /** @description Empty for the event of each job's own dialect. */
             events: components["schemas"]["EventType"][];
             description: string;
-            /** @description By which events are signed; only where it was made just now. */
+            /** @description The secret that signs events. Only in the answer that creates or rotates it. */
             secret?: string;
-            /** @description How the secret begins. */
+            /** @description The beginning of the secret. */
             secret_prefix: string;
             /**
              * Format: date-time
-             * @description Until then the secret before the last rotation signs along.
+             * @description Until then events are signed with the previous secret too.
              */
             old_secret_until: string | null;
             disabled: boolean;
@@ -1989,7 +1980,7 @@ export interface components {
             rotated_at: string | null;
         };
         Delivery: {
-            /** @description The webhook-id; the same in each attempt. */
+            /** @description The webhook-id; the same in every attempt. */
             id: string;
             event: components["schemas"]["EventType"];
             job_id: string | null;
@@ -1997,21 +1988,21 @@ export interface components {
             state: "pending" | "delivered" | "failed";
             /**
              * Format: date-time
-             * @description When what it tells of happened.
+             * @description When the event happened.
              */
             created_at: string;
             /** Format: date-time */
             next_attempt_at: string | null;
-            /** @description The last ones, oldest first. */
+            /** @description The last attempts, oldest first. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
         DeliveryAttempt: {
             /** Format: date-time */
             at: string;
-            /** @description Of the answer; null for none. */
+            /** @description The HTTP status of the answer; null without an answer. */
             status: number | null;
             error: string | null;
-            /** @description How its body begins, up to 1 KiB. */
+            /** @description The beginning of the answer's body, up to 1 KiB. */
             answer: string;
             duration_seconds: number;
         };
@@ -2019,23 +2010,23 @@ export interface components {
             id: string;
             /** Format: date-time */
             at: string;
-            /** @description Whom the act concerned. */
+            /** @description The account that the action affected. */
             account: string;
-            /** @description Such as key.create. */
+            /** @description For example key.create. */
             action: string;
-            /** @description What it was done to, such as the id of a key; null for the account itself. */
+            /** @description The changed thing, for example the id of a key; null for the account itself. */
             target: string | null;
-            /** @description The key that was used. The account is null for the service itself; id and name are null where the key is another account's than the reader's. */
+            /** @description The key that was used. The account is null if the service itself acted. Id and name are null for a key of another account than the reader's. */
             by: {
                 account: string | null;
-                /** @description Null for the key of the configuration. */
+                /** @description Null for a configured key. */
                 key_id: string | null;
                 key_name: string | null;
             };
             request_id: string | null;
-            /** @description What was asked for; never a secret. */
+            /** @description The details of the request; never a secret. */
             details: Record<string, never> | null;
-            /** @description The code of the error that the request got. */
+            /** @description The error code of the request. */
             failed: string | null;
         };
         /**
@@ -2044,7 +2035,7 @@ export interface components {
          */
         Boolean: "1" | "t" | "T" | "true" | "TRUE" | "True" | "0" | "f" | "F" | "false" | "FALSE" | "False";
         Error: {
-            /** @description What is wrong and what to do. */
+            /** @description The problem and the remedy. */
             message: string;
             /** @description The same text. */
             detail: string;
@@ -2055,14 +2046,14 @@ export interface components {
                 message: string;
             }[];
         };
-        /** @description Further fields are ignored and named in the answer's warnings. Null is absent. */
+        /** @description Other fields are ignored, and the answer's warnings name them. Null means absent. */
         Submission: {
             inputs: (string | Record<string, never>)[] | string;
             /** @default gpt-oss-20b */
             model: string | null;
             column_name?: string | null;
             /**
-             * @description How the file of inputs is written. Without it the content, the ending of the name and column_name tell.
+             * @description The format of the input file. Without it, the content, the end of the name and column_name decide.
              * @enum {string|null}
              */
             input_format?: "csv" | "tsv" | "parquet" | "jsonl" | "lines" | "" | null;
@@ -2073,18 +2064,18 @@ export interface components {
             /** @default 0 */
             job_priority: components["schemas"]["Priority"] | null;
             /**
-             * @description Estimate what the job would cost instead of running it.
+             * @description Only estimate the cost of the job.
              * @default false
              */
             cost_estimate: boolean | null;
             /** @default false */
             random_seed_per_input: boolean | null;
             /**
-             * @description Take the JSON out of answers that have words or a code fence around it. With json_schema.
+             * @description Extract the JSON from answers with text or a code fence around it. Needs json_schema.
              * @default false
              */
             repair: boolean | null;
-            /** @description Rows with equal texts run once, the others get the same answer. Not with random_seed_per_input. Without it jobs.dedup of the configuration decides. */
+            /** @description Run rows with equal texts once and give all of them the same answer. Not allowed with random_seed_per_input. Default: jobs.dedup of the configuration. */
             dedup?: boolean | null;
             /** @default true */
             truncate_rows: boolean | null;
@@ -2096,49 +2087,49 @@ export interface components {
             /** @enum {string} */
             object: "model";
             /**
-             * @description 0, since nobody says when; OpenAI's clients demand it.
+             * @description 0, because the time is unknown; OpenAI's clients require it.
              * @enum {integer}
              */
             created: 0;
             /**
-             * @description This service; OpenAI's clients demand it.
+             * @description This service; OpenAI's clients require it.
              * @enum {string}
              */
             owned_by: "rowmill";
             /**
-             * @description Null until it is known.
+             * @description Null until known.
              * @enum {string|null}
              */
             kind: "generation" | "reasoning" | "embedding" | null;
-            /** @description Tokens that the servers take, prompt and answer together; null where nobody says. */
+            /** @description Tokens of prompt and answer together; null if unknown. */
             context_length: number | null;
-            /** @description Numbers per row of an embedding model. */
+            /** @description Numbers per row; only for an embedding model. */
             dimension: number | null;
-            /** @description USD per million tokens; null where it has no price. */
+            /** @description USD per million tokens; null if the model has no price. */
             input_price: number | null;
             output_price: number | null;
-            /** @description What a job's are merged over. */
+            /** @description The model's defaults, which a job's parameters replace. */
             sampling_params: Record<string, never>;
             aliases: string[];
             /**
-             * @description How prompts are counted: as the server will; estimated, and near a limit by the server; or estimated.
+             * @description How the tokens of prompts are counted. exact: as the server counts them. server: estimated, and near a limit counted by the server. estimated: always estimated.
              * @enum {string}
              */
             counted: "exact" | "server" | "estimated";
-            /** @description Tokens by which our counts of late were not the server's, on average on this node, before they are corrected by that. */
+            /** @description Recent mean difference between the counts of this node and of the server, in tokens, before the correction. */
             count_error: number | null;
-            /** @description The servers that take rows of it now. */
+            /** @description The servers that accept rows for it now. */
             served_by: {
                 node: string;
                 engine: string;
                 kind: string;
-                /** @description What the server calls it. */
+                /** @description The name of the model on the server. */
                 model: string;
             }[];
-            /** @description Why it cannot be used now. */
+            /** @description Why jobs cannot use it now. */
             problem: string | null;
         };
-        /** @description Those of vLLM that make sense for one row; null is absent. A server may take fewer. */
+        /** @description The parameters of vLLM that make sense for one row. Null means absent. A server may accept fewer. */
         SamplingParams: {
             temperature?: number | null;
             top_p?: number | null;
@@ -2147,14 +2138,14 @@ export interface components {
             repetition_penalty?: number | null;
             presence_penalty?: number | null;
             frequency_penalty?: number | null;
-            /** @description It must leave room for a prompt in the context. */
+            /** @description Must leave room for a prompt in the context. */
             max_tokens?: number | null;
             /** @description At most max_tokens. */
             min_tokens?: number | null;
             seed?: number | null;
-            /** @description Of the chosen tokens alone. They are recorded unless it is false. */
+            /** @description Only for the chosen tokens. They are recorded unless it is false. */
             logprobs?: number | boolean | null;
-            /** @description -1 bounds nothing. */
+            /** @description -1 means no limit. */
             thinking_token_budget?: number | null;
             stop?: null | string | string[];
             bad_words?: string[] | null;
@@ -2170,12 +2161,12 @@ export interface components {
             watermarking?: boolean | null;
             structured_outputs?: components["schemas"]["StructuredOutputs"];
             guided_decoding?: components["schemas"]["StructuredOutputs"];
-            /** @description As json of structured_outputs; this and the next are names of vLLM before 0.12. */
+            /** @description The same as json in structured_outputs. This name and the following ones are from vLLM before 0.12. */
             guided_json?: Record<string, never> | string | null;
             guided_regex?: string | null;
             guided_choice?: string[] | null;
             guided_grammar?: string | null;
-            /** @description What custom logits processors of vLLM take. */
+            /** @description Parameters for custom logits processors of vLLM. */
             extra_args?: {
                 [key: string]: string | number | (string | number)[];
             } | null;
@@ -2185,21 +2176,21 @@ export interface components {
                 min_count?: number;
             } | null;
             /**
-             * @description A row has one answer; for more, send it several times.
+             * @description A row has one answer. For more answers, send the row several times.
              * @enum {unknown}
              */
             n?: 1 | null;
         };
         /**
-         * @description The form of answers, by exactly one of json, json_object, regex, choice
-         *     and grammar, and without a json_schema beside sampling_params. json and
-         *     json_object become the job's json_schema.
+         * @description Constrains the output by exactly one of json, json_object, regex, choice and grammar.
+         *     Not allowed together with the submission's json_schema. json and json_object become the
+         *     job's json_schema.
          */
         StructuredOutputs: ({
             /** @description A JSON Schema, or its text. */
             json?: Record<string, never> | string | null;
             json_object?: boolean | null;
-            /** @description In the syntax of RE2; the answer matches it as a whole. */
+            /** @description In RE2 syntax; the whole answer matches it. */
             regex?: string | null;
             choice?: string[] | null;
             /** @description GBNF with the rule root. */
@@ -2216,32 +2207,32 @@ export interface components {
         Node: {
             /** @description Unique for each start of the process. */
             id: string;
-            /** @description As its operator calls it; may repeat. */
+            /** @description The name that the operator chose; need not be unique. */
             name: string;
-            /** @description The node that answers. */
+            /** @description Whether this node answers the request. */
             self: boolean;
             /**
-             * @description api runs no rows, engines takes no jobs.
+             * @description api runs no rows; engines accepts no jobs.
              * @enum {string}
              */
             role: "both" | "api" | "engines";
             /** @enum {string} */
             state: "running" | "draining";
-            /** @description Base of its API. */
+            /** @description Base URL of its API. */
             url: string;
-            /** @description Where other nodes reach it, HOST:PORT; empty without a cluster. */
+            /** @description The address for other nodes, HOST:PORT; empty without a cluster. */
             peer: string;
             version: string;
-            /** @description What its inference servers serve: ids of the catalog, and others by the servers' names. */
+            /** @description The models of its inference servers: ids of the catalog, or the names on the servers. */
             models: string[];
-            /** @description Jobs that it owns. */
+            /** @description Jobs that the node owns. */
             jobs: number;
-            /** @description Rows that its inference servers take at once. */
+            /** @description Rows that its inference servers accept at once. */
             window: number;
             in_flight: number;
             /**
              * Format: date-time
-             * @description When it started; null until it has said so.
+             * @description When the node started; null until it has reported the time.
              */
             since: string | null;
         };
@@ -2251,43 +2242,43 @@ export interface components {
             uuid: string;
             memory_total_bytes: number | null;
             memory_used_bytes: number | null;
-            /** @description Share of the last moments in which it was busy. */
+            /** @description Share of the last moments in which the GPU was busy. */
             utilization: number | null;
             power_watts: number | null;
             temperature_celsius: number | null;
         };
         Engine: {
-            /** @description The name of its node. */
+            /** @description The name of the node. */
             node: string;
-            /** @description On its node. */
+            /** @description The name on its node. */
             name: string;
-            /** @description Such as vllm; null before it has answered. */
+            /** @description For example vllm; null before the server answers. */
             kind: string | null;
             url: string | null;
             /** @enum {string} */
             state: "up" | "down";
-            /** @description When it came up, or went down. */
+            /** @description When the state last changed. */
             since: components["schemas"]["Time"] | null;
             models: {
-                /** @description Of the catalog, else the name. */
+                /** @description The id in the catalog, else the name. */
                 id: string;
-                /** @description What the server calls it. */
+                /** @description The name on the server. */
                 name: string;
                 kind: string | null;
             }[];
-            /** @description Rows that it takes at once. */
+            /** @description Rows that the server accepts at once. */
             window: number;
             in_flight: number;
-            /** @description Requests that it has answered, over the last minute. */
+            /** @description Answered requests, over the last minute. */
             rows_per_second: number | null;
-            /** @description Why it is down, or why rows wait for it, and until when: because of its answers (rate limit, overload, loading, failures), or of a limit by the minute. */
+            /** @description Why the server is down, or why rows wait for it and until when: because of its answers (rate limit, overload, loading, failures) or of a limit per minute. */
             last_error: string | null;
-            /** @description Its answers are made up. */
+            /** @description The answers are made up. */
             simulated: boolean;
         };
         Actor: {
             node_id: string;
-            /** @description The name of its node. */
+            /** @description The name of the node. */
             node: string;
             /** @description Unique on its node. */
             id: string;
@@ -2299,29 +2290,29 @@ export interface components {
             job_id: string | null;
             engine: string | null;
             /**
-             * @description Those that panicked were stopped; the last 32 of a node are listed.
+             * @description An actor that panicked was stopped. The list has the last 32 of them per node.
              * @enum {string}
              */
             state: "running" | "panicked";
             /** Format: date-time */
             since: string;
-            /** @description Earlier actors of this node of the same kind for the same job or engine. */
+            /** @description Earlier actors of the same kind on this node, for the same job or engine. */
             restarts: number;
-            /** @description Messages that wait, the one that is being handled among them. */
+            /** @description Waiting messages, with the message that is being handled. */
             mailbox_depth: number;
-            /** @description For how long the oldest of them has waited, at the least. */
+            /** @description The least time that the oldest message has waited. */
             oldest_message_seconds: number;
-            /** @description Tasks that it has given away and waits for, such as a write. */
+            /** @description Tasks that run outside the actor and that it waits for, such as a write. */
             errands: number;
-            /** @description The one that has been out for longest. */
+            /** @description The errand that runs longest. */
             errand: string | null;
             errand_seconds: number;
-            /** @description The last warning or error that it logged, or met while it waits for storage. If rows wait for an engine, it is the reason, with the time when they go on. */
+            /** @description The last warning or error that the actor logged, or that it had while it waited for storage. If rows wait for an engine, it is the reason and the time when they continue. */
             last_error: null | {
                 message: string;
                 /**
                  * Format: date-time
-                 * @description By its node's clock.
+                 * @description By the clock of its node.
                  */
                 at: string;
             };
@@ -2329,17 +2320,17 @@ export interface components {
         Diagnosis: {
             id: string;
             name: string;
-            /** @description Why the node has not answered; facts is null then. */
+            /** @description Why the node did not answer; facts is null then. */
             error: string | null;
             facts: null | {
                 version: string;
-                /** @description Whose records and objects it uses. */
+                /** @description The deployment whose records and objects the node uses. */
                 deployment: string;
-                /** @description A hash of its models. */
+                /** @description A hash of the node's models. */
                 catalog: string;
-                /** @description Ids of the nodes that it sees. */
+                /** @description Ids of the nodes that this node sees. */
                 members: string[];
-                /** @description Those that nodes should have alike. */
+                /** @description Settings that should be the same on all nodes. */
                 settings: {
                     [key: string]: string;
                 };
@@ -2348,21 +2339,21 @@ export interface components {
                     /** @enum {string} */
                     level: "ok" | "warn" | "fail";
                     text: string;
-                    /** @description What to do; empty where it is ok. */
+                    /** @description The remedy; empty if the check is ok. */
                     remedy: string;
                 }[];
                 /**
-                 * @description How long its storage took while it was tried, one try after the other.
-                 *     A list ends where time ran out or a try failed.
+                 * @description The times of tests of the storage, one test after the other. A list ends
+                 *     early if time ran out or a test failed.
                  */
                 storage: {
-                    /** @description A small record written. */
+                    /** @description Time to write a small record. */
                     commit_seconds: number[];
-                    /** @description 4 KiB appended to a file beside the records and flushed; empty where these are in Redis. */
+                    /** @description Time to append 4 KiB to a file beside the records and to flush it; empty if the records are in Redis. */
                     sync_seconds: number[];
-                    /** @description An object written. */
+                    /** @description Time to write an object. */
                     put_seconds: number[];
-                    /** @description That object read. */
+                    /** @description Time to read that object. */
                     get_seconds: number[];
                     object_bytes: number;
                 };
@@ -2371,9 +2362,9 @@ export interface components {
         Answered: {
             id: string;
             name: string;
-            /** @description Why the node has not answered. */
+            /** @description Why the node did not answer. */
             error: string | null;
-            /** @description Actors beyond the 500 that a node lists. */
+            /** @description Actors over the limit of 500 per node. */
             left_out: number;
         };
         Submitted: {
@@ -2390,7 +2381,7 @@ export interface components {
         /** @enum {string} */
         JobState: "pending" | "submitted" | "starting" | "running" | "succeeded" | "failed" | "cancelled";
         /**
-         * @description In the answers to keys of the dialect sdk; all that comes before running is STARTING.
+         * @description In answers to keys of the dialect sdk. All statuses before running are STARTING.
          * @enum {string}
          */
         SDKState: "STARTING" | "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELLED";
@@ -2403,7 +2394,7 @@ export interface components {
         Status: {
             message: string;
             job_status: components["schemas"]["JobState"];
-            /** @description How far the job is, as in its record, and why it failed. */
+            /** @description The progress of the job, as in its record, and the reason of a failure. */
             metadata: {
                 num_rows: number | null;
                 rows_done: number;
@@ -2421,19 +2412,19 @@ export interface components {
          */
         Day: string;
         /**
-         * @description Which jobs go first: 0 (prototyping) before 1 (production).
+         * @description Jobs of priority 0 (prototyping) go before jobs of priority 1 (production).
          * @enum {integer}
          */
         Priority: 0 | 1;
-        /** @description Per job, in the order of priority. */
+        /** @description Per job, sorted by priority. */
         QuotasInForce: {
             priority: components["schemas"]["Priority"];
-            /** @description 0 where the configuration sets no bound. */
+            /** @description 0 if the configuration sets no limit. */
             row_quota: number;
-            /** @description 0 where the configuration sets no bound. */
+            /** @description 0 if the configuration sets no limit. */
             token_quota: number;
         }[];
-        /** @description The account's own quotas. Where one is missing, the configuration of the service decides. */
+        /** @description The account's own quotas. An absent quota has the configured value. */
         OwnQuotas: {
             quotas: components["schemas"]["OwnQuota"][];
             cost_quota_usd: number | null;
@@ -2448,14 +2439,14 @@ export interface components {
             status: components["schemas"]["JobState"] | components["schemas"]["SDKState"];
             /** @enum {string} */
             run_type: "FULL" | "COST_ESTIMATE";
-            /** @description Model, by the name that was submitted or what that is an alias of, or Function. */
+            /** @description The name of the model as submitted, or the model's id if that was an alias, or the name of the Function. */
             model: string;
             job_priority: components["schemas"]["Priority"];
             name: string | null;
             description: string | null;
             system_prompt: string | null;
             json_schema: Record<string, never> | null;
-            /** @description The caller's over the Function's over the model's. */
+            /** @description The merged parameters: the caller's replace the Function's, and these replace the model's. */
             sampling_params: Record<string, never>;
             datetime_created: components["schemas"]["Time"];
             datetime_started: components["schemas"]["Time"] | null;
@@ -2465,7 +2456,7 @@ export interface components {
             output_tokens: number | null;
             /** @description USD */
             job_cost: number | null;
-            /** @description USD; null where the model has no price. */
+            /** @description USD; null if the model has no price. */
             cost_estimate: number | null;
             failure_reason: null | {
                 message: string;
@@ -2474,13 +2465,13 @@ export interface components {
             };
             rows_done: number;
             failed_rows: number;
-            /** @description Rows whose input was cut to fit the context. */
+            /** @description Rows with an input that was cut to fit the context. */
             truncated_rows: number;
             /** @description Answers cut by the length limit. */
             truncated_outputs: number;
-            /** @description Rows that the job in continues had committed. They are done; the job's tokens and its cost are without them. */
+            /** @description Committed rows of the job in continues. They count as done; this job's tokens and cost do not include them. */
             rows_taken_over: number;
-            /** @description Rows that were not run, but have the answer of an equal row. They are done; nothing of them is in tokens and cost. */
+            /** @description Rows that got the answer of an equal row and did not run. They count as done; tokens and cost do not include them. */
             deduplicated_rows: number;
             /** @description The job that this one continues. */
             continues: string | null;
@@ -2488,28 +2479,28 @@ export interface components {
             continued_by: string | null;
             warnings: string[];
             message: string;
-            /** @description The API key that submitted the job, of its account; null for the key of the configuration, and where none was recorded. */
+            /** @description The API key that submitted the job; null for a configured key, and if no key was recorded. */
             key_id: components["schemas"]["KeyIdentifier"] | null;
-            /** @description How cost_estimate came about; null but for a succeeded estimate job. */
+            /** @description The details of cost_estimate. Null except for a succeeded estimate job. */
             estimate: null | {
                 /** @enum {string} */
                 method: "unsampled" | "sampled";
-                /** @description Rows that were run for it. */
+                /** @description Rows that ran for the estimate. */
                 sample_rows: number;
                 sample_input_tokens: number;
-                /** @description USD; null where the model has no price. */
+                /** @description USD; null if the model has no price. */
                 low: number | null;
-                /** @description USD; null where the model has no price. */
+                /** @description USD; null if the model has no price. */
                 high: number | null;
-                /** @description Of all rows. */
+                /** @description Input tokens of all rows. */
                 input_tokens: number;
-                /** @description Of all rows, as estimated. */
+                /** @description Estimated output tokens of all rows. */
                 output_tokens: number;
             };
             /** @description The revision that the job runs; null for a standalone model. */
             function: null | components["schemas"]["FunctionRef"];
         };
-        /** @description To keys of the dialect sdk without the fields that would be null, as far as clients can do without them, and with 0 for tokens and cost. */
+        /** @description For keys of the dialect sdk, fields that would be null are left out if clients do not need them, and tokens and cost are 0 instead of null. */
         ListedJob: components["schemas"]["Job"] | {
             job_id: components["schemas"]["JobIdentifier"];
             status: components["schemas"]["SDKState"];
@@ -2538,24 +2529,24 @@ export interface components {
             sampling_params: Record<string, never>;
             revision: number;
             created_at: components["schemas"]["Time"];
-            /** @description Of the published revision; null in all others. */
+            /** @description When the revision was published; null for all other revisions. */
             published_at: components["schemas"]["Time"] | null;
         };
         /**
-         * @description Null is absent. Of what a service answered, revision, created_at and
-         *     published_at are ignored, so that an answer can be edited and sent.
+         * @description Null means absent. The fields revision, created_at and published_at are ignored, so an
+         *     answer of the service can be edited and sent back.
          */
         Definition: {
             name: components["schemas"]["FunctionName"];
             description?: string | null;
             inputs?: {
-                /** @description Plain text without braces; no two have the same. */
+                /** @description Plain text without braces; must be unique. */
                 name: string;
                 /** @default true */
                 required: boolean | null;
                 description?: string | null;
             }[] | null;
-            /** @description {{field}} stands for the value of a declared input. */
+            /** @description {{field}} is replaced by the value of a declared input. */
             prompt: string;
             system_prompt?: string | null;
             /** @description Name of a model. */
@@ -2563,7 +2554,7 @@ export interface components {
             json_schema?: Record<string, never> | null;
             sampling_params?: components["schemas"]["SamplingParams"] | null;
             /**
-             * @description False stores a draft, which a rollback publishes.
+             * @description False stores a draft, which a rollback can publish.
              * @default true
              */
             publish: boolean | null;
@@ -2573,10 +2564,10 @@ export interface components {
             created_at?: string | null;
             published_at?: string | null;
         };
-        /** @description Beside the fields named here, the ID column under its own name. */
+        /** @description In addition to these fields, the ID column under its own name. */
         Results: {
             outputs: ((string | null) | number[])[];
-            /** @description Null only in partial results, of a row that did not run and whose input is not kept any more. */
+            /** @description Null only in partial results, for a row that did not run and has no stored input. */
             inputs?: (string | null)[];
             cumulative_logprobs?: (number | null)[];
         };
@@ -2601,18 +2592,18 @@ export interface components {
         Row: {
             row: number;
             input: string;
-            /** @description Null for a row that failed. */
+            /** @description Null for a failed row. */
             output: (string | null) | number[];
-            /** @description As the server gave it. */
+            /** @description The finish reason of the server. */
             finish_reason: string | null;
             input_tokens: number;
             output_tokens: number;
             engine: string;
-            /** @description Those that count: a server that goes away costs none. */
+            /** @description Attempts that count; an attempt that fails because the server goes away does not count. */
             attempts: number;
-            /** @description What became of each attempt, oldest first, those included that do not count; empty where the first one was accepted. Of many the first and the last ones. They are those of the node that finished the row: what another one tried before, which then gave the row back or was lost, is not known. */
+            /** @description The outcome of each attempt, oldest first, including attempts that do not count. Empty if the first attempt was accepted. If there were many, only the first and the last ones. The attempts are from the node that finished the row. Attempts of an earlier node, which gave the row back or was lost, are unknown. */
             attempt_log: components["schemas"]["RowAttempt"][];
-            /** @description How many stood in attempt_log between the first three and the others. */
+            /** @description The number of attempts that are left out of attempt_log, after the first three. */
             attempts_omitted: number;
         };
         RowAttempt: {
@@ -2626,16 +2617,16 @@ export interface components {
             node: string;
             /** @description The name of the inference server, as in GET /v1/engines. */
             engine: string;
-            /** @description Of HTTP, where the server answered with a refusal. */
+            /** @description The HTTP status, if the server refused the row. */
             status: number | null;
-            /** @description Why it came to nothing: a word of ours, such as timeout, unreachable or schema_violation, the server's own, or http_ and the status. Null for the one that was accepted. */
+            /** @description Why the attempt failed: a code of this service, such as timeout, unreachable or schema_violation, a code of the server, or http_ and the status. Null for the accepted attempt. */
             code: string | null;
-            /** @description The same for a person, cut after about 240 bytes; null for the one that was accepted. */
+            /** @description The reason for people, cut after about 240 bytes; null for the accepted attempt. */
             message: string | null;
         };
     };
     responses: {
-        /** @description What is wrong. */
+        /** @description The error. */
         Error: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2654,12 +2645,12 @@ export interface components {
             };
             content: {
                 "application/json": (components["schemas"]["Error"] & {
-                    /** @description The same as OpenAI's clients read it; only for a key behind the word Bearer. */
+                    /** @description The same error in the form of OpenAI's API; only for a key after the word Bearer. */
                     error?: Record<string, never>;
                 }) | components["schemas"]["AnthropicError"];
             };
         };
-        /** @description What is wrong, with the header anthropic-version in the form of Anthropic's clients. */
+        /** @description The error. With the header anthropic-version it has the form of Anthropic's API. */
         ModelsError: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2667,12 +2658,12 @@ export interface components {
             };
             content: {
                 "application/json": (components["schemas"]["Error"] & {
-                    /** @description The same as OpenAI's clients read it; only for a key behind the word Bearer. */
+                    /** @description The same error in the form of OpenAI's API; only for a key after the word Bearer. */
                     error?: Record<string, never>;
                 }) | components["schemas"]["AnthropicError"];
             };
         };
-        /** @description What is wrong, in the form of OpenAI's clients. */
+        /** @description The error in the form of OpenAI's API. */
         DialectError: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2682,7 +2673,7 @@ export interface components {
                 "application/json": components["schemas"]["DialectError"];
             };
         };
-        /** @description What is wrong, in the form of Anthropic's clients. */
+        /** @description The error in the form of Anthropic's API. */
         AnthropicError: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2745,16 +2736,15 @@ export interface components {
             };
         };
         /**
-         * @description Not now. The code is unavailable where the storage of the service is
-         *     away and nothing came of the request; outcome_unknown where it did not
-         *     answer, so that the request may have taken effect; timeout; draining
-         *     where the node is about to stop; engines_only where another node is to
-         *     be asked; too_many_streams where a node has as many as it may.
+         * @description Not now. The code says why. unavailable: the storage cannot be used and nothing was
+         *     changed. outcome_unknown: the storage did not answer, so the request may have taken
+         *     effect. timeout. draining: the node is about to stop. engines_only: send the request to
+         *     another node. too_many_streams: the node has its greatest number of streams.
          */
         Unavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
-                /** @description Seconds to wait before another try. */
+                /** @description Seconds to wait before the next try. */
                 "Retry-After"?: number;
                 [name: string]: unknown;
             };
@@ -2773,7 +2763,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description It is. */
+        /** @description The key is valid. */
         Authenticated: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2786,7 +2776,7 @@ export interface components {
                 };
             };
         };
-        /** @description The key, shown this once. */
+        /** @description The key, which only this answer shows. */
         NewKey: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2811,7 +2801,7 @@ export interface components {
                 };
             };
         };
-        /** @description The quotas in force, and those of the account's own among them. */
+        /** @description The quotas in force, and the account's own quotas. */
         Quotas: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2823,7 +2813,7 @@ export interface components {
                 "application/json": {
                     account: string;
                     quotas: components["schemas"]["QuotasInForce"];
-                    /** @description USD in a calendar month (UTC); null for no limit. */
+                    /** @description USD per calendar month (UTC); null for no limit. */
                     cost_quota_usd: number | null;
                     own: components["schemas"]["OwnQuotas"];
                 };
@@ -2839,7 +2829,7 @@ export interface components {
                 "application/json": components["schemas"]["Webhook"];
             };
         };
-        /** @description The job has no such result now. */
+        /** @description The job does not have this result now. */
         NotSucceeded: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestID"];
@@ -2853,7 +2843,7 @@ export interface components {
         };
     };
     parameters: {
-        /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+        /** @description The account. Only administrators of the account default may name an account other than their own. */
         Account: components["schemas"]["AccountName"];
         WebhookID: string;
         KeyID: string;
@@ -2862,18 +2852,18 @@ export interface components {
         BatchID: string;
         UploadID: string;
         MessageBatchID: string;
-        /** @description Which one does not matter. */
+        /** @description Any version is accepted. */
         AnthropicVersion: string;
         /** @description Anything Go's strconv.ParseBool accepts. */
         IncludeInputs: components["schemas"]["Boolean"];
-        /** @description Of a job that has not succeeded, all its rows, those without an output as null. Of a success, its results. */
+        /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
         Partial: components["schemas"]["Boolean"];
         /** @description Anything Go's strconv.ParseBool accepts. */
         IncludeLogprobs: components["schemas"]["Boolean"];
     };
     requestBodies: never;
     headers: {
-        /** @description The id of this request, the client's own where it sent a plain one. */
+        /** @description The id of this request. It is the client's id if the client sent a plain one. */
         RequestID: string;
     };
     pathItems: never;
@@ -2884,7 +2874,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The same key with the same body returns the first job for 24 hours, so that a submission whose answer was lost can be sent again. */
+                /** @description For 24 hours, the same key with the same body returns the first job. Use it to send a submission again if its answer was lost. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -2927,7 +2917,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What came of it. */
+            /** @description The outcome. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -2941,7 +2931,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
-            /** @description No such job in this account. */
+            /** @description The account has no such job. */
             404: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3014,7 +3004,7 @@ export interface operations {
                             cancelled: number;
                         };
                         counted: number;
-                        /** @description No older job was left out. */
+                        /** @description False if older jobs were not counted. */
                         of_all: boolean;
                     };
                 };
@@ -3035,7 +3025,7 @@ export interface operations {
             content: {
                 "application/json": {
                     job_ids?: string[] | null;
-                    /** @description As the parameters of GET /v1/list-jobs; an empty one fits all jobs. */
+                    /** @description The parameters of GET /v1/list-jobs. An empty filter matches all jobs. */
                     filter?: {
                         status?: components["schemas"]["JobStates"] | ("pending" | "submitted" | "starting" | "running" | "succeeded" | "failed" | "cancelled")[] | null;
                         model?: string | null;
@@ -3043,7 +3033,7 @@ export interface operations {
                         since?: string | null;
                     } | null;
                     /**
-                     * @description Cancel nothing; say what would be.
+                     * @description Cancel no job; only answer which jobs would be cancelled.
                      * @default false
                      */
                     dry_run?: boolean | null;
@@ -3051,7 +3041,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What became of them, or with dry_run would. */
+            /** @description The outcome, or the expected outcome with dry_run. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3059,14 +3049,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        /** @description Jobs that were meant. More than cancelled and already_over together where that are more than 1,000: repeat the request. */
+                        /** @description Selected jobs. If more than 1,000 of them have not ended, this is more than cancelled and already_over together; repeat the request then. */
                         matched: number;
                         cancelled: number;
                         already_over: number;
                         dry_run: boolean;
-                        /** @description No older job was left out. */
+                        /** @description False if older jobs were not searched. */
                         scanned_all: boolean;
-                        /** @description The first of those that are cancelled. */
+                        /** @description The first cancelled jobs. */
                         job_ids: components["schemas"]["JobIdentifier"][];
                     };
                 };
@@ -3091,7 +3081,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What came of it. */
+            /** @description The outcome. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3105,7 +3095,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
-            /** @description No such job in this account. */
+            /** @description The account has no such job. */
             404: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3133,7 +3123,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where the job stands. */
+            /** @description The status of the job. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3144,7 +3134,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
-            /** @description No such job in this account. */
+            /** @description The account has no such job. */
             404: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3152,7 +3142,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Error"] & {
-                        /** @description unknown; for keys of the dialect sdk an object with UNKNOWN under the id. */
+                        /** @description unknown. For keys of the dialect sdk, an object with UNKNOWN under the id. */
                         job_status: "unknown" | {
                             [key: string]: "UNKNOWN";
                         };
@@ -3167,17 +3157,17 @@ export interface operations {
     listJobs: {
         parameters: {
             query?: {
-                /** @description Jobs per page. Without it all jobs are answered. */
+                /** @description Jobs per page. Without limit and filter the answer has all jobs. */
                 limit?: number;
-                /** @description The next_cursor of the page before; ignored without limit and filter. */
+                /** @description The next_cursor of the previous page. Ignored without limit and filter. */
                 cursor?: string;
-                /** @description Some states of jobs, with commas between. */
+                /** @description One or more statuses, separated by commas. */
                 status?: components["schemas"]["JobStates"];
-                /** @description The model or Function, as jobs show it. */
+                /** @description The model or Function, exactly as in the job. */
                 model?: string;
-                /** @description What the name, the id or the description holds, in any case. */
+                /** @description A part of the name, the id or the description. Upper and lower case are the same. */
                 q?: string;
-                /** @description The least time of creation; empty for any. */
+                /** @description The earliest time of creation; empty for any. */
                 since?: string;
             };
             header?: never;
@@ -3186,7 +3176,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page with limit or a filter, all jobs without. */
+            /** @description One page if limit or a filter is given, else all jobs. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3196,7 +3186,7 @@ export interface operations {
                     "application/json": {
                         jobs: components["schemas"]["ListedJob"][];
                         next_cursor: string | null;
-                        /** @description False where 10,000 jobs were looked at and the page is not full; older ones are behind next_cursor. */
+                        /** @description False if the search stopped after 10,000 jobs; continue with next_cursor. */
                         scanned_all: boolean;
                     } | {
                         message: string;
@@ -3214,13 +3204,13 @@ export interface operations {
         parameters: {
             query?: {
                 format?: "json" | "csv" | "parquet";
-                /** @description Another name of format. */
+                /** @description An alias of format. */
                 result_format?: "json" | "csv" | "parquet";
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_inputs?: components["parameters"]["IncludeInputs"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
-                /** @description Of a job that has not succeeded, all its rows, those without an output as null. Of a success, its results. */
+                /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
                 partial?: components["parameters"]["Partial"];
             };
             header?: never;
@@ -3244,7 +3234,7 @@ export interface operations {
                     "application/vnd.apache.parquet": string;
                 };
             };
-            /** @description The range asked for, of a Parquet file. */
+            /** @description The requested range of a Parquet file. */
             206: {
                 headers: {
                     [name: string]: unknown;
@@ -3278,7 +3268,7 @@ export interface operations {
                 include_inputs?: components["parameters"]["IncludeInputs"];
                 /** @description Anything Go's strconv.ParseBool accepts. */
                 include_cumulative_logprobs?: components["parameters"]["IncludeLogprobs"];
-                /** @description Of a job that has not succeeded, all its rows, those without an output as null. Of a success, its results. */
+                /** @description For a job that has not succeeded, return all its rows, with null for rows without an output. For a succeeded job, return its results. */
                 partial?: components["parameters"]["Partial"];
                 expires_in_seconds?: number;
             };
@@ -3290,7 +3280,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where the file is. */
+            /** @description The file and its URLs. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3345,7 +3335,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Makes repeating the request harmless for 24 hours. */
+                /** @description Makes it safe to repeat the request for 24 hours. */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -3357,15 +3347,15 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description missing: rows that are not committed. failed: those that are committed with an error too. Default: missing; failed of a succeeded job, and of one that failed for too many failed rows.
+                     * @description missing: rows that are not committed. failed: these, and rows that were committed with an error. Default: missing; for a succeeded job, and for a job that failed because of too many failed rows: failed.
                      * @enum {string|null}
                      */
                     rows?: "missing" | "failed" | null;
-                    /** @description Default that of the job. */
+                    /** @description Default: the priority of the ended job. */
                     job_priority?: components["schemas"]["Priority"] | null;
-                    /** @description Default that of the job. */
+                    /** @description Default: the name of the ended job. */
                     name?: string | null;
-                    /** @description true: create a job even if another job already continues this job. Its rows are then run, and paid, again. */
+                    /** @description true: create a job even if another job already continues this job. Its rows then run, and cost, again. */
                     again?: boolean;
                 };
             };
@@ -3389,9 +3379,9 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The next_cursor of the page before. */
+                /** @description The next_cursor of the previous page. */
                 cursor?: string;
-                /** @description Whether rows of a failed or cancelled job that did not run are listed too, with the code not_run. Default true. */
+                /** @description Whether to list rows of a failed or cancelled job that did not run, with the code not_run. Default true. */
                 not_run?: components["schemas"]["Boolean"];
             };
             header?: never;
@@ -3414,7 +3404,7 @@ export interface operations {
                             row: number;
                             code: string;
                             message: string;
-                            /** @description What the engine returned, cut to 64 KiB; empty when nothing. */
+                            /** @description The answer of the engine, cut to 64 KiB; empty if there is none. */
                             raw_output: string;
                         }[];
                         next_cursor: string | null;
@@ -3453,12 +3443,12 @@ export interface operations {
                             code: string;
                             rows: number;
                             first_row: number;
-                            /** @description That of the first row. */
+                            /** @description The message of the first row. */
                             message: string;
                         }[];
-                        /** @description Failed rows that were looked at. */
+                        /** @description The number of failed rows that were read. */
                         counted: number;
-                        /** @description All of them, as the record of the job says. */
+                        /** @description The number of all failed rows, from the record of the job. */
                         failed_rows: number;
                     };
                 };
@@ -3493,40 +3483,40 @@ export interface operations {
                         job_id: components["schemas"]["JobIdentifier"];
                         status: components["schemas"]["JobState"] | components["schemas"]["SDKState"];
                         num_rows: number | null;
-                        /** @description Committed rows, failed ones included. */
+                        /** @description Committed rows, with the failed rows. */
                         rows_done: number;
                         failed_rows: number;
                         rows_per_second: number | null;
-                        /** @description In and out. */
+                        /** @description Input and output tokens. */
                         tokens_per_second: number | null;
-                        /** @description Null unless rows are being run. */
+                        /** @description Null unless rows are running. */
                         eta_seconds: number | null;
-                        /** @description It hardly takes less. */
+                        /** @description A low estimate. */
                         eta_low: number | null;
-                        /** @description It hardly takes more. */
+                        /** @description A high estimate. */
                         eta_high: number | null;
-                        /** @description Since the job was created; of one that is over to its end. */
+                        /** @description From the creation of the job until now or until its end. */
                         elapsed_seconds: number;
                         /** @description USD; null without a price. */
                         cost_so_far: number | null;
                         message: string;
-                        /** @description What the job waits for now, where this node knows. */
+                        /** @description The reason why the job waits, if this node knows it. */
                         waits_for: string | null;
-                        /** @description As the job's owner says. Null where it has not, and of a job that is over. */
+                        /** @description The owner of the job reports it. Null without a report, and for an ended job. */
                         shards: null | {
                             total: number;
-                            /** @description All their rows are committed. */
+                            /** @description Shards with all rows committed. */
                             complete: number;
                         };
-                        /** @description The nodes that work for the job, as its owner says. Null where it has not, and of a job that is over. */
+                        /** @description The nodes that work for the job, as its owner reports them. Null without a report, and for an ended job. */
                         nodes: {
-                            /** @description Its name; its address where it has left. */
+                            /** @description The name of the node; its address if the node has left. */
                             node: string;
-                            /** @description That wait there, are being run, or are answered and not committed yet. */
+                            /** @description Rows at the node that wait, run, or are answered and not yet committed. */
                             rows_assigned: number;
-                            /** @description Committed since the job's owner took it. */
+                            /** @description Rows committed since the owner took the job. */
                             rows_done: number;
-                            /** @description Committed over the last minute. */
+                            /** @description Rows committed over the last minute. */
                             rows_per_second: number | null;
                         }[] | null;
                     };
@@ -3549,7 +3539,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The events, in order. */
+            /** @description The events, oldest first. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3559,14 +3549,14 @@ export interface operations {
                     "application/json": {
                         events: {
                             at: components["schemas"]["Time"];
-                            /** @description When a wait ended; null while it lasts, and of anything else. */
+                            /** @description The end of a wait; null while it lasts, and for other events. */
                             until: components["schemas"]["Time"] | null;
                             /** @enum {string} */
                             what: "created" | "claimed" | "owner_lost" | "released" | "waits" | "download_started" | "download_finished" | "started" | "completed" | "input_removed" | "data_removed" | "continued";
-                            /** @description For a person, such as how the job ended, which node claimed it, or what it waited for; of continued the id of the job that goes on with it. May be empty. */
+                            /** @description For people: for example how the job ended, which node claimed it, or why it waited. For continued, the id of the job that continues it. May be empty. */
                             detail: string;
                         }[];
-                        /** @description The record keeps 40 claims, losses, releases and waits, of more than these the oldest waits go first: earlier ones may be missing. */
+                        /** @description Earlier events may be missing: the record keeps 40 claims, losses, releases and waits, and drops the oldest waits first. */
                         shortened: boolean;
                     };
                 };
@@ -3580,7 +3570,7 @@ export interface operations {
     preview: {
         parameters: {
             query?: {
-                /** @description The first row. */
+                /** @description The number of the first row. */
                 offset?: number;
                 limit?: number;
             };
@@ -3592,7 +3582,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Rows in the order of the input; none before they are counted. */
+            /** @description Rows in the order of the input; none before the rows are counted. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3604,16 +3594,16 @@ export interface operations {
                             row: number;
                             /** @enum {string} */
                             status: "done" | "failed" | "pending";
-                            /** @description null while the row is pending. */
+                            /** @description Null while the row is pending. */
                             input: string | null;
-                            /** @description null unless the row is done. */
+                            /** @description Null unless the row is done. */
                             output: (string | null) | number[];
-                            /** @description Input or output is longer than the 16 KiB that are shown. */
+                            /** @description Input or output is longer than the 16 KiB in this answer. */
                             cut: boolean;
-                            /** @description Why the row failed. */
+                            /** @description The error code of a failed row. */
                             code: string | null;
                         }[];
-                        /** @description Where to go on; null where the page reaches the last row. */
+                        /** @description The offset of the next page; null at the last row. */
                         next_offset: number | null;
                         status: components["schemas"]["JobState"] | components["schemas"]["SDKState"];
                         num_rows: number | null;
@@ -3655,7 +3645,7 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["Error"];
-            /** @description The job is not over. */
+            /** @description The job has not ended. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3690,7 +3680,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Columns by name, in the order of the input. */
+            /** @description The columns by name, in the order of the input. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3728,7 +3718,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The stream. It ends when the job is over, or the node is about to stop. */
+            /** @description The stream. It ends when the job has ended or the node is about to stop. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3773,7 +3763,7 @@ export interface operations {
     showQuotas: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -3793,11 +3783,11 @@ export interface operations {
     putQuotas: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: {
-                /** @description The ETag of the quotas to be replaced; when they have changed meanwhile the answer is 412. */
+                /** @description The ETag of the quotas to replace. If they have changed meanwhile, the answer is 412. */
                 "If-Match"?: string;
             };
             path?: never;
@@ -3809,12 +3799,12 @@ export interface operations {
                     /** @description The same as in the query. */
                     account?: components["schemas"]["AccountName"] | null;
                     quotas?: {
-                        /** @description Each at most once. */
+                        /** @description Each priority at most once. */
                         priority: components["schemas"]["Priority"];
                         row_quota?: number | null;
                         token_quota?: number | null;
                     }[] | null;
-                    /** @description USD in a calendar month (UTC); null for no limit. */
+                    /** @description USD per calendar month (UTC); null for no limit. */
                     cost_quota_usd?: number | null;
                 };
             };
@@ -3834,15 +3824,15 @@ export interface operations {
     getUsage: {
         parameters: {
             query?: {
-                /** @description The first day; by default the first of the month of to. */
+                /** @description The first day. Default: the first day of the month of to. */
                 from?: components["schemas"]["Day"];
-                /** @description The last day, included; by default today. At most 366 days. */
+                /** @description The last day, included. Default: today. At most 366 days. */
                 to?: components["schemas"]["Day"];
-                /** @description What the lines are apart by: some of day, model and key, with commas between. */
+                /** @description The fields that separate the lines: one or more of day, model and key, with commas. */
                 group_by?: string;
-                /** @description Only what jobs of this API key used; nothing for one that the account never had. */
+                /** @description Only usage of this API key. Empty if the account never had the key. */
                 key_id?: components["schemas"]["KeyIdentifier"];
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -3852,8 +3842,8 @@ export interface operations {
         requestBody?: never;
         responses: {
             /**
-             * @description The usage, by day, then model, then key ID, each as far as group_by has it.
-             *     What would have no rows is left out.
+             * @description The usage, sorted by day, model and key id, as far as group_by contains them. Groups
+             *     without rows are left out.
              */
             200: {
                 headers: {
@@ -3868,13 +3858,13 @@ export interface operations {
                         usage: {
                             day?: components["schemas"]["Day"];
                             model?: string;
-                            /** @description Null for the key of the configuration, and for what was used before keys were recorded. */
+                            /** @description Null for a configured key, and for usage from before keys were recorded. */
                             key_id?: components["schemas"]["KeyIdentifier"] | null;
-                            /** @description Null where the key has none or was revoked. */
+                            /** @description Null if the key has no name or was revoked. */
                             key_name?: string | null;
                             rows: number;
                             failed_rows: number;
-                            /** @description Of rows: those that have the answer of an equal row, and were not run. */
+                            /** @description Part of rows: rows that got the answer of an equal row and did not run. */
                             deduplicated_rows: number;
                             input_tokens: number;
                             output_tokens: number;
@@ -3883,7 +3873,7 @@ export interface operations {
                         total: {
                             rows: number;
                             failed_rows: number;
-                            /** @description Of rows: those that have the answer of an equal row, and were not run. */
+                            /** @description Part of rows: rows that got the answer of an equal row and did not run. */
                             deduplicated_rows: number;
                             input_tokens: number;
                             output_tokens: number;
@@ -3902,7 +3892,7 @@ export interface operations {
     listFunctions: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -3911,7 +3901,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The published revision of each. */
+            /** @description The published revision of each Function. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -3933,7 +3923,7 @@ export interface operations {
     publishFunction: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -3968,7 +3958,7 @@ export interface operations {
     getFunction: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -4000,7 +3990,7 @@ export interface operations {
     unpublishFunction: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -4011,7 +4001,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is done. */
+            /** @description The Function is unpublished. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4035,7 +4025,7 @@ export interface operations {
     listRevisions: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -4069,7 +4059,7 @@ export interface operations {
     rollbackFunction: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -4088,7 +4078,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The revision that is published now. */
+            /** @description The revision that is now published. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4122,9 +4112,9 @@ export interface operations {
                 "application/json": {
                     /** @description The Function's inputs by name, or a prompt. */
                     input: Record<string, never> | string;
-                    /** @description Of the Function, published or not. */
+                    /** @description A revision of the Function, published or not. */
                     revision?: number | null;
-                    /** @description What is run instead, as POST /v1/functions takes it but without publish and account. Its name is that in the path. */
+                    /** @description A definition to run, as in POST /v1/functions but without publish and account. Its name must be the name in the path. */
                     definition?: Record<string, never> | null;
                 };
             };
@@ -4140,21 +4130,21 @@ export interface operations {
                     "application/json": {
                         request_id: string;
                         job_id: components["schemas"]["JobIdentifier"];
-                        /** @description Null for a definition that the request brought. */
+                        /** @description Null if the request contained a definition. */
                         function: components["schemas"]["FunctionRef"] | null;
                         /**
-                         * @description As in the results of a job: text, or the numbers of an embedding. With a
-                         *     schema and a key of the dialect sdk, the JSON that conforms to it.
+                         * @description Text, or the numbers of an embedding, as in the results of a job. With a
+                         *     JSON Schema and a key of the dialect sdk, the JSON of the answer.
                          */
                         output: unknown;
-                        /** @description What a reasoning model thought, for keys of the dialect sdk and with a schema. */
+                        /** @description The reasoning of a reasoning model. Only with a JSON Schema and a key of the dialect sdk. */
                         reasoning_content?: string;
                         warnings?: string[];
                         usage: {
                             input_tokens: number;
                             output_tokens: number;
                         };
-                        /** @description Of the job; null where the model has no price. */
+                        /** @description The cost of the job; null if the model has no price. */
                         cost_usd: number | null;
                     };
                 };
@@ -4175,11 +4165,11 @@ export interface operations {
     listenEvents: {
         parameters: {
             query?: {
-                /** @description Up to 32, separated by commas: jobs, all jobs of the account, of which the newest 100 and those that are not over come first; job:<job id>, one of them; nodes, for administrators of the account default. */
+                /** @description Up to 32 topics, separated by commas. jobs: all jobs of the account; the stream begins with the newest 100 and with all jobs that have not ended. job:<job id>: one job. nodes: only for administrators of the account default. */
                 topics?: string;
             };
             header?: {
-                /** @description The id of the last event that the client saw; it is told what has changed since. */
+                /** @description The id of the last event that the client received. The stream begins with the changes since then. */
                 "Last-Event-ID"?: string;
             };
             path?: never;
@@ -4187,7 +4177,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The stream. It ends when the key is not valid any more, when the node is about to stop, or when its client takes nothing for too long. */
+            /** @description The stream. It ends when the key is no longer valid, when the node is about to stop, or when the client accepts nothing for too long. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4250,7 +4240,7 @@ export interface operations {
                 content: {
                     "application/json": {
                         engines: components["schemas"]["Engine"][];
-                        /** @description Names of the nodes that have not answered. */
+                        /** @description Names of the nodes that did not answer. */
                         missing_nodes: string[];
                     };
                 };
@@ -4282,7 +4272,7 @@ export interface operations {
                             /** @description The name of the node. */
                             node: string;
                             gpus: components["schemas"]["GPU"][];
-                            /** @description Why they are not known. */
+                            /** @description Why the GPUs are unknown. */
                             problem: string | null;
                         }[];
                     };
@@ -4297,9 +4287,9 @@ export interface operations {
     getStats: {
         parameters: {
             query?: {
-                /** @description The name of one node. Default is the sum over all. */
+                /** @description The name of a node. Default: the sum over all nodes. */
                 node?: string;
-                /** @description Seconds up to now. */
+                /** @description The number of seconds before now. */
                 range?: number;
             };
             header?: never;
@@ -4308,7 +4298,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The figures, oldest first. */
+            /** @description The points, oldest first. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4316,17 +4306,17 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        /** @description Names of the nodes that the sums are of. */
+                        /** @description Names of the nodes in the sums. */
                         nodes: string[];
-                        /** @description Names of those that have not answered. */
+                        /** @description Names of the nodes that did not answer. */
                         missing_nodes: string[];
                         step_seconds: number;
                         points: {
                             at: components["schemas"]["Time"];
-                            /** @description Failed ones included. */
+                            /** @description Rows, with the failed rows. */
                             rows: number;
                             failed_rows: number;
-                            /** @description Of rows: those that have the answer of an equal row, and were not run. */
+                            /** @description Part of rows: rows that got the answer of an equal row and did not run. */
                             deduplicated_rows?: number;
                             input_tokens: number;
                             output_tokens: number;
@@ -4346,7 +4336,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which one does not matter. */
+                /** @description Any version is accepted. */
                 "anthropic-version"?: components["parameters"]["AnthropicVersion"];
             };
             path?: never;
@@ -4383,7 +4373,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which one does not matter. */
+                /** @description Any version is accepted. */
                 "anthropic-version"?: components["parameters"]["AnthropicVersion"];
             };
             path: {
@@ -4413,7 +4403,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The file that the page begins behind. */
+                /** @description The page begins after this file. */
                 after?: string;
                 order?: "asc" | "desc";
                 purpose?: string;
@@ -4503,7 +4493,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is deleted. */
+            /** @description The file is deleted. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4535,7 +4525,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of it. */
+            /** @description The whole file. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4545,7 +4535,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description The range that was asked for. */
+            /** @description The requested range. */
             206: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4555,7 +4545,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description The client has it. */
+            /** @description The client's copy is current. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4580,12 +4570,12 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Of the whole file; at most http.max_upload. */
+                    /** @description Size of the whole file; at most http.max_upload. */
                     bytes: number;
                     filename: string;
                     /** @enum {string} */
                     purpose: "batch" | "user_data";
-                    /** @description What the file is its content tells. */
+                    /** @description Ignored: the content of the file shows its type. */
                     mime_type?: string | null;
                     expires_after?: {
                         /** @enum {string} */
@@ -4672,9 +4662,9 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description In the order that they have in the file. */
+                    /** @description The parts in the order of the file. */
                     part_ids: string[];
-                    /** @description Of the file, hexadecimal. */
+                    /** @description The MD5 of the file, hexadecimal. */
                     md5?: string | null;
                 };
             };
@@ -4712,7 +4702,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The batch that the page begins behind. */
+                /** @description The page begins after this batch. */
                 after?: string;
                 order?: "asc" | "desc";
             };
@@ -4804,9 +4794,9 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
-                /** @description The page is of older ones */
+                /** @description The page has batches older than this one. */
                 after_id?: string;
-                /** @description The page is of newer ones; not beside after_id. */
+                /** @description The page has batches newer than this one; not together with after_id. */
                 before_id?: string;
             };
             header?: never;
@@ -4825,7 +4815,7 @@ export interface operations {
                 content: {
                     "application/json": {
                         data: components["schemas"]["MessageBatch"][];
-                        /** @description In the direction that was asked for. */
+                        /** @description Whether more batches follow in the requested direction. */
                         has_more: boolean;
                         first_id: string | null;
                         last_id: string | null;
@@ -4852,9 +4842,9 @@ export interface operations {
                     requests: {
                         /** @description Unique in the batch. */
                         custom_id: string;
-                        /** @description The body of a request for messages, which the server checks when it runs. */
+                        /** @description The body of a request for messages. The server checks it when the request runs. */
                         params: {
-                            /** @description The same in all requests. */
+                            /** @description The same model in all requests. */
                             model: string;
                             /** @enum {boolean|null} */
                             stream?: false | null;
@@ -4902,7 +4892,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description The batch is deleted. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4953,7 +4943,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of it. */
+            /** @description The whole file. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4964,7 +4954,7 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
-            /** @description The range that was asked for. */
+            /** @description The requested range. */
             206: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -4975,7 +4965,7 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
-            /** @description The client has it. */
+            /** @description The client's copy is current. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5010,15 +5000,15 @@ export interface operations {
                     "application/json": {
                         account: string;
                         role: components["schemas"]["Role"];
-                        /** @description An administrator of the account default. */
+                        /** @description Whether the caller is an administrator of the account default. */
                         operator: boolean;
-                        /** @description Null for the key of the configuration. */
+                        /** @description Null for a configured key. */
                         key_id: string | null;
                         key_name: string | null;
                         version: string;
                         /** @description The name of the node. */
                         node: string;
-                        /** @description Whether a live inference server makes its answers up. */
+                        /** @description Whether a live inference server is simulated. */
                         simulated: boolean;
                     };
                 };
@@ -5061,10 +5051,10 @@ export interface operations {
     listKeys: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
                 limit?: number;
-                /** @description next_cursor of the page before. */
+                /** @description The next_cursor of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -5096,7 +5086,7 @@ export interface operations {
     createKey: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5121,11 +5111,11 @@ export interface operations {
                      */
                     expires_at?: string | null;
                     /**
-                     * @description The form of answers; null for that of this document.
+                     * @description The form of answers; null for the form of this document.
                      * @enum {string|null}
                      */
                     dialect?: "sdk" | null;
-                    /** @description What each node takes; null for http.requests_per_minute. */
+                    /** @description The limit of each node; null for http.requests_per_minute. */
                     requests_per_minute?: number | null;
                 };
             };
@@ -5197,7 +5187,7 @@ export interface operations {
     listWebhooks: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5206,7 +5196,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of them, at most 10. */
+            /** @description All webhooks of the account, at most 10. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5228,7 +5218,7 @@ export interface operations {
     createWebhook: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5240,9 +5230,9 @@ export interface operations {
                 "application/json": {
                     /** @description The same as in the query. */
                     account?: components["schemas"]["AccountName"] | null;
-                    /** @description Where events are sent, by POST: http or https. Redirects are not followed. */
+                    /** @description The address for events, which are sent by POST: http or https. Redirects are not followed. */
                     url: string;
-                    /** @description The events that are sent; none or null for that of each job's own dialect. */
+                    /** @description The events to send. Absent, empty or null: the event of each job's own dialect. */
                     events?: components["schemas"]["EventType"][] | null;
                     /** @description For people; plain text. */
                     description?: string | null;
@@ -5263,7 +5253,7 @@ export interface operations {
     getWebhook: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5286,7 +5276,7 @@ export interface operations {
     deleteWebhook: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5297,7 +5287,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is deleted; what waits to be sent to it is not. */
+            /** @description The webhook is deleted. Its pending deliveries are not sent. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5323,7 +5313,7 @@ export interface operations {
     patchWebhook: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5337,13 +5327,13 @@ export interface operations {
                 "application/json": {
                     /** @description The same as in the query. */
                     account?: components["schemas"]["AccountName"] | null;
-                    /** @description Where events are sent, by POST: http or https. Redirects are not followed. */
+                    /** @description The address for events, which are sent by POST: http or https. Redirects are not followed. */
                     url?: string | null;
-                    /** @description The events that are sent; none or null for that of each job's own dialect. */
+                    /** @description The events to send. Empty or null: the event of each job's own dialect. */
                     events?: components["schemas"]["EventType"][] | null;
                     /** @description For people; plain text. */
                     description?: string | null;
-                    /** @description Nothing is sent to one that is disabled, and what waits fails. */
+                    /** @description A disabled webhook gets no events, and its pending deliveries fail. */
                     disabled?: boolean | null;
                 };
             };
@@ -5363,7 +5353,7 @@ export interface operations {
     rotateWebhook: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5387,9 +5377,9 @@ export interface operations {
     testWebhook: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
-                /** @description Its type; default: the first of the webhook's, or job.succeeded. */
+                /** @description The type of the event. Default: the first event of the webhook, or job.succeeded. */
                 event?: components["schemas"]["EventType"];
             };
             header?: never;
@@ -5400,7 +5390,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What came back. */
+            /** @description The outcome. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5427,10 +5417,10 @@ export interface operations {
     listDeliveries: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
                 limit?: number;
-                /** @description next_cursor of the page before. */
+                /** @description The next_cursor of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -5465,7 +5455,7 @@ export interface operations {
     redeliver: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5477,7 +5467,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is due. */
+            /** @description The delivery is due. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5499,7 +5489,7 @@ export interface operations {
     getSettings: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5519,11 +5509,11 @@ export interface operations {
     patchSettings: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: {
-                /** @description The ETag of the settings to be changed; when they have changed meanwhile the answer is 412. */
+                /** @description The ETag of the settings to change. If they have changed meanwhile, the answer is 412. */
                 "If-Match"?: string;
             };
             path?: never;
@@ -5553,7 +5543,7 @@ export interface operations {
     previewSettings: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
             };
             header?: never;
@@ -5562,7 +5552,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each choice and what it would remove. */
+            /** @description Each retention with its effect. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5572,26 +5562,26 @@ export interface operations {
                     "application/json": {
                         account: string;
                         retention_days: components["schemas"]["RetentionDays"];
-                        /** @description Jobs that are over with which retention is not done. */
+                        /** @description Ended jobs that retention has not finished. */
                         looked_at: number;
-                        /** @description No later job was left out. */
+                        /** @description False if later jobs were not read. */
                         looked_at_all: boolean;
                         presets: {
                             retention_days: components["schemas"]["RetentionDays"];
-                            /** @description Those whose data would go. */
+                            /** @description Jobs with data to remove. */
                             jobs: number;
-                            /** @description Jobs that were not looked at may go, too. */
+                            /** @description Jobs that were not read may be affected too. */
                             at_least: boolean;
-                            /** @description Of the finished results of these jobs. Inputs and the parts of jobs that did not succeed are not counted. */
+                            /** @description Size of the result files of these jobs. Inputs, and the parts of jobs that did not succeed, are not counted. */
                             result_bytes: number;
                             /**
                              * Format: date-time
-                             * @description When the first of them ended.
+                             * @description The end of the first of these jobs.
                              */
                             oldest_ended_at: string | null;
                             /**
                              * Format: date-time
-                             * @description When the data of the first job that stays would go; null where there is none among those looked at.
+                             * @description When the data of the first remaining job would be removed; null if none of the jobs that were read remains.
                              */
                             next_at: string | null;
                         }[];
@@ -5608,10 +5598,10 @@ export interface operations {
     listAudit: {
         parameters: {
             query?: {
-                /** @description Whom it concerns; only administrators of the account default may name another than their own. */
+                /** @description The account. Only administrators of the account default may name an account other than their own. */
                 account?: components["parameters"]["Account"];
                 limit?: number;
-                /** @description next_cursor of the page before. */
+                /** @description The next_cursor of the previous page. */
                 cursor?: string;
             };
             header?: never;
@@ -5620,7 +5610,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of the record. */
+            /** @description A page of the audit record. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5645,14 +5635,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of a node or a name that only one has. */
+                /** @description The id of a node, or a name that only one node has. */
                 node: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description The node knows. */
+            /** @description The node has received the request. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5705,11 +5695,11 @@ export interface operations {
         parameters: {
             query?: {
                 kind?: "node" | "engine" | "job" | "worker" | "results";
-                /** @description Those of one job. */
+                /** @description Only actors of this job. */
                 job_id?: string;
-                /** @description The id of a node or a name that only one has. */
+                /** @description The id of a node, or a name that only one node has. */
                 node?: string;
-                /** @description Those whose oldest message or longest errand is older, in seconds. */
+                /** @description Only actors whose oldest message or longest errand is older than this, in seconds. */
                 min_age?: number;
             };
             header?: never;
@@ -5718,7 +5708,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The actors, and which nodes have answered. */
+            /** @description The actors, and which nodes answered. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5749,7 +5739,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What the nodes have found. */
+            /** @description The reports of the nodes. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -5776,7 +5766,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It does. */
+            /** @description The process runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5797,7 +5787,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It does. */
+            /** @description The process runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5817,8 +5807,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Lists which parts are well, and with the key of an administrator of
-                 *     the account default every check, with addresses and errors.
+                 * @description Lists the parts and whether they work. With the key of an administrator of the
+                 *     account default it lists every check, with addresses and errors.
                  */
                 verbose?: string;
             };
@@ -5828,7 +5818,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They are. */
+            /** @description The node accepts jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5837,7 +5827,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description Not now: starting, draining, or a part is missing. */
+            /** @description Not now: the node starts or drains, or a part does not work. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5858,7 +5848,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They are. */
+            /** @description The node accepts jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5890,7 +5880,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The build. */
+            /** @description The version. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5916,7 +5906,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The metrics; where Accept asks for OpenMetrics, with exemplars. */
+            /** @description The metrics. If Accept asks for OpenMetrics, they have exemplars. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5959,7 +5949,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where the page is; for those whose Accept has text/html. */
+            /** @description The address of the console, if the header Accept has text/html. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -5979,7 +5969,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where the page is; for those whose Accept has text/html. */
+            /** @description The address of the console, if the header Accept has text/html. */
             302: {
                 headers: {
                     [name: string]: unknown;
@@ -6006,7 +5996,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Who is signed in, and until when. */
+            /** @description The account of the session, and when it ends. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -6038,7 +6028,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The browser forgets the cookie. */
+            /** @description The browser drops the cookie. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestID"];
@@ -6072,7 +6062,7 @@ export interface operations {
                     "*/*": unknown;
                 };
             };
-            /** @description There is no such page. */
+            /** @description There is no such file. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6105,7 +6095,7 @@ export interface operations {
                     "*/*": unknown;
                 };
             };
-            /** @description The range asked for. */
+            /** @description The requested range. */
             206: {
                 headers: {
                     [name: string]: unknown;
@@ -6146,7 +6136,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The headers alone. */
+            /** @description The headers only. */
             200: {
                 headers: {
                     [name: string]: unknown;
