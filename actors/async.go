@@ -13,18 +13,17 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// A step is work for an actor's own goroutine that comes back to it from
-// elsewhere: what is to follow the outcome of slow work, or a time that has
-// come. Its Receive calls it.
+// A step is a function that an actor runs as a message. Slow work and timers send
+// steps: the actor continues there after the work, or when a time has come. The
+// actor's Receive calls the step.
 type step func(c actor.Context)
 
-// A taskGroup runs slow work for an actor outside its mailbox. The result comes back
-// as a message or a step, unless the group has been cancelled meanwhile, as it is when
-// the actor stops. The system waits for all tasks when it stops.
+// A taskGroup runs slow work for an actor outside its mailbox. The result comes
+// back as a message or a step. A cancelled group drops the result; a group is
+// cancelled when its actor stops. The System waits for all tasks when it stops.
 //
-// A task that panics takes its actor along, as a message does, and so the job or
-// the part of it that the actor stands for; where panicked is set it hears of that
-// instead.
+// A task that panics makes its actor panic, as a message does. The actor then fails
+// its job or its share of the job. If panicked is set, the group calls it instead.
 type taskGroup struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -45,7 +44,7 @@ type delayed struct {
 	stopped func() bool
 }
 
-// undelay is the middleware that gives an actor the bodies of its delayed messages.
+// undelay is the middleware that unwraps the delayed messages of an actor.
 func undelay(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, e *actor.MessageEnvelope) {
 		if m, is := e.Message.(delayed); is {
@@ -73,7 +72,7 @@ func (g taskGroup) tell(c actor.Context, name string, task func(ctx context.Cont
 	}()
 }
 
-// run is tell for a task after which the actor takes a step.
+// run runs a task that returns a step; the actor then takes the step.
 func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
 	g.tell(c, name, func(ctx context.Context) any {
 		if next := task(ctx); next != nil {
@@ -100,7 +99,7 @@ func (g taskGroup) perform(ctx context.Context, task func(ctx context.Context) a
 	return step(func(actor.Context) { panic(caught) })
 }
 
-// result is the value of do, which run calls: contain.Run, or a wait for storage.
+// result returns the value of do. run calls do: contain.Run, or a wait for storage.
 func result[T any](run func(do func() error) error, do func() (T, error)) (value T, err error) {
 	err = run(func() (err error) {
 		value, err = do()
@@ -109,8 +108,8 @@ func result[T any](run func(do func() error) error, do func() (T, error)) (value
 	return value, err
 }
 
-// unhandled logs a message that an actor has no case for; lifecycle messages
-// pass.
+// unhandled logs a message without a case in the actor. It ignores lifecycle
+// messages.
 func unhandled(c actor.Context, log *slog.Logger) {
 	switch m := c.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
@@ -121,7 +120,7 @@ func unhandled(c actor.Context, log *slog.Logger) {
 
 func typeName(m any) string { return fmt.Sprintf("%T", m) }
 
-// stackOf is where a task panicked; empty for a message.
+// stackOf returns the stack of a task's panic; empty for a panic in a message.
 func stackOf(reason any) string {
 	if caught, ok := reason.(*contain.Panic); ok {
 		return string(caught.Stack)

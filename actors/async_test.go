@@ -42,7 +42,7 @@ func stage(t *testing.T, play func(t *testing.T, take func(step))) {
 			t.Error(err)
 		}
 		system.Shutdown()
-		time.Sleep(time.Second) // of virtual time: what is left comes to its end
+		time.Sleep(time.Second) // of virtual time: remaining goroutines end
 	})
 }
 
@@ -101,8 +101,8 @@ func TestTimersMoveAndStop(t *testing.T) {
 	})
 }
 
-// A task that panics stops its actor as a message does, unless its group says who
-// is to hear of it.
+// A task that panics stops its actor, as a message does, unless its group has a
+// function for panics.
 func TestAPanicOfATask(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {
@@ -115,7 +115,7 @@ func TestAPanicOfATask(t *testing.T) {
 		take(func(c actor.Context) { told.run(c, "an errand", broken) })
 		synctest.Wait()
 		if heard == nil || heard.Reason != "a task" {
-			t.Errorf("heard of %v", heard)
+			t.Errorf("panicked was called with %v", heard)
 		}
 		stopped := make(chan any, 1)
 		take(func(c actor.Context) {
@@ -126,7 +126,7 @@ func TestAPanicOfATask(t *testing.T) {
 				}
 				select {
 				case stopped <- failed.Reason:
-				default: // it is begun again, and fails again
+				default: // the restarted actor fails again
 				}
 			})
 			child := c.Spawn(actor.PropsFromFunc(func(c actor.Context) {
@@ -146,13 +146,13 @@ func TestAPanicOfATask(t *testing.T) {
 				t.Errorf("the actor was stopped for %v, %s", reason, stackOf(reason))
 			}
 		default:
-			t.Error("the actor goes on")
+			t.Error("the actor did not stop")
 		}
 	})
 }
 
-// Between nodes one message is on its way at a time, and only the newest of
-// those that wait goes next.
+// Between nodes one message is on its way at a time. Of the waiting messages only
+// the newest is sent.
 func TestALinkKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	stage(t, func(t *testing.T, take func(step)) {

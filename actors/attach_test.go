@@ -14,11 +14,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// without starts a System that knows no engine.
+// without starts a System without engines.
 func without(c *actors.Config) { c.Engines = nil }
 
-// engines polls until the node knows exactly the engines of these names, all
-// of them up.
+// engines polls until the node has exactly the engines with these names, all of
+// them up.
 func (b *rig) engines(names ...string) []actors.EngineStatus {
 	b.t.Helper()
 	var known []actors.EngineStatus
@@ -42,7 +42,7 @@ func served() []engine.ServedModel {
 	return []engine.ServedModel{{Name: "writer"}, {Name: "embedder"}}
 }
 
-// Nobody serves the model until an engine is attached; a second one of its
+// No engine serves the model until one is attached. A second engine with the same
 // name gets no row.
 func TestAttachedEngineRunsWhatWaited(t *testing.T) {
 	t.Parallel()
@@ -62,10 +62,10 @@ func TestAttachedEngineRunsWhatWaited(t *testing.T) {
 		b.checkEcho(rec, texts)
 		if e := rec.Events; len(e) < 2 || e[0].What != store.EventClaimed || e[0].Node != "node" || e[0].At != rec.Epoch || e[0].Lost ||
 			e[1].What != store.EventWaits || e[1].For != "Waiting for an engine that serves writer." || e[1].Until < e[1].At {
-			t.Errorf("its record tells of %+v", e)
+			t.Errorf("the events in its record are %+v", e)
 		}
 		if n := second.calls.Load(); n != 0 {
-			t.Errorf("the second engine of the name was asked for %d rows", n)
+			t.Errorf("the second engine with the name got %d rows", n)
 		}
 		status := b.engines("scripted")[0]
 		if status.Since.Before(began) || status.Since.After(time.Now()) {
@@ -77,8 +77,8 @@ func TestAttachedEngineRunsWhatWaited(t *testing.T) {
 	})
 }
 
-// A detached engine is left alone: rows it works on are let finish, those that
-// wait for it go elsewhere, none is lost or blamed.
+// A detached engine gets no more rows: rows in flight finish, and rows that wait
+// for it go to other engines. No row is lost or counts an attempt.
 func TestDetachedEngineGivesItsRowsBack(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestDetachedEngineGivesItsRowsBack(t *testing.T) {
 			_, inFlight, queued := known[0].Load()
 			return inFlight > 0 && queued > 0
 		})
-		b.system.Detach("nobody") // is ignored
+		b.system.Detach("nobody") // an unknown name is ignored
 		b.system.Detach("scripted")
 		b.engines()
 
@@ -114,7 +114,7 @@ func TestDetachedEngineGivesItsRowsBack(t *testing.T) {
 		close(holding)
 		b.checkEcho(b.end(id), texts)
 		if got := e.calls.Load(); got != held {
-			t.Errorf("the detached engine was asked for %d more rows", got-held)
+			t.Errorf("the detached engine got %d more rows", got-held)
 		}
 		b.engines("other")
 	})
@@ -136,7 +136,7 @@ func TestAttachAfterDetachOfTheSameName(t *testing.T) {
 	})
 }
 
-// The parameters that a record shows are those that were sent.
+// A record shows the parameters that were sent.
 func TestARecordShowsTheParametersThatWereSent(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestARecordShowsTheParametersThatWereSent(t *testing.T) {
 			t.Errorf("the record shows %v, and warns %q", rec.Job.Sampling, rec.Job.Warnings)
 		}
 		if asked := fmt.Sprint(rec.Spec.Sampling["max_tokens"]); asked != "4096" {
-			t.Errorf("the job was given %s tokens", asked)
+			t.Errorf("max_tokens of the job is %s", asked)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// log is what a job has of the attempts at a row.
+// log returns the attempts at a row, from the results of its job.
 func (b *rig) log(rec store.Record, n int64) []results.AttemptView {
 	b.t.Helper()
 	row, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).Row(b.t.Context(), rec, n)
@@ -52,8 +52,8 @@ func attempt(node, engine string, status int, code, message string) results.Atte
 	return a
 }
 
-// What became of the attempts at a row is there while the job runs, in its result,
-// and in that of a job that takes the row over.
+// The outcome of each attempt at a row is visible while the job runs, in its
+// result, and in the result of a job that takes the row over.
 func TestAttemptsAreKeptWithTheirRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAttemptsAreKeptWithTheirRows(t *testing.T) {
 	})
 }
 
-// The attempts of a node that was lost are lost with it: the row has those of the
+// The attempts of a lost node are lost with it: the row has the attempts of the
 // node that finished it.
 func TestAttemptsOfALostNodeAreNotKnown(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// BenchmarkOneRowJob measures a job of one row from submission to success, and
-// beside it one fsync of 4 KB on the same disk.
+// BenchmarkOneRowJob measures a job of one row from submission to success. It also
+// measures one fsync of 4 KB on the same disk, for comparison.
 func BenchmarkOneRowJob(b *testing.B) {
 	f, err := os.Create(b.TempDir() + "/sync")
 	if err != nil {

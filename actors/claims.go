@@ -18,23 +18,23 @@ import (
 
 // An ownedJob is the actor of a job that the node owns.
 type ownedJob struct {
-	store.Orphan // what it was
+	store.Orphan // as the claim found it
 	pid          *actor.PID
 	fence        store.Fence
 	writes       *sync.WaitGroup // tasks of the actor that may write objects
 	log          *slog.Logger    // names the job
 }
 
-// claims are the jobs of a node: those it owns, those it is claiming, and the
-// orphans that it leaves to other nodes for a while. Each of the first two has one
-// of the node's places.
+// claims holds the jobs of a node: owned jobs, jobs with a claim in progress, and
+// orphans that the node leaves to other nodes for a while. An owned job and a claim
+// in progress take one of the node's places each.
 type claims struct {
 	places   *fair.Shares
 	trials   trial.Trials
 	owned    map[string]ownedJob
 	claiming map[string]store.Orphan
-	unsure   map[string]store.Orphan // a claim may have taken effect, or may yet: then they are no orphans
-	orphans  map[string]time.Time    // when they were first seen
+	unsure   map[string]store.Orphan // the claim may have taken effect, or may take effect later; these jobs are not orphans
+	orphans  map[string]time.Time    // when the node saw them first
 }
 
 func newClaims(places fair.Config) claims {
@@ -44,9 +44,9 @@ func newClaims(places fair.Config) claims {
 	}
 }
 
-// look is how many orphans are to be looked at: as many as there are places, and
-// some more, of further accounts, who then count as waiting.
-func (s *claims) look() int {
+// scanLimit returns how many orphans to read: one for each free place, and some more.
+// The accounts of the others then count as waiting.
+func (s *claims) scanLimit() int {
 	if s.places.Places+s.places.Kept == 0 {
 		return 0
 	}
@@ -55,10 +55,11 @@ func (s *claims) look() int {
 
 const lookFurther = 16
 
-// begin notes that a job is being claimed, until own or end. It returns false
-// where it must not be: there is no place for its account, the job is here
-// already, or has to wait for what is suspected of ending its owners, as it may be
-// itself. alone says that nothing else is claimed until more is known of it.
+// begin notes that the node claims a job, until own or end. ok is false if the node
+// must not claim the job: the account has no place, the node has the job already,
+// or the job must wait because of a suspect. A suspect is a job that may crash its
+// owners; this job may be one. If alone is true, the node claims nothing else until
+// it knows more about this job.
 func (s *claims) begin(o store.Orphan, suspect bool, now time.Time) (alone, ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
@@ -81,9 +82,9 @@ func (s *claims) own(pid *actor.PID, fence store.Fence, writes *sync.WaitGroup, 
 	delete(s.unsure, job)
 }
 
-// doubt notes that it is not known whether a claim has taken effect: it is to be
-// made again until that is.
-func (s *claims) doubt(o store.Orphan) { s.unsure[o.JobID] = o }
+// markUnsure notes that the result of a claim is unknown. The node repeats the claim
+// until it has an answer.
+func (s *claims) markUnsure(o store.Orphan) { s.unsure[o.JobID] = o }
 
 // end forgets a job that is no longer claimed or owned.
 func (s *claims) end(job string) {
@@ -99,16 +100,16 @@ func (s *claims) end(job string) {
 	delete(s.owned, job)
 }
 
-// A crowd is who last waited for a place on a node, and how many each has.
-type crowd struct{ has map[string]int }
+// A placeWaits holds the accounts that last waited for a place on a node, and how many
+// places each account has.
+type placeWaits struct{ places map[string]int }
 
-// message says to an account why the jobs of it that wait do; empty where none is
-// known to.
-func (w *crowd) message(node, account string) string {
+// message says to an account why its jobs wait; empty if the account does not wait.
+func (w *placeWaits) message(node, account string) string {
 	if w == nil {
 		return ""
 	}
-	has, waits := w.has[account]
+	has, waits := w.places[account]
 	if !waits {
 		return ""
 	}
@@ -118,12 +119,12 @@ func (w *crowd) message(node, account string) string {
 // idle reports whether no job is owned or being claimed.
 func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
-// claimStagger is how long a node leaves an orphan to each of those that stand
-// before it.
+// claimStagger is how long a node leaves an orphan to each node that comes before
+// it in the job's order of nodes.
 const claimStagger = 300 * time.Millisecond
 
-// due returns those of the orphans there are now that this node is to claim:
-// another that stands before it has had its time. rank is how many do.
+// due returns the orphans that this node claims now: the nodes before it have had
+// their time. rank returns how many nodes come before it.
 func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
@@ -140,17 +141,17 @@ func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time
 	return due
 }
 
-// firstClaim reports whether nobody has owned a job before, by the version that
-// its record has after a claim: it was created and claimed.
+// firstClaim reports whether a job never had an owner before. version is the
+// version of its record after the claim: the creation and the claim make two.
 func firstClaim(version int64) bool { return version <= 2 }
 
-// suspect reports whether a job may be what has ended an owner of it. missed says
-// whose process is not there.
+// suspect reports whether a job may have crashed one of its owners. missed reports
+// whether the process of an owner is gone.
 func suspect(o store.Orphan, missed func(store.Adopter) bool) bool {
 	return len(trial.Ended(o.Tried, missed)) > 0
 }
 
-// countSuspects looks how many suspects there are among all that have no owner.
+// countSuspects counts the suspects among all jobs without an owner.
 func (s *claims) countSuspects(orphans []store.Orphan, missed func(store.Adopter) bool) {
 	suspects := 0
 	for _, o := range orphans {
@@ -161,8 +162,9 @@ func (s *claims) countSuspects(orphans []store.Orphan, missed func(store.Adopter
 	s.trials.Count(suspects)
 }
 
-// giveBack gives back what could not be drained, after the actor has stopped: that
-// this process ends says nothing against those jobs.
+// giveBack releases the jobs that the node could not drain. The node actor has
+// stopped by then. The store then does not count the end of this process against
+// the jobs.
 func (s *claims) giveBack(ctx context.Context, jobs store.Jobs, log *slog.Logger) {
 	var all sync.WaitGroup
 	for id, o := range inOrder(s.owned) {

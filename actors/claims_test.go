@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Whatever happens to claims, a job is claimed or owned once, and there are
-// never more of them than may be.
+// After any sequence of calls, a job is claimed or owned once, and claims never
+// exceed the places.
 func TestClaimsKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,9 +59,9 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 	})
 }
 
-// An orphan is left to each node that stands before this one for a while, and
-// one that was taken meanwhile begins anew.
-func TestOrphansAreLeftToThoseBefore(t *testing.T) {
+// An orphan is left for a while to each node that comes before this one. If another
+// node takes it meanwhile, the time starts again.
+func TestOrphansAreLeftToEarlierNodes(t *testing.T) {
 	t.Parallel()
 	rank := func(job string) int { return map[string]int{"mine": 0, "next": 1, "last": 2}[job] }
 	orphans := func(jobs ...string) (out []store.Orphan) {
@@ -79,7 +79,7 @@ func TestOrphansAreLeftToThoseBefore(t *testing.T) {
 		{0, orphans("mine", "next", "last"), []string{"mine"}},
 		{claimStagger - 1, orphans("next", "last"), nil},
 		{claimStagger, orphans("next", "last"), []string{"next"}},
-		{claimStagger * 3 / 2, orphans("next"), []string{"next"}}, // another has taken last
+		{claimStagger * 3 / 2, orphans("next"), []string{"next"}}, // another node has taken last
 		{claimStagger * 2, orphans("last"), nil},                  // and lost it again
 		{claimStagger * 4, orphans("last"), []string{"last"}},
 	} {

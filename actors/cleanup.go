@@ -21,9 +21,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// announce has Config.Ended told of a job that is over. It stands before all that is
-// cleaned up, so that a job is due until somebody was told; one that is cleaned up
-// after once more, for what was stored late, was told of.
+// announce calls Config.Ended for a job that is over. It comes before each other
+// step of the cleanup, so the job stays due until Ended has succeeded once. A job
+// that is cleaned up again, because an object was stored late, is not announced
+// again.
 func (p *process) announce(ctx context.Context, rec *store.Record) error {
 	if p.cfg.Ended == nil || rec.Tidied() {
 		return nil
@@ -31,7 +32,7 @@ func (p *process) announce(ctx context.Context, rec *store.Record) error {
 	return p.cfg.Ended(ctx, rec)
 }
 
-// announceJob is announce by a job's id.
+// announceJob announces a job by its id.
 func (p *process) announceJob(ctx context.Context, job string) error {
 	if p.cfg.Ended == nil {
 		return nil
@@ -43,10 +44,10 @@ func (p *process) announceJob(ctx context.Context, job string) error {
 	return p.announce(ctx, &rec)
 }
 
-// tidyJob removes what a job that is over no longer needs: the input, unless rows
-// of it are left to run, and for a success the parts, which the artifacts
-// replace. The parts of other jobs stay until retention, since they answer
-// questions about rows, as far as any is recorded.
+// tidyJob removes data that a finished job no longer needs: the input, if no rows
+// are left to run, and after a success the parts, because the artifacts replace
+// them. A job without success keeps its recorded parts until retention removes
+// them, because they answer questions about rows.
 func (p *process) tidyJob(ctx context.Context, job string) error {
 	return contain.Run(func() error { return p.tidied(ctx, job) })
 }
@@ -59,13 +60,13 @@ func (p *process) tidied(ctx context.Context, job string) error {
 	case err != nil:
 		return err
 	case !status.Terminal():
-		return fmt.Errorf("%w: it is %s again, so all is kept", errForgotten, status)
+		return fmt.Errorf("%w: the job is %s again, so its data is kept", errForgotten, status)
 	}
 	if err := p.announce(ctx, &rec); err != nil {
 		return err
 	}
-	if rec.Epoch == 0 { // it was cancelled before anybody owned it
-		p.told(&rec)
+	if rec.Epoch == 0 { // cancelled before a node owned it
+		p.endTrace(&rec)
 	}
 	switch {
 	case status == rowmill.StatusSucceeded:
@@ -73,7 +74,7 @@ func (p *process) tidied(ctx context.Context, job string) error {
 			return err // the parts stay: they are the only copy
 		}
 		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec), p.dropOtherResults(ctx, rec))
-	case !rec.Counted(): // none of them is recorded: its rows ran while its input was read
+	case !rec.Counted(): // no part is recorded: the rows ran while the input was read
 		err = p.dropParts(ctx, rec)
 	}
 	if err != nil {
@@ -155,7 +156,7 @@ func (p *process) dropParts(ctx context.Context, rec store.Record) error {
 // not name. A later owner's results stay, as its parts do.
 func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error {
 	var errs []error
-	for _, name := range []string{layout.Full, layout.Rows} { // a subset may be made just now
+	for _, name := range []string{layout.Full, layout.Rows} { // not the subsets: a request may be making one now
 		made, ok := rec.Artifacts[name]
 		if !ok {
 			continue
@@ -171,9 +172,9 @@ func (p *process) dropOtherResults(ctx context.Context, rec store.Record) error 
 	return errors.Join(errs...)
 }
 
-// settleInput keeps the input of a job that is over for as long as another may
-// continue it, or removes it. Time is the store's: a node whose clock is wrong
-// removes nothing that is wanted. It may be repeated.
+// settleInput removes the input of a finished job, or keeps it as long as another
+// job may continue it. It uses the time of the store: a node with a wrong clock
+// then removes nothing that is needed. It may run again.
 func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	id := rec.Job.ID
 	now, err := cfg.Store.Time(ctx)
@@ -201,9 +202,9 @@ func continuable(rec *store.Record) bool {
 	case rec.Job.Status == rowmill.StatusSucceeded:
 		return rec.Job.FailedRows > 0
 	case rec.Job.FailureReason != nil && rec.Job.FailureReason.Code == rowmill.CodeInvalidInputFile:
-		return false // it would be no better
+		return false // the same input would fail again
 	case rec.Spec.URL != "" && rec.DownloadFinished == nil:
-		return false // there is none
+		return false // the input was never downloaded
 	}
 	return true
 }

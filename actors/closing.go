@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A closing ends a job, once nothing works on its rows here. Each of its methods that
-// take a context runs outside of the actor and returns the message for it.
+// A closing ends a job when nothing on this node works on its rows any more. Its
+// methods with a context run outside of the actor and return the message for it.
 type closing struct {
 	*process
 	fence     store.Fence
@@ -27,16 +27,17 @@ type closing struct {
 	dismissed sync.WaitGroup  // workers that are being stopped
 }
 
-// What ends a job.
+// Messages about the end of a job.
 type (
-	// jobEnded tells the job that it is over, as its record is now.
+	// jobEnded tells the job that it is over; rec is its record now.
 	jobEnded struct{ rec store.Record }
-	// jobOver tells the job, and the job the node, that nothing is left to do for it here.
+	// jobOver tells the job, and then the node, that this node has nothing left to
+	// do for the job.
 	jobOver struct {
 		id       string
 		status   rowmill.Status
-		released bool // it waits for another owner
-		unsure   bool // it may still be this node's, for which nobody else takes it
+		released bool // the job waits for another owner
+		unsure   bool // the store may still have this node as the owner, so no other node claims the job
 	}
 )
 
@@ -47,17 +48,17 @@ func (e *closing) fail(ctx context.Context, failure *rowmill.Failure, now time.T
 	case errors.Is(err, rowmill.ErrTerminal):
 		return e.lookUp(ctx)
 	case err != nil:
-		return jobOver{id: e.fence.JobID} // another owner's, or the node is stopping
+		return jobOver{id: e.fence.JobID} // another node owns the job, or this node stops
 	}
 	return jobEnded{rec}
 }
 
-// lookUp reads how the job has ended, as the store says: a client's cancel came
-// first, or an end of our own whose answer was lost.
+// lookUp reads from the store how the job has ended: a client cancelled it first,
+// or this node ended it and the answer of the store was lost.
 func (e *closing) lookUp(ctx context.Context) any {
 	rec, err := e.record(ctx, e.fence.JobID)
 	if err != nil || !rec.Job.Status.Terminal() {
-		e.log.Warn("the store said that the job has ended, and its record does not", "status", rec.Job.Status, "err", err)
+		e.log.Warn("the store refused a write because the job has ended, but its record has no end; the job is given back", "status", rec.Job.Status, "err", err)
 		return jobOver{id: e.fence.JobID, released: true, unsure: true}
 	}
 	return jobEnded{rec}
@@ -82,7 +83,7 @@ func (e *closing) lose(ctx context.Context, parts *archive.LostError, known int6
 // lostWarning is the warning of a job whose rows ran again because parts were lost.
 const lostWarning = "Object storage lost rows after they were done, so these rows ran again; both runs count in tokens and cost."
 
-// release gives the job back to the node that claims it next.
+// release gives the job back; another node claims it.
 func (e *closing) release(ctx context.Context) any {
 	err := e.storage.Wait(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
 	if err != nil {
@@ -91,17 +92,18 @@ func (e *closing) release(ctx context.Context) any {
 	return jobOver{id: e.fence.JobID, released: true, unsure: err != nil}
 }
 
-// wait returns when nothing is written for the job any more.
+// wait returns when nothing writes objects of the job any more.
 func (e *closing) wait() {
 	e.writes.Wait()
 	e.dismissed.Wait()
 }
 
-// dismissTimeout is how long a node may take to stop a worker before the job's
-// objects are removed all the same.
+// dismissTimeout is how long a node may take to stop a worker. After it the owner
+// removes the job's objects in any case.
 const dismissTimeout = 5 * time.Second
 
-// dismiss stops the job's work on the nodes at these addresses, "" for this one.
+// dismiss stops the workers of the job on the nodes at these addresses; "" is this
+// node.
 func (e *closing) dismiss(root *actor.RootContext, addresses []string) {
 	m := &peerv1.DismissRequest{Job: e.fence.JobID, Epoch: e.fence.Epoch}
 	for _, address := range addresses {

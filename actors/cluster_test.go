@@ -28,8 +28,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A network joins Systems of one process: what they say to each other travels
-// as it does between nodes, without connections, and can be cut off.
+// A network connects Systems in the test's process. Their requests are encoded as
+// between nodes, but use no sockets, and can be cut off.
 type network struct {
 	mu    sync.Mutex
 	nodes map[string]*host // by address
@@ -45,11 +45,11 @@ type host struct {
 	system   *actors.System
 	engine   *scripted
 	registry *prometheus.Registry
-	cut      atomic.Bool // no message comes or goes
-	gone     atomic.Bool // nobody listens
-	deaf     atomic.Bool // it is of a version that does not know all requests
-	mute     atomic.Bool // it does not answer what it was asked to merge
-	balks    atomic.Bool // it cannot do what it is asked to merge
+	cut      atomic.Bool // no message reaches or leaves it
+	gone     atomic.Bool // it refuses connections
+	deaf     atomic.Bool // it has a version without some requests
+	mute     atomic.Bool // it does not answer requests for errands
+	balks    atomic.Bool // its errands fail
 }
 
 func (h *host) Self() cluster.Member {
@@ -97,7 +97,7 @@ func (n *network) tell() {
 
 func (h *host) Node(address string) peerv1connect.NodeServiceClient { return h.client.Node(address) }
 
-// RoundTrip brings a request of this node to another.
+// RoundTrip sends a request of this node to another.
 func (h *host) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.net.mu.Lock()
 	to := h.net.nodes[r.URL.Host]
@@ -114,7 +114,7 @@ func (h *host) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if method == "RunErrand" && to.balks.Load() { // the parts it is told of are not there
+	if method == "RunErrand" && to.balks.Load() { // the parts that it gets do not exist
 		body = bytes.ReplaceAll(body, []byte(`/parts/`), []byte(`/nones/`))
 	}
 	asked := r.Clone(r.Context())
@@ -127,7 +127,7 @@ func (h *host) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// cutStore is a store that a node cannot reach while it is cut off.
+// cutStore is a store that a node cannot reach while the node is cut off.
 type cutStore struct {
 	store.Store
 	host *host
@@ -247,16 +247,16 @@ func TestTwoNodesShareAJob(t *testing.T) {
 	})
 }
 
-// What a slow node has taken and not begun goes to the other when that is idle.
+// Rows that a slow node has taken and not started go to an idle node.
 func TestRowsOfASlowNodeGoToAnIdleOne(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
-		const rows, most = 2000, 500 // most is what the slow one may run
+		const rows, most = 2000, 500 // most is how many rows the slow node may run
 		stuck, overtaken := &scripted{}, make(chan struct{})
 		overtake := sync.OnceFunc(func() { close(overtaken) })
 		stuck.answer = func(ctx context.Context, row string, try int) (engine.Reply, error) {
-			if stuck.calls.Load() > most-100 { // how slow it is must not depend on the machine
+			if stuck.calls.Load() > most-100 { // the slow node must be slow on any machine
 				select {
 				case <-overtaken:
 				case <-ctx.Done():
@@ -298,7 +298,7 @@ func TestANodeThatJoinsGetsRowsOfARunningJob(t *testing.T) {
 	})
 }
 
-// An owner that has no engine can be lost without any row being run again.
+// The loss of an owner without engines makes no row run again.
 func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"cut off", "gone"} {
@@ -329,7 +329,7 @@ func TestAnOwnerWithoutEnginesCostsNoRow(t *testing.T) {
 	}
 }
 
-// A node that is lost costs what it had in flight and had not committed.
+// The loss of a node costs only its rows in flight and its rows without a commit.
 func TestRowsOfALostWorkerRunElsewhere(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -350,8 +350,9 @@ func TestRowsOfALostWorkerRunElsewhere(t *testing.T) {
 	})
 }
 
-// A node that was cut off comes back: it finds that its rows are another's.
-func TestANodeThatComesBackLetsGo(t *testing.T) {
+// A node that was cut off comes back and drops its rows: they have another worker
+// now.
+func TestANodeThatComesBackDropsItsRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
@@ -369,8 +370,8 @@ func TestANodeThatComesBackLetsGo(t *testing.T) {
 	})
 }
 
-// figure is the value of a metric of a node, of the series with a label of that
-// value if one is given.
+// figure returns the value of a node's metric. If label is given, it returns the
+// series whose first label has this value.
 func (h *host) figure(t *testing.T, name string, label ...string) float64 {
 	t.Helper()
 	families, err := h.registry.Gather()
@@ -380,7 +381,7 @@ func (h *host) figure(t *testing.T, name string, label ...string) float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name && (len(label) == 0 || m.GetLabel()[0].GetValue() == label[0]) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() // it is one or the other
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() // a series is a counter or a gauge; the other value is 0
 			}
 		}
 	}
@@ -388,8 +389,8 @@ func (h *host) figure(t *testing.T, name string, label ...string) float64 {
 	return 0
 }
 
-// A node that drains gives back what it has not begun, and no row runs twice,
-// whether it owns the job or not.
+// A draining node gives back rows that have not started, and no row runs twice,
+// whether the node owns the job or not.
 func TestADrainingNodeCostsNoRow(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"the owner", "a worker"} {
@@ -420,7 +421,7 @@ func TestADrainingNodeCostsNoRow(t *testing.T) {
 	}
 }
 
-// A cancel that reaches another node than the owner stops the rows on all.
+// A cancel that reaches another node than the owner stops the rows on all nodes.
 func TestACancelReachesAllNodes(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -443,9 +444,9 @@ func TestACancelReachesAllNodes(t *testing.T) {
 	})
 }
 
-// A cancel that reaches no other node than the one it was asked of ends what stands
-// still at the owner, which has nothing to write by which to notice.
-func TestACancelThatNobodyIsToldOf(t *testing.T) {
+// A cancel without a hint to any node also ends a job that makes no progress: its
+// owner writes nothing, but reads the record every few seconds.
+func TestACancelReachesAnOwnerWithoutAHint(t *testing.T) {
 	t.Parallel()
 	for name, job := range map[string]func(b *rig, server string) rowmill.Spec{
 		"a download": func(_ *rig, server string) rowmill.Spec { return rowmill.Spec{URL: server} },
@@ -474,13 +475,13 @@ func TestACancelThatNobodyIsToldOf(t *testing.T) {
 			select {
 			case <-left:
 			case <-time.After(20 * time.Second):
-				t.Fatal("it goes on")
+				t.Fatal("the job still runs 20 s after the cancel")
 			}
 		})
 	}
 }
 
-// Jobs go on while every node is replaced, one after the other.
+// Jobs continue while every node is replaced, one after the other.
 func TestARollingRestartCostsNoRow(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -509,8 +510,8 @@ func TestARollingRestartCostsNoRow(t *testing.T) {
 	})
 }
 
-// A worker that panics fails its job, wherever it is: its rows would meet the
-// same fault again.
+// A worker that panics fails its job, on any node: its rows would cause the same
+// fault again.
 func TestAPanicOfAWorkerFailsTheJob(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -524,12 +525,12 @@ func TestAPanicOfAWorkerFailsTheJob(t *testing.T) {
 	})
 }
 
-// A worker whose rows cannot be committed, because its job has lost its owner
-// and nobody takes it over, begins no more of them than two parts take.
-func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
+// A worker whose rows cannot be committed, because its job has lost its owner and
+// no other node takes over, starts no more rows than two parts hold.
+func TestAWorkerWithoutAnOwnerStopsStartingRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		const pause, interval, slots = 5 * time.Millisecond, 200 * time.Millisecond, 12 // 8, and a queue that is run as well
+		const pause, interval, slots = 5 * time.Millisecond, 200 * time.Millisecond, 12 // 8 rows in the window, and 4 queued rows that run too
 		b, net := setup(t, nil), newNetwork()
 		owner := b.join(net, "owner", nil)
 		worker := b.join(net, "worker", &scripted{answer: slowly(pause)}, func(c *actors.Config) {
@@ -545,14 +546,15 @@ func TestAWorkerWithoutAnOwnerBeginsNoMoreThanMayBeLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		calls := worker.engine.calls.Load()
-		// The worker notices with the next answer, await looks as often, and the timers of
-		// actors are late by some microseconds, for which one more answer may come.
+		// The worker notices with the next answer. await checks just as often. The
+		// timers of actors are late by some microseconds, so one more answer may
+		// come.
 		const late = 3 * pause
 		most := int64((interval+time.Second*3/4+late)/pause)*slots + 2*slots
 		if lost := calls - rec.Job.RowsDone; lost > most {
 			t.Errorf("%d rows are at risk, want %d at most", lost, most)
 		}
-		// As soon as there is an owner again it goes on.
+		// As soon as there is an owner again, the worker continues.
 		owner.cut.Store(false)
 		b.checkEcho(b.end(id), texts)
 		ranOnce(t, texts, worker)

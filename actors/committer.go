@@ -26,46 +26,46 @@ import (
 type (
 	partWritten struct { // job: a part object is durable
 		assign.Proposal
-		workers int    // that the job has
-		node    string // that wrote it: its address, "" for this one
+		workers int    // of the job
+		node    string // the address of the node that wrote the part, "" for this one
 	}
-	copyRows struct { // job: write these copies of a shard
+	copyRows struct { // job: write these copies in a shard
 		shard int
 		rows  *roaring.Bitmap
 	}
-	drainResults struct{} // job: nothing more will be written; commit what is here
+	drainResults struct{} // job: no more parts will come; commit the present ones
 )
 
 // Messages a committer sends to its job.
 type (
-	partsCommitted struct{ parts []assign.Proposal } // they are recorded
-	jobBroke       struct{ err error }               // it cannot go on, or not here
+	partsCommitted struct{ parts []assign.Proposal } // the store has recorded them
+	jobBroke       struct{ err error }               // the job cannot continue, or not on this node
 	jobSucceeded   struct{ rec store.Record }
 	rowsCopied     struct{ part assign.Part } // the part with copies of a shard is durable
-	resultsDrained struct{}                   // all I had is recorded
+	resultsDrained struct{}                   // every part that came is recorded
 )
 
-// A committer records the parts of one job, the only moment at which a row is
-// done, merges those of a shard while others still run, and makes the result
-// once every shard is complete.
+// A committer records the parts of a job: only then is a row done. It merges the
+// parts of a shard while other shards still run, and makes the result when every
+// shard is complete.
 type committer struct {
 	*process
 	job      *jobContext
 	owner    *actor.PID // the job
 	rows     int64      // of the whole input
-	copied   int64      // of them, those that are not run
+	copied   int64      // of these rows, the copies, which do not run
 	progress *commit.Progress
 	files    *commit.Files
 	copies   *commit.Copies // nil where no row is a copy
-	merging  *turns         // the job's
+	merging  *gateWaits     // waits of the job's merges
 	helpers  commit.Helpers
-	errands  []errand          // that nobody has yet
-	sizes    commit.PieceSizes // in which parts are joined
+	errands  []errand          // not taken by a node yet
+	sizes    commit.PieceSizes // sizes of joined parts
 	tasks    taskGroup
 	log      *slog.Logger // names the job
 	timers   timers
-	workers  int          // that the job has
-	dropping []store.Part // whose objects go at the next look
+	workers  int          // of the job
+	dropping []store.Part // the next drop deletes their objects
 	lastRow  time.Time    // when the last part was recorded
 }
 
@@ -94,7 +94,7 @@ func (r *committer) Receive(c actor.Context) {
 	}
 }
 
-// goOn does what is to be done now.
+// goOn does the work that is due now.
 func (r *committer) goOn(c actor.Context) {
 	next := r.progress.Next()
 	if next.Failed > 0 {
@@ -120,7 +120,7 @@ func (r *committer) goOn(c actor.Context) {
 
 func (r *committer) onPartWritten(c actor.Context, m partWritten) {
 	if m.Repeat {
-		r.log.Debug("part repeats rows that are done, dropped", "part", m.Key)
+		r.log.Debug("the part repeats rows that are done; it is dropped", "part", m.Key)
 		r.drop(c, store.Part{Key: m.Key})
 		return
 	}
@@ -161,11 +161,11 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	})
 }
 
-// commitPause is how long the parts of a job gather after some were recorded, for
-// each of its workers: together they write more than one a second each, and so many
-// commits would be most of what a thousand workers ask of the store. Of those it is a
-// fifth of a second, in which a part of what a crash costs grows by as much; of a few
-// there is nothing to gather.
+// commitPause is how long the committer gathers parts after a commit, for each
+// worker of the job. Each worker writes more than one part in a second. With a
+// thousand workers, a commit for each part would be most of the load of the store.
+// The pause is then a fifth of a second, and a crash costs that much more work.
+// With few workers there is nothing to gather.
 const (
 	commitPause = 200 * time.Microsecond
 	leastPause  = 5 * time.Millisecond
@@ -185,11 +185,11 @@ func (r *committer) count(p store.Part) {
 	r.metrics.tokens.WithLabelValues(model, "output").Add(float64(p.Totals.OutputTokens))
 }
 
-// merge has the parts of a shard made one.
+// merge has the parts of a shard merged into one.
 func (r *committer) merge(c actor.Context, n int) {
 	parts := r.progress.Shard(n)
 	complete := func(m *commit.Errand, size int64) store.Part { return assign.Merged(m.Key, size, parts) }
-	r.want(c, errand{
+	r.addErrand(c, errand{
 		what:  fmt.Sprintf("merge shard %d", n),
 		begin: func() *commit.Errand { return r.files.Merge(n, parts) },
 		record: func(ctx context.Context, m *commit.Errand, size int64) error {
@@ -202,14 +202,14 @@ func (r *committer) merge(c actor.Context, n int) {
 	})
 }
 
-// join has the complete parts of consecutive shards put together. The store knows
-// nothing of it: another owner begins anew.
+// join has the complete parts of consecutive shards joined. The store has no record
+// of joined parts: another owner starts again.
 func (r *committer) join(c actor.Context, p commit.Piece) {
 	var parts []store.Part
 	for n := p.From; n < p.To; n++ {
 		parts = append(parts, r.progress.Shard(n)...)
 	}
-	r.want(c, errand{
+	r.addErrand(c, errand{
 		what:  fmt.Sprintf("join shards %d to %d", p.From, p.To-1),
 		begin: func() *commit.Errand { return r.files.Join(p, parts) },
 		made: func(c actor.Context, m *commit.Errand, size int64) {
@@ -219,7 +219,7 @@ func (r *committer) join(c actor.Context, p commit.Piece) {
 	})
 }
 
-// copyRows writes copies of a shard as a part, for the job to propose.
+// copyRows writes copies of a shard as a part. The job then proposes the part.
 func (r *committer) copyRows(c actor.Context, m copyRows) {
 	parts := make(map[int][]store.Part)
 	for _, n := range r.copies.Needs(m.shard) {
@@ -231,7 +231,7 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 		}
 		defer r.slots.merge.Leave(r.job.spec.Account)
 		var part assign.Part
-		moved := false // a part was merged since
+		moved := false // a merge replaced a part in the meantime
 		span := r.job.trace.Begin("write copies of rows", slog.Int("rowmill.shard", m.shard))
 		err := r.storage.WaitHere(ctx, func() (err error) {
 			part, err = r.copies.Write(ctx, m.shard, m.rows, parts)
@@ -280,7 +280,7 @@ func all(shards map[int][]store.Part) (parts []store.Part) {
 	return parts
 }
 
-// moved reports whether shards have other parts by now.
+// moved reports whether a shard has other parts now.
 func (r *committer) moved(parts map[int][]store.Part) bool {
 	for n, had := range parts {
 		if have := r.progress.Shard(n); len(have) != len(had) || have[0].Key != had[0].Key {
@@ -290,14 +290,14 @@ func (r *committer) moved(parts map[int][]store.Part) bool {
 	return false
 }
 
-// dropInterval is how long part objects gather that no record names any more: to
-// look which those are costs as much as there are parts of the job, sixty thousand
-// of one of a thousand million rows.
+// dropInterval is how long the committer gathers part objects that no record names
+// any more. To find them it lists all parts of the job: sixty thousand in a job of
+// a thousand million rows.
 const dropInterval = 10 * time.Second
 
-// drop deletes part objects that no record names any more, after a while: a
-// store that forgets its last writes in a crash may name them again. The end of
-// the job removes what is left.
+// drop deletes part objects that no record names any more, after a while. A store
+// that loses its last writes in a crash may name them again. The end of the job
+// removes the rest.
 func (r *committer) drop(c actor.Context, parts ...store.Part) {
 	if len(r.dropping) == 0 {
 		r.timers.after(c, dropInterval, "drop", r.onDropDue)
@@ -334,14 +334,14 @@ func (r *committer) onDropDue(c actor.Context) {
 	})
 }
 
-// finalise has the result made and ends the job.
+// finalise has the result made, and ends the job.
 func (r *committer) finalise(c actor.Context) {
-	if r.job.spec.Estimate { // its answers are nobody's: only what they took counts
+	if r.job.spec.Estimate { // the answers are not kept: only their tokens count
 		r.estimated(c)
 		return
 	}
 	parts := r.progress.Parts()
-	here := r.sizes.Most == 0 // the bucket copies whatever the length, or nothing
+	here := r.sizes.Most == 0 // the bucket copies ranges of any length, or none
 	if !here {
 		var size int64
 		for _, p := range parts {
@@ -362,7 +362,7 @@ func (r *committer) finalise(c actor.Context) {
 			},
 		})
 	}
-	r.deal(c)
+	r.startErrands(c)
 }
 
 func (r *committer) succeed(c actor.Context, artifacts map[string]store.Artifact) {
@@ -397,9 +397,9 @@ func (r *committer) end(c actor.Context, record func(ctx context.Context) (store
 	})
 }
 
-// broke tells the job of an error. That the store counts other parts than the
-// ledger, after this owner has recorded some, is no fault of ours: a store that
-// does not flush each write forgets the last ones when it crashes.
+// broke sends the job an error. If the store counts other parts than the ledger
+// after this owner has recorded some, the store lost its last writes: a store that
+// does not flush each write does so in a crash. The error then says so.
 func (r *committer) broke(c actor.Context, err error) {
 	if errors.Is(err, rowmill.ErrConflict) && r.progress.HasRecorded() {
 		err = fmt.Errorf("%w: %w", errForgotten, err)

@@ -21,8 +21,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// Config is what a System needs. The zero value of every limit means its
-// default.
+// Config holds the parts and settings of a System. The zero value of every limit
+// means its default.
 type Config struct {
 	Node       string // name of this node in records and logs; default "node"
 	Store      store.Store
@@ -32,50 +32,49 @@ type Config struct {
 	Registerer prometheus.Registerer
 	Tracer     *tracing.Tracer // nil: no job is traced
 
-	// Peers are the other nodes; nil on a node that stands alone.
+	// Peers are the other nodes; nil on a single node.
 	Peers Peers
-	// Version is what this node says of its program to the others.
+	// Version is the version of this program that other nodes see.
 	Version string
-	// Clock is read for the times in records. Default: time.Now. Leases and
-	// all waiting go by the monotonic clock, whatever this one says.
+	// Clock gives the times in records. Default: time.Now. Leases and waits use the
+	// monotonic clock.
 	Clock func() time.Time
 
-	// Ended is told of each job that is over, at least once, by this node or
-	// another: until it returns nil the job is told of again, and its data stays.
-	// Default: nobody is.
+	// Ended is called at least once for each job that is over, by this node or
+	// another. After an error it is called again, and the job's data stays until it
+	// succeeds. Default: nothing is called.
 	Ended func(ctx context.Context, rec *store.Record) error
 
-	// Facts is what this node tells operators of itself, as JSON, by whichever node
-	// they ask. Default: nothing.
+	// Facts returns this node's facts for operators, as JSON. They may ask any node
+	// for them. Default: nothing.
 	Facts func(ctx context.Context) any
 
 	// FactsTimeout is how long a node may take for Facts. Default 8 s: it tries its
 	// storage and the other nodes.
 	FactsTimeout time.Duration
 
-	// Figures are what this node tells the API of others about itself, as JSON: "what"
-	// names which. Default: none.
+	// Figures returns this node's figures for the API of other nodes, as JSON; what
+	// is their kind. Default: none.
 	Figures func(ctx context.Context, what string) (any, error)
 
-	// Tokenizers finds the vocabulary of a model. Where another one stands in,
-	// or none (nil), counts are estimates, corrected by what servers report,
-	// and the warning says what would make them exact. Default: no
-	// vocabularies.
+	// Tokenizers finds the vocabulary of a model. With another vocabulary, or none
+	// (nil), counts are estimates, which the counts of servers correct. The warning
+	// then says how to get exact counts. Default: no vocabularies.
 	Tokenizers func(rowmill.Model) (t prompt.Tokenizer, warning string, err error)
 
-	// StoragePatience is how long another node must have been able to use the
-	// bucket that this one cannot before jobs and rows go there, and how long an
-	// error of storage is tried again that is not known to pass. Storage that is
-	// away is waited for however long it takes. Default 1 min: enough for one that
-	// restarts.
+	// StoragePatience has two uses. Jobs and rows move to another node if that node
+	// could use the bucket for this long while this node could not. An error of
+	// storage is retried for this long if it may be permanent. The node waits for
+	// an unavailable storage without a limit. Default 1 min: enough for a restart
+	// of the storage.
 	StoragePatience time.Duration
 
-	// MemoryBudget bounds the bytes of rows in memory on this node, all jobs
-	// together: loaded inputs and finished outputs. Default 64 MiB. A job
-	// always gets at least one block of rows.
+	// MemoryBudget bounds the bytes of rows in memory on this node, of all jobs
+	// together: loaded inputs and finished outputs. Default 64 MiB. A job always
+	// gets at least one block of rows.
 	MemoryBudget int64
 
-	// DrainTimeout is how long Stop lets rows in flight finish. Default 30 s.
+	// DrainTimeout is how long Stop waits for rows in flight. Default 30 s.
 	DrainTimeout time.Duration
 
 	Inputs    Inputs
@@ -88,180 +87,178 @@ type Config struct {
 	Janitor   Janitor
 }
 
-// Inputs is how the inputs of jobs are read, and for how long they are kept.
+// Inputs says how the node reads the inputs of jobs, and how long it keeps them.
 type Inputs struct {
 	Downloader *input.Downloader // fetches URL inputs
-	Limits     input.Limits      // bounds on what an input may hold
+	Limits     input.Limits      // of the size of an input
 
-	// Readers is how many inputs this node reads at a time, and half as many more
-	// of accounts of which it reads none. Default 4: each may hold the longest
-	// record and row of Limits, several times over.
+	// Readers is how many inputs this node reads at the same time. Half as many
+	// more places are for accounts with no other input being read. Default 4: each
+	// reader may hold the longest record and row of Limits several times.
 	Readers int
 
-	// Retention is how long the input of a job is kept after its end, where
-	// rows of it are left to run. Zero is not at all.
+	// Retention is how long the input of a job is kept after its end if rows are
+	// left to run. Zero removes it at the end.
 	Retention time.Duration
 }
 
-// Ownership is which jobs a node owns, and for how long.
+// Ownership says which jobs a node owns, and for how long.
 type Ownership struct {
-	// OwnsNone keeps the node from owning jobs; it runs rows of those of
-	// others.
+	// OwnsNone keeps the node from owning jobs. It still runs rows of other nodes' jobs.
 	OwnsNone bool
 
-	// LeaseTTL is how long the node owns its jobs after its last renewal.
-	// Default 6 s: long enough to sit out a slow disk, short enough that
-	// another node takes over before workers wait for it, which they do two
-	// Parts.Intervals after the last commit.
+	// LeaseTTL is how long the node owns its jobs after its last renewal. Default 6
+	// s: long enough for a slow disk, short enough that another node takes over
+	// before workers wait for an owner. Workers wait two Parts.Intervals after the
+	// last commit.
 	LeaseTTL time.Duration
 
-	// AdoptionTimeout is how long a node goes on with rows of a job whose owner
-	// is gone before it lets go of them, and for how long the next owner waits for
-	// a silent node that was downloading the input. Default 30 s: several times
-	// what the next owner takes to appear.
+	// AdoptionTimeout has two uses. After the loss of a job's owner, a node keeps
+	// the job's rows for this long. The next owner waits this long for a silent
+	// node that was downloading the input. Default 30 s: several times the time
+	// until the next owner claims the job.
 	AdoptionTimeout time.Duration
 
-	// Settle is how long what a job needed stays after its end: longer than a
-	// store that forgets its last writes takes to be back. Zero is for one that
-	// forgets nothing.
+	// Settle is how long a job's data stays after its end: longer than the recovery
+	// of a store that loses its last writes in a crash. Zero is for a store that
+	// loses nothing.
 	Settle time.Duration
 
-	// ScanInterval is the time between searches for jobs without an owner.
-	// Default 500 ms, and in clusters of more than 250 nodes up to four times as
-	// long. New jobs on this node do not wait for it.
+	// ScanInterval is the time between searches for jobs without an owner. Default
+	// 500 ms, and in clusters of more than 250 nodes up to four times as long. New
+	// jobs on this node do not wait for the next search.
 	ScanInterval time.Duration
 
-	// MaxActive bounds the jobs this node runs at once; the others stay
-	// pending. It also bounds the jobs of other nodes that it runs rows of.
-	// Default 64: beyond it jobs only share the engines more thinly. Accounts
-	// share it by Weights, 1 for one that is not named.
+	// MaxActive bounds the jobs that this node runs at the same time; the others
+	// stay pending. It also bounds the jobs of other nodes that this node runs rows
+	// of. Default 64: more jobs would only share the same engines. Accounts share
+	// the places by Weights; an account that Weights does not name has weight 1.
 	MaxActive int
 	Weights   fair.Weights
 
-	// KeptPlaces are for jobs beyond MaxActive, one for an account, half of them
-	// for priority 0 alone: jobs that run for days do not keep those of others
-	// from beginning. Default 16: as many accounts as are likely to come at once,
-	// in a quarter of the memory that the others take.
+	// KeptPlaces are places for jobs beyond MaxActive, at most one for each
+	// account; half are for priority 0 only. With them, jobs that run for days do
+	// not keep other accounts from starting. Default 16: more accounts seldom come
+	// at the same time, and the places take a quarter of the memory of the others.
 	KeptPlaces int
 }
 
-// Shards bounds a shard of the input. Defaults 16,384 rows and 8 MiB: with its
-// answers a shard usually fits one part, which then needs no merging.
+// Shards bounds a shard of the input. Defaults 16,384 rows and 8 MiB: the shard and
+// its answers usually fit one part, which then needs no merge.
 type Shards struct {
 	Rows  int
-	Bytes int64 // before they are compressed
+	Bytes int64 // before compression
 
-	// Remembered is how many different rows of a job are remembered that wants equal
-	// ones to run once. Default 2 Mi, about 95 MB while the input is read.
+	// Remembered is how many different rows are remembered for a job that runs
+	// equal rows once. Default 2 Mi, about 95 MB while the input is read.
 	Remembered int
 }
 
-// Parts bounds what a crash can have run again beside the rows in flight. A part
-// is cut at half of Bytes of finished rows, inputs, outputs and what keeps them,
-// or when it has gathered for an Interval. The next one gathers meanwhile, and
-// once that should be cut too and the first is not committed yet, no further
-// rows begin. Defaults 48 MiB, whose half holds what gathers of the three shards
-// that are open at a time, and 5 s.
+// Parts bounds the finished rows that a crash can lose. A worker writes a part when
+// its finished rows (inputs, outputs and bookkeeping) reach half of Bytes, or after
+// Interval. The next part gathers meanwhile. If the next part is due too while the
+// first one has no commit yet, no more rows start. Defaults 48 MiB and 5 s: half of
+// 48 MiB holds the finished rows of the three shards that are open at the same time.
 type Parts struct {
 	Bytes    int64
 	Interval time.Duration
 
-	// Joined is the size at which, where the bucket copies only long ranges by
-	// itself, the complete parts of shards in a row are put together while a job runs,
-	// so that its result is copied from them: an eighth of what is left, but at most
-	// so much and at least an eighth of it. Default 512 MiB: few requests for the
-	// result, and what is being put together when the last row comes takes a second
-	// or two.
+	// Joined is the target size for joined parts, for a bucket that copies only
+	// long ranges by itself. While a job runs, the complete parts of consecutive
+	// shards are joined, so that the bucket can copy the result from them. The
+	// target is an eighth of the remaining bytes, at most Joined and at least an
+	// eighth of Joined. Default 512 MiB: the result needs few requests, and a join
+	// that still runs at the last row takes a second or two.
 	Joined int64
 }
 
-// Rows is what a row may cost.
+// Rows bounds the cost of a row.
 type Rows struct {
-	// MaxAttempts is how often a row is sent before it counts as failed.
-	// Default 5.
+	// MaxAttempts is how often a row is sent before it counts as failed. Default 5.
 	MaxAttempts int
 
-	// MaxFailed is how many failed rows a job survives. Zero means the larger of
-	// 1 row and 5 % of the rows.
+	// MaxFailed is how many failed rows a job may have before it fails. Zero means
+	// 1 row or 5 % of the rows, the larger of both.
 	MaxFailed int64
 
-	// Patience is the least time an answer is waited for before its request is
-	// taken for hung and sent again, once it is known how fast the server is; a
-	// server that is known to be slow gets more. Default 60 s: far above the
-	// usual, and no job stands still for long.
+	// Patience is the shortest timeout of an answer, once the speed of the server
+	// is known: after it the request counts as hung and the row is sent again. A
+	// slow server gets more time. Default 60 s: far above the usual time, and a
+	// hung request does not block a job for long.
 	Patience time.Duration
 
-	// EmbeddingGroup is how many texts go into one embedding request.
-	// Default 32.
+	// EmbeddingGroup is how many texts go into one embedding request. Default 32.
 	EmbeddingGroup int
 }
 
-// Estimates is when an estimate of priority 1 is made by a sample: from
-// Threshold tokens of input on, by the first rows, which hold Sample of them.
+// Estimates says when an estimate of priority 1 uses a sample: from Threshold
+// tokens of input on. The sample is the first rows, with Sample tokens together.
 // Defaults 1,000,000 each, as the interface says.
 type Estimates struct {
 	Threshold int64
 	Sample    int64
 }
 
-// Servers is how inference servers are watched.
+// Servers says how the node watches inference servers.
 type Servers struct {
-	// Wait is how long a job waits in starting for an engine that serves its
-	// model. Default 30 min: as long as loading a big model takes.
+	// Wait is how long a new job waits for an engine that serves its model. Default
+	// 30 min: the time to load a big model.
 	Wait time.Duration
 
-	// ProbeInterval is the time between looks at what a server serves.
-	// Default 5 s. GaugeInterval is the time between readings of its load
-	// while it works. Default 1 s.
+	// ProbeInterval is the time between checks of the models of a server. Default 5
+	// s. GaugeInterval is the time between readings of its load while it works.
+	// Default 1 s.
 	ProbeInterval time.Duration
 	GaugeInterval time.Duration
 
-	// Pace is the most that the engine of a name is sent. Default: no limit.
+	// Pace returns the limit of requests for the engine with this name. Default: no
+	// limit.
 	Pace func(name string) engine.Pace
 
-	// Known says of which served models it is known what they do; of the others a
-	// row has to show it where their server does not say. Default: of all.
+	// Known reports whether the capabilities of a served model are known. If
+	// neither Known nor the server knows them, a trial row finds them out. Default:
+	// all are known.
 	Known func(engine.ServedModel) bool
 
-	// Warm gets ready what the first job on a served model would wait for, such as
-	// its vocabulary. It may take its time. Default: nothing is.
+	// Warm prepares data that the first job on a served model would wait for, such
+	// as its vocabulary. It may take long. Default: nothing.
 	Warm func([]engine.ServedModel)
 
-	// Asked bounds the models of one server that rows are sent to for that.
-	// Default 8: more are those of a gateway, where a row of each may cost, or of
-	// a server that loads each for its row. Less than 0 is none.
+	// Asked bounds the models of a server that get trial rows. Default 8: a server
+	// with more models is a gateway, where each row may cost money, or a server
+	// that loads a model for each row. A negative value means none.
 	Asked int
 }
 
-// Janitor is how data goes that is not kept longer.
+// Janitor says how expired data is removed.
 type Janitor struct {
-	// Confirm says with an error why nothing may be removed from Store and Blob,
-	// such as a *deployment.DifferError. Default: both are this process's alone.
+	// Confirm returns an error if the node must remove nothing from Store and Blob,
+	// such as a *deployment.DifferError. Default: no check, as only this process
+	// uses both.
 	Confirm func(ctx context.Context) error
 
-	// Interval is the time between searches for data to remove. Default 1 min:
-	// retention is counted in days. Batch is how many jobs one search looks at.
-	// Default 100: a few seconds of quiet work, and no more than that runs into
-	// a node that stops. OrphanAge is how old objects must be that no record
-	// names before they count as left over from a crash. Default 24 h: longer
-	// than any upload or merge takes.
+	// Interval is the time between searches for expired data. Default 1 min,
+	// because retention counts in days. Batch is how many jobs one search handles.
+	// Default 100: a few seconds of work, so a node that stops waits no longer.
+	// OrphanAge is how old objects without a record must be before they count as
+	// left over from a crash. Default 24 h: longer than any upload or merge.
 	Interval  time.Duration
 	Batch     int
 	OrphanAge time.Duration
 
-	// ClockTolerance is how far the node's clock may be from the store's before
-	// it removes nothing. Default 2 min: far more than clocks differ by that are
-	// set by NTP, and far less than a day.
+	// ClockTolerance is the largest difference between the clocks of the node and
+	// the store. With a larger one the node removes nothing. Default 2 min: far
+	// more than the error of clocks with NTP, and far less than a day.
 	ClockTolerance time.Duration
 
-	// CatchUp is how much faster than time the days of retention may pass where
-	// the clock is ahead of them, because the service stood still or the clock
-	// has jumped. Default 24, a day an hour: a wrong clock is noticed long before
-	// it costs anything, and after a quiet week retention is late by a morning.
+	// CatchUp is how much faster than real time the days of retention may pass when
+	// the clock is ahead of them, after an outage or a clock jump. Default 24, a
+	// day in an hour: operators notice a wrong clock long before it removes data,
+	// and after a week without service retention is up to date again within hours.
 	CatchUp int
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults sets each zero field to its default.
 func (c Config) WithDefaults() Config {
 	def(&c.Node, "node")
 	def(&c.Ownership.LeaseTTL, 6*time.Second)
@@ -304,7 +301,7 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Figures == nil {
 		c.Figures = func(_ context.Context, what string) (any, error) {
-			return nil, refuse(peer.CodeUnknownKind, "no figures %q here", what)
+			return nil, refuse(peer.CodeUnknownKind, "unknown kind of figures: %q", what)
 		}
 	}
 	if c.FactsTimeout == 0 {
@@ -332,7 +329,7 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-// Validate names the first field that cannot work.
+// Validate returns an error for the first invalid field.
 func (c Config) Validate() error {
 	switch {
 	case c.Store == nil:
@@ -355,7 +352,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// pieces say when complete parts are put together for this bucket.
+// pieces returns the sizes at which complete parts are joined for this bucket.
 func (c Config) pieces() commit.PieceSizes {
 	least := c.Blob.AppendsFrom()
 	if least == 0 {
@@ -364,8 +361,8 @@ func (c Config) pieces() commit.PieceSizes {
 	return commit.PieceSizes{Least: 2 * least, Most: c.Parts.Joined}
 }
 
-// places are those for jobs on this node. Who waits for one asks every
-// ScanInterval, up to scanStretch times as long, or with every heartbeat.
+// places configures the places for jobs on this node. A waiting job asks again
+// every ScanInterval, up to scanStretch times as long, or with every heartbeat.
 func (c Config) places() fair.Config {
 	return fair.Config{
 		Places: c.Ownership.MaxActive, Kept: c.Ownership.KeptPlaces, Weights: c.Ownership.Weights,
@@ -373,7 +370,7 @@ func (c Config) places() fair.Config {
 	}
 }
 
-// ingest is what the jobs' inputs are read with.
+// ingest configures the reading of inputs.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
 		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
@@ -382,8 +379,8 @@ func (c Config) ingest() ingest.Config {
 	}
 }
 
-// survives is how many failed rows a job of so many rows may have: a batch of
-// requests all of them, since a refusal is an answer.
+// survives returns how many failed rows a job with so many rows may have. In a
+// batch of requests all rows may fail, since a refusal is an answer.
 func (c Config) survives(spec *rowmill.Spec, rows int64) int64 {
 	if spec.Raw != nil {
 		return commit.SurvivesAll

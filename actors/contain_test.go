@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A row that makes our own code panic fails alone, and the node goes on.
-func TestAPanicOfARowIsThatRows(t *testing.T) {
+// A row that makes our own code panic fails alone, and the node continues.
+func TestAPanicOfARowFailsOnlyTheRow(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
@@ -31,7 +31,7 @@ func TestAPanicOfARowIsThatRows(t *testing.T) {
 }
 
 // A server whose answers make our own code panic is down, or has no gauges.
-func TestAPanicOfAServerIsThatServers(t *testing.T) {
+func TestAPanicOfAServerAffectsOnlyTheServer(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
@@ -51,9 +51,9 @@ func TestAPanicOfAServerIsThatServers(t *testing.T) {
 	})
 }
 
-// An actor of an engine that panics begins again: the job has its rows, and operators
-// see it.
-func TestTheActorOfAnEngineBeginsAgain(t *testing.T) {
+// The actor of an engine that panics restarts: the job finishes, and operators see
+// the restart.
+func TestTheActorOfAnEngineRestarts(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		moody := &moody{scripted: &scripted{name: "moody", answer: echo, models: served()}}
@@ -69,7 +69,7 @@ func TestTheActorOfAnEngineBeginsAgain(t *testing.T) {
 	})
 }
 
-// moody panics once when it is asked for its name after a queue to it was opened.
+// moody panics once: when its name is read after a queue to it was opened.
 type moody struct {
 	*scripted
 	armed, panicked atomic.Bool
@@ -87,7 +87,7 @@ func (m *moody) Name() string {
 	return m.scripted.Name()
 }
 
-// maddening answers to what it is asked about itself so that it cannot be read.
+// maddening panics when it is probed or its gauges are read.
 type maddening struct {
 	*scripted
 	probed bool

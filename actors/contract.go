@@ -19,16 +19,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Here what nodes tell each other becomes messages of their contract, and is read from
-// them. What is read has been sent by another node, and may be of another version: what
-// cannot be used is refused with peer.CodeInvalid.
+// This file turns the values of this package into messages of the contract between
+// nodes, and messages into values. Messages come from other nodes, perhaps of
+// another version: a message with an unusable value is refused with
+// peer.CodeInvalid.
 
-// valid is a text as a message can have it.
+// valid returns a text that a message may carry: bytes that are not UTF-8 are
+// replaced.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func valids(texts []string) []string { return each(texts, valid) }
 
-// each turns a list into another; nothing stays nothing.
+// each maps a list with turn; an empty list becomes nil.
 func each[A, B any](list []A, turn func(A) B) []B {
 	if len(list) == 0 {
 		return nil
@@ -40,10 +42,11 @@ func each[A, B any](list []A, turn func(A) B) []B {
 	return out
 }
 
-// small is a number of rows of a shard, of shards, or of the like.
-func small[T int | int64](n T) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // it is
+// clampInt32 returns a count as an int32, such as rows of a shard or shards; larger
+// numbers become the largest int32.
+func clampInt32[T int | int64](n T) int32 { return int32(max(math.MinInt32, min(math.MaxInt32, n))) } //nolint:gosec // the bounds make it fit
 
-// A reader turns sets of rows back, and keeps the first error.
+// A reader decodes sets of rows, and keeps the first error.
 type reader struct{ err error }
 
 func (r *reader) rows(raw []byte) assign.RowSet {
@@ -62,7 +65,7 @@ func (r *reader) shardRows(list []*peerv1.ShardRows) []assign.ShardRows {
 
 func shardRowsOf(list []assign.ShardRows) []*peerv1.ShardRows {
 	return each(list, func(s assign.ShardRows) *peerv1.ShardRows {
-		return &peerv1.ShardRows{Shard: small(s.Shard), Rows: s.Rows.Encode()}
+		return &peerv1.ShardRows{Shard: clampInt32(s.Shard), Rows: s.Rows.Encode()}
 	})
 }
 
@@ -80,14 +83,15 @@ func readTotals(t *peerv1.Totals) store.Totals {
 	}
 }
 
-// waits are what a worker may wait for, in the contract.
+// waits names the things that a worker may wait for, in the contract.
 var waits = map[string]peerv1.Wait{
 	assign.WaitsForServer: peerv1.Wait_WAIT_SERVER,
 	assign.WaitsForMemory: peerv1.Wait_WAIT_MEMORY,
 	assign.WaitsForWrite:  peerv1.Wait_WAIT_WRITE,
 }
 
-// wordOf is what a value of the contract is called here; empty for what is not known.
+// wordOf returns our name for a value of the contract; empty if the value is
+// unknown.
 func wordOf[V comparable](names map[string]V, value V) string {
 	for name, v := range names {
 		if v == value {
@@ -102,11 +106,11 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 		Job: h.Job, Epoch: h.Epoch, Worker: h.Worker, Number: h.Number, Address: h.Address,
 		Fresh: h.Fresh, Holds: shardRowsOf(h.Holds),
 		Received: h.Received, Recalled: h.Recalled, Back: shardRowsOf(h.Back), Batch: h.Batch,
-		Want: h.Want, Hungry: h.Hungry, Ready: small(h.Ready), Ports: small(h.Ports), Leaves: h.Leaves, Left: h.Left,
+		Want: h.Want, Hungry: h.Hungry, Ready: clampInt32(h.Ready), Ports: clampInt32(h.Ports), Leaves: h.Leaves, Left: h.Left,
 		AwayMs: h.Away, Waits: waits[h.Waits], Warnings: valids(h.Warnings), Suspects: each(h.Suspects, suspectOf),
 	}
 	r.Parts = each(h.Parts, func(p assign.Part) *peerv1.Part {
-		return &peerv1.Part{Key: p.Key, Shard: small(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
+		return &peerv1.Part{Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows.Encode(), Totals: totalsOf(p.Totals), Size: p.Size}
 	})
 	if len(h.Refused) > 0 {
 		r.Refused = make(map[string]string, len(h.Refused))
@@ -121,7 +125,7 @@ func reportOf(h *assign.Heartbeat) *peerv1.ReportRequest {
 }
 
 func suspectOf(s assign.Suspect) *peerv1.Suspect {
-	return &peerv1.Suspect{Shard: small(s.Shard), Row: small(s.Row), Group: small(s.Group), Crashes: small(s.Crashes)}
+	return &peerv1.Suspect{Shard: clampInt32(s.Shard), Row: clampInt32(s.Row), Group: clampInt32(s.Group), Crashes: clampInt32(s.Crashes)}
 }
 
 func readSuspect(s *peerv1.Suspect) assign.Suspect {
@@ -160,14 +164,14 @@ func assignmentOf(a *assign.Assignment) *peerv1.AssignRequest {
 		return &peerv1.Batch{Number: b.Number, Spans: each(b.Spans, spanOf)}
 	})
 	if a.Revoke != (assign.Revocation{}) {
-		r.Revocation = &peerv1.Revocation{Number: a.Revoke.Number, Rows: small(a.Revoke.Rows)}
+		r.Revocation = &peerv1.Revocation{Number: a.Revoke.Number, Rows: clampInt32(a.Revoke.Rows)}
 	}
 	return r
 }
 
 func spanOf(s assign.Span) *peerv1.Span {
 	span := &peerv1.Span{
-		Shard: small(s.Shard), From: small(s.From), To: small(s.To), Except: s.Except.Encode(), Block: small(s.Block), Share: small(s.Share),
+		Shard: clampInt32(s.Shard), From: clampInt32(s.From), To: clampInt32(s.To), Except: s.Except.Encode(), Block: clampInt32(s.Block), Share: clampInt32(s.Share),
 		Suspects: each(s.Suspects, suspectOf),
 	}
 	if s.Of != (shard.Info{}) {
@@ -198,7 +202,7 @@ func readAssignment(r *peerv1.AssignRequest) (*assign.Assignment, error) {
 }
 
 func shardInfoOf(s shard.Info) *peerv1.ShardInfo {
-	return &peerv1.ShardInfo{First: s.First, Rows: small(s.Rows), Bytes: s.Bytes}
+	return &peerv1.ShardInfo{First: s.First, Rows: clampInt32(s.Rows), Bytes: s.Bytes}
 }
 
 func readShardInfo(s *peerv1.ShardInfo) shard.Info {
@@ -208,7 +212,7 @@ func readShardInfo(s *peerv1.ShardInfo) shard.Info {
 func invitationOf(m *invite) *peerv1.InviteRequest {
 	r := &peerv1.InviteRequest{
 		Job: m.Job, Epoch: m.Epoch, Address: m.Address, Session: m.Session,
-		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.Sample, Account: valid(m.Account), Priority: small(int(m.Priority)),
+		Context: int64(m.Context), MaxTokens: int64(m.MaxTokens), Sample: m.Sample, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
 	}
 	if in := m.Input; in != nil {
 		r.Input = &peerv1.Manifest{
@@ -238,8 +242,8 @@ func readInvitation(r *peerv1.InviteRequest) (*invite, error) {
 	return m, nil
 }
 
-// idTypeOf is the type of an ID column; of a kind that no version has, one that
-// nothing is taken for.
+// idTypeOf returns the type of an ID column. An unknown kind becomes a kind that no
+// code accepts.
 func idTypeOf(kind uint32, leaf string) rowmill.IDType {
 	return rowmill.IDType{IDKind: rowmill.IDKind(min(kind, math.MaxUint8)), IDLeaf: rowmill.IDLeaf(leaf)}
 }
@@ -250,10 +254,10 @@ type hint = peerv1.HintRequest
 // hintOf says that a job has no owner.
 func hintOf(o store.Orphan) *hint {
 	account := valid(o.Account)
-	return &hint{Job: o.JobID, Account: &account, Priority: small(int(o.Priority))}
+	return &hint{Job: o.JobID, Account: &account, Priority: clampInt32(int(o.Priority))}
 }
 
-// orphanOf is the job of which a hint says that it has no owner.
+// orphanOf returns the job that a hint names.
 func orphanOf(h *hint) store.Orphan {
 	return store.Orphan{JobID: h.GetJob(), Account: h.GetAccount(), Priority: rowmill.Priority(h.GetPriority())}
 }
@@ -267,7 +271,7 @@ func readWhereabouts(r *peerv1.LocateRowsResponse) Whereabouts {
 	}
 }
 
-// errandKinds are what errands make, in the contract.
+// errandKinds names the kinds of errands in the contract.
 var errandKinds = map[string]peerv1.ErrandKind{
 	commit.MakeMerge: peerv1.ErrandKind_ERRAND_KIND_MERGE,
 	commit.MakeJoin:  peerv1.ErrandKind_ERRAND_KIND_JOIN,
@@ -279,7 +283,7 @@ func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
 	e := m.Errand
 	s := e.Schema
 	return &peerv1.RunErrandRequest{
-		Job: m.Job, Account: valid(m.Account), Priority: small(int(m.Priority)),
+		Job: m.Job, Account: valid(m.Account), Priority: clampInt32(int(m.Priority)),
 		Errand: &peerv1.Errand{
 			Kind: errandKinds[e.Make], Key: e.Key, First: e.First, Rows: e.Rows,
 			Schema: &peerv1.Schema{
@@ -288,7 +292,7 @@ func errandOf(m *mergeParts) *peerv1.RunErrandRequest {
 			},
 			Parts: each(e.Parts, func(p store.Part) *peerv1.StoredPart {
 				return &peerv1.StoredPart{
-					Key: p.Key, Shard: small(p.Shard), Rows: p.Rows, Accepted: p.Accepted, Complete: p.Complete,
+					Key: p.Key, Shard: clampInt32(p.Shard), Rows: p.Rows, Accepted: p.Accepted, Complete: p.Complete,
 					Totals: totalsOf(p.Totals), Carried: p.Carried, Size: p.Size,
 				}
 			}),
@@ -328,7 +332,7 @@ func readFilter(r *peerv1.ListActorsRequest) registry.Filter {
 	return registry.Filter{Kind: r.GetKind(), Job: r.GetJob(), MinAge: r.GetMinAge().AsDuration()}
 }
 
-// actorStates are how actors are, in the contract.
+// actorStates names the states of actors in the contract.
 var actorStates = map[string]peerv1.ActorState{
 	registry.Running:  peerv1.ActorState_ACTOR_STATE_RUNNING,
 	registry.Panicked: peerv1.ActorState_ACTOR_STATE_PANICKED,
@@ -336,12 +340,12 @@ var actorStates = map[string]peerv1.ActorState{
 
 func listingOf(l registry.Listing) *peerv1.ListActorsResponse {
 	return &peerv1.ListActorsResponse{
-		LeftOut: small(l.LeftOut),
+		LeftOut: clampInt32(l.LeftOut),
 		Actors: each(l.Actors, func(a registry.Actor) *peerv1.Actor {
 			said := &peerv1.Actor{
 				Kind: a.Kind, Job: a.Job, Engine: valid(a.Engine), Id: valid(a.ID), State: actorStates[a.State],
-				Since: timestamppb.New(a.Since), Restarts: small(a.Restarts), MailboxDepth: a.Depth, OldestMessage: durationpb.New(a.Oldest),
-				Errands: small(a.Errands), Errand: a.Errand, ErrandTime: durationpb.New(a.ErrandTime),
+				Since: timestamppb.New(a.Since), Restarts: clampInt32(a.Restarts), MailboxDepth: a.Depth, OldestMessage: durationpb.New(a.Oldest),
+				Errands: clampInt32(a.Errands), Errand: a.Errand, ErrandTime: durationpb.New(a.ErrandTime),
 			}
 			if a.Trouble != nil {
 				said.Trouble = &peerv1.Trouble{Text: valid(a.Trouble.Text), At: timestamppb.New(a.Trouble.At)}
@@ -357,19 +361,19 @@ func readListing(r *peerv1.ListActorsResponse) registry.Listing {
 		Actors: each(r.GetActors(), func(a *peerv1.Actor) registry.Actor {
 			read := registry.Actor{
 				Of: registry.Of{Kind: a.GetKind(), Job: a.GetJob(), Engine: a.GetEngine()},
-				ID: a.GetId(), State: wordOf(actorStates, a.GetState()), Since: momentOf(a.GetSince()),
+				ID: a.GetId(), State: wordOf(actorStates, a.GetState()), Since: timeOf(a.GetSince()),
 				Restarts: int(a.GetRestarts()), Depth: a.GetMailboxDepth(), Oldest: a.GetOldestMessage().AsDuration(),
 				Errands: int(a.GetErrands()), Errand: a.GetErrand(), ErrandTime: a.GetErrandTime().AsDuration(),
 			}
 			if t := a.GetTrouble(); t != nil {
-				read.Trouble = &registry.Trouble{Text: t.GetText(), At: momentOf(t.GetAt())}
+				read.Trouble = &registry.Trouble{Text: t.GetText(), At: timeOf(t.GetAt())}
 			}
 			return read
 		}),
 	}
 }
 
-func momentOf(t *timestamppb.Timestamp) time.Time {
+func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
 	}

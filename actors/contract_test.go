@@ -19,9 +19,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// What nodes tell each other, every field of it, arrives as it was; and a text that is
-// no UTF-8, such as an engine's error, holds nothing up.
-func TestWhatIsSentIsWhatIsRead(t *testing.T) {
+// Every field of every message between nodes arrives unchanged. A text that is not
+// UTF-8, such as an engine's error, stops no message.
+func TestMessagesArriveUnchanged(t *testing.T) {
 	t.Parallel()
 	arrives(t, "report", func(h *assign.Heartbeat) { h.Waits = assign.WaitsForMemory }, func(h *assign.Heartbeat) (*assign.Heartbeat, error) {
 		r, err := through(reportOf(h))
@@ -89,7 +89,7 @@ func TestWhatIsSentIsWhatIsRead(t *testing.T) {
 	}
 }
 
-// through is a message as it arrives.
+// through returns a message as it arrives.
 func through[M proto.Message](m M) (M, error) {
 	read, _ := m.ProtoReflect().New().Interface().(M)
 	raw, err := proto.Marshal(m)
@@ -99,7 +99,8 @@ func through[M proto.Message](m M) (M, error) {
 	return read, err
 }
 
-// arrives fills a message, and settles what not every value may stand for.
+// arrives fills a message, sends it and compares. settle sets the fields that take
+// only certain values.
 func arrives[M any](t *testing.T, name string, settle func(*M), send func(*M) (*M, error)) {
 	t.Helper()
 	sent, n := new(M), 0
@@ -122,11 +123,11 @@ func arrives[M any](t *testing.T, name string, settle func(*M), send func(*M) (*
 		settle(spoiled)
 	}
 	if _, err := send(spoiled); err != nil {
-		t.Errorf("%s, with texts that are no UTF-8: %v", name, err)
+		t.Errorf("%s, with texts that are not UTF-8: %v", name, err)
 	}
 }
 
-// made are the fields whose texts are made by nodes.
+// made names the fields with texts that nodes make; they are always UTF-8.
 var made = []string{"Job", "JobID", "Worker", "Address", "Session", "Key", "Acked", "Kind", "Errand"}
 
 // fill gives every field that can be set a value of its own.

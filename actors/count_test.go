@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/actors"
 )
 
-// The end of a job's actor must not be taken for its crash.
+// The normal end of a job's actor must not count as a crash.
 func TestAJobIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {

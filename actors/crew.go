@@ -20,37 +20,38 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// A crew is who works for a job, as the owner of the job sees it: which engines
-// serve the model, which nodes are invited, which workers there are and what each of
-// them is to be told. It knows no actors: the job delivers its letters.
+// A crew holds the engines, nodes and workers of a job, as the owner of the job
+// sees them: which engines serve the model, which nodes are invited, which workers
+// there are, and the next message to each worker. It knows no actors: the job sends
+// its letters.
 type crew struct {
 	spec     *rowmill.Spec
 	log      *slog.Logger
 	lost     prometheus.Counter   // rows that lost workers had
-	undealt  *prometheus.GaugeVec // rows that nobody has, by model
-	shown    int64                // of the job, by undealt
+	undealt  *prometheus.GaugeVec // rows without a worker, by model
+	shown    int64                // the rows of this job in undealt
 	engines  []engineView
 	refused  map[string]error // by engine: why it cannot run the job
 	owner    *assign.Owner    // nil until rows can run
 	links    map[string]*link // by worker
-	unwanted map[string]bool  // workers that were told to let go
+	unwanted map[string]bool  // workers that must drop their rows; each is logged once
 	invites  invitations
-	looked   time.Time // when it was last looked who is silent
+	looked   time.Time // when checkWorkers last ran
 	letters  []letter
-	told     map[*assign.Assignee]bool // by one of the letters
+	queued   map[*assign.Assignee]bool // workers that have a letter in letters
 }
 
 // A letter is an assignment on its way to a worker.
 type letter struct {
 	to   *link
-	of   *assign.Assignee // gets its assignment as it is when the letter is taken; nil where body is set
+	of   *assign.Assignee // the letter carries its assignment at the time of take; nil if body is set
 	body *assign.Assignment
 }
 
 func newCrew(spec rowmill.Spec, log *slog.Logger, m *metrics, engines []engineView) *crew {
 	return &crew{
 		spec: &spec, log: log, lost: m.returned.WithLabelValues("lost"), undealt: m.undealt, engines: engines,
-		refused: make(map[string]error), links: make(map[string]*link), unwanted: make(map[string]bool), invites: newInvitations(), told: make(map[*assign.Assignee]bool),
+		refused: make(map[string]error), links: make(map[string]*link), unwanted: make(map[string]bool), invites: newInvitations(), queued: make(map[*assign.Assignee]bool),
 	}
 }
 
@@ -62,7 +63,8 @@ func (w *crew) usable(e engineView) bool {
 	return serves && w.refused[e.name] == nil
 }
 
-// showFree has the metrics tell how many rows nobody has; none of a job that ends.
+// showFree updates the metric of rows without a worker; a job that ends counts
+// none.
 func (w *crew) showFree(open bool) {
 	free := int64(0)
 	if w.owner != nil && open {
@@ -74,10 +76,10 @@ func (w *crew) showFree(open bool) {
 	}
 }
 
-// uninvited are the addresses of the nodes that are to be invited now, "" for this
-// one, which then counts as done. Before the first rows are assigned those are all:
-// one that cannot work now may have rows from before. leaves says that this node is not to
-// begin anything.
+// uninvited returns the addresses of the nodes to invite now, "" for this node, and
+// counts them as invited. Before the first rows are assigned it returns all nodes:
+// a node that cannot work now may have rows from an earlier owner. If leaves is
+// true, this node starts no worker.
 func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (addresses []string) {
 	could := make(map[string]bool)
 	for _, e := range w.engines {
@@ -102,14 +104,15 @@ func (w *crew) uninvited(others []cluster.Member, leaves bool, now time.Time) (a
 	return addresses
 }
 
-// answered takes in the answer to an invite. It reports whether rows may be assigned
-// as far as invites go.
+// answered notes the answer to an invite. It reports whether all answers that rows
+// must wait for have come.
 func (w *crew) answered(address string, answer *invited, err error) (gathered bool) {
 	w.invites.answered(address, err == nil && answer.Working && w.owner.At(address) == nil, code(err))
 	return w.invites.gathered()
 }
 
-// group takes in which rows are dealt by group, and which are copies of others.
+// group notes the groups by which rows are dealt, and the rows that are copies of
+// others.
 func (w *crew) group(groups []byte, copies *ingest.Copies) {
 	w.owner.Group(groups)
 	if copies != nil {
@@ -117,17 +120,17 @@ func (w *crew) group(groups []byte, copies *ingest.Copies) {
 	}
 }
 
-// hear takes in a heartbeat. It returns its worker and the parts in it that are new;
-// no worker where that has to let go of its rows. reply is how to reach it.
+// hear takes in a heartbeat. It returns its worker and its new parts; the worker is
+// nil if it must drop its rows. reply is the way to a new worker.
 func (w *crew) hear(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
 	m, parts := w.owner.Hear(h, now)
 	if known := w.links[h.Worker]; known != nil {
 		reply = known
 	}
 	if m == nil {
-		if !w.unwanted[h.Worker] { // it reports until it has heard
+		if !w.unwanted[h.Worker] { // it reports until it gets the answer
 			w.unwanted[h.Worker] = true
-			w.log.Warn("worker has to let go of its rows", "worker", h.Worker, "node", h.Address)
+			w.log.Warn("worker must drop its rows", "worker", h.Worker, "node", h.Address)
 		}
 		w.letters = append(w.letters, letter{to: reply, body: &assign.Assignment{Worker: h.Worker, Stop: true}})
 		return nil, nil
@@ -137,8 +140,8 @@ func (w *crew) hear(h *assign.Heartbeat, reply *link, now time.Time) (*assign.As
 	return m, parts
 }
 
-// refuses notes which engines cannot run the job, as a heartbeat says. It returns why
-// the last one cannot; empty while there are others.
+// refuses notes the engines that cannot run the job, from a heartbeat. When no
+// engine is left, it returns the reason of the last one; empty otherwise.
 func (w *crew) refuses(h *assign.Heartbeat) string {
 	for engine, why := range h.Refused {
 		for _, e := range w.engines {
@@ -154,9 +157,9 @@ func (w *crew) refuses(h *assign.Heartbeat) string {
 	return ""
 }
 
-// look finds out who is silent.
-func (w *crew) look(lease, patience time.Duration, now time.Time) {
-	if !w.looked.IsZero() && now.Sub(w.looked) > 2*heartbeatInterval { // it was us who stood still
+// checkWorkers finds silent workers and handles them.
+func (w *crew) checkWorkers(lease, patience time.Duration, now time.Time) {
+	if !w.looked.IsZero() && now.Sub(w.looked) > 2*heartbeatInterval { // this process was suspended, not the workers
 		w.owner.Excuse(now.Add(-heartbeatInterval))
 	}
 	w.looked = now
@@ -167,11 +170,12 @@ func (w *crew) look(lease, patience time.Duration, now time.Time) {
 		w.ban(m, now)
 	}
 	for _, m := range w.owner.Silent(now.Add(-2 * heartbeatInterval)) {
-		w.tell(m) // whether anybody listens
+		w.tell(m) // a worker that is gone makes this message fail
 	}
 }
 
-// ban gives the rows of a worker to others and leaves its node out for a while.
+// ban gives the rows of a worker to others and does not invite its node for a
+// while.
 func (w *crew) ban(m *assign.Assignee, now time.Time) {
 	w.invites.ban(m.Address, now)
 	w.lose(m)
@@ -179,21 +183,21 @@ func (w *crew) ban(m *assign.Assignee, now time.Time) {
 
 // lose gives the rows of a worker to others.
 func (w *crew) lose(m *assign.Assignee) {
-	again := w.part(m)
+	again := w.removeWorker(m)
 	w.lost.Add(float64(again))
 	w.log.Warn("worker lost", "worker", m.Worker, "node", m.Address, "rows", again)
 }
 
-// part lets a worker go, and returns how many rows run again.
-func (w *crew) part(m *assign.Assignee) (again int64) {
+// removeWorker removes a worker, and returns how many of its rows run again.
+func (w *crew) removeWorker(m *assign.Assignee) (again int64) {
 	again = w.owner.Remove(m)
 	w.letters = append(w.letters, letter{to: w.links[m.Worker], body: &assign.Assignment{Worker: m.Worker, Stop: true}})
 	w.serve()
 	return again
 }
 
-// undelivered learns from a letter that did not arrive: where nobody listens any
-// more, the process is gone with all that it had.
+// undelivered handles an error of a letter. If the process refuses connections or
+// does not know the job, its workers and their rows are lost.
 func (w *crew) undelivered(l *link, err error) {
 	l.transport.unanswered(w.log, l.address, err)
 	if !errors.Is(err, peer.ErrRefused) && code(err) != codeUnknownJob {
@@ -206,7 +210,7 @@ func (w *crew) undelivered(l *link, err error) {
 	}
 }
 
-// committed takes in which parts are recorded.
+// committed notes recorded parts.
 func (w *crew) committed(parts []assign.Proposal, now time.Time) {
 	for _, p := range parts {
 		if m := w.owner.Committed(p.Worker, p.Part, now); m != nil {
@@ -216,26 +220,26 @@ func (w *crew) committed(parts []assign.Proposal, now time.Time) {
 	w.serve()
 }
 
-// serve assigns rows, and tells whoever has others now.
+// serve assigns rows, and notifies the workers with a new assignment.
 func (w *crew) serve() {
 	for _, m := range w.owner.Serve() {
 		w.tell(m)
 	}
 }
 
-// tell has a worker told its assignment.
+// tell queues a letter with the assignment of a worker.
 func (w *crew) tell(m *assign.Assignee) {
-	if !w.told[m] {
-		w.told[m] = true
+	if !w.queued[m] {
+		w.queued[m] = true
 		w.letters = append(w.letters, letter{to: w.links[m.Worker], of: m})
 	}
 }
 
-// take returns the letters to be sent now.
+// take returns the letters to send now.
 func (w *crew) take() []letter {
 	out := w.letters
 	w.letters = nil
-	clear(w.told)
+	clear(w.queued)
 	for i, l := range out {
 		if l.of != nil {
 			out[i].body = w.owner.Assignment(l.of)
@@ -244,11 +248,11 @@ func (w *crew) take() []letter {
 	return out
 }
 
-// namedModels is how many models a message has room for.
+// namedModels is how many models a message names.
 const namedModels = 5
 
-// trouble says why an engine that has the job's model does not run it, or which models
-// the engines have.
+// trouble returns the reason why an engine with the job's model does not run it, or
+// else the models of the engines.
 func (w *crew) trouble() string {
 	var served []string
 	for _, e := range w.engines {
@@ -271,7 +275,7 @@ func (w *crew) trouble() string {
 	return fmt.Sprintf(" Served now: %s.", strings.Join(served, ", "))
 }
 
-// where answers where a row is.
+// where returns the place of a row.
 func (w *crew) where(m whereIs) any {
 	if w.owner == nil {
 		return notCounted(m.job)
@@ -279,14 +283,14 @@ func (w *crew) where(m whereIs) any {
 	return w.owner.Where(m.row)
 }
 
-// whereabouts answers from the book where the rows are: it costs the same however many
-// there are.
+// whereabouts returns how many rows each node has. The cost does not grow with the
+// rows.
 func (w *crew) whereabouts(job string, whole bool, nameOf func(address string) string, now time.Time) any {
 	if w.owner == nil || !whole {
 		return notCounted(job)
 	}
 	complete, all := w.owner.Complete()
-	a := &peerv1.LocateRowsResponse{Shards: small(all), Complete: small(complete)}
+	a := &peerv1.LocateRowsResponse{Shards: clampInt32(all), Complete: clampInt32(complete)}
 	for _, s := range w.owner.Shares(now) {
 		a.Nodes = append(a.Nodes, &peerv1.NodeRows{Node: valid(nameOf(s.Address)), Assigned: s.Assigned, Done: s.Done, Rate: s.Rate})
 	}

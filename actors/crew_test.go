@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// at is the view of an engine of the node at an address.
+// at returns the view of an engine on the node at an address.
 func at(address string) engineView {
 	e := gpu("gpu@"+address, "", true)
 	e.local, e.address = "gpu", address
@@ -40,7 +40,8 @@ func crewOf(t *testing.T, engines ...engineView) (*crew, *metrics) {
 	return w, m
 }
 
-// report has a worker tell the crew that it wants rows, and returns the letters.
+// report sends the crew a heartbeat of a worker that wants rows, and returns the
+// letters.
 func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) (m *assign.Assignee, letters []letter) {
 	t.Helper()
 	h := &assign.Heartbeat{Worker: worker, Address: worker, Number: number, Fresh: number == 1, Ports: 1, Want: true, Hungry: true}
@@ -52,7 +53,7 @@ func (w *crew) report(t *testing.T, worker string, number int64, now time.Time) 
 	return m, w.take()
 }
 
-// said is what letters say: to whom, and how many rows or that it has to stop.
+// said returns the letters as texts: the address, and the number of rows or "stop".
 func said(letters []letter) (out []string) {
 	for _, l := range letters {
 		rows := 0
@@ -70,13 +71,13 @@ func said(letters []letter) (out []string) {
 	return out
 }
 
-func TestWhoIsInvited(t *testing.T) {
+func TestInvitedNodes(t *testing.T) {
 	t.Parallel()
 	w, _ := crewOf(t, at("a:1"), at("b:1"))
 	others := []cluster.Member{{Peer: "a:1", Engines: true}, {Peer: "c:1", Engines: true}, {Peer: "d:1"}}
 	now := time.Now()
 	if got := w.uninvited(others, false, now); !slices.Equal(got, []string{"", "a:1", "b:1", "c:1"}) {
-		t.Errorf("before the first rows %q are invited: whoever may have rows from before is missing", got)
+		t.Errorf("before the first rows %q are invited, want every node that may have rows of an earlier owner", got)
 	}
 	if got := w.uninvited(others, false, now); len(got) != 0 {
 		t.Errorf("%q are invited a second time", got)
@@ -87,15 +88,15 @@ func TestWhoIsInvited(t *testing.T) {
 		}
 	}
 	if w.answered("c:1", nil, errors.New("no answer")) {
-		t.Error("rows may be assigned before an earlier worker was heard")
+		t.Error("rows may be assigned before an earlier worker has reported")
 	}
 	if w.report(t, "a:1", 1, now); !w.invites.gathered() {
-		t.Error("the earlier worker was heard, and is waited for")
+		t.Error("the crew waits for the earlier worker, which has reported")
 	}
 	w.owner.Assigning = true
 	later := now.Add(inviteAgain)
 	if got := w.uninvited(others, false, later); !slices.Equal(got, []string{"b:1"}) {
-		t.Errorf("%q are invited where only b:1 has an engine and no worker", got)
+		t.Errorf("%q are invited, but only b:1 has an engine and no worker", got)
 	}
 	w.engines = []engineView{at("")}
 	if got := w.uninvited(others, true, later); len(got) != 0 {
@@ -103,14 +104,14 @@ func TestWhoIsInvited(t *testing.T) {
 	}
 }
 
-// A worker hears once of all that has changed for it, as it is in the end.
-func TestALetterSaysHowThingsStand(t *testing.T) {
+// A worker gets one letter for all changes, with its latest assignment.
+func TestALetterHasTheWholeAssignment(t *testing.T) {
 	t.Parallel()
 	w, m := crewOf(t, at("a:1"), at("b:1"))
 	now := time.Now()
 	a, letters := w.report(t, "a:1", 1, now)
 	if got := said(letters); !slices.Equal(got, []string{"a:1: 0"}) {
-		t.Errorf("before the crew is gathered: %q", got)
+		t.Errorf("letters before all workers have reported: %q", got)
 	}
 	w.owner.Assigning = true
 	_, letters = w.report(t, "b:1", 1, now)
@@ -129,14 +130,14 @@ func TestALetterSaysHowThingsStand(t *testing.T) {
 	w.lose(a)
 	letters = w.take()
 	if got := said(letters); !slices.Contains(got, "a:1: stop") {
-		t.Errorf("the lost worker is not told to stop: %q", got)
+		t.Errorf("the lost worker gets no stop: %q", got)
 	}
 	if lost := testutil.ToFloat64(m.returned.WithLabelValues("lost")); lost == 0 {
 		t.Error("the rows of the lost worker are not counted")
 	}
 	for range 2 {
 		if m, letters := w.report(t, "a:1", 2, now); m != nil || !slices.Equal(said(letters), []string{"a:1: stop"}) {
-			t.Errorf("a worker that was lost comes back, and hears %q", said(letters))
+			t.Errorf("a lost worker that comes back gets %q, want only a stop", said(letters))
 		}
 	}
 	w.showFree(false)
@@ -154,7 +155,7 @@ func TestSilentWorkersAreLost(t *testing.T) {
 	w.report(t, "a:1", 1, now)
 	w.report(t, "b:1", 1, now)
 	looks := func(now time.Time) []string {
-		w.look(lease, patience, now)
+		w.checkWorkers(lease, patience, now)
 		return said(w.take())
 	}
 	for range 3 {
@@ -172,12 +173,12 @@ func TestSilentWorkersAreLost(t *testing.T) {
 		looks(now)
 	}
 	if w.owner.At("a:1") != nil || w.owner.At("b:1") == nil {
-		t.Error("the silent worker is there, or the other is lost")
+		t.Error("the silent worker is not lost, or the other worker is")
 	}
-	now = now.Add(time.Hour) // this node stood still
+	now = now.Add(time.Hour) // this process was suspended
 	looks(now)
 	if w.owner.At("b:1") == nil {
-		t.Error("a worker is lost because its owner stood still")
+		t.Error("a worker is lost because its owner was suspended")
 	}
 }
 
@@ -209,35 +210,35 @@ func TestAnEngineThatRefusesTheJob(t *testing.T) {
 		return &assign.Heartbeat{Address: address, Refused: map[string]string{"gpu": "no such adapter"}}
 	}
 	if why := w.refuses(refusal("a:1")); why != "" || !w.served() {
-		t.Errorf("one of two refuses, and the job has none: %q", why)
+		t.Errorf("one of two engines refuses the job, and the job has none left: %q", why)
 	}
 	if why := w.refuses(refusal("a:1")); why != "" {
-		t.Errorf("a refusal that was heard counts again: %q", why)
+		t.Errorf("a repeated refusal counts again: %q", why)
 	}
 	if why := w.refuses(refusal("b:1")); why != "no such adapter" || w.served() {
-		t.Errorf("the last refuses: %q", why)
+		t.Errorf("the reason of the last engine is %q", why)
 	}
 }
 
-func TestWhatIsServedInPlaceOfTheModel(t *testing.T) {
+func TestReasonsWhyNoEngineRunsTheJob(t *testing.T) {
 	t.Parallel()
 	e := at("a:1")
 	e.info.Models = nil
 	w, _ := crewOf(t, e)
 	if got := w.trouble(); got != "" {
-		t.Errorf("nothing is served: %q", got)
+		t.Errorf("with no model served the message is %q", got)
 	}
 	for i := range namedModels + 2 {
 		w.engines[0].info.Models = append(w.engines[0].info.Models, at("").info.Models[0])
 		w.engines[0].info.Models[i].Name = fmt.Sprint("other-", i)
 	}
 	if got := w.trouble(); !strings.Contains(got, "Served now: other-0,") || !strings.Contains(got, "and 2 more") {
-		t.Errorf("the models that are served: %q", got)
+		t.Errorf("the message about served models is %q", got)
 	}
 	w.engines = []engineView{gpu("gpu", "", false)}
 	w.engines[0].err = errors.New("connection refused")
 	if got := w.trouble(); !strings.Contains(got, "does not answer its probes") {
-		t.Errorf("the server that is down: %q", got)
+		t.Errorf("the message about a server that is down is %q", got)
 	}
 }
 
@@ -254,7 +255,7 @@ func TestAQuestionBeforeTheRowsAreCounted(t *testing.T) {
 	}
 	w.owner = owner
 	if _, is := w.whereabouts("job", false, name, time.Now()).(*peer.Refusal); !is {
-		t.Error("rows are counted that are not all read")
+		t.Error("rows are counted before the whole input is read")
 	}
 	w.report(t, "a:1", 1, time.Now())
 	w.owner.Assigning = true

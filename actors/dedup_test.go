@@ -15,8 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// repeated are n rows of which every so many are different, the first of each text
-// anywhere.
+// repeated returns n rows with so many different texts, in no simple order.
 func repeated(n, different int) (texts []string) {
 	for i := range n {
 		texts = append(texts, fmt.Sprintf("row %d", (i*2654435761>>8)%different))
@@ -32,7 +31,7 @@ func distinct(texts []string) int {
 	return len(seen)
 }
 
-// counted echoes with tokens, and counts how often each text is asked for.
+// counted echoes with tokens, and counts the requests for each text.
 type counted struct {
 	scripted
 	mu   sync.Mutex
@@ -52,7 +51,7 @@ func counting(answer func(context.Context, string, int) (engine.Reply, error)) *
 	return e
 }
 
-// once requires that each text was asked for once.
+// once requires one request for each text.
 func (e *counted) once(t *testing.T, texts []string) {
 	t.Helper()
 	e.mu.Lock()
@@ -98,7 +97,7 @@ func TestEqualRowsRunOnce(t *testing.T) {
 	}
 }
 
-// Where nobody asks for it equal rows run as others do.
+// Without deduplication equal rows run like all others.
 func TestEqualRowsRunEachByDefault(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -113,7 +112,7 @@ func TestEqualRowsRunEachByDefault(t *testing.T) {
 	})
 }
 
-// Rows beyond those that are remembered run, and nothing is lost.
+// Beyond the remembered rows equal rows run, and no row is lost.
 func TestEqualRowsBeyondMemoryRun(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -128,7 +127,7 @@ func TestEqualRowsBeyondMemoryRun(t *testing.T) {
 	})
 }
 
-// A copy of a row that has failed has failed with the same words.
+// A copy of a failed row fails with the same error.
 func TestCopiesOfFailedRowsFail(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -155,7 +154,7 @@ func TestCopiesOfFailedRowsFail(t *testing.T) {
 	})
 }
 
-// Equal rows are left out of what runs while the input is still being read, too.
+// Equal rows are also left out while the input is still being read.
 func TestEqualRowsRunOnceWhileTheInputIsRead(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -178,8 +177,8 @@ func TestEqualRowsRunOnceWhileTheInputIsRead(t *testing.T) {
 	})
 }
 
-// An owner that dies while its rows are copied costs none: the next one writes the
-// rest, and rows that another node has answered are not run again.
+// The loss of an owner that writes copies costs no row: the next owner writes the
+// other copies, and rows that another node has answered do not run again.
 func TestAnOwnerThatDiesWhileItCopiesCostsNoRow(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -191,7 +190,7 @@ func TestAnOwnerThatDiesWhileItCopiesCostsNoRow(t *testing.T) {
 		id := b.submitTo(owner, rowmill.Spec{Spooled: b.spool(texts), Dedup: true})
 		first := b.await(id, func(r store.Record) bool { return r.Job.DeduplicatedRows > 0 })
 		if first.Job.Status.Terminal() {
-			t.Fatal("it is over")
+			t.Fatal("the job ended before its owner was lost")
 		}
 		b.join(net, "second", nil)
 		owner.cut.Store(true)
@@ -207,8 +206,8 @@ func TestAnOwnerThatDiesWhileItCopiesCostsNoRow(t *testing.T) {
 	})
 }
 
-// A job that continues another runs each text once that is not done, and copies
-// those that are.
+// A job that continues another runs each text once that has no answer yet, and
+// copies the other answers.
 func TestResume_OfAJobWithEqualRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -239,7 +238,7 @@ func TestResume_OfAJobWithEqualRows(t *testing.T) {
 	})
 }
 
-// An estimate reckons with the rows that would run.
+// An estimate counts only the rows that would run.
 func TestAnEstimateLeavesCopiesOut(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -254,7 +253,7 @@ func TestAnEstimateLeavesCopiesOut(t *testing.T) {
 		}
 		all, once := cost(false), cost(true)
 		if share := once / all; share > float64(distinct(texts))/600*1.2 {
-			t.Errorf("it would cost %v, of which %v without copies", all, once)
+			t.Errorf("the estimate is %v, and %v without copies", all, once)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A slowSource sends the first half of a file, and the rest when it is let.
+// A slowSource sends the first half of a file, and the rest after let.
 type slowSource struct {
 	*httptest.Server
 	asked atomic.Int64
@@ -38,7 +38,7 @@ func newSlowSource(t *testing.T, texts []string) *slowSource {
 		fmt.Fprintln(w, "text")
 		for i, text := range texts {
 			if i == len(texts)/2 {
-				_ = http.NewResponseController(w).Flush() // what goes wrong shows in the job
+				_ = http.NewResponseController(w).Flush() // an error shows in the job
 				select {
 				case <-s.rest:
 				case <-r.Context().Done():
@@ -55,12 +55,13 @@ func newSlowSource(t *testing.T, texts []string) *slowSource {
 	return s
 }
 
-// loseDownload submits a job whose owner loses it while its input is downloaded,
-// and returns it once it is owned again.
+// loseDownload submits a job whose owner loses it during the download of the input,
+// and returns the job when it has an owner again.
 func (b *rig) loseDownload(source *slowSource) string {
 	b.t.Helper()
 	id := b.submit(rowmill.Spec{URL: source.URL, Column: "text"})
-	// Once it is asked for: what nobody wants by then is not asked for at all.
+	// Once the source has the request: if no job wants the input before that, the
+	// node sends none.
 	first := b.await(id, func(r store.Record) bool { return r.DownloadStarted != nil && source.asked.Load() > 0 })
 	if err := b.store.CloseSession(b.t.Context(), first.Session); err != nil {
 		b.t.Fatal(err)
@@ -69,8 +70,8 @@ func (b *rig) loseDownload(source *slowSource) string {
 	return id
 }
 
-// An owner that loses its job while it downloads goes on with that, and the next
-// owner waits for it: on the same node, or on another.
+// An owner that loses its job during a download finishes the download, and the next
+// owner waits for it, on the same node or on another.
 func TestADownloadOutlivesTheLease(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string]int{"alone": 0, "two nodes": 2} {
@@ -96,7 +97,7 @@ func TestADownloadOutlivesTheLease(t *testing.T) {
 	}
 }
 
-// What nobody wants any more is no longer downloaded.
+// A download stops when no job wants it any more.
 func TestADownloadForACancelledJobEnds(t *testing.T) {
 	t.Parallel()
 	b, net := setup(t, nil), newNetwork()
@@ -116,8 +117,8 @@ func TestADownloadForACancelledJobEnds(t *testing.T) {
 	}
 }
 
-// A job whose input is downloaded says so, and how far that is. It has started
-// once it runs.
+// A job shows that its input is being downloaded, and how far the download is. It
+// counts as started when its rows run.
 func TestAJobIsStartingWhileItsInputIsFetched(t *testing.T) {
 	t.Parallel()
 	e := &scripted{answer: echo, models: []engine.ServedModel{{Name: "another"}}}

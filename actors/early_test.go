@@ -16,10 +16,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A heldBucket keeps all from shard number 3 on from being begun until it is told.
+// A heldBucket blocks shards from number 3 on until begin is closed.
 type heldBucket struct {
 	blob.Bucket
-	holds atomic.Bool // one is asked for
+	holds atomic.Bool // shard 3 is requested
 	begin chan struct{}
 }
 
@@ -41,8 +41,8 @@ func held(c *actors.Config) *heldBucket {
 	return b
 }
 
-// Rows of an input run while others are still being read. Nothing of them is done
-// before it is whole, and each runs once.
+// The first rows run while the rest of the input is read. No row counts as done
+// before the input is whole, and each runs once.
 func TestRowsRunWhileTheInputIsRead(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestRowsRunWhileTheInputIsRead(t *testing.T) {
 	})
 }
 
-// What is wrong further down fails the job as if no row had run: it says the same,
-// has done nothing and costs nothing.
+// An error later in the input fails the job as if no row had run: the same message,
+// no row done, and no cost.
 func TestWhatIsWrongFurtherDownCostsNothing(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -120,8 +120,7 @@ func TestWhatIsWrongFurtherDownCostsNothing(t *testing.T) {
 	}
 }
 
-// Where more than a row's own place decides whether it runs, none does before all
-// are read.
+// For some jobs no row runs before the whole input is read.
 func TestRowsThatWaitForTheWholeInput(t *testing.T) {
 	t.Parallel()
 	limit := 1.0
@@ -142,21 +141,21 @@ func TestRowsThatWaitForTheWholeInput(t *testing.T) {
 				change(&spec)
 				id := b.submit(spec)
 				b.await(id, func(store.Record) bool { return bucket.holds.Load() })
-				time.Sleep(100 * time.Millisecond) // far longer than a row takes to be sent
+				time.Sleep(100 * time.Millisecond) // far longer than a node takes to send a row
 				if n := e.calls.Load(); n > 0 {
 					t.Errorf("%d rows ran before the input was read", n)
 				}
 				close(bucket.begin)
 				if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded {
-					t.Errorf("the job has %s: %+v", rec.Job.Status, rec.Job.FailureReason)
+					t.Errorf("the job is %s: %+v", rec.Job.Status, rec.Job.FailureReason)
 				}
 			})
 		})
 	}
 }
 
-// An owner that dies while it reads the input costs no row that runs elsewhere: the
-// next one cuts the same shards and hears of their rows.
+// The loss of an owner that reads the input costs no row on other nodes: the next
+// owner cuts the same shards, and workers report their rows.
 func TestAnOwnerThatDiesWhileItReadsCostsNoRow(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -171,7 +170,7 @@ func TestAnOwnerThatDiesWhileItReadsCostsNoRow(t *testing.T) {
 		if first.Counted() || first.Job.RowsDone > 0 {
 			t.Errorf("the record is %+v", first)
 		}
-		other := func(c *actors.Config) { c.Shards.Rows = 70 } // it has to do as the first one did
+		other := func(c *actors.Config) { c.Shards.Rows = 70 } // the second owner must cut the input like the first one
 		b.join(net, "second", nil, other)
 		owner.cut.Store(true)
 		owner.gone.Store(true)

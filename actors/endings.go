@@ -16,9 +16,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// How the record of a job ends.
+// This file writes the ends of jobs to their records.
 
-// recordSuccess ends a job whose result is made.
+// recordSuccess ends a job that has its result.
 func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts map[string]store.Artifact, now time.Time) (store.Record, error) {
 	return s.Finish(ctx, f, func(r *store.Record) error {
 		if err := r.Job.Become(rowmill.StatusSucceeded, now); err != nil {
@@ -31,7 +31,8 @@ func recordSuccess(ctx context.Context, s store.Jobs, f store.Fence, artifacts m
 	})
 }
 
-// succeeded says how a job has ended, and of which rows there is no output.
+// succeeded returns the message of a succeeded job: how many rows failed and have
+// no output.
 func succeeded(job *rowmill.Job) string {
 	if job.FailedRows == 0 || job.NumRows == nil {
 		return "Job succeeded."
@@ -39,7 +40,7 @@ func succeeded(job *rowmill.Job) string {
 	return fmt.Sprintf("Job succeeded; %d of %d rows failed and have no output. GET /v1/jobs/%s/errors says why.", job.FailedRows, *job.NumRows, job.ID)
 }
 
-// recordEstimate ends a job that asked what its rows would cost.
+// recordEstimate ends an estimate.
 func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64, usd float64, e rowmill.Estimate, now time.Time) (store.Record, error) {
 	return s.Finish(ctx, f, func(r *store.Record) error {
 		advance(&r.Job, []rowmill.Status{rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusSucceeded}, now)
@@ -56,16 +57,16 @@ func recordEstimate(ctx context.Context, s store.Jobs, f store.Fence, rows int64
 	})
 }
 
-// estimated says how an estimate has ended.
+// estimated returns the message of a finished estimate.
 func estimated(m rowmill.Model) string {
 	if m.NoPrice {
-		return fmt.Sprintf("The tokens were estimated. %s has no price, so that there is no cost.", m.ID)
+		return fmt.Sprintf("The tokens were estimated. %s has no price, so there is no cost.", m.ID)
 	}
 	return "The cost was estimated."
 }
 
-// recordFailure ends a job that has failed, as often as it takes while the fence
-// holds: a disk that was full has room again some time.
+// recordFailure ends a job that has failed. It retries as long as the fence is
+// valid: a full disk may have room again.
 func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *rowmill.Failure, now time.Time, log *slog.Logger) (rec store.Record, err error) {
 	err = retry.Storage.Do(ctx, func() (err error) {
 		rec, err = s.Finish(ctx, f, func(r *store.Record) error {
@@ -77,30 +78,32 @@ func recordFailure(ctx context.Context, s store.Jobs, f store.Fence, failure *ro
 		})
 		return err
 	}, func(err error) bool { return !rowmill.MustStop(err) }, func(err error) {
-		if !storage.Passing(err) { // else the watch has said so, once
-			log.Warn("recording a job's failure failed, will be tried again", "err", err)
+		if !storage.Passing(err) { // else storage has logged it once already
+			log.Warn("recording the job's failure failed, will be tried again", "err", err)
 		}
 	})
 	return rec, err
 }
 
-// internalFailure says what a client can know of a fault of the service.
+// internalFailure returns the failure that clients see after a fault of the
+// service.
 func internalFailure(err error) *rowmill.Failure {
 	f := &rowmill.Failure{Code: rowmill.CodeInternalError, AdditionalContext: err.Error()}
-	f.Message = "The service could not go on with the job. Its log says why; after the cause is mended, submit the job again."
+	f.Message = "The service could not continue the job. Its log has the cause; once the cause is fixed, submit the job again."
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		f.Message = "The disk of the service is full. Once its operator has made room, submit the job again."
 	}
 	return f
 }
 
-// windowClosed ends a batch whose time is up. What is recorded by then counts.
+// windowClosed ends a batch when its completion window is over. Rows that are
+// recorded by then count.
 func windowClosed(rec *store.Record) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeWindowExpired,
 		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", rec.Spec.Raw.Window, rec.Job.ID)
 }
 
-// rowFailure ends a job because of one row.
+// rowFailure returns the failure of a job that ends because of a row.
 func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
 	switch f.Code {
 	case rowmill.RowTooLong:
@@ -111,24 +114,24 @@ func rowFailure(job string, f *assign.Fault) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeEngineError, "The engine refuses the job (seen at row %d): %s", f.Row, f.Message)
 }
 
-// advance takes the job through those of the steps that it has not taken.
+// advance takes the job through the statuses that it has not reached yet.
 func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 	for _, next := range steps {
-		_ = job.Become(next, now) // refused where the job is there or beyond already
+		_ = job.Become(next, now) // an error means that the job has this status already, or a later one
 	}
 }
 
-// errForgotten says that the store has other parts than we thought.
+// errForgotten means that the store has lost parts that it had acknowledged.
 var errForgotten = errors.New("the store has lost parts that it had acknowledged")
 
-// endedFailure says what is known of owners that ended.
+// endedFailure ends a job whose owners ended one after the other, and names them.
 func endedFailure(id string, ended []store.Adopter) *rowmill.Failure {
 	var when []string
 	for _, a := range ended {
-		when = append(when, fmt.Sprintf("%s, which took it up at %s", a.Node, a.Claimed().Format("2006-01-02 15:04:05Z")))
+		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.Claimed().Format("2006-01-02 15:04:05Z")))
 	}
 	return rowmill.Failf(rowmill.CodeInternalError,
-		"%d processes in a row ended while they owned the job and before anything more of it was done: %s. It is not tried again, since it may be what ended them: "+
-			"the logs of these nodes say why they ended, or their system does where it killed them for their memory. Rows that were done are kept; after the cause is mended, rowmill jobs resume %s runs the rest.",
+		"%d processes in a row ended while they owned the job and before it made progress: %s. The job may have crashed them, so it does not run again. "+
+			"The logs of these nodes say why they ended; if the operating system killed them for lack of memory, its log does. Finished rows are kept; once the cause is fixed, rowmill jobs resume %s runs the rest.",
 		len(ended), strings.Join(when, "; "), id)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// oneJob is a store of one record.
+// oneJob is a store with a single record.
 type oneJob struct {
 	store.Jobs
 	rec      store.Record
-	refusals []error // of the next calls
+	refusals []error // errors of the next calls
 }
 
 func (s *oneJob) Finish(_ context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
@@ -46,7 +46,7 @@ func running(status rowmill.Status) *oneJob {
 	return s
 }
 
-func TestHowRecordsEnd(t *testing.T) {
+func TestEndsOfRecords(t *testing.T) {
 	t.Parallel()
 	now, fence := time.Now().UTC(), store.Fence{JobID: "job-1", Epoch: 2}
 
@@ -59,7 +59,7 @@ func TestHowRecordsEnd(t *testing.T) {
 		t.Error("a job succeeds twice")
 	}
 
-	s = running(rowmill.StatusStarting) // of what its input alone tells
+	s = running(rowmill.StatusStarting) // from its input alone
 	rec, err = recordEstimate(t.Context(), s, fence, 40, 1.5, rowmill.Estimate{}, now)
 	if err != nil || rec.Job.Status != rowmill.StatusSucceeded || *rec.Job.NumRows != 40 || *rec.Job.CostEstimate != 1.5 || rec.Job.Estimate == nil {
 		t.Errorf("an estimate is %+v, %v", rec, err)
@@ -81,13 +81,13 @@ func TestHowRecordsEnd(t *testing.T) {
 	}
 }
 
-// A failure is recorded as often as it takes, but not by who is no owner.
+// A failure is recorded in the end, with retries, but not without a valid fence.
 func TestAFailureIsRecordedInTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failure, log := rowmill.Failf(rowmill.CodeEngineError, "it broke"), slog.New(slog.DiscardHandler)
 		s := running(rowmill.StatusRunning)
-		for range 40 { // minutes
+		for range 40 { // so that the retries take minutes
 			s.refusals = append(s.refusals, syscall.ENOSPC)
 		}
 		if _, err := recordFailure(t.Context(), s, store.Fence{Epoch: 2}, failure, time.Now(), log); err != nil || s.rec.Job.Status != rowmill.StatusFailed {
@@ -103,10 +103,10 @@ func TestAFailureIsRecordedInTheEnd(t *testing.T) {
 	})
 }
 
-func TestWhatAClientHearsOfAFault(t *testing.T) {
+func TestInternalFailureMessages(t *testing.T) {
 	t.Parallel()
 	for err, says := range map[error]string{
-		errors.New("anything"):                         "could not go on",
+		errors.New("anything"):                         "could not continue",
 		fmt.Errorf("write: %w", error(syscall.ENOSPC)): "disk of the service is full",
 		fmt.Errorf("write: %w", error(syscall.EDQUOT)): "disk of the service is full",
 	} {

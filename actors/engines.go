@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An engineView is what the rest of the node knows of an engine.
+// An engineView holds the facts of an engine that the rest of the node uses.
 type engineView struct {
 	name    string     // unique in the cluster
 	local   string     // its name on its node
@@ -36,8 +36,8 @@ func (v engineView) serves(spec *rowmill.Spec) (engine.ServedModel, bool) {
 	return v.info.Find(spec.Model)
 }
 
-// trouble says why the engine does not run rows of a job, whose model it has; empty
-// where it runs them, or does not have it.
+// trouble returns the reason why an engine with the job's model does not run its
+// rows; empty if it runs them, or does not have the model.
 func (v engineView) trouble(spec *rowmill.Spec) string {
 	_, has := v.info.Find(spec.Model)
 	why := v.resting[engine.RouteOf(spec)]
@@ -52,35 +52,37 @@ func (v engineView) trouble(spec *rowmill.Spec) string {
 	return ""
 }
 
-// enginesChanged tells jobs and workers which engines there are now.
+// enginesChanged sends jobs and workers the present engines.
 type enginesChanged struct{ engines []engineView }
 
-// EngineStatus is what a node knows of one of its inference servers.
+// EngineStatus is the node's state of an inference server.
 type EngineStatus struct {
 	Name  string
 	Up    bool
 	Since time.Time   // when it came up, or went down
-	Info  engine.Info // of the last probe that succeeded
+	Info  engine.Info // from the last probe that succeeded
 	Err   error       // why it is not up
 
-	// Resting says why rows of a model do not go to it now, and until when.
+	// Resting gives the reason why rows of a route do not go to it now, and until
+	// when.
 	Resting map[engine.Route]string
 
 	sending
 }
 
-// sending is how the rows of this node go to one engine, as a *dispatch.Dispatcher
-// knows it.
+// sending reports how this node's rows go to one engine; it is a
+// *dispatch.Dispatcher.
 type sending interface {
-	// Load returns how many rows the engine may have in flight, has in flight, and how
-	// many wait for it on this node.
+	// Load returns how many rows the engine may have in flight, has in flight, and
+	// how many wait for it on this node.
 	Load() (limit, inFlight, queued int)
-	// Paced says for which limit by the minute rows wait now, and until when; empty if
-	// they do not.
+	// Paced names the limit by the minute that rows wait for now, and until when;
+	// empty if they do not wait.
 	Paced() string
 }
 
-// Waits says why rows wait for an engine that is up, and until when; empty if none does.
+// Waits returns the reasons why rows wait for an engine that is up, and until when;
+// empty if none waits.
 func (e EngineStatus) Waits() []string {
 	all := Resting(e.Resting)
 	if paced := e.Paced(); e.Up && paced != "" {
@@ -89,7 +91,8 @@ func (e EngineStatus) Waits() []string {
 	return all
 }
 
-// Resting says of each route why none of its rows goes to an engine now, and until when.
+// Resting returns the reason for each route whose rows do not go to an engine now,
+// and until when.
 func Resting(routes map[engine.Route]string) (all []string) {
 	for _, r := range slices.Sorted(maps.Keys(routes)) {
 		all = append(all, fmt.Sprintf("no rows of %s for now: %s", r, routes[r]))
@@ -102,28 +105,28 @@ var (
 	errDetached  = errors.New("the engine was taken out of use")
 )
 
-// engines are the inference servers that a node knows: its own, and those of
-// the other nodes as these describe them.
+// engines holds the inference servers that a node knows: its own servers, and the
+// servers that other nodes describe.
 type engines struct {
-	own     []engineView // jobs hold the slice: a change makes another
+	own     []engineView // jobs share the slice: a change makes a new slice
 	remote  []engineView
-	said    map[string]described    // by the other nodes, by ID
+	said    map[string]described    // by ID of the other node
 	entries map[string]*engineEntry // of own, by name
 }
 
-// An engineEntry is what the node keeps of an engine beside its view.
+// An engineEntry holds the node's state of an engine beside its view.
 type engineEntry struct {
 	since     time.Time // when it came up, or went down
 	sending   sending
 	detaching bool
-	next      engine.Engine // attached under the name of one that is detaching
+	next      engine.Engine // attached under the same name while this one detaches
 }
 
 func newEngines() engines { return engines{entries: make(map[string]*engineEntry)} }
 
-// free reports whether a server's name can be used at once. Where the one that
-// has it is detaching, the server is kept until that has gone; where it is not,
-// taken is true.
+// free reports whether a server can use its name at once. If an engine with this name is
+// detaching, the server is kept until the engine has gone. If that engine stays, taken is
+// true.
 func (e *engines) free(server engine.Engine) (free, taken bool) {
 	entry := e.entries[server.Name()]
 	switch {
@@ -136,15 +139,14 @@ func (e *engines) free(server engine.Engine) (free, taken bool) {
 	return false, true
 }
 
-// add puts in an engine that was not probed yet.
+// add adds an engine that was not probed yet.
 func (e *engines) add(v engineView, s sending, now time.Time) {
 	v.err = errNotProbed
 	e.entries[v.name] = &engineEntry{since: now, sending: s}
 	e.own = append(slices.Clone(e.own), v)
 }
 
-// replace takes in a changed view; false where it is of an engine that has
-// gone.
+// replace replaces the view of an engine; it returns false if the engine has gone.
 func (e *engines) replace(v engineView, now time.Time) bool {
 	i := e.index(v.name)
 	if i < 0 || !e.own[i].pid.Equal(v.pid) {
@@ -158,8 +160,8 @@ func (e *engines) replace(v engineView, now time.Time) bool {
 	return true
 }
 
-// detach begins to take an engine out of use and returns its view; ok is false
-// where there is none, or it has begun already.
+// detach starts to take an engine out of use and returns its view. ok is false if
+// there is no such engine, or detach has started already.
 func (e *engines) detach(name string) (v engineView, ok bool) {
 	entry := e.entries[name]
 	if entry == nil || entry.detaching {
@@ -169,7 +171,7 @@ func (e *engines) detach(name string) (v engineView, ok bool) {
 	return e.own[e.index(name)], true
 }
 
-// down marks an engine that is about to go.
+// down marks an engine as down before it is removed.
 func (e *engines) down(name string, now time.Time) engineView {
 	v := e.own[e.index(name)]
 	v.up, v.err = false, errDetached
@@ -177,7 +179,7 @@ func (e *engines) down(name string, now time.Time) engineView {
 	return v
 }
 
-// remove takes an engine out and returns the server that waits for its name.
+// remove removes an engine and returns the server that waits for its name.
 func (e *engines) remove(name string) (next engine.Engine) {
 	next = e.entries[name].next
 	delete(e.entries, name)
@@ -189,14 +191,14 @@ func (e *engines) index(name string) int {
 	return slices.IndexFunc(e.own, func(v engineView) bool { return v.name == name })
 }
 
-// serve reports whether one of the node's own engines runs rows of a job now.
+// serve reports whether any of the node's own engines runs rows of a job now.
 func (e *engines) serve(spec *rowmill.Spec) bool {
 	return slices.ContainsFunc(e.own, func(v engineView) bool { _, ok := v.serves(spec); return ok })
 }
 
-// hear takes in what the other nodes say of their engines, and reports whether
-// that has changed anything. Of a thousand nodes one has said something new: the
-// others are not read again.
+// hear reads the engines of the other nodes from their states, and reports whether
+// they have changed. It skips unchanged states: of a thousand nodes only a few have
+// a new state at a time.
 func (e *engines) hear(members []cluster.Member) bool {
 	said, changed := make(map[string]described, len(members)), false
 	for _, m := range members {
@@ -224,7 +226,7 @@ func (e *engines) hear(members []cluster.Member) bool {
 	return true
 }
 
-// described is what a member said of itself, and its engines by that.
+// described holds the state that a member has sent, and its engines.
 type described struct {
 	address string
 	engines bool
@@ -240,7 +242,7 @@ func describe(m cluster.Member) described {
 	return d
 }
 
-// remoteViews are the engines of another node, as a job looks at them.
+// remoteViews returns the engines of another node as views for jobs.
 func remoteViews(m cluster.Member, said nodes.State) []engineView {
 	out := make([]engineView, 0, len(said.Engines))
 	for _, e := range said.Engines {
@@ -256,7 +258,7 @@ func sameView(a, b engineView) bool {
 	return a.name == b.name && a.address == b.address && a.up == b.up && a.info.Same(b.info) && maps.Equal(a.resting, b.resting)
 }
 
-// all are the engines that jobs of this node may use.
+// all returns the engines that jobs of this node may use.
 func (e *engines) all(draining bool) []engineView {
 	if draining {
 		return slices.Clone(e.remote)
@@ -264,7 +266,7 @@ func (e *engines) all(draining bool) []engineView {
 	return slices.Concat(e.own, e.remote)
 }
 
-// status is what the world outside sees of the node's own engines.
+// status returns the state of the node's own engines, for the API.
 func (e *engines) status() []EngineStatus {
 	out := make([]EngineStatus, len(e.own))
 	for i, v := range e.own {
@@ -274,7 +276,7 @@ func (e *engines) status() []EngineStatus {
 	return out
 }
 
-// states are those of the node's own engines that other nodes may use.
+// states returns the node's own engines that other nodes may use.
 func (e *engines) states() (out []nodes.Engine) {
 	for _, v := range e.own {
 		if v.up {
@@ -285,8 +287,8 @@ func (e *engines) states() (out []nodes.Engine) {
 	return out
 }
 
-// brief says what is wrong with a server as every client may read it: what
-// servers say may be of another one's rows.
+// brief returns the fault of a server in words that every client may read. It
+// leaves out the server's message, which may quote rows of another client.
 func brief(err error) string {
 	var fault *engine.Error
 	switch {

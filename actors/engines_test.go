@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A named engine is only its name.
+// A named is an engine with nothing but a name.
 type named struct {
 	engine.Engine
 	name string
@@ -22,13 +22,13 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// full is a server that is sent rows.
+// full is the sending interface of a busy engine.
 type full struct{}
 
 func (full) Load() (limit, inFlight, queued int) { return 8, 3, 1 }
 func (full) Paced() string                       { return "" }
 
-// gpu is the view of an engine that has probed.
+// gpu returns the view of an engine after a probe.
 func gpu(name, pid string, up bool) engineView {
 	return engineView{name: name, local: name, pid: actor.NewPID("", pid), up: up, info: engine.Info{Models: []engine.ServedModel{{Name: "m"}}}}
 }
@@ -45,23 +45,23 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 	}
 	held := e.own
 	if !e.replace(gpu("gpu", "1", true), began.Add(time.Second)) || held[0].up {
-		t.Error("a change is not taken in, or it is seen by who has the slice")
+		t.Error("replace does not change the view, or it changes a slice that jobs hold")
 	}
 	if !e.replace(gpu("gpu", "1", true), began.Add(2*time.Second)) || !e.status()[0].Since.Equal(began.Add(time.Second)) {
-		t.Error("it is up since its last change")
+		t.Error("Since is not the time when the engine came up")
 	}
 	m := rowmill.Model{ID: "m"}
 	if !e.serve(&rowmill.Spec{Model: m}) || e.serve(&rowmill.Spec{Model: rowmill.Model{ID: "other"}}) {
-		t.Error("it serves what it does not, or not what it does")
+		t.Error("serve is wrong about the models of the engine")
 	}
 	if s := e.states(); len(s) != 1 || s[0].Window != 8 || s[0].InFlight != 3 {
-		t.Errorf("the others hear %+v", s)
+		t.Errorf("the state for other nodes is %+v", s)
 	}
 	if free, taken := e.free(named{name: "gpu"}); free || !taken {
 		t.Error("its name is free")
 	}
 	if _, ok := e.detach("nobody"); ok {
-		t.Error("nobody is detached")
+		t.Error("an unknown engine is detached")
 	}
 	if v, ok := e.detach("gpu"); !ok || v.pid.Id != "1" {
 		t.Error("it cannot be detached")
@@ -71,20 +71,20 @@ func TestAnEngineComesAndGoes(t *testing.T) {
 	}
 	next := named{name: "gpu"}
 	if free, taken := e.free(next); free || taken {
-		t.Error("the next of its name does not wait")
+		t.Error("the next engine with this name does not wait")
 	}
 	if free, taken := e.free(named{name: "gpu"}); free || !taken {
-		t.Error("two wait for one name")
+		t.Error("two engines wait for one name")
 	}
 	if v := e.down("gpu", began); v.up || e.serve(&rowmill.Spec{Model: m}) || len(e.states()) != 0 || !errors.Is(e.status()[0].Err, errDetached) {
-		t.Error("it is up while it goes")
+		t.Error("a detached engine is up")
 	}
 	if e.remove("gpu") != next || len(e.own) != 0 {
-		t.Error("the next of its name is forgotten")
+		t.Error("remove does not return the waiting engine")
 	}
 	e.add(gpu("gpu", "2", false), full{}, began)
 	if e.replace(gpu("gpu", "1", true), began) || e.replace(gpu("gpu2", "1", true), began) {
-		t.Error("one that has gone still speaks")
+		t.Error("the view of a removed engine is taken in")
 	}
 }
 
@@ -101,22 +101,22 @@ func TestEnginesOfOtherNodes(t *testing.T) {
 	}
 	said := nodes.State{Engines: []nodes.Engine{{Name: "gpu", Window: 8, Models: []engine.ServedModel{{Name: "m"}}}}}
 	if !e.hear([]cluster.Member{member("b", said), {ID: "c", Engines: true}}) {
-		t.Error("an engine that came changes nothing")
+		t.Error("a new engine is no change")
 	}
 	all := e.all(false)
 	if len(all) != 2 || all[0].address != "" || all[1].name != "b/gpu" || all[1].local != "gpu" || all[1].address != "b:1" || !all[1].up {
 		t.Errorf("jobs see %+v", all)
 	}
 	if all := e.all(true); len(all) != 1 || all[0].name != "b/gpu" {
-		t.Errorf("jobs of a node that drains see %+v", all)
+		t.Errorf("jobs of a draining node see %+v", all)
 	}
 	said.Engines[0].InFlight = 7
 	if e.hear([]cluster.Member{member("b", said)}) {
-		t.Error("the load is told to jobs")
+		t.Error("a changed load counts as a change for jobs")
 	}
 	said.Draining = true
 	if !e.hear([]cluster.Member{member("b", said)}) || e.all(true)[0].up {
-		t.Error("the engine of a node that drains is up")
+		t.Error("the engine of a draining node is up")
 	}
 	idle := member("b", said)
 	idle.Engines = false

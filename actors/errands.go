@@ -14,22 +14,22 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// An errand is an object that a committer wants.
+// An errand is one object for a committer to make, here or on another node.
 type errand struct {
-	what   string                                                        // it does
-	begin  func() *commit.Errand                                         // a try
-	record func(ctx context.Context, m *commit.Errand, size int64) error // what becomes of it; nil for nothing
+	what   string                                                        // name for logs and traces
+	begin  func() *commit.Errand                                         // starts a try
+	record func(ctx context.Context, m *commit.Errand, size int64) error // records the object in the store; nil if it is not recorded
 	made   func(c actor.Context, m *commit.Errand, size int64)
-	here   bool // another node has failed: it is for this one
+	here   bool // this node makes it: another node has failed, or the object is small
 }
 
-// want has an object made, once there is room for it at one of the nodes that help.
-func (r *committer) want(c actor.Context, e errand) {
+// addErrand queues an errand; it starts when a node has room for it.
+func (r *committer) addErrand(c actor.Context, e errand) {
 	r.errands = append(r.errands, e)
-	r.deal(c)
+	r.startErrands(c)
 }
 
-func (r *committer) deal(c actor.Context) {
+func (r *committer) startErrands(c actor.Context) {
 	for len(r.errands) > 0 {
 		e, address, ok := r.errands[0], "", true
 		if !e.here {
@@ -43,11 +43,11 @@ func (r *committer) deal(c actor.Context) {
 	}
 }
 
-// run has a node, "" for this one, make an object. Whatever becomes of the node, it is
-// made: by another, or by this one.
+// run has a node make the object, "" for this node. If the node fails or is lost,
+// another node or this one makes it.
 func (r *committer) run(c actor.Context, e errand, address string) {
 	m := e.begin()
-	var turn func(context.Context) bool // nil where none is needed
+	var turn func(context.Context) bool // nil if no turn is needed
 	if address == "" && m.Heavy() {
 		turn = r.merging.lineUp(r.slots.merge, r.job.spec)
 	}
@@ -71,7 +71,7 @@ func (r *committer) run(c actor.Context, e errand, address string) {
 			}
 			switch {
 			case failed && address != "":
-				r.log.Info("another node has not made what it was asked for", "what", e.what, "node", address, "err", err)
+				r.log.Info("the errand failed on another node, will be tried again", "what", e.what, "node", address, "err", err)
 				e.here = r.failedAt(address, err)
 				r.errands = append([]errand{e}, r.errands...)
 			case err != nil:
@@ -80,13 +80,13 @@ func (r *committer) run(c actor.Context, e errand, address string) {
 			default:
 				e.made(c, m, size)
 			}
-			r.deal(c)
+			r.startErrands(c)
 		}
 	})
 }
 
-// failedAt notes why a node has not run an errand, and reports whether it is better
-// run here.
+// failedAt notes the error of a node, and reports whether this node should run the
+// errand.
 func (r *committer) failedAt(address string, err error) (here bool) {
 	var failed errandFailed
 	switch {
@@ -111,20 +111,21 @@ func (r *committer) runHere(ctx context.Context, m *commit.Errand, turn func(con
 	return m.Run(ctx, r.cfg.Blob, r.storage.WaitHere)
 }
 
-// The times between two questions how far an errand is: a quarter of what it has taken.
+// Limits of the time between two questions about an errand. The time is a quarter
+// of the time that the errand has taken so far.
 const (
 	soonestAsked = 20 * time.Millisecond
 	latestAsked  = 500 * time.Millisecond
 )
 
-// errandFailed is why a node that ran an errand could not.
+// errandFailed is the error of a node that ran an errand and failed.
 type errandFailed string
 
-// Error is what the node says.
+// Error returns the text that the node sent.
 func (f errandFailed) Error() string { return string(f) }
 
-// runAt has another node run an errand. One that is silent for as long as a lease is
-// lost.
+// runAt has another node run an errand. A node is lost when it is silent for as
+// long as a lease.
 func (r *committer) runAt(ctx context.Context, address string, m *commit.Errand) (int64, error) {
 	ask := mergeParts{Job: r.job.id, Account: r.job.spec.Account, Priority: r.job.spec.Priority, Errand: m}
 	known := ask
@@ -140,7 +141,7 @@ func (r *committer) runAt(ctx context.Context, address string, m *commit.Errand)
 			return state.Size, nil
 		case err == nil:
 			ask, heard = known, now
-		case code(err) == codeUnknownJob && ask.Errand != m: // it has begun anew
+		case code(err) == codeUnknownJob && ask.Errand != m: // the node has restarted
 			ask.Errand = m
 		case code(err) != "" && code(err) != codeBusy, errors.Is(err, peer.ErrRefused), now.Sub(heard) > r.cfg.Ownership.LeaseTTL:
 			return 0, err

@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A stingyBucket copies nothing that is short.
+// A stingyBucket copies no short ranges.
 type stingyBucket struct{ blob.Bucket }
 
 func (stingyBucket) AppendsFrom() int64 { return 2 << 10 }
 
-// joining has parts be many, and put together.
+// joining sets limits that give many parts, and joins of parts.
 func joining(c *actors.Config) {
 	c.Blob = stingyBucket{c.Blob}
 	c.Parts.Joined = 64 << 10
@@ -25,7 +25,7 @@ func joining(c *actors.Config) {
 	c.Shards.Rows = 100
 }
 
-// merges are how many errands a node has run.
+// merges returns how many errands a node has run.
 func (h *host) merges(t *testing.T) (n uint64) {
 	t.Helper()
 	families, err := h.registry.Gather()
@@ -40,14 +40,14 @@ func (h *host) merges(t *testing.T) (n uint64) {
 	return n
 }
 
-// Parts are put together by those who wrote them. Whatever becomes of a node that was
-// asked to, it is done, and every row is in the result once.
+// Nodes that wrote parts merge them. If such a node fails, another node or the
+// owner merges them, and every row is in the result once.
 func TestPartsAreMergedWhereRowsRan(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		befalls func(one *host)
-		here    bool // the owner does it
+		here    bool // the owner merges
 	}{
 		{"nothing", func(*host) {}, false},
 		{"does not answer", func(h *host) { h.mute.Store(true) }, false},
@@ -59,8 +59,9 @@ func TestPartsAreMergedWhereRowsRan(t *testing.T) {
 				b, net := setup(t, nil), newNetwork()
 				owner := b.join(net, "owner", nil, joining)
 				gpus := func(c *actors.Config) { c.Ownership.OwnsNone = true }
-				// One answers once two has written parts: an owner that has heard only of one,
-				// which cannot be asked, merges.
+				// One answers after two has written parts. Otherwise the owner
+				// could know only one as a writer; if one cannot be asked, the
+				// owner would merge itself.
 				begun, rows, answer := make(chan struct{}), atomic.Int64{}, slowly(2*time.Millisecond)
 				after := func(ctx context.Context, row string, try int) (engine.Reply, error) {
 					select {

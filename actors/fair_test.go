@@ -19,13 +19,13 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// The rows of the account that takes all it can get, and of the one that has one.
+// The times of a row of the greedy account and of the modest one.
 const (
 	greedyTakes = 3 * time.Minute
 	modestTakes = 2 * time.Second
 )
 
-// arrivals notes when the rows of the modest account reach an engine.
+// arrivals notes when the first row of the modest account reaches an engine.
 type arrivals struct {
 	mu    sync.Mutex
 	first time.Time
@@ -43,8 +43,9 @@ func (a *arrivals) answer(ctx context.Context, row string, try int) (engine.Repl
 	return slowly(modestTakes)(ctx, row, try)
 }
 
-// Whatever one account has submitted, the one row of another of priority 0
-// begins within 2 s, and its job ends within 5 s more than the row takes.
+// With any jobs of the greedy account waiting, a single row of another account with
+// priority 0 starts within 2 s, and its job ends within 5 s more than the row
+// takes.
 func TestNoAccountStopsAnother(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []string{"1", "3", "2 that own, 1 with engines"} {
@@ -58,7 +59,7 @@ func TestNoAccountStopsAnother(t *testing.T) {
 }
 
 func tryToStop(t *testing.T, nodes string, priority rowmill.Priority) {
-	t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+	t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 	b, at := setup(t, nil), &arrivals{}
 	b.cfg.Ownership = actors.Ownership{MaxActive: 4, KeptPlaces: 2}
 	b.cfg.Parts, b.cfg.Servers = actors.Parts{}, actors.Servers{}
@@ -96,8 +97,8 @@ func tryToStop(t *testing.T, nodes string, priority rowmill.Priority) {
 	}
 }
 
-// An account whose rows fill a node's memory, and stay for long, leaves another
-// its part of it: its rows go out several at a time.
+// An account with slow rows that fill a node's memory leaves another account its
+// share: several rows of the other account run at the same time.
 func TestMemoryIsSharedByAccounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestMemoryIsSharedByAccounts(t *testing.T) {
 	})
 }
 
-// A wire is what other nodes are asked by, on a way that takes its time.
+// A wire is a host whose requests to other nodes take some time.
 type wire struct {
 	*host
 	client *peer.Client
@@ -148,8 +149,8 @@ func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.host.RoundTrip(r)
 }
 
-// Nodes that are well log no warning, however many small jobs there are.
-func TestManySmallJobsWarnNobody(t *testing.T) {
+// Healthy nodes log no warning, with any number of small jobs.
+func TestManySmallJobsLogNoWarning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // as above
@@ -175,7 +176,7 @@ func TestManySmallJobsWarnNobody(t *testing.T) {
 			}
 		}
 		if log.Len() > 0 {
-			t.Errorf("nodes that are well say:\n%s", log.String())
+			t.Errorf("healthy nodes log:\n%s", log.String())
 		}
 	})
 }

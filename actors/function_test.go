@@ -35,7 +35,7 @@ func (b *rig) spoolLines(lines ...string) string {
 	}
 	buffered := bufio.NewWriter(w)
 	for _, line := range lines {
-		_, _ = buffered.WriteString(line + "\n") // it repeats its first error
+		_, _ = buffered.WriteString(line + "\n") // Flush returns its first error
 	}
 	if err := buffered.Flush(); err != nil {
 		b.t.Fatal(err)
@@ -47,7 +47,7 @@ func (b *rig) spoolLines(lines ...string) string {
 	return info.Key
 }
 
-// The inputs of the results are the rendered prompts.
+// The inputs in the results are the rendered prompts.
 func TestFunction_SpooledRowsBecomePrompts(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestFunction_SpooledRowsBecomePrompts(t *testing.T) {
 	})
 }
 
-// columns are the members of the JSON results with the inputs.
+// columns returns the members of the JSON results with the inputs.
 func (b *rig) columns(rec store.Record) (columns map[string][]any) {
 	b.t.Helper()
 	full, err := b.cfg.Blob.Open(b.t.Context(), rec.Artifacts[layout.Full].Key)
@@ -125,14 +125,14 @@ func TestFunction_APromptTooLongFailsTheJob(t *testing.T) {
 	})
 }
 
-// What a job takes over of another has the other's fields, beside those of the
-// rows that it runs itself.
+// A job that continues another takes over the fields of the other's rows, beside
+// the fields of its own rows.
 func TestFunction_FieldsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		var mended atomic.Bool
+		var fixed atomic.Bool
 		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-			if row == "Greet n7 !" && !mended.Load() {
+			if row == "Greet n7 !" && !fixed.Load() {
 				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
 			}
 			return echo(ctx, row, try)
@@ -144,7 +144,7 @@ func TestFunction_FieldsAreTakenOver(t *testing.T) {
 		}
 		id := b.submit(rowmill.Spec{Spooled: b.spoolLines(lines...), Function: greeting})
 		old := b.await(id, func(r store.Record) bool { return r.InputUntil != nil })
-		mended.Store(true)
+		fixed.Store(true)
 		made := b.end(b.resume(old, true))
 		if made.Job.RowsTakenOver != 149 || made.Job.FailedRows != 0 {
 			t.Fatalf("%d rows were taken over, %d failed", made.Job.RowsTakenOver, made.Job.FailedRows)

@@ -15,39 +15,38 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// begun is the beginning of an input, cut into shards.
+// begun is the first part of an input, cut into shards.
 type begun struct {
 	ingest.Begun
 	counter *prompt.Counter
 }
 
-// inputRead is the input of a job, cut into shards.
+// inputRead is the whole input of a job, cut into shards.
 type inputRead struct {
 	rec     store.Record
 	input   shard.Manifest
 	counter *prompt.Counter
-	groups  []byte         // of its rows, where they are dealt by them
-	copies  *ingest.Copies // among them
-	parts   []store.Part   // what earlier owners recorded
+	groups  []byte         // of the rows; empty if rows are not dealt by groups
+	copies  *ingest.Copies // rows that are copies of others
+	parts   []store.Part   // recorded by earlier owners
 	err     error
 }
 
-// An intake is the input of a job: how it is read, and what is known of it. It knows no
-// actors.
+// An intake reads the input of a job and holds its facts. It knows no actors.
 type intake struct {
 	*process
 	fence   store.Fence
 	trace   *tracing.Job // nil where the job is not traced
-	reading turns
-	begun   *begun         // what is read while the rest is, and runs as soon as it can
+	reading gateWaits
+	begun   *begun         // the shards so far, while the input is read; their rows run as soon as possible
 	whole   bool           // all of the input is read
-	shards  int            // of the rows that run, once the input is whole
-	input   shard.Manifest // all of it; of an estimate job runs the first rows
-	copies  *ingest.Copies // rows that get the answers of others; nil for none
+	shards  int            // with rows to run, once the input is whole
+	input   shard.Manifest // the whole input; the job of an estimate runs its first rows only
+	copies  *ingest.Copies // rows that get the answers of equal rows; nil for none
 }
 
-// read reads the input, outside of the actor. ready hears of shards meanwhile; nil
-// for nobody.
+// read reads the input, outside of the actor. It calls ready for each group of new
+// shards; ready may be nil.
 func (in *intake) read(ctx context.Context, rec store.Record, ready func(begun)) inputRead {
 	m := inputRead{rec: rec}
 	span := in.trace.Begin("read the input")
@@ -91,7 +90,7 @@ func (in *intake) ingest(ctx context.Context, m *inputRead, ready func(begun)) (
 	return err
 }
 
-// reads is what the input is read with.
+// reads returns the settings for reading the input.
 func (in *intake) reads() ingest.Config {
 	cfg := in.cfg.ingest()
 	cfg.Wait, cfg.Patient = in.storage.WaitHere, in.storage.Patient
@@ -99,7 +98,7 @@ func (in *intake) reads() ingest.Config {
 	return cfg
 }
 
-// add takes in shards of an input of which no row can run yet.
+// add appends shards that cannot run yet.
 func (in *intake) add(b begun) {
 	if in.begun == nil {
 		in.begun = &b
@@ -108,13 +107,13 @@ func (in *intake) add(b begun) {
 	in.begun.Shards, in.begun.Copies = append(in.begun.Shards, b.Shards...), append(in.begun.Copies, b.Copies...)
 }
 
-// known is what the workers have to know of an input that is still being read.
+// known returns the manifest that workers get while the input is still being read.
 func (in *intake) known() shard.Manifest {
 	return shard.Manifest{IDType: in.begun.IDType, Fields: in.begun.Fields, Rows: in.begun.About}
 }
 
-// counted says in the record how many rows run and how they are cut, once that is
-// known.
+// counted returns a change of the record: the number of rows and shards, and the
+// cut, once the input is whole.
 func (in *intake) counted() func(*store.Record) {
 	if !in.whole {
 		return func(*store.Record) {}
@@ -127,14 +126,14 @@ func (in *intake) counted() func(*store.Record) {
 		if r.Shards == 0 {
 			r.Shards = shards
 		}
-		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // of which some rows may run
+		if r.Cut == "" && r.Job.RunType != rowmill.RunEstimate { // jobs whose rows may run
 			r.Cut = cut
 		}
 	}
 }
 
-// estimate ends a job with what its input alone tells, outside of the actor. It returns
-// the message for the job.
+// estimate ends a job from its input alone, outside of the actor. It returns the
+// message for the job.
 func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	rows, now := in.input.Rows, in.cfg.Clock()
 	usd, e := ingest.Unsampled(spec, rows-in.input.Copies, in.input.Size)
@@ -149,8 +148,8 @@ func (in *intake) estimate(spec *rowmill.Spec) func(ctx context.Context) any {
 	}
 }
 
-// copiesFor is what writes rows that are equal to earlier ones; nil where there are
-// none. No worker has these rows: the owner has them written as parts of its own.
+// copiesFor returns the writer of rows that equal earlier rows; nil if there are
+// none. No worker has these rows: the committer writes them as parts.
 func (in *intake) copiesFor(files *commit.Files, spec *rowmill.Spec) *commit.Copies {
 	if in.copies == nil {
 		return nil

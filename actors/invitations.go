@@ -9,27 +9,28 @@ import (
 const (
 	// inviteAgain is the time between invites to a node that has no worker.
 	inviteAgain = 2 * time.Second
-	// banTime is how long a node is left out whose worker could not go on.
+	// banTime is how long a node gets no invite after its worker could not
+	// continue.
 	banTime = time.Minute
 )
 
-// invitations are what the owner of a job has asked of nodes: to work for it.
-// Before the first rows are assigned they also tell who is to be heard first: a
-// node may have a worker from earlier owners, and that may have any row.
+// invitations holds the invites of a job's owner to nodes. Before the first rows
+// are assigned, the owner must hear from each worker of an earlier owner, because
+// that worker may have any row.
 type invitations struct {
-	sent    map[string]time.Time // by address: when a node was last asked
-	banned  map[string]time.Time // by address: until when a node is not asked
-	open    int                  // that are not answered
-	awaited map[string]bool      // nodes whose earlier worker was not heard yet
-	full    map[string]bool      // nodes that last had no place for a worker
+	sent    map[string]time.Time // by address: when the node was last invited
+	banned  map[string]time.Time // by address: until when the node gets no invite
+	open    int                  // invites without an answer
+	awaited map[string]bool      // nodes with an earlier worker that has not reported yet
+	full    map[string]bool      // nodes that had no place for a worker in their last answer
 }
 
 func newInvitations() invitations {
 	return invitations{sent: make(map[string]time.Time), banned: make(map[string]time.Time), awaited: make(map[string]bool), full: make(map[string]bool)}
 }
 
-// due reports whether a node without a worker is to be asked now, which then
-// counts as done.
+// due reports whether to invite a node without a worker now, and counts it as
+// invited.
 func (i *invitations) due(address string, now time.Time) bool {
 	if now.Sub(i.sent[address]) < inviteAgain || now.Before(i.banned[address]) {
 		return false
@@ -39,9 +40,9 @@ func (i *invitations) due(address string, now time.Time) bool {
 	return true
 }
 
-// answered takes in what has become of an invite: whether the node has a worker
-// already that is to be heard, and the code where it was refused. Who is busy is
-// asked at the next look.
+// answered notes the answer to an invite. await: the node has a worker already, and
+// the owner must hear from it. refusal: the code of a refusal. A busy or full node
+// is due again at once.
 func (i *invitations) answered(address string, await bool, refusal string) {
 	i.open--
 	if await {
@@ -56,15 +57,15 @@ func (i *invitations) answered(address string, await bool, refusal string) {
 	}
 }
 
-// heard notes that a node's worker was heard.
+// heard notes a report of the node's worker.
 func (i *invitations) heard(address string) { delete(i.awaited, address) }
 
-// ban leaves a node out for a while.
+// ban stops invites to a node for a while.
 func (i *invitations) ban(address string, now time.Time) { i.banned[address] = now.Add(banTime) }
 
-// gathered reports whether everybody has answered, and every earlier worker was
-// heard.
+// gathered reports whether all invites are answered, and every earlier worker has
+// reported.
 func (i *invitations) gathered() bool { return i.open <= 0 && len(i.awaited) == 0 }
 
-// nodes are the addresses of all nodes that were ever asked, in order.
+// nodes returns the addresses of all nodes that were ever invited, in order.
 func (i *invitations) nodes() []string { return slices.Sorted(maps.Keys(i.sent)) }

@@ -13,15 +13,17 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// janitorName is what nodes are ranked for: the first of them cleans. Where two
-// believe to be first they repeat each other's work, which harms nothing.
+// janitorName is the name that nodes are ranked for: the first node cleans. If two
+// nodes both take themselves for the first, they repeat each other's work, which
+// does no harm.
 const janitorName = "janitor"
 
-// janitorRest is how much sooner the next round comes while there is more to do.
+// janitorRest is the divisor of the pause while there is more to remove.
 const janitorRest = 60
 
-// tidyGrace is what an owner needs to clean up once the end of a job is safe: it
-// mostly takes a second, and who comes too early only does the same work.
+// tidyGrace is the time for an owner to clean up once the end of a job is safe.
+// Owners mostly need a second; a janitor that starts earlier only repeats their
+// work.
 const tidyGrace = 5 * time.Second
 
 func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, log *slog.Logger) *retention.Janitor {
@@ -35,8 +37,8 @@ func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, 
 	})
 }
 
-// clean has the janitor do a round, if this node is the one that cleans. All
-// nodes look whether that could be done: each of them takes jobs.
+// clean runs a round of the janitor if this node is the one that cleans. The other
+// nodes only check whether they could clean, because each node claims jobs.
 func (n *cleaner) clean(c actor.Context) {
 	now, first := n.turn()
 	if !now {
@@ -67,22 +69,22 @@ func (n *cleaner) clean(c actor.Context) {
 	})
 }
 
-// looked publishes what a round has found.
+// looked publishes the findings of a round.
 func (n *cleaner) looked(err error, skew time.Duration, unknown retention.Unknown) {
 	status := StorageStatus{Unknown: unknown, Skew: skew}
 	reason := heldFor(err)
 	switch {
 	case reason != "":
 		status.Held = err
-	case err != nil: // it is as it was, for all we know
+	case err != nil: // other errors say nothing about the hold: it stays
 		status.Held = n.published.storage.Load().Held
 	}
 	if before := heldFor(n.published.storage.Load().Held); reason == before && reason != "" {
-		// It was said when it began.
+		// The same reason was logged when it began.
 	} else if reason != "" {
 		n.log.Error("NO DATA IS REMOVED", "reason", reason, "err", err)
 	} else if err != nil {
-		n.log.Warn("removing data that is not kept any longer failed", "err", err)
+		n.log.Warn("removing expired data failed, will be tried again", "err", err)
 	} else if before != "" {
 		n.log.Info("data is removed again", "reason", before)
 	}
@@ -99,8 +101,8 @@ func (n *cleaner) looked(err error, skew time.Duration, unknown retention.Unknow
 	n.published.storage.Store(&status)
 }
 
-// heldFor is why an error keeps a node from removing data until somebody mends
-// it; empty for others, which pass.
+// heldFor returns the reason why a node removes no data until an operator
+// intervenes; empty for errors that pass by themselves.
 func heldFor(err error) string {
 	var differ *deployment.DifferError
 	var format *deployment.FormatError

@@ -19,12 +19,12 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// A calendar is a clock that days can be added to.
+// A calendar is a clock that a test moves on by days.
 type calendar struct{ days atomic.Int64 }
 
 func (c *calendar) now() time.Time { return time.Now().AddDate(0, 0, int(c.days.Load())) }
 
-// lines are a log that may be read while it is written.
+// lines is a log that a test reads while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -50,7 +50,7 @@ type clockedStore struct {
 
 func (s clockedStore) Time(ctx context.Context) (time.Time, error) { return s.clock.now(), ctx.Err() }
 
-// Whoever has opened the results reads them whole, or gets an error.
+// A reader that has opened the results reads the whole file, or gets an error.
 func TestRemovalWhileResultsAreRead(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRemovalWhileResultsAreRead(t *testing.T) {
 	})
 }
 
-// askedStore counts how often its node looks for data to remove.
+// askedStore counts the searches of its node for data to remove.
 type askedStore struct {
 	store.Store
 	asked *atomic.Int64
@@ -88,9 +88,10 @@ func (s askedStore) Holders(ctx context.Context) ([]string, error) {
 	return s.Store.Holders(ctx)
 }
 
-// A node whose storage is another deployment's, or whose clock is days off,
-// removes nothing, says why once, and goes on when it is mended.
-func TestNothingIsRemovedThatMayBeOthers(t *testing.T) {
+// A node with the storage of another deployment, or with a clock that is wrong by
+// days, removes nothing and logs the reason once. It removes data again after the
+// fault is fixed.
+func TestNoDataIsRemovedInDoubt(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(cfg *actors.Config, held *atomic.Bool){
 		"another deployment's": func(cfg *actors.Config, held *atomic.Bool) {
@@ -132,7 +133,7 @@ func TestNothingIsRemovedThatMayBeOthers(t *testing.T) {
 					t.Fatalf("%v are left, %v", left, err)
 				}
 				if n := strings.Count(log.String(), "NO DATA IS REMOVED"); n != 1 {
-					t.Errorf("it was said %d times:\n%s", n, log.String())
+					t.Errorf("the reason was logged %d times, want once:\n%s", n, log.String())
 				}
 				held.Store(false)
 				wait.For(t, "the data is gone", func() bool {
@@ -175,14 +176,14 @@ func TestOneNodeRemovesData(t *testing.T) {
 		busy() // until all know each other
 		first := busy()
 		for h, n := range asked {
-			if h != first && n.Load() > 1 { // one may have been at it
-				t.Errorf("%s looks %d times beside %s", h.member.ID, n.Load(), first.member.ID)
+			if h != first && n.Load() > 1 { // one may have been in progress
+				t.Errorf("%s searches %d times beside %s", h.member.ID, n.Load(), first.member.ID)
 			}
 		}
 		first.gone.Store(true)
 		delete(asked, first)
 		if next := busy(); next == first {
-			t.Error("nobody else took over")
+			t.Error("no other node took over")
 		}
 	})
 }

@@ -29,14 +29,14 @@ type (
 	storageChanged struct{} // an outage has begun or ended
 )
 
-// Messages a job receives from its own slow work and timers, beside begun, inputRead,
-// jobEnded and some that others send as well.
+// Messages a job receives from its own slow work and timers, beside begun,
+// inputRead, jobEnded and a few that others send too.
 type (
 	recordChanged struct {
 		rec store.Record
 		err error
 	}
-	outlivedRecorded struct{} // the record says that the job may be beside others
+	outlivedRecorded struct{} // the record says that another job may run beside this one
 	inviteAnswered   struct {
 		address string
 		answer  *invited
@@ -44,38 +44,39 @@ type (
 	}
 )
 
-// The timers of a job, by what it does when their time has come.
+// The timers of a job, by their purpose.
 const (
-	recordTimer   due = "record"   // look whether the job is cancelled or owned elsewhere
-	readingTimer  due = "reading"  // say how far the input is
-	harmlessTimer due = "harmless" // nothing was done for long, and the process lives
-	windowTimer   due = "window"   // end a batch
-	waitTimer     due = "wait"     // no engine came
-	gatherTimer   due = "gather"   // no further worker is waited for
-	workersTimer  due = "workers"  // look who is silent and who is new
+	recordTimer   due = "record"   // check whether the job is cancelled or has another owner
+	readingTimer  due = "reading"  // update the message about the input
+	harmlessTimer due = "harmless" // the job has run for a while and the process is alive
+	windowTimer   due = "window"   // end a batch at its deadline
+	waitTimer     due = "wait"     // no engine came in time
+	gatherTimer   due = "gather"   // stop waiting for earlier workers
+	workersTimer  due = "workers"  // find silent workers and new nodes
 )
 
-// jobHarmless tells the node that a job has been worked on here for a while, or waits,
-// and the node lives.
+// jobHarmless tells the node that this job has not crashed it: the job ran for a
+// while, made progress, or waits.
 type jobHarmless struct{ id string }
 
 const (
-	// gatherTimeout is how long a new owner waits to hear from the workers of
-	// earlier ones before it assigns what they may have: longer than a message
-	// takes, and than a worker waits with its next heartbeat.
+	// gatherTimeout is how long a new owner waits for workers of earlier owners
+	// before it assigns rows that they may have: longer than a message takes, and
+	// longer than the time between two heartbeats.
 	gatherTimeout = 3 * time.Second
-	// recordInterval is the time between looks at the record of a job that
-	// another node may cancel, or claim where the store forgets.
+	// recordInterval is the time between reads of the job's record. Another node
+	// may cancel the job, or claim it if the store lost its last writes.
 	recordInterval = 5 * time.Second
-	// An input that takes longer than firstLook to read is spoken of, and then every
-	// readingInterval: a write each.
+	// An input that takes longer than firstLook to read gets a message in the
+	// record, updated every readingInterval. Each update is a write.
 	firstLook       = time.Second
 	readingInterval = 5 * time.Second
 )
 
 // A job is the actor that owns one job on this node, from claim to end. Its parts
-// decide, and know no actors: own has the record, in the input, crew has the workers
-// and closing the end. After each message the job sends what crew has for workers.
+// decide and know no actors: ownership (the record), intake (the input), crew (the
+// workers) and closing (the end). After each message the job sends the letters of
+// crew.
 type job struct {
 	*process
 	own     *ownership
@@ -85,38 +86,38 @@ type job struct {
 
 	node   *actor.PID
 	log    *slog.Logger // names the job
-	tasks  taskGroup    // ends with the job's rows
-	ending taskGroup    // ends with the actor
+	tasks  taskGroup    // stops when work on the rows stops
+	ending taskGroup    // stops with the actor
 	timers timers
-	trace  *tracing.Job // nil where it is not traced
+	trace  *tracing.Job // nil if the job is not traced
 
 	phase    jobPhase
-	errand   *registry.Errand // while it is jobWaits, for operators
-	awaits   *tracing.Span    // likewise
-	draining bool             // it is to be given back
+	errand   *registry.Errand // for operators, in phase jobWaits
+	awaits   *tracing.Span    // for traces, in phase jobWaits
+	draining bool             // the job will be given back
 	job      *jobContext
 	ledger   *assign.Ledger
-	results  *actor.PID    // the committer, once the rows are counted
-	early    []partWritten // what it is to record then
-	copying  bool          // rows that are copies are being written
-	merging  turns         // of the results
-	waits    lasting
+	results  *actor.PID    // the committer; nil until the rows are counted
+	early    []partWritten // parts for results, until there is one
+	copying  bool          // the committer is writing copies
+	merging  gateWaits     // waits of the job's merges
+	waits    lastingReason
 }
 
-// A jobPhase is how far a job is.
+// A jobPhase says how far a job is.
 type jobPhase uint8
 
 const (
-	jobStarts  jobPhase = iota // the input is read, the rows are counted
-	jobWaits                   // for an engine that serves the model
-	jobRuns                    // rows are assigned, run and, once the input is whole, recorded
+	jobStarts  jobPhase = iota // reads the input and counts the rows
+	jobWaits                   // waits for an engine that serves the model
+	jobRuns                    // assigns and runs rows; records them once the input is whole
 	jobCloses                  // the same, but further parts are for the next owner
 	jobEnds                    // its end is being recorded, or is recorded
-	jobStopped                 // its children were told to stop: nothing new may be spawned
+	jobStopped                 // its children are stopping: it must start no more
 )
 
-// newJob makes the actor of a job that the node has claimed until licence ends. writes
-// counts the tasks that may write objects.
+// newJob makes the actor of a job that the node has claimed. licence ends with the
+// node's lease. writes counts the tasks that may write objects.
 func newJob(licence context.Context, p *process, rec store.Record, fence store.Fence, engines []engineView, writes *sync.WaitGroup, entry *registry.Entry, log *slog.Logger) *job {
 	log = entry.Log(log)
 	trace := p.cfg.trace(&rec)
@@ -141,7 +142,7 @@ func (j *job) Receive(c actor.Context) {
 	case *actor.Stopping:
 		j.onStopping()
 		return
-	case step: // a letter has arrived, or has not
+	case step: // the outcome of a letter
 		m(c)
 	case cancelJob:
 		j.finish(c, j.own.cancelled())
@@ -152,9 +153,9 @@ func (j *job) Receive(c actor.Context) {
 	case jobEnded:
 		j.onEnded(c, m.rec)
 	case jobOver:
-		c.Send(j.node, m) // it stops this actor: a stop by itself would overtake the message
+		c.Send(j.node, m) // the node stops this actor: a stop from here would overtake the message
 	default:
-		if j.phase < jobEnds { // else a late message of what was stopped
+		if j.phase < jobEnds { // else the message comes late, from stopped work
 			j.receive(c)
 		}
 	}
@@ -164,7 +165,7 @@ func (j *job) Receive(c actor.Context) {
 	}
 }
 
-// receive takes what matters only before the end.
+// receive handles the messages that matter only before the end.
 func (j *job) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case due:
@@ -176,18 +177,18 @@ func (j *job) receive(c actor.Context) {
 	case recordChanged:
 		j.onRecordChanged(c, m)
 	case outlivedRecorded:
-		j.doesNoHarm(c)
+		j.reportHarmless(c)
 	case enginesChanged:
 		j.onEnginesChanged(c, m)
 	case storageChanged:
-		j.say(c)
+		j.updateMessage(c)
 	case *assign.Heartbeat:
 		j.onHeartbeat(c, m)
 	case inviteAnswered:
 		j.onInvited(c, m)
-	case *invited: // of this node
+	case *invited: // from this node
 		j.onInvited(c, inviteAnswered{answer: m})
-	case *peer.Refusal: // of this node
+	case *peer.Refusal: // from this node
 		j.onInvited(c, inviteAnswered{err: m})
 	case partsCommitted:
 		j.onPartsCommitted(c, m)
@@ -212,14 +213,14 @@ func (j *job) onTimer(c actor.Context, name due) {
 	switch name {
 	case recordTimer:
 		j.timers.send(c, recordInterval, recordTimer)
-		j.tasks.tell(c, "look up a job", j.own.look)
+		j.tasks.tell(c, "look up a job", j.own.checkRecord)
 	case readingTimer:
 		j.timers.send(c, readingInterval, readingTimer)
-		j.say(c)
+		j.updateMessage(c)
 	case harmlessTimer:
 		change := j.own.outlived()
 		if change == nil {
-			j.doesNoHarm(c)
+			j.reportHarmless(c)
 			return
 		}
 		j.tasks.tell(c, "change the record", func(ctx context.Context) any {
@@ -229,7 +230,7 @@ func (j *job) onTimer(c actor.Context, name due) {
 			return outlivedRecorded{}
 		})
 	case windowTimer:
-		if j.crew.owner == nil || !j.crew.owner.Done() { // else its result is being made
+		if j.crew.owner == nil || !j.crew.owner.Done() { // else the result is being made
 			j.fail(c, windowClosed(&j.own.rec))
 		}
 	case waitTimer:
@@ -249,7 +250,7 @@ func (j *job) onStarted(c actor.Context) {
 		j.timers.send(c, recordInterval, recordTimer)
 	}
 	if _, away := j.storage.Objects(); away {
-		j.say(c)
+		j.updateMessage(c)
 	}
 	j.timers.send(c, firstLook, readingTimer)
 	j.timers.send(c, trial.Time, harmlessTimer)
@@ -257,7 +258,7 @@ func (j *job) onStarted(c actor.Context) {
 		j.timers.send(c, raw.Deadline.Sub(j.cfg.Clock()), windowTimer)
 	}
 	var ready func(begun)
-	if ingest.Early(&j.own.rec.Spec) && j.own.first() { // else workers may have rows of what is read only now
+	if ingest.Early(&j.own.rec.Spec) && j.own.first() { // else workers of an earlier owner may have these rows
 		root, self, tasks := c.ActorSystem().Root, c.Self(), j.tasks
 		ready = func(b begun) { root.Send(self, delayed{b, func() bool { return tasks.ctx.Err() != nil }}) }
 	}
@@ -265,8 +266,8 @@ func (j *job) onStarted(c actor.Context) {
 	j.tasks.tell(c, "read the input", func(ctx context.Context) any { return j.in.read(ctx, rec, ready) })
 }
 
-// proceed records the number of rows, once they are counted, and, once an engine
-// serves the model, that the job runs.
+// proceed records the number of rows once they are counted, and status running once
+// an engine serves the model.
 func (j *job) proceed(c actor.Context) {
 	if j.own.updating || j.draining && !j.in.whole {
 		return
@@ -282,10 +283,10 @@ func (j *job) proceed(c actor.Context) {
 	}
 	counted := j.in.counted()
 	now, cut := j.cfg.Clock(), j.in.reads()
-	mark := j.own.mark(!run && j.in.whole) // while it reads its input that may be what ends us
+	mark := j.own.mark(!run && j.in.whole) // while the job reads its input, the input may still crash this node
 	j.update(c, func(r *store.Record) {
 		counted(r)
-		if r.Shards == 0 && r.ShardRows == 0 { // rows run of what the next owner would cut anew
+		if r.Shards == 0 && r.ShardRows == 0 { // rows run before the input is whole: the next owner must cut it the same way
 			r.ShardRows, r.ShardBytes = cut.ShardRows, cut.ShardBytes
 		}
 		steps := []rowmill.Status{rowmill.StatusStarting}
@@ -315,7 +316,7 @@ func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 	}
 	j.own.rec = m.rec
 	if len(m.rec.Adopters) == 0 {
-		j.doesNoHarm(c)
+		j.reportHarmless(c)
 	}
 	switch {
 	case j.phase == jobWaits && m.rec.Job.Status == rowmill.StatusRunning && !j.draining:
@@ -325,7 +326,7 @@ func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 	default:
 		j.begin(c)
 		j.count(c)
-		j.say(c)
+		j.updateMessage(c)
 	}
 }
 
@@ -338,12 +339,12 @@ func (j *job) onEnginesChanged(c actor.Context, m enginesChanged) {
 		j.proceed(c)
 	case jobRuns, jobCloses:
 		j.inviteNew(c)
-		j.say(c)
+		j.updateMessage(c)
 	}
 }
 
-// onDrain begins to give the job back. Input is read to its end: it cannot be
-// asked for twice.
+// onDrain starts to give the job back. The job reads its input to the end first,
+// because it cannot download the input again.
 func (j *job) onDrain(c actor.Context) {
 	j.draining = true
 	switch j.phase {
@@ -356,9 +357,9 @@ func (j *job) onDrain(c actor.Context) {
 	}
 }
 
-// doesNoHarm tells the node that it may take up others beside this job: something
-// of it was done, or it waits, and the process lives.
-func (j *job) doesNoHarm(c actor.Context) {
+// reportHarmless tells the node once that this job has not crashed it, so the node may
+// claim other jobs beside it.
+func (j *job) reportHarmless(c actor.Context) {
 	if j.own.harmless {
 		return
 	}
@@ -367,7 +368,7 @@ func (j *job) doesNoHarm(c actor.Context) {
 	c.Send(j.node, jobHarmless{j.own.fence.JobID})
 }
 
-// broke ends the job here, or for good, as the error says.
+// broke ends the job, or only its work on this node, as the error says.
 func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure
 	var lost *archive.LostError
@@ -379,12 +380,12 @@ func (j *job) broke(c actor.Context, err error) {
 		j.metrics.fenced.Inc()
 		j.log.Warn("job has another owner", "err", err)
 		j.stopRows(c)
-		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // without touching the store
+		c.Send(j.node, jobOver{id: j.own.fence.JobID}) // the store is not touched
 	case errors.Is(err, errForgotten):
-		j.log.Warn("beginning again from the parts that the store has", "err", err)
+		j.log.Warn("the store lost writes; the job starts again from the recorded parts", "err", err)
 		j.release(c)
 	case errors.Is(err, storage.ErrElsewhere):
-		j.log.Warn("the job is handed to a node that reaches object storage", "err", err)
+		j.log.Warn("this node cannot use object storage; the job is given back for a node that can", "err", err)
 		j.metrics.handed.Inc()
 		j.release(c)
 	case errors.As(err, &lost) && j.own.lostAll():
@@ -399,27 +400,27 @@ func (j *job) broke(c actor.Context, err error) {
 		j.fail(c, failure)
 	case j.tasks.ctx.Err() != nil: // stopped on purpose
 	default:
-		j.log.Error("job broke", "err", err)
+		j.log.Error("job fails with an internal error", "err", err)
 		j.fail(c, internalFailure(err))
 	}
 }
 
-// fail ends the job for good.
+// fail ends the job as failed.
 func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
-	j.log.Warn("job fails", "code", failure.Code) // its message may hold what is the client's
+	j.log.Warn("job fails", "code", failure.Code) // no message: it may hold client data
 	j.stopForGood(c)
 	now := j.cfg.Clock()
 	j.ending.tell(c, "end the job", func(ctx context.Context) any { return j.closing.fail(ctx, failure, now) })
 }
 
-// finish leaves a job that somebody has ended: the committer, or a client.
+// finish leaves a job whose end is recorded: by the committer, or by a client.
 func (j *job) finish(c actor.Context, rec store.Record) {
 	j.stopForGood(c)
 	j.onEnded(c, rec)
 }
 
-// stopRows stops everything that works on rows here, but for the workers: they
-// go on until the next owner takes over, or are dismissed.
+// stopRows stops all work on rows here except the workers. Workers continue until
+// the next owner takes over, or until they are dismissed.
 func (j *job) stopRows(c actor.Context) {
 	if j.phase == jobWaits {
 		j.errand.End()
@@ -433,22 +434,22 @@ func (j *job) stopRows(c actor.Context) {
 	}
 }
 
-// stopForGood stops the workers as well.
+// stopForGood stops the workers too.
 func (j *job) stopForGood(c actor.Context) {
 	j.stopRows(c)
 	j.closing.dismiss(c.ActorSystem().Root, j.crew.invites.nodes())
 }
 
-// onEnded leaves a job that has ended, once nothing is written for it any more.
+// onEnded leaves a job that has ended, after the last write of its objects.
 func (j *job) onEnded(c actor.Context, rec store.Record) {
-	j.told(&rec)
+	j.endTrace(&rec)
 	j.ending.tell(c, "wait for writes", func(context.Context) any {
 		j.closing.wait()
 		return jobOver{id: rec.Job.ID, status: rec.Job.Status}
 	})
 }
 
-// release gives the job back to whoever claims it next.
+// release gives the job back; another node claims it.
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
 	j.ending.tell(c, "give the job back", j.closing.release)

@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A jobContext is what all actors of a job share. It never changes once rows
-// run.
+// A jobContext holds the facts that all actors of a job share. It does not change
+// after rows start.
 type jobContext struct {
 	id       string
 	spec     *rowmill.Spec
@@ -25,16 +25,16 @@ type jobContext struct {
 	outcomes *dispatch.Classifier
 	schema   results.Schema
 	counter  *prompt.Counter
-	ctx      context.Context // ends with the job's run on this node
-	trace    *tracing.Job    // nil where it is not traced
+	ctx      context.Context // ends with the job's work on this node
+	trace    *tracing.Job    // nil if the job is not traced
 
 	// Set by pin.
-	context   int // tokens; 0 when nobody says
-	maxTokens int // of an answer; 0 when nobody says
+	context   int // tokens; 0 if unknown
+	maxTokens int // of an answer; 0 if unknown
 }
 
 func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, m shard.Manifest, count *prompt.Counter) (*jobContext, error) {
-	spec := rec.Spec // the record itself goes on changing
+	spec := rec.Spec // a copy: the record changes later
 	outcomes, err := dispatch.NewClassifier(&spec, cfg.Rows.MaxAttempts)
 	if err != nil {
 		return nil, err
@@ -48,10 +48,9 @@ func newJobContext(ctx context.Context, cfg Config, rec *store.Record, fence sto
 	}, nil
 }
 
-// pin fixes the context length: the smallest of the catalog's and those of the
-// engines that serve the model. It returns a warning where the answer had to be
-// shortened, and a failure where the caller's max_tokens leaves no room for a
-// prompt.
+// pin sets the context length: the smallest of the catalog and of the engines that
+// serve the model. It returns a warning if it had to shorten the answer, and a
+// failure if the caller's max_tokens leaves no room for a prompt.
 func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill.Failure) {
 	j.context = j.spec.Model.ContextLength
 	for _, e := range engines {
@@ -72,7 +71,8 @@ func (j *jobContext) pin(engines []engineView) (warning string, failure *rowmill
 	return warning, nil
 }
 
-// sampling are the parameters that are sent, with the longest answer as pinned.
+// sampling returns the parameters of requests, with the longest answer that pin has
+// set.
 func (j *jobContext) sampling() map[string]any {
 	sent := maps.Clone(j.spec.Sampling)
 	if j.maxTokens > 0 {
@@ -81,14 +81,14 @@ func (j *jobContext) sampling() map[string]any {
 	return sent
 }
 
-// sends reports whether a record that shows these parameters shows those that
-// are sent: nothing but the longest answer ever differs.
+// sends reports whether a record shows the parameters of requests. Only the longest
+// answer can differ.
 func (j *jobContext) sends(shown map[string]any) bool {
 	return (&rowmill.Spec{Sampling: shown}).MaxTokens() == int64(j.maxTokens)
 }
 
-// promptLimit is how many tokens a prompt may have; 0 for no limit, and of requests
-// that are sent as they are.
+// promptLimit returns how many tokens a prompt may have; 0 for no limit. Raw
+// requests have no limit, because they are sent unchanged.
 func (j *jobContext) promptLimit() int {
 	if j.context == 0 || j.spec.Raw != nil {
 		return 0
@@ -99,7 +99,7 @@ func (j *jobContext) promptLimit() int {
 	return j.spec.PromptLimit(j.context)
 }
 
-// dispatched is what its rows have in common on their way through engines.
+// dispatched returns the facts of the job for the dispatchers of engines.
 func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
@@ -108,8 +108,8 @@ func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	}
 }
 
-// invitation asks another node to work for the job, whose owner is at an address. whole
-// says that the input has a manifest.
+// invitation returns an invite to work for the job; its owner is at address. whole
+// says that the stored input has its manifest.
 func (j *jobContext) invitation(address string, whole bool) *invite {
 	m := &invite{
 		Job: j.id, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: address,

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// This is how a job gets from the claim to an input of which rows can run.
+// This file takes a job from its claim to an input with rows that can run.
 
 // onBegun takes in shards of an input that is still being read.
 func (j *job) onBegun(c actor.Context, b begun) {
@@ -24,7 +24,7 @@ func (j *job) onBegun(c actor.Context, b begun) {
 	j.begin(c)
 }
 
-// begin has the first rows run while others are still being read, once an engine
+// begin runs the first rows while the input is still being read, once an engine
 // serves the model.
 func (j *job) begin(c actor.Context) {
 	b := j.in.begun
@@ -39,7 +39,7 @@ func (j *job) begin(c actor.Context) {
 	j.await(c)
 }
 
-// prepare makes what rows need that are to run.
+// prepare makes the context, the ledger and the owner of the rows.
 func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.Part, counter *prompt.Counter) (err error) {
 	if j.job, err = newJobContext(j.tasks.ctx, j.cfg, &j.own.rec, j.own.fence, known, counter); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 		return
 	}
 	j.in.input, j.in.whole, j.in.copies = m.input, true, m.copies
-	if m.rec.Version >= j.own.rec.Version { // else it said what it waits for
+	if m.rec.Version >= j.own.rec.Version { // else the record has a newer message
 		j.own.rec = m.rec
 	}
 	if j.crew.owner != nil {
@@ -81,18 +81,18 @@ func (j *job) onInputRead(c actor.Context, m inputRead) {
 	j.await(c)
 }
 
-// onWhole goes on with a job of which rows run, now that all of its input is read.
+// onWhole continues a job whose rows already run, after its input is read.
 func (j *job) onWhole(c actor.Context, m inputRead) {
 	ledger, err := assign.NewLedger(m.input.Shards, nil)
 	switch begun := j.crew.owner.Shards(); {
 	case err != nil:
 		j.broke(c, err)
 		return
-	case len(m.parts) > 0: // another owner knew more
-		j.broke(c, fmt.Errorf("%w: %d parts are recorded of an input that was being read", errForgotten, len(m.parts)))
+	case len(m.parts) > 0: // another owner recorded them
+		j.broke(c, fmt.Errorf("%w: it has %d parts, but the input was still being read", errForgotten, len(m.parts)))
 		return
 	case begun > len(m.input.Shards):
-		j.broke(c, fmt.Errorf("%d shards were told of %d", begun, len(m.input.Shards)))
+		j.broke(c, fmt.Errorf("the input has %d shards, but %d were reported while it was read", len(m.input.Shards), begun))
 		return
 	default:
 		j.crew.owner.Append(m.input.Shards[begun:], nil)
@@ -109,9 +109,8 @@ func (j *job) onWhole(c actor.Context, m inputRead) {
 	j.count(c)
 }
 
-// count records how many rows there are, where some ran before that was known, and
-// then has parts recorded: nothing of an input is done before it is known to be
-// one.
+// count records the number of rows if some ran before it was known, and then starts
+// the committer. No part is recorded before the whole input is known to be valid.
 func (j *job) count(c actor.Context) {
 	switch {
 	case !j.in.whole || j.own.updating || j.results != nil || j.phase != jobRuns:

@@ -11,10 +11,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This is what a job's record says of what it does, or waits for.
+// This file makes the message in a job's record: its work, or the reason why it
+// waits.
 
-// say has the record tell what the job does or waits for, where that has changed.
-func (j *job) say(c actor.Context) {
+// updateMessage updates the message in the record if it has changed.
+func (j *job) updateMessage(c actor.Context) {
 	message, waits := j.message()
 	if j.own.updating || j.phase >= jobEnds || message == j.own.rec.Job.Message {
 		return
@@ -27,7 +28,7 @@ func (j *job) say(c actor.Context) {
 	})
 }
 
-// message says to a client what the job does, or what it waits for.
+// message returns the client's message: the job's work, or the reason why it waits.
 func (j *job) message() (text string, waits bool) {
 	outage, away := j.storage.Objects()
 	model, owner := j.own.rec.Spec.Model.ID, j.crew.owner
@@ -35,7 +36,7 @@ func (j *job) message() (text string, waits bool) {
 	case away:
 		return outage.Message(), true
 	case j.phase == jobStarts && j.in.reading.waits():
-		return "Waiting for a turn to read the input: as many others are read as may be at a time (inputs.readers).", true
+		return "Waiting for a turn to read the input: the node reads as many other inputs as it may (inputs.readers).", true
 	case j.phase == jobStarts:
 		return j.downloads.Message(j.own.fence.JobID), false
 	case !j.crew.served() && j.phase == jobWaits:
@@ -43,11 +44,11 @@ func (j *job) message() (text string, waits bool) {
 	case !j.crew.served():
 		return fmt.Sprintf("Waiting for an engine that serves %s; finished rows are kept.%s", model, j.crew.trouble()), true
 	case j.phase == jobRuns && owner.Assigning && len(owner.Workers()) == 0 && len(j.crew.invites.full) > 0:
-		return fmt.Sprintf("Waiting for a place on a node that serves %s: as many other jobs run there as may (jobs.max_active).", model), true
+		return fmt.Sprintf("Waiting for a place on a node that serves %s: other jobs have all places there (jobs.max_active).", model), true
 	case owner != nil && owner.Away() > 0 && owner.Away() == len(owner.Workers()):
 		return fmt.Sprintf("Waiting for object storage, which no node that serves %s can use. The job goes on by itself.", model), true
 	}
-	var other string // what other jobs keep this one waiting for now
+	var other string // why other jobs make this one wait
 	switch {
 	case j.phase != jobRuns || !owner.Assigning:
 	case !owner.Done():
@@ -55,20 +56,20 @@ func (j *job) message() (text string, waits bool) {
 	case j.merging.waits():
 		other = waitsForMerge
 	}
-	other = j.waits.of(other, time.Now())
+	other = j.waits.update(other, time.Now())
 	if other == "" && j.phase == jobRuns && !j.in.whole {
 		return "Processing the first rows while the input is read.", false
 	}
-	return kept[other], other == assign.WaitsForServer || other == waitsForMerge
+	return waitMessages[other], other == assign.WaitsForServer || other == waitsForMerge
 }
 
 const waitsForMerge = "merge"
 
-// kept says of what keeps a job waiting what that means.
-var kept = map[string]string{
+// waitMessages has the message for each reason of a wait.
+var waitMessages = map[string]string{
 	"":                    "Processing rows.",
-	assign.WaitsForServer: "Waiting for a turn at an inference server: rows of other jobs are there, or its limit by the minute is reached.",
-	assign.WaitsForMemory: "Rows go out one at a time: rows of other jobs fill the memory that a node has for them (jobs.memory_budget).",
-	assign.WaitsForWrite:  "Waiting for a turn to write finished rows: parts of other jobs are written.",
-	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
+	assign.WaitsForServer: "Waiting for a turn at an inference server: it runs rows of other jobs, or its limit by the minute is reached.",
+	assign.WaitsForMemory: "Rows go out one at a time: rows of other jobs fill the memory that a node has for rows (jobs.memory_budget).",
+	assign.WaitsForWrite:  "Waiting for a turn to write finished rows: parts of other jobs are being written.",
+	waitsForMerge:         "All rows are done. Waiting for a turn to merge their parts: parts of other jobs are being merged.",
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A recordStore has one record, and an error for those who change it.
+// A recordStore has a single record, and an error for changes to it.
 type recordStore struct {
 	store.Store
 	rec      store.Record
@@ -45,7 +45,7 @@ func (s *recordStore) Update(ctx context.Context, f store.Fence, change func(*st
 	return s.Finish(ctx, f, change)
 }
 
-// processOver makes what the parts of a job need beside a store.
+// processOver makes a process with a store, for the parts of a job.
 func processOver(s *recordStore) *process {
 	cfg := Config{Store: s}.WithDefaults()
 	return &process{cfg: cfg, log: cfg.Logger, transport: &transport{}, storage: storage.NewWatch(storage.Config{
@@ -59,29 +59,29 @@ func owned(status rowmill.Status, epoch int64) store.Record {
 	return rec
 }
 
-func TestALookAtTheRecord(t *testing.T) {
+func TestTheJobReadsItsRecord(t *testing.T) {
 	t.Parallel()
 	s := &recordStore{rec: owned(rowmill.StatusRunning, 3)}
 	o := newOwnership(processOver(s), s.rec, store.Fence{JobID: "job-1", Epoch: 3})
-	if m := o.look(t.Context()); m != nil {
-		t.Errorf("nothing has changed, and the job hears %v", m)
+	if m := o.checkRecord(t.Context()); m != nil {
+		t.Errorf("nothing has changed, but the job gets %v", m)
 	}
 	s.rec = owned(rowmill.StatusRunning, 4)
-	if m, is := o.look(t.Context()).(jobBroke); !is || !errors.Is(m.err, rowmill.ErrLeaseLost) {
-		t.Errorf("another owns the job, which hears %v", m)
+	if m, is := o.checkRecord(t.Context()).(jobBroke); !is || !errors.Is(m.err, rowmill.ErrLeaseLost) {
+		t.Errorf("another node owns the job, which gets %v", m)
 	}
 	s.rec = owned(rowmill.StatusCancelled, 3)
-	if m, is := o.look(t.Context()).(cancelJob); !is {
-		t.Errorf("a client has cancelled the job, which hears %v", m)
+	if m, is := o.checkRecord(t.Context()).(cancelJob); !is {
+		t.Errorf("a client has cancelled the job, which gets %v", m)
 	}
 	if rec := o.cancelled(); rec.Job.Status != rowmill.StatusCancelled || o.rec.Job.Status != rowmill.StatusRunning {
-		t.Errorf("the cancelled job is %s, and what we had is %s", rec.Job.Status, o.rec.Job.Status)
+		t.Errorf("the cancelled job is %s, and our copy is %s", rec.Job.Status, o.rec.Job.Status)
 	}
 }
 
-// A job that may be what ends its owners says so in its record until it is known to do
-// no harm, and not while it waits.
-func TestWhatTheRecordSaysOfASuspect(t *testing.T) {
+// The record of a job marks its owner until the job is known to be harmless, but
+// not while the job waits.
+func TestTheRecordMarksASuspect(t *testing.T) {
 	t.Parallel()
 	rec := owned(rowmill.StatusPending, 3)
 	rec.Adopters = []store.Adopter{{Process: "x", Epoch: 2}, {Process: "a-1", Epoch: 3, Alone: true}}
@@ -96,31 +96,31 @@ func TestWhatTheRecordSaysOfASuspect(t *testing.T) {
 		t.Errorf("a job that waits is suspected: %+v", got)
 	}
 	if got := marked(false); len(got) != 1 || !got[0].Alone {
-		t.Errorf("a job that has waited goes on, and is not suspected: %+v", got)
+		t.Errorf("a job that continues after a wait is not suspected: %+v", got)
 	}
 	change := o.outlived()
 	if change == nil {
-		t.Fatal("a job that is alone does not tell that it is not any more")
+		t.Fatal("outlived returns no change for a job that is alone")
 	}
 	if _, err := o.update(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.rec.Adopters; len(got) != 2 || got[1].Alone || !rec.Adopters[1].Alone {
-		t.Errorf("the record says %+v, and what we had %+v", got, rec.Adopters)
+		t.Errorf("the record has %+v, and our copy %+v", got, rec.Adopters)
 	}
 	if o.outlived() != nil {
-		t.Error("it is told a second time")
+		t.Error("outlived returns a second change")
 	}
 	if got := marked(false); len(got) != 1 || got[0].Alone {
-		t.Errorf("it is still alone: %+v", got)
+		t.Errorf("the job is still alone: %+v", got)
 	}
 	o.advanced = true
 	if got := marked(false); len(got) != 0 {
-		t.Errorf("rows of it are done, and it is suspected: %+v", got)
+		t.Errorf("a job with rows done is suspected: %+v", got)
 	}
 }
 
-func TestHowAJobIsClosed(t *testing.T) {
+func TestEndsOfAJob(t *testing.T) {
 	t.Parallel()
 	fence := store.Fence{JobID: "job-1", Epoch: 3}
 	failure := rowmill.Failf(rowmill.CodeInternalError, "a fault")
@@ -129,7 +129,7 @@ func TestHowAJobIsClosed(t *testing.T) {
 		status rowmill.Status
 		err    error
 		close  func(*closing) any
-		want   any // of its type, for an end
+		want   any // for an end only the type counts
 	}{
 		{"it fails", rowmill.StatusRunning, nil, nil, jobEnded{}},
 		{"it was cancelled", rowmill.StatusCancelled, rowmill.ErrTerminal, nil, jobEnded{}},
@@ -146,7 +146,7 @@ func TestHowAJobIsClosed(t *testing.T) {
 		got := test.close(e)
 		if ended, is := got.(jobEnded); is {
 			if _, want := test.want.(jobEnded); !want || !ended.rec.Job.Status.Terminal() {
-				t.Errorf("%s: it has ended as %s", test.name, ended.rec.Job.Status)
+				t.Errorf("%s: the job has ended as %s", test.name, ended.rec.Job.Status)
 			}
 			continue
 		}
@@ -156,7 +156,7 @@ func TestHowAJobIsClosed(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownOfAnInput(t *testing.T) {
+func TestAnInputThatIsBeingRead(t *testing.T) {
 	t.Parallel()
 	in := &intake{}
 	in.add(begun{Begun: ingest.Begun{Shards: []shard.Info{{Rows: 5}}, Copies: make([]*roaring.Bitmap, 1), Fields: []string{"prompt"}, About: 90}})
@@ -165,11 +165,11 @@ func TestWhatIsKnownOfAnInput(t *testing.T) {
 		t.Errorf("%d shards and %d sets of copies are kept until rows can run", len(in.begun.Shards), len(in.begun.Copies))
 	}
 	if m := in.known(); m.Rows != 90 || len(m.Fields) != 1 {
-		t.Errorf("the workers hear %+v", m)
+		t.Errorf("the workers get %+v", m)
 	}
 	var rec store.Record
 	if in.counted()(&rec); rec.Job.NumRows != nil || rec.Shards != 0 {
-		t.Errorf("an input that is being read counts: %+v", rec)
+		t.Errorf("an input that is being read is counted: %+v", rec)
 	}
 	in.whole, in.shards, in.input.Rows = true, 2, 10
 	if in.counted()(&rec); rec.Job.NumRows == nil || *rec.Job.NumRows != 10 || rec.Shards != 2 {

@@ -15,10 +15,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// This is how the rows of a job run: from the first engine that serves the model to
+// This file runs the rows of a job: from the first engine that serves the model to
 // the last part.
 
-// await waits for an engine, and goes on.
+// await waits for an engine, then continues.
 func (j *job) await(c actor.Context) {
 	j.phase = jobWaits
 	j.errand = j.tasks.entry.Begin("wait for an engine")
@@ -27,8 +27,8 @@ func (j *job) await(c actor.Context) {
 	j.proceed(c)
 }
 
-// startRows begins the work: every node that may have rows of the job is asked, and
-// the workers of earlier owners are heard before the first row is assigned.
+// startRows starts the work. It invites every node that may have rows of the job,
+// and hears from the workers of earlier owners before it assigns the first row.
 func (j *job) startRows(c actor.Context) {
 	j.timers.cancel(waitTimer)
 	warning, failure := j.job.pin(j.crew.engines)
@@ -72,7 +72,7 @@ func (j *job) startAssigning(c actor.Context) {
 	j.drainResults(c)
 }
 
-// startResults brings up the actor that records parts.
+// startResults spawns the actor that records parts.
 func (j *job) startResults(c actor.Context) {
 	rec := &j.own.rec
 	j.results = c.SpawnPrefix(j.metrics.props(registry.Of{Kind: "results", Job: rec.Job.ID}, func(entry *registry.Entry) actor.Actor {
@@ -96,15 +96,16 @@ func (j *job) startResults(c actor.Context) {
 	j.drainResults(c)
 }
 
-// lookAtWorkers looks who is silent and who is new, now and from time to time.
+// lookAtWorkers finds silent workers and new nodes, now and every
+// heartbeatInterval.
 func (j *job) lookAtWorkers(c actor.Context) {
 	j.timers.send(c, heartbeatInterval, workersTimer)
-	j.crew.look(j.cfg.Ownership.LeaseTTL, j.cfg.StoragePatience, time.Now())
-	j.say(c)
+	j.crew.checkWorkers(j.cfg.Ownership.LeaseTTL, j.cfg.StoragePatience, time.Now())
+	j.updateMessage(c)
 	j.inviteNew(c)
 }
 
-// inviteNew asks the nodes that could work for the job and do not.
+// inviteNew invites the nodes that could work for the job and have no worker.
 func (j *job) inviteNew(c actor.Context) {
 	for _, address := range j.crew.uninvited(j.transport.others(), j.draining, time.Now()) {
 		m := j.job.invitation(j.address, j.in.whole)
@@ -131,9 +132,9 @@ func (j *job) onInvited(c actor.Context, m inviteAnswered) {
 	}
 }
 
-// onHeartbeat takes in what a worker says and answers it.
+// onHeartbeat takes in a worker's heartbeat and answers it.
 func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
-	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // it says it again
+	if h.Epoch != j.own.fence.Epoch || j.phase != jobRuns && j.phase != jobCloses { // the worker sends it again
 		return
 	}
 	local := c.Sender()
@@ -161,8 +162,8 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 		j.fail(c, rowmill.Failf(rowmill.CodeEngineError, "No engine can run this job: %s", why))
 		return
 	}
-	if h.Left { // all it had is given back
-		j.crew.part(m)
+	if h.Left { // the worker has given back all its rows
+		j.crew.removeWorker(m)
 		j.drainResults(c)
 		return
 	}
@@ -170,10 +171,10 @@ func (j *job) onHeartbeat(c actor.Context, h *assign.Heartbeat) {
 	j.crew.tell(m)
 }
 
-// propose has a part recorded, as soon as there is a committer.
+// propose sends a part to the committer, as soon as there is one.
 func (j *job) propose(c actor.Context, p partWritten) {
 	switch {
-	case j.phase != jobRuns: // it is for the next owner
+	case j.phase != jobRuns: // the part is for the next owner
 	case j.results == nil:
 		j.early = append(j.early, p)
 	default:
@@ -181,7 +182,7 @@ func (j *job) propose(c actor.Context, p partWritten) {
 	}
 }
 
-// onFault ends the job, or leaves out the one node that cannot go on.
+// onFault ends the job, or excludes the one node that cannot continue.
 func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 	if f.Row >= 0 {
 		j.fail(c, rowFailure(j.own.fence.JobID, f))
@@ -195,13 +196,13 @@ func (j *job) onFault(c actor.Context, m *assign.Assignee, f *assign.Fault) {
 		j.broke(c, err)
 		return
 	}
-	j.log.Warn("a node cannot go on with the job and is left out for a while", "node", m.Address, "err", err)
+	j.log.Warn("a node cannot continue the job and is not invited for a while", "node", m.Address, "err", err)
 	j.crew.ban(m, time.Now())
 }
 
-// drainResults ends this node's part in the job once its own worker has left. Input
-// is read to its end.
-// Parts that others report from then on are for the next owner.
+// drainResults ends this node's work on the job once the node's own worker has left
+// and the input is read. Parts that other workers report later are for the next
+// owner.
 func (j *job) drainResults(c actor.Context) {
 	if j.draining && j.phase == jobRuns && j.results != nil && j.crew.owner.Assigning && j.crew.owner.At("") == nil {
 		j.phase = jobCloses
@@ -211,13 +212,13 @@ func (j *job) drainResults(c actor.Context) {
 
 func (j *job) onPartsCommitted(c actor.Context, m partsCommitted) {
 	j.own.advanced = true
-	j.doesNoHarm(c)
+	j.reportHarmless(c)
 	j.crew.committed(m.parts, time.Now())
 	j.copyRows(c)
 }
 
-// copyRows has the copies of a shard written whose originals are all done, those of
-// one shard at a time.
+// copyRows has the committer write copies, one shard at a time, once the shard's
+// originals are all done.
 func (j *job) copyRows(c actor.Context) {
 	if j.in.copies == nil || j.results == nil || j.copying || j.draining || j.phase != jobRuns {
 		return
@@ -228,7 +229,7 @@ func (j *job) copyRows(c actor.Context) {
 	}
 }
 
-// onRowsCopied has the part recorded as one of a worker is.
+// onRowsCopied proposes a part with copies, like a worker's part.
 func (j *job) onRowsCopied(c actor.Context, m rowsCopied) {
 	j.copying = false
 	if j.phase != jobRuns { // the next owner writes them

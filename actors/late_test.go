@@ -19,12 +19,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A sluggish bucket stores objects of some keys only when it is let, whether or
-// not who stores them has given up. Nothing of them is in the bucket before: one
-// that is emptied drops what its own process is about to store.
+// A sluggish bucket stores some objects only when the test lets it, even if the
+// caller has given up. Before that the bucket holds nothing of these objects,
+// because a bucket that is emptied also drops unfinished objects of its own
+// process.
 type sluggish struct {
 	blob.Bucket
-	of      string // is in those keys
+	of      string // part of the keys of these objects
 	lets    chan struct{}
 	waiting atomic.Int64
 }
@@ -59,7 +60,7 @@ func (w *sluggishWriter) Commit() (blob.Info, error) {
 	return object.Commit()
 }
 
-// A blind store shows no records while it is told not to.
+// A blind store returns no records while now is set.
 type blind struct {
 	store.Store
 	now atomic.Bool
@@ -72,8 +73,9 @@ func (s *blind) Get(ctx context.Context, id string) (store.Record, error) {
 	return s.Store.Get(ctx, id)
 }
 
-// A tardy node is cut off while it stores something for a job, and stores that
-// after another has ended the job and removed what it no longer needs.
+// A tardy node is cut off while it stores an object for a job. It stores the object
+// after another node has ended the job and removed data that the job no longer
+// needs.
 type tardy struct {
 	*rig
 	host    *host
@@ -82,8 +84,8 @@ type tardy struct {
 	let     func()
 }
 
-// joinTardy starts one that stores objects late whose keys hold a text. Without an
-// engine it only owns jobs, with one it owns none.
+// joinTardy starts a tardy node: it stores objects late if their keys contain of.
+// Without an engine the node only owns jobs, with one it owns none.
 func (b *rig) joinTardy(net *network, e *scripted, of string) *tardy {
 	l := &tardy{rig: b, bucket: &sluggish{Bucket: b.cfg.Blob, of: of, lets: make(chan struct{})}, records: &blind{}}
 	l.let = sync.OnceFunc(func() { close(l.bucket.lets) })
@@ -92,18 +94,18 @@ func (b *rig) joinTardy(net *network, e *scripted, of string) *tardy {
 		c.Blob, c.Store, c.Ownership.OwnsNone = l.bucket, l.records, e != nil
 	})
 	b.t.Cleanup(l.let)
-	time.Sleep(time.Second) // the nodes get to know each other, of which none is then quicker by luck
+	time.Sleep(time.Second) // the nodes learn of each other, so that none is quicker by luck
 	return l
 }
 
-// cut cuts it off, or no longer.
+// cut cuts the node off, or connects it again.
 func (l *tardy) cut(now bool) {
 	l.host.cut.Store(now)
 	l.records.now.Store(now)
 }
 
-// storesLate has a job end without the node, and then back, and requires that
-// what is stored after that goes.
+// storesLate has a job end while the node is cut off, and then connects the node
+// again. It requires that objects stored after that are removed.
 func (l *tardy) storesLate(id string, elsewhere func(), back func(store.Record)) {
 	l.t.Helper()
 	wait.For(l.t, "something is being stored", func() bool { return l.bucket.waiting.Load() > 0 })
@@ -125,7 +127,7 @@ func (l *tardy) storesLate(id string, elsewhere func(), back func(store.Record))
 	}
 }
 
-// objects is how many objects a job has.
+// objects returns how many objects a job has.
 func (b *rig) objects(id string) int {
 	b.t.Helper()
 	list, err := b.cfg.Blob.List(b.t.Context(), layout.Job(id))
@@ -135,17 +137,17 @@ func (b *rig) objects(id string) int {
 	return len(list)
 }
 
-// What a node stores for a job that was ended and cleaned up after without it
-// goes soon: the part of a worker that lets go by itself or is told to only then,
-// and the result of an owner that another has replaced.
-func TestWhatIsStoredAfterTheEndGoes(t *testing.T) {
+// Objects that a node stores for a job after its end and its cleanup are removed
+// soon: the part of a worker that ends by itself or is dismissed, and the result of
+// an owner that another owner has replaced.
+func TestObjectsStoredAfterTheEndAreRemoved(t *testing.T) {
 	t.Parallel()
 	for name, play := range map[string]func(b *rig, net *network, spec rowmill.Spec){
-		"by a worker that lets go": func(b *rig, net *network, spec rowmill.Spec) {
+		"by a worker that ends by itself": func(b *rig, net *network, spec rowmill.Spec) {
 			owner, late := b.join(net, "owner", &scripted{answer: slowly(10 * time.Millisecond)}), b.joinTardy(net, &scripted{answer: slowly(100 * time.Millisecond)}, "/parts/")
 			late.storesLate(b.submitTo(owner, spec), func() {}, func(store.Record) {})
 		},
-		"by a worker that is told to": func(b *rig, net *network, spec rowmill.Spec) {
+		"by a dismissed worker": func(b *rig, net *network, spec rowmill.Spec) {
 			owner, late := b.join(net, "owner", &scripted{answer: slowly(10 * time.Millisecond)}), b.joinTardy(net, &scripted{answer: slowly(100 * time.Millisecond)}, "/parts/")
 			late.storesLate(b.submitTo(owner, spec), func() {}, func(rec store.Record) {
 				dismiss := &peerv1.DismissRequest{Job: rec.Job.ID, Epoch: rec.Epoch}
@@ -159,14 +161,14 @@ func TestWhatIsStoredAfterTheEndGoes(t *testing.T) {
 			worker := b.join(net, "worker", &scripted{answer: echo}, func(c *actors.Config) { c.Ownership.OwnsNone = true })
 			late.storesLate(b.submitTo(late.host, spec), func() {
 				b.join(net, "other", nil)
-				_ = worker.system.Stop(b.t.Context()) // which would look as well
+				_ = worker.system.Stop(b.t.Context()) // this worker would clean up too
 			}, func(store.Record) {})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(time.Second) }) // what the nodes leave comes to its end
+				t.Cleanup(func() { time.Sleep(time.Second) }) // remaining goroutines of the nodes end
 				b := setup(t, nil)
 				b.cfg.Ownership.Settle = 2 * time.Second
 				play(b, newNetwork(), rowmill.Spec{Spooled: b.spool(numbered(300))})

@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A lease keeps a node's session alive. Its context is the licence to act for
-// jobs: it ends the moment the session can no longer be trusted, by a watchdog
-// that no store call can hold up.
+// A lease keeps a node's session alive. Its context is the licence to act for jobs:
+// it ends as soon as the session may have expired. A watchdog ends it, so a slow
+// call to the store cannot delay the end.
 type lease struct {
 	session  string
 	ctx      context.Context
@@ -26,8 +26,8 @@ type lease struct {
 	deadline atomic.Int64 // nanoseconds after opened, on the monotonic clock
 }
 
-// openLease opens a session. Its deadline counts from before the request,
-// less an eighth of the time to live for clocks that drift.
+// openLease opens a session. Its deadline counts from before the request, minus an
+// eighth of the time to live for clock drift.
 func openLease(ctx context.Context, s store.Sessions, node string, ttl time.Duration) (*lease, error) {
 	began := time.Now()
 	session, err := s.OpenSession(ctx, node, ttl)
@@ -44,9 +44,9 @@ func (l *lease) extend(from time.Time, ttl time.Duration) {
 	l.deadline.Store(int64(from.Sub(l.opened) + ttl - ttl/8))
 }
 
-// keep renews the session three times per time to live until the lease ends or
-// stop is closed. The first third counts from before the session was opened, as
-// the deadline does: that may have taken long.
+// keep renews the session three times per time to live until the lease ends or stop
+// is closed. The first third counts from before the session was opened, like the
+// deadline, because opening it may have taken long.
 func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, renewals *prometheus.CounterVec, stop <-chan struct{}) {
 	next := time.NewTimer(ttl/3 - time.Since(l.opened))
 	defer next.Stop()
@@ -72,7 +72,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 			return
 		default:
 			renewals.WithLabelValues("failed").Inc()
-			if !storage.Passing(err) { // else the watch has said so, once
+			if !storage.Passing(err) { // else storage has logged it once already
 				log.Warn("renewing the session failed", "session", l.session, "err", err)
 			}
 		}

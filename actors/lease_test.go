@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Sessions of a test: renew says what comes of each renewal.
+// sessions is a store of sessions; renew returns the result of each renewal.
 type sessions struct {
 	store.Sessions
 	opens time.Duration
@@ -34,10 +34,10 @@ func (s *sessions) RenewSession(ctx context.Context, _ string) error {
 	return s.renew(ctx, s.n)
 }
 
-const testTTL = 24 * time.Second // thirds and eighths of it are whole
+const testTTL = 24 * time.Second // its thirds and eighths are whole seconds
 
-// held keeps a lease for d, unless it ends before, and returns how long it
-// lived, why it ended, and the renewals by outcome.
+// held keeps a lease for d, unless the lease ends before. It returns how long the
+// lease lived, why it ended, and a count of renewals by outcome.
 func held(t *testing.T, d time.Duration, renew func(ctx context.Context, n int) error) (lived time.Duration, count func(outcome string) float64, why error) {
 	t.Helper()
 	return heldOf(t, d, &sessions{renew: renew})
@@ -74,7 +74,7 @@ func TestLease_LivesWhileItIsRenewed(t *testing.T) {
 	})
 }
 
-// The deadline counts from before the session was asked for, and so does the
+// The deadline counts from before the request for the session, and so does the
 // first renewal.
 func TestLease_LivesThoughItWasOpenedSlowly(t *testing.T) {
 	t.Parallel()
@@ -87,8 +87,8 @@ func TestLease_LivesThoughItWasOpenedSlowly(t *testing.T) {
 	})
 }
 
-// The licence ends before the store could give the jobs to another node, even
-// where the store does not answer at all.
+// The licence ends before the store could give the jobs to another node, even if
+// the store does not answer at all.
 func TestLease_EndsInTimeWhenTheStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,22 +6,21 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// A link brings an actor's messages to its partner, on this node or on another.
-// What they say is how things stand, so that a newer message stands for an
-// older one: between nodes one is on its way at a time, and only the newest
-// waits.
+// A link sends an actor's messages to its partner, on this node or on another. Each
+// message states the whole situation, so a newer message replaces an older one.
+// Between nodes one message is on its way at a time, and only the newest waits.
 type link struct {
-	local     *actor.PID // the partner, where it is on this node
+	local     *actor.PID // set if the partner is on this node
 	transport *transport
 	address   string // of the partner's node
 	failed    func(*link, error)
 
 	busy    bool
-	waiting any // nil where none waits
+	waiting any // nil if none waits
 }
 
-// send brings m to the partner, or keeps it until the one before it has arrived
-// or has not; failed then hears why, if it is there.
+// send sends m to the partner, or keeps it until the message before it has arrived
+// or failed. After a failure it calls failed, if set.
 func (l *link) send(c actor.Context, tasks taskGroup, m any) {
 	switch {
 	case l.local != nil:

@@ -15,8 +15,7 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// metrics are the figures of the pipeline. Nothing is labelled by job or
-// account.
+// metrics holds the metrics of the pipeline. No label names a job or an account.
 type metrics struct {
 	rows     *prometheus.CounterVec // model, outcome
 	undealt  *prometheus.GaugeVec   // model
@@ -47,7 +46,7 @@ type metrics struct {
 	retention   retentionMetrics
 }
 
-// engineVecs are the figures of the engines, each labelled by engine.
+// engineVecs holds the metrics of the engines, each with the label engine.
 type engineVecs struct {
 	inFlight *prometheus.GaugeVec
 	seconds  *prometheus.HistogramVec
@@ -58,7 +57,7 @@ type engineVecs struct {
 	waiting  *prometheus.GaugeVec
 }
 
-// retentionMetrics are the figures of what is removed.
+// retentionMetrics holds the metrics of data removal.
 type retentionMetrics struct {
 	held         *prometheus.GaugeVec // reason
 	skew         prometheus.Gauge
@@ -66,7 +65,7 @@ type retentionMetrics struct {
 	unknownBytes prometheus.Gauge
 }
 
-// engineMetrics are the figures of one engine.
+// engineMetrics holds the metrics of an engine.
 type engineMetrics struct {
 	dispatch.Metrics
 	up      prometheus.Gauge
@@ -75,31 +74,31 @@ type engineMetrics struct {
 	waiting prometheus.Gauge
 }
 
-// kindMetrics are the figures of all actors of one kind.
+// kindMetrics holds the metrics of a kind of actor.
 type kindMetrics struct {
 	live     prometheus.Gauge
 	messages atomic.Uint64
 	latency  prometheus.Observer
 }
 
-// Why a node removes nothing, as metrics call it.
+// Reasons why a node removes no data, as label values.
 const (
 	heldDeployment = "deployment"
 	heldClock      = "clock"
 )
 
-// latencySample is how many messages share one measured latency: measuring
-// each would cost as much as handling it.
+// latencySample is how many messages share one measured latency: to measure each
+// message would cost as much as to handle it.
 const latencySample = 16
 
-// actorKinds are the kinds of actor there are.
+// actorKinds lists all kinds of actors.
 var actorKinds = []string{"node", "engine", "job", "worker", "results"}
 
 func (m *metrics) onCountError(model string, mean float64) {
 	m.countErrors.WithLabelValues(model).Set(mean)
 }
 
-// merging counts a merge that began then.
+// merging observes the time of a merge that started at began.
 func (m *metrics) merging(span *tracing.Span, began time.Time) {
 	span.Observe(m.merges, time.Since(began).Seconds())
 }
@@ -108,40 +107,40 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	f := promauto.With(reg)
 	m := &metrics{
 		rows:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_total", Help: "Rows committed, by outcome (done or failed)."}, []string{"model", "outcome"}),
-		undealt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_rows_waiting", Help: "Rows of jobs of this node that no node has taken yet, for want of room or of a server."}, []string{"model"}),
+		undealt:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_rows_waiting", Help: "Rows of jobs of this node without a worker yet, because no node has room or no server serves the model."}, []string{"model"}),
 		tokens:      f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_tokens_total", Help: "Tokens of committed rows."}, []string{"model", "direction"}),
 		jobs:        f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_jobs_total", Help: "Jobs that ended on this node."}, []string{"status"}),
 		active:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_jobs_active", Help: "Jobs this node runs now."}),
 		parts:       f.NewCounter(prometheus.CounterOpts{Name: "rowmill_parts_recorded_total", Help: "Parts committed to the store."}),
-		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to put parts together: those of a shard, or complete ones of shards in a row.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
+		merges:      f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_merge_seconds", Help: "Time to merge the parts of a shard, or to join the complete parts of consecutive shards.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 8)}),
 		finalise:    f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
 		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
-		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "By how many tokens our count of a prompt differs from the server's, on average of late."}, []string{"model"}),
+		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "Recent average difference between our token count of a prompt and the server's."}, []string{"model"}),
 		engines: engineVecs{
 			inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
 			seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
 			retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
 			up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
 			window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
-			waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, as it says."}, []string{"engine"}),
+			waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, from its gauges."}, []string{"engine"}),
 		},
 		kinds:    make(map[string]*kindMetrics),
 		registry: registry,
 		dead:     f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
-	m.engines.opened = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that rows of a model failed one after the other, so that none went to the engine for a while."}, []string{"engine"})
-	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs this node runs rows of now, whoever owns them."})
-	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts whose jobs wait for a place and that have none on this node."})
-	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Jobs this node begins no further rows of, because finished ones cannot be committed."})
+	m.engines.opened = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that the engine got no rows of a model for a while, because they failed one after the other or the server asked for a pause."}, []string{"engine"})
+	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs with a worker on this node, owned by this node or another."})
+	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts with waiting jobs and without a place on this node."})
+	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Workers that start no more rows, because finished rows cannot be committed."})
 	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
 	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
-	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped acting for its jobs because its session could not be trusted, or a write was refused."})
-	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave to others because it could not use the bucket and they can."})
+	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped its jobs because its session had expired, or stopped a job because the store refused a write."})
+	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave back because it could not use the bucket and other nodes could."})
 	m.lost = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Rows that were done, but whose parts cannot be read; they run again."})
-	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows dealt to a worker that went to another: given back unsent (back), or to be run again because the worker was lost (lost)."}, []string{"reason"})
-	m.retention.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock is off the store's (clock)."}, []string{"reason"})
+	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows taken from a worker: given back before they were sent (back), or assigned again because the worker was lost (lost)."}, []string{"reason"})
+	m.retention.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock differs from the store's (clock)."}, []string{"reason"})
 	m.retention.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})
-	m.retention.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket that no record knows, as the node last found that removes data; 0 on the others."})
+	m.retention.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket but without a record, on the node that removes data; 0 on other nodes."})
 	m.retention.unknownBytes = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."})
 	for _, reason := range []string{heldDeployment, heldClock} {
 		m.retention.held.WithLabelValues(reason)
@@ -154,7 +153,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	}
 	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
 	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})
-	m.restarted = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_actor_restarts_total", Help: "Actors that panicked: jobs and workers were stopped, which fails the job, engines began again."}, []string{"kind"})
+	m.restarted = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_actor_restarts_total", Help: "Actors that panicked. After a panic of a job or worker the job fails; the actor of an engine restarts."}, []string{"kind"})
 	for _, kind := range actorKinds {
 		k := &kindMetrics{live: live.WithLabelValues(kind), latency: latency.WithLabelValues(kind)}
 		m.kinds[kind] = k
@@ -180,8 +179,8 @@ func (m *metrics) engine(name string) *engineMetrics {
 	}
 }
 
-// props makes the properties of one actor, measured and in the registry. Its
-// entry there is for its task groups and its logger.
+// props returns the properties of an actor, with metrics and an entry in the
+// registry. The actor's task groups and logger use the entry.
 func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) *actor.Props {
 	k, entry := m.kinds[of.Kind], m.registry.Entry(of)
 	return actor.PropsFromProducer(func() actor.Actor { return make(entry) },
@@ -191,9 +190,9 @@ func (m *metrics) props(of registry.Of, make func(*registry.Entry) actor.Actor) 
 	)
 }
 
-// stopOnPanic stops a child that panicked: its state is gone with the message,
-// so that starting it anew would only hide the loss. Who spawned it watches it
-// and starts the job over from its parts.
+// stopOnPanic stops a child that panicked. Its state and the message are lost, so a
+// restart would only hide the loss. The parent watches the child and fails the job,
+// whose committed parts stay.
 func stopOnPanic() actor.SupervisorStrategy {
 	return actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 }
@@ -220,24 +219,23 @@ func (k *kindMetrics) middleware(entry *registry.Entry) actor.ReceiverMiddleware
 	}
 }
 
-// actorMetrics are figures of the registry, as it is when they are asked for.
-// None names a job.
+// actorMetrics reads the registry at each scrape. No label names a job.
 type actorMetrics struct{ *registry.Registry }
 
 var (
 	depthDesc  = prometheus.NewDesc("rowmill_actor_mailbox_depth", "Messages waiting in mailboxes, by kind.", []string{"kind"}, nil)
-	oldestDesc = prometheus.NewDesc("rowmill_actor_oldest_message_seconds", "For how long the oldest message in a mailbox has waited at the least, by kind.", []string{"kind"}, nil)
-	errandDesc = prometheus.NewDesc("rowmill_actor_errand_seconds", "For how long the longest of the errands has been out that actors have given away now, by kind and what it is.", []string{"kind", "errand"}, nil)
+	oldestDesc = prometheus.NewDesc("rowmill_actor_oldest_message_seconds", "Least time that the oldest message in a mailbox has waited, by kind.", []string{"kind"}, nil)
+	errandDesc = prometheus.NewDesc("rowmill_actor_errand_seconds", "Age of the oldest running task of actors, by kind and errand.", []string{"kind", "errand"}, nil)
 )
 
-// Describe sends what Collect may send.
+// Describe sends the descriptions of the metrics that Collect may send.
 func (actorMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{depthDesc, oldestDesc, errandDesc} {
 		out <- desc
 	}
 }
 
-// Collect asks the registry.
+// Collect sends the present values from the registry.
 func (m actorMetrics) Collect(out chan<- prometheus.Metric) {
 	figures := m.Figures()
 	for _, kind := range actorKinds {
@@ -250,8 +248,7 @@ func (m actorMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// kindOf tells the kind of an actor from its id, a path like
-// node/job-…/results.
+// kindOf returns the kind of an actor from its id, a path like node/job-…/results.
 func kindOf(id string) string {
 	last := id[strings.LastIndexByte(id, '/')+1:]
 	kind, _, _ := strings.Cut(last, "-")

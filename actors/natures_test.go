@@ -10,13 +10,14 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// A node finds out what the models of its server do, by one row of each, and the
-// others hear of it: they take the submissions. What is known is not asked.
-func TestNodesHearWhatAModelDoes(t *testing.T) {
+// A node finds out the capabilities of its server's models, with one row for each
+// model, and sends them to the other nodes, which take the submissions. A known
+// model gets no row.
+func TestNodesSendTheCapabilitiesOfModels(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
-		e := &scripted{answer: echo} // which embeds whatever it is sent
+		e := &scripted{answer: echo} // it embeds any text
 		b.join(net, "gpu", e, func(c *actors.Config) {
 			c.Servers.Known = func(m engine.ServedModel) bool { return m.Name == "embedder" }
 		})

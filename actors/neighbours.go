@@ -9,14 +9,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// neighbours are the other nodes of the cluster, as one of them sees them: who stands
-// first for what, and whose process has ended. It knows no actors.
+// neighbours holds the other nodes of the cluster, as this node sees them: their
+// order for a job, and lost processes. It knows no actors.
 type neighbours struct {
-	peers   Peers           // nil on a node that stands alone
+	peers   Peers           // nil on a single node
 	node    string          // name of this node
-	id      string          // of this process, which none before or after it has
-	members map[string]bool // ids of the other nodes
-	heard   map[string]bool // ids of all that ever were
+	id      string          // of this process; no other process has it
+	members map[string]bool // ids of the other nodes now
+	heard   map[string]bool // ids of all other nodes so far
 }
 
 func newNeighbours(peers Peers, node, id string) *neighbours {
@@ -26,8 +26,8 @@ func newNeighbours(peers Peers, node, id string) *neighbours {
 	return &neighbours{peers: peers, node: node, id: id, heard: make(map[string]bool)}
 }
 
-// look takes in who is there, and reports whether somebody has gone.
-func (n *neighbours) look(all []cluster.Member) (gone bool) {
+// update takes in the present members, and reports whether a node has gone.
+func (n *neighbours) update(all []cluster.Member) (gone bool) {
 	here := make(map[string]bool, len(all))
 	for _, m := range all {
 		if !m.Self {
@@ -41,7 +41,7 @@ func (n *neighbours) look(all []cluster.Member) (gone bool) {
 	return gone
 }
 
-// rank is how many members stand before this one for a job.
+// rank returns how many members come before this node for a job.
 func (n *neighbours) rank(job string) int {
 	if n.peers == nil {
 		return 0
@@ -49,17 +49,17 @@ func (n *neighbours) rank(job string) int {
 	return nodes.Rank(job, n.peers.Self().ID, n.peers.Members())
 }
 
-// A node of a large cluster looks less often for jobs that nobody owns, so that
-// all of them together ask the store no more than scanners nodes would, up to
-// scanStretch times as many nodes: who waits for a place must be heard again
-// before it counts as gone (Config.places).
+// Above scanners nodes, each node searches less often for jobs without an owner, so
+// that all nodes together send the store no more requests than scanners nodes. The
+// interval grows at most scanStretch times: a waiting account must ask again before
+// it counts as gone (Config.places).
 const (
 	scanners    = 250
 	scanStretch = 4
 )
 
-// scanInterval is the time between two searches of this node, if one alone searches
-// with that interval.
+// scanInterval returns the time between two searches of this node; interval is the
+// setting.
 func (n *neighbours) scanInterval(interval time.Duration) time.Duration {
 	return scanIntervalOf(interval, 1+len(n.members))
 }
@@ -68,22 +68,22 @@ func scanIntervalOf(interval time.Duration, members int) time.Duration {
 	return interval * time.Duration(min(max(members, scanners), scanStretch*scanners)) / scanners
 }
 
-// adopter is this node in the record of a job that it claims.
+// adopter returns this node's entry for the record of a job that it claims.
 func (n *neighbours) adopter(alone bool) store.Adopter {
 	return store.Adopter{Node: n.node, Process: n.id, Alone: alone}
 }
 
-// missed reports whether the process of an owner is not there: neither this one, nor
-// one that others hear of. It may have ended.
+// missed reports whether the process of an owner is unknown: it is neither this
+// process nor a member. It may have ended.
 func (n *neighbours) missed(a store.Adopter) bool {
 	return a.Process != n.id && (n.peers == nil ||
 		!slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.ID == a.Process }))
 }
 
-// ended reports whether the process of an owner has ended for all that can be known:
-// its node runs another, or it was heard here before and is missed while others are
-// heard. Who has just begun has heard of nobody's end, and who hears nobody may be cut
-// off.
+// ended reports whether the process of an owner has ended, as far as this node can
+// know: its node runs another process, or this node has seen the process before and
+// now sees other members but not this one. A node that has just started has seen no
+// process end, and a node that sees no members may be cut off.
 func (n *neighbours) ended(a store.Adopter) bool {
 	if !n.missed(a) || n.peers == nil {
 		return n.missed(a)

@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// company is who is in a cluster, and nothing else.
+// company lists the members of a cluster, and does nothing else.
 type company struct {
 	Peers
 	members []cluster.Member
@@ -16,7 +16,7 @@ type company struct {
 func (c *company) Self() cluster.Member      { return c.members[0] }
 func (c *company) Members() []cluster.Member { return c.members }
 
-func TestWhoseProcessHasEnded(t *testing.T) {
+func TestMissedAndEndedProcesses(t *testing.T) {
 	t.Parallel()
 	self, b := cluster.Member{ID: "a-1", Node: "a", Self: true, Owns: true}, cluster.Member{ID: "b-1", Node: "b", Owns: true}
 	c := cluster.Member{ID: "c-1", Node: "c", Owns: true}
@@ -29,28 +29,28 @@ func TestWhoseProcessHasEnded(t *testing.T) {
 			t.Errorf("%s: missed is %v, ended is %v", a.Process, n.missed(a), n.ended(a))
 		}
 	}
-	if n.look(there.members) {
-		t.Error("somebody has gone at the first look")
+	if n.update(there.members) {
+		t.Error("a node has gone at the first update")
 	}
 	expect(n.adopter(true), false, false) // this process
-	expect(by("a", "a-0"), true, true)    // the one before it
+	expect(by("a", "a-0"), true, true)    // the process before it
 	expect(by("b", "b-1"), false, false)
-	expect(by("b", "b-0"), true, true)  // b runs another
-	expect(by("d", "d-1"), true, false) // it was never heard here
+	expect(by("b", "b-0"), true, true)  // b runs another process
+	expect(by("d", "d-1"), true, false) // this node never saw it
 	there.members = []cluster.Member{self, b}
-	if !n.look(there.members) {
-		t.Error("c has gone, and is not missed")
+	if !n.update(there.members) {
+		t.Error("c has gone, but update does not report it")
 	}
-	expect(by("c", "c-1"), true, true) // it was heard, and others are
+	expect(by("c", "c-1"), true, true) // this node saw it, and sees other members
 	there.members = []cluster.Member{self}
-	n.look(there.members)
-	expect(by("c", "c-1"), true, false) // who hears nobody may be cut off
+	n.update(there.members)
+	expect(by("c", "c-1"), true, false) // a node that sees no members may be cut off
 	if n.rank("job") != 0 {
-		t.Error("nobody else is there, and somebody stands first")
+		t.Error("another node ranks before the only node")
 	}
 
 	alone := newNeighbours(nil, "a", "a-2")
 	if a := alone.adopter(true); a.Process != "a-2" || !a.Alone || alone.missed(a) || !alone.ended(by("a", "a-1")) || alone.rank("job") != 0 {
-		t.Errorf("a node that stands alone is %+v in records", a)
+		t.Errorf("a single node is %+v in records", a)
 	}
 }

@@ -14,22 +14,23 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// Messages a node receives, beside steps, nodeRequest and those of its parts and children.
+// Messages a node receives, beside steps, nodeRequest and the messages of its parts
+// and children.
 type (
-	membersChanged struct { // System: nodes came, went or said something new
-		looked chan<- int // gets how many there are, once the node has looked
+	membersChanged struct { // System: nodes joined, left or sent a new state
+		looked chan<- int // gets the number of members, once the node has read them
 	}
 	downloadEnded struct { // System
 		job  string
-		lost bool // before it ended
+		lost bool // the job was lost before the download ended
 		err  error
 	}
 )
 
-// A node is the root of everything on this process: it claims jobs that nobody
-// owns, runs one actor per job, per inference server and per job that rows run
-// of here, and tells each about the others. Its parts jobs, work and cleaner do most of
-// that; after each message the node looks whether it has drained.
+// A node is the root actor of this process. It claims jobs without an owner, and
+// runs an actor for each job, each inference server and each worker. Its parts
+// jobs, work and cleaner do most of the work. After each message the node checks
+// whether it has drained.
 type node struct {
 	nodePart
 	host    host
@@ -42,15 +43,15 @@ type node struct {
 
 	phase phase
 	since time.Time    // when it started
-	said  *nodes.State // the last state that was spread
+	said  *nodes.State // the last state sent to the other nodes
 }
 
-// A host is the System around a node: what it does for the node outside of its
-// mailbox.
+// A host is the System around a node: it does work for the node outside of the
+// node's mailbox.
 type host interface {
 	reopen()      // opens another session
-	askToDrain()  // passes on that the node is told to drain
-	nothingLeft() // hears that a node that drains has drained
+	askToDrain()  // passes on the request to drain
+	nothingLeft() // a draining node has drained
 }
 
 // newNode makes the node actor with its first lease.
@@ -75,13 +76,13 @@ func newNode(p *process, h host, l *lease, tasks taskGroup, log *slog.Logger) *n
 	}
 }
 
-// A phase is how far a node is.
+// A phase says how far a node is.
 type phase int
 
 const (
 	serving phase = iota
 	draining
-	stopping // its children were told to stop: nothing new may be spawned
+	stopping // its children are stopping: it must start no more
 )
 
 func (n *node) Receive(c actor.Context) {
@@ -146,8 +147,8 @@ func (n *node) onStopping() {
 	n.tasks.cancel()
 }
 
-// onRequest is the only way in for what other nodes ask. The codes of refusals
-// tell them what to make of it.
+// onRequest handles all requests of other nodes. The code of a refusal tells the
+// other node how to continue.
 func (n *node) onRequest(c actor.Context, m nodeRequest) {
 	switch body := m.body.(type) {
 	case *invite:
@@ -176,7 +177,7 @@ func (n *node) onRequest(c actor.Context, m nodeRequest) {
 			n.host.askToDrain()
 		}
 	default:
-		answer(c, refuse(peer.CodeUnknownKind, "a message of type %T", body))
+		answer(c, refuse(peer.CodeUnknownKind, "unknown message type %T", body))
 	}
 }
 
@@ -189,7 +190,7 @@ func (n *node) askJob(c actor.Context, job string, question any) {
 	answer(c, refuse(codeUnknownJob, "job %s is not owned here", job))
 }
 
-// pass hands a message of another node to who it is for.
+// pass sends a message of another node to its actor.
 func (n *node) pass(c actor.Context, to *actor.PID, job string, body any) {
 	if to == nil {
 		answer(c, refuse(codeUnknownJob, "job %s is not known here", job))
@@ -209,9 +210,9 @@ func (n *node) onDrain(c actor.Context) {
 	n.jobs.drain(c)
 }
 
-// stateInterval is the time between looks at whether the others should hear
-// of a changed load, which they only show; engines that come and go are told at
-// once. Each look wakes a process that may have nothing else to do.
+// stateInterval is the time between checks for a changed load, which other nodes
+// only display. Changes of engines are sent at once. Each check wakes a process
+// that may have nothing else to do.
 const stateInterval = 5 * time.Second
 
 func (n *node) lookAtState(c actor.Context) {
@@ -221,14 +222,14 @@ func (n *node) lookAtState(c actor.Context) {
 	}
 }
 
-// publish lets the world outside see the engines.
+// publish shows the engines to the other parts of the process and to other nodes.
 func (n *node) publish() {
 	status := n.engines.status()
 	n.published.engines.Store(&status)
 	n.publishState()
 }
 
-// publishState says how this node is, where that has changed by enough.
+// publishState sends this node's state to the others if it has changed enough.
 func (n *node) publishState() {
 	s := nodes.State{
 		Version: n.cfg.Version, Since: n.since, Draining: n.phase == draining,
@@ -240,15 +241,15 @@ func (n *node) publishState() {
 	}
 	n.said = &s
 	if err := n.transport.spread(s); err != nil {
-		n.log.Error("telling the other nodes about this one failed", "err", err)
+		n.log.Error("sending this node's state to the other nodes failed", "err", err)
 	}
 }
 
-// onMembersChanged looks at the other nodes anew. When one has gone, its jobs
-// may be orphans.
+// onMembersChanged reads the other nodes again. When a node has gone, its jobs may
+// be orphans.
 func (n *node) onMembersChanged(c actor.Context) {
 	all := n.cfg.Peers.Members()
-	gone := n.near.look(all)
+	gone := n.near.update(all)
 	if n.engines.hear(speaking(all)) {
 		n.jobs.tellEngines(c)
 	}
@@ -258,30 +259,30 @@ func (n *node) onMembersChanged(c actor.Context) {
 	}
 }
 
-// onDownloadEnded looks after what has come for a job that is another's, or
-// over.
+// onDownloadEnded cleans up after the download for a job that has another owner
+// now, or is over.
 func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 	if !m.lost {
 		return
 	}
 	how := "whole"
 	if m.err != nil {
-		how = "failed" // for what may hold what is the client's
+		how = "failed" // no err: its text may hold client data
 	}
 	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
 	n.cleaner.lookAfter(c, m.job, false, func() {})
 }
 
 const (
-	// lookInterval is the time between looks at a bucket that nothing has used:
-	// the others have to know who reaches it.
+	// lookInterval is the time between checks of an unused bucket: other nodes must
+	// know whether this one reaches it.
 	lookInterval = 5 * time.Second
-	// awayInterval is the same while something is away, whose end should be
-	// noticed soon.
+	// awayInterval is the time between checks during an outage, to notice its end
+	// soon.
 	awayInterval = 2 * time.Second
 )
 
-// onStorageChanged tells everybody on this node, and the others.
+// onStorageChanged tells the jobs on this node and the other nodes.
 func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.tellAll(c, storageChanged{})
 	n.reach.judge(n.cfg.StoragePatience)
@@ -290,8 +291,8 @@ func (n *node) onStorageChanged(c actor.Context) {
 	n.jobs.scan(c)
 }
 
-// lookAtStorage looks at what nobody uses, where it matters: others have to know
-// of this node, or something is away.
+// lookAtStorage checks storage that had no calls for a while. It does so if other
+// nodes must know, or during an outage.
 func (n *node) lookAtStorage(c actor.Context) {
 	_, records := n.storage.Records()
 	_, objects := n.storage.Objects()

@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/actors/registry"
 )
 
-// What ends is the lease that a node has, not the one that came after it.
-func TestALeaseThatEndedLateTakesNoOther(t *testing.T) {
+// A node loses only the lease that ended, not a later lease.
+func TestTheEndOfAnOldLeaseKeepsTheNewOne(t *testing.T) {
 	t.Parallel()
 	opened := func() *lease {
 		l := &lease{}
@@ -25,12 +25,12 @@ func TestALeaseThatEndedLateTakesNoOther(t *testing.T) {
 	n := &nodeJobs{nodePart: part, claims: newClaims(fair.Config{Places: 1})}
 	n.onLeaseChanged(nil, leaseChanged{lease: first})
 	if n.lease != first {
-		t.Fatal("a new lease is not taken up")
+		t.Fatal("a new lease is not used")
 	}
 	n.onLeaseChanged(nil, leaseChanged{lease: second})
 	n.onLeaseChanged(nil, leaseChanged{lease: first, ended: true})
 	if n.lease != second || second.ctx.Err() != nil {
-		t.Error("the end of a former lease ends the one there is")
+		t.Error("the end of a former lease ends the present one")
 	}
 }
 

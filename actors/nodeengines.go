@@ -15,8 +15,8 @@ import (
 
 // Messages a node receives about its engines.
 type (
-	attachEngine struct{ server engine.Engine } // System: use this one too
-	detachEngine struct{ name string }          // System: use it no longer
+	attachEngine struct{ server engine.Engine } // System: use this engine too
+	detachEngine struct{ name string }          // System: stop using this engine
 )
 
 func (n *node) onEngine(c actor.Context, message any) {
@@ -30,7 +30,7 @@ func (n *node) onEngine(c actor.Context, message any) {
 		return
 	case engineChanged:
 		if !n.engines.replace(m.view, time.Now()) {
-			return // of an engine that has left
+			return // from an engine that has left
 		}
 		n.tellEngines(c)
 	case engineLeft:
@@ -44,7 +44,7 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	name := e.Name()
 	switch free, taken := n.engines.free(e); {
 	case taken:
-		n.log.Warn("engine of that name is in use already, the second is ignored", "engine", name)
+		n.log.Warn("the name of the engine is in use; the second engine is ignored", "engine", name)
 		return
 	case !free:
 		return
@@ -61,8 +61,8 @@ func (n *node) attach(c actor.Context, e engine.Engine) {
 	n.engines.add(engineView{name: name, local: name, pid: pid}, disp, time.Now())
 }
 
-// onEngineLeft stops an engine whose jobs hear first that it is down: they
-// then hold no queue of it.
+// onEngineLeft stops an engine. First it tells jobs and workers that the engine is
+// down: then they use its queues no more.
 func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	v := n.engines.down(m.name, time.Now())
 	n.tellEngines(c)
@@ -78,7 +78,7 @@ func (n *node) onEngineLeft(c actor.Context, m engineLeft) {
 	}
 }
 
-// tellEngines passes the engines there are now to workers and jobs.
+// tellEngines passes the present engines to workers and jobs.
 func (n *node) tellEngines(c actor.Context) {
 	n.work.tellAll(c, enginesChanged{n.engines.own})
 	n.jobs.tellEngines(c)

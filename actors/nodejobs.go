@@ -18,15 +18,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// leaseChanged is the System's word that there is a new session, or that one can no
-// longer be trusted.
+// leaseChanged says that the System has opened a session, or that a session may
+// have expired.
 type leaseChanged struct {
 	lease *lease
 	ended bool
 }
 
-// nodeJobs are the jobs of a node: it claims those that nobody owns, and runs an actor for
-// each that it owns. It is a part of the node actor; claims decides.
+// nodeJobs is the part of the node actor that claims jobs without an owner and runs
+// an actor for each job that it owns. The struct claims decides.
 type nodeJobs struct {
 	nodePart
 	reopen   func() // opens another session
@@ -35,16 +35,16 @@ type nodeJobs struct {
 	cleaner  *cleaner
 	engines  *engines
 	claims   claims
-	lease    *lease // nil while there is none
+	lease    *lease // nil if there is none
 	scanning bool
 	draining bool
 }
 
-// scan looks for jobs without an owner, now and from time to time.
+// scan searches for jobs without an owner, now and every scan interval.
 func (n *nodeJobs) scan(c actor.Context) {
 	n.timers.after(c, n.near.scanInterval(n.cfg.Ownership.ScanInterval), "scan", n.scan)
 	n.metrics.memory.Set(float64(n.budget.InUse()))
-	limit := n.claims.look()
+	limit := n.claims.scanLimit()
 	if n.scanning || !n.claimsNow() || limit < 1 {
 		return
 	}
@@ -54,7 +54,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 		return func(c actor.Context) {
 			n.scanning = false
 			if err != nil {
-				if !storage.Passing(err) { // else the watch has said so, once
+				if !storage.Passing(err) { // else storage has logged it once already
 					n.log.Warn("looking for jobs without an owner failed", "err", err)
 				}
 				return
@@ -66,27 +66,28 @@ func (n *nodeJobs) scan(c actor.Context) {
 			n.claims.countSuspects(orphans, n.near.missed)
 			for _, o := range n.claims.due(orphans, n.near.rank, time.Now()) {
 				if own, owned := n.claims.owned[o.JobID]; owned {
-					n.doubt(c, own)
+					n.checkOwned(c, own)
 					continue
 				}
 				n.claim(c, o)
 			}
-			n.published.crowd.Store(&crowd{n.claims.places.Waits()})
+			n.published.placeWaits.Store(&placeWaits{n.claims.places.Waits()})
 			n.metrics.shut.Set(float64(n.claims.places.Shut()))
 		}
 	})
 }
 
-// doubt looks at a job that is owned here and that the store calls an orphan: it
-// may have forgotten the claim. Then its actor gives way to a new claim.
-func (n *nodeJobs) doubt(c actor.Context, o ownedJob) {
+// checkOwned checks a job that this node owns and the store calls an orphan: the store
+// may have lost the claim. Then the job's actor stops, and the job is claimed
+// again.
+func (n *nodeJobs) checkOwned(c actor.Context, o ownedJob) {
 	n.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		rec, err := n.cfg.Store.Get(ctx, o.fence.JobID)
 		if err != nil || rec.Job.Status.Terminal() || rec.Epoch >= o.fence.Epoch {
 			return nil
 		}
 		return func(c actor.Context) {
-			c.Send(o.pid, jobBroke{fmt.Errorf("the store has forgotten the claim: %w", rowmill.ErrLeaseLost)})
+			c.Send(o.pid, jobBroke{fmt.Errorf("the store has lost the claim: %w", rowmill.ErrLeaseLost)})
 		}
 	})
 }
@@ -115,8 +116,8 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	})
 }
 
-// claimed finds out whether a claim that failed with err has taken effect, this
-// one or one before it: the job then has a live owner, this node.
+// claimed finds out whether a claim that failed with err has taken effect, or an
+// earlier one has: then this node is the job's owner in the record.
 func (n *nodeJobs) claimed(ctx context.Context, job, session string, err error) (store.Record, error) {
 	var rec store.Record
 	gone := retry.Storage.Within(n.cfg.Ownership.LeaseTTL).Do(ctx, func() (err error) {
@@ -133,7 +134,7 @@ func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string
 	n.claims.end(o.JobID)
 	switch {
 	case errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrNotFound):
-		// somebody else was faster
+		// another node was faster, or the job is over
 	case errors.Is(err, rowmill.ErrLeaseLost):
 		if n.lease != nil && n.lease.session == session {
 			n.onLeaseLost(c)
@@ -141,12 +142,12 @@ func (n *nodeJobs) onClaimFailed(c actor.Context, o store.Orphan, session string
 	case errors.Is(err, store.ErrDamaged): // the store has ended the job
 		n.log.Error("the job cannot run: its specification is damaged", "job", o.JobID, "err", err)
 		n.cleaner.settle(c, o.JobID)
-	case storage.Passing(err): // the watch has said so, once
-		n.claims.doubt(o)
+	case storage.Passing(err): // storage has logged it once already
+		n.claims.markUnsure(o)
 	default:
 		n.log.Warn("claiming the job failed", "job", o.JobID, "err", err)
 		if !storage.Lasting(err) && !errors.Is(err, store.ErrNewer) {
-			n.claims.doubt(o)
+			n.claims.markUnsure(o)
 		}
 	}
 }
@@ -155,7 +156,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	id := rec.Job.ID
 	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
 	switch {
-	case n.lease == nil || n.lease.session != fence.Session: // an orphan already
+	case n.lease == nil || n.lease.session != fence.Session: // the job is an orphan again
 		n.claims.end(id)
 		return
 	case n.draining:
@@ -164,7 +165,7 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	}
 	tried := rec.Adopters[:max(0, len(rec.Adopters)-1)]
 	if ended := trial.Ended(tried, n.near.ended); trial.AtFault(tried, ended) {
-		n.convict(c, rec, ended)
+		n.failPoisonJob(c, rec, ended)
 		return
 	}
 	log := n.cfg.trace(&rec).Log(n.process.log.With("job", id))
@@ -181,8 +182,9 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 }
 
-// returnClaim gives back a job that was claimed as the node began to drain: its
-// own workers wait to hear from an owner.
+// returnClaim gives back a job that was claimed just before the node began to
+// drain. It sends the next node a hint, because workers on this node wait for an
+// owner.
 func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fence) {
 	n.tasks.run(c, "give the job back", func(ctx context.Context) step {
 		if err := n.cfg.Store.Release(ctx, fence); err != nil {
@@ -195,8 +197,9 @@ func (n *nodeJobs) returnClaim(c actor.Context, o store.Orphan, fence store.Fenc
 	})
 }
 
-// onCancelled passes on that a job's record says cancelled. The node that a
-// client has told tells the others, and cleans up where none owns the job.
+// onCancelled handles a job whose record says cancelled. The node that got the
+// client's request tells the other nodes, and cleans up if the job has no owner
+// here.
 func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	o, owned := n.claims.owned[h.GetJob()]
 	if !remote {
@@ -224,7 +227,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	}
 	n.claims.end(m.id)
 	if m.unsure && owned {
-		n.claims.doubt(o.Orphan)
+		n.claims.markUnsure(o.Orphan)
 	}
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 	if m.released && owned {
@@ -238,7 +241,7 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 		log.Info("job over", "status", m.status)
 		n.cleaner.settle(c, m.id)
 	}
-	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // a cancel is counted where it is asked for
+	if m.status == rowmill.StatusSucceeded || m.status == rowmill.StatusFailed { // onCancelled counts cancelled jobs
 		n.metrics.jobs.WithLabelValues(string(m.status)).Inc()
 	}
 	if n.draining {
@@ -247,28 +250,28 @@ func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	n.scan(c)
 }
 
-// leave stops the actor of a job that goes on without it, and may end before
-// the last of what it wrote is stored.
+// leave stops the actor of a job that continues elsewhere. The job may end there
+// before this node's last writes, so the cleaner runs after them.
 func (n *nodeJobs) leave(c actor.Context, o ownedJob) {
 	root := c.ActorSystem().Root
 	c.Stop(o.pid)
 	n.cleaner.lookAfter(c, o.fence.JobID, false, func() {
-		_ = root.StopFuture(o.pid).Wait() // it only tells when
+		_ = root.StopFuture(o.pid).Wait() // it only waits for the end
 		o.writes.Wait()
 	})
 }
 
-// onJobPanicked fails a job: its rows would meet the same fault again.
+// onJobPanicked fails a job: its rows would cause the same fault again.
 func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
 	n.tasks.run(c, "end the job", func(ctx context.Context) step {
-		failure := rowmill.Failf(rowmill.CodeInternalError, "The service met a fault of its own while it ran the job. Its log says which.")
+		failure := rowmill.Failf(rowmill.CodeInternalError, "The service had an internal error while it ran the job. Its log has the cause.")
 		rec, err := recordFailure(ctx, n.cfg.Store, o.fence, failure, n.cfg.Clock(), n.log)
 		if err != nil {
 			n.log.Warn("recording the failure failed", "job", id, "err", err)
 			return nil
 		}
-		n.told(&rec)
+		n.endTrace(&rec)
 		return func(c actor.Context) {
 			o.log.Info("job over", "status", rowmill.StatusFailed)
 			n.metrics.jobs.WithLabelValues(string(rowmill.StatusFailed)).Inc()
@@ -286,9 +289,9 @@ func (n *nodeJobs) onLeaseChanged(c actor.Context, m leaseChanged) {
 	}
 }
 
-// onLeaseLost stops all jobs: they are not ours any more.
+// onLeaseLost stops all jobs: this node does not own them any more.
 func (n *nodeJobs) onLeaseLost(c actor.Context) {
-	n.log.Error("session lost, jobs stop; their rows go on and wait for the next owner", "jobs", len(n.claims.owned))
+	n.log.Error("session lost: this node's jobs stop; their rows continue and wait for the next owner", "jobs", len(n.claims.owned))
 	n.metrics.fenced.Inc()
 	n.lease.cancel(rowmill.ErrLeaseLost)
 	n.lease = nil
@@ -296,7 +299,7 @@ func (n *nodeJobs) onLeaseLost(c actor.Context) {
 		n.claims.end(id)
 		n.leave(c, o)
 	}
-	clear(n.claims.unsure) // what was claimed is an orphan
+	clear(n.claims.unsure) // these jobs are orphans now
 	n.metrics.active.Set(0)
 	n.reopen()
 }
@@ -307,16 +310,16 @@ func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 	}
 }
 
-// convict fails a job that ends its owners, in place of taking it up.
-func (n *nodeJobs) convict(c actor.Context, rec store.Record, ended []store.Adopter) {
+// failPoisonJob fails a job that crashes its owners, before it runs here.
+func (n *nodeJobs) failPoisonJob(c actor.Context, rec store.Record, ended []store.Adopter) {
 	id := rec.Job.ID
 	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
-	n.process.log.Error("the job is failed: the processes that had it last ended, and nothing of it was done", "job", id, "ended", len(ended), "node", ended[len(ended)-1].Node)
+	n.process.log.Error("job fails: the processes of its last owners ended before it made progress", "job", id, "ended", len(ended), "node", ended[len(ended)-1].Node)
 	n.tasks.run(c, "end the job", func(ctx context.Context) step {
 		_, err := recordFailure(ctx, n.cfg.Store, fence, endedFailure(id, ended), n.cfg.Clock(), n.log)
 		return func(c actor.Context) {
 			over := jobOver{id: id, status: rowmill.StatusFailed}
-			if err != nil { // another's by now, or over
+			if err != nil { // the job has another owner now, or is over
 				n.log.Warn("recording the failure failed", "job", id, "err", err)
 				over.status = ""
 			}
@@ -325,8 +328,8 @@ func (n *nodeJobs) convict(c actor.Context, rec store.Record, ended []store.Adop
 	})
 }
 
-// claimsNow reports whether the node takes jobs: what it cannot do others can,
-// if there are any.
+// claimsNow reports whether the node claims jobs. It does not while it cannot use
+// the bucket and other nodes can.
 func (n *nodeJobs) claimsNow() bool {
 	_, away := n.storage.Records()
 	return !n.draining && n.lease != nil && !away && !n.reach.leaves()
@@ -338,21 +341,21 @@ func (n *nodeJobs) onHint(c actor.Context, h *hint, remote bool) {
 		n.onCancelled(c, h, remote)
 	case !remote && (n.draining || n.cfg.Ownership.OwnsNone):
 		n.tellNext(c, orphanOf(h))
-	case h.Account == nil: // of a version that does not say
+	case h.Account == nil: // an older version sends no account
 		n.scan(c)
 	default:
 		n.claim(c, orphanOf(h))
 	}
 }
 
-// tellNext hints the node that stands first for a job that nobody owns it.
+// tellNext sends a hint about a job without an owner to the first node for it.
 func (n *nodeJobs) tellNext(c actor.Context, o store.Orphan) {
 	if first, ok := n.reach.next(o.JobID); ok {
 		n.tell(c, first.Peer, hintOf(o))
 	}
 }
 
-// onTerminated hears of an actor that has panicked.
+// onTerminated handles a job's actor that has panicked.
 func (n *nodeJobs) onTerminated(c actor.Context, who *actor.PID) {
 	for id, o := range n.claims.owned {
 		if o.pid.Equal(who) {
@@ -367,7 +370,7 @@ func (n *nodeJobs) drain(c actor.Context) {
 	n.tellAll(c, drainJob{})
 }
 
-// tellEngines tells the jobs which engines there are now.
+// tellEngines sends the present engines to the jobs.
 func (n *nodeJobs) tellEngines(c actor.Context) {
 	n.tellAll(c, enginesChanged{n.engines.all(n.draining)})
 }

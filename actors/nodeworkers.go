@@ -22,8 +22,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// nodeWorkers are the workers of a node: it runs one for each job that rows run of here.
-// It is a part of the node actor; workers decides.
+// nodeWorkers is the part of the node actor that runs workers, one for each job
+// with rows on this node. The struct workers decides.
 type nodeWorkers struct {
 	nodePart
 	reach    *reach
@@ -33,7 +33,7 @@ type nodeWorkers struct {
 	draining bool
 }
 
-// onInvite starts a worker for a job, or tells the one there is who asks now.
+// onInvite starts a worker for a job, or gives the job's worker its new owner.
 func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 	h, refused := n.workers.admit(m, n.draining, time.Now())
 	switch {
@@ -45,9 +45,9 @@ func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 		answer(c, &invited{Working: true})
 	case n.reach.objects() == nodes.Away:
 		n.workers.started(m.Job, nil)
-		answer(c, refuse(codeAway, "objects cannot be used here now"))
+		answer(c, refuse(codeAway, "this node cannot use object storage now"))
 	default:
-		answer(c, &invited{}) // starting a worker may take longer than a message
+		answer(c, &invited{}) // the node answers first: to start a worker may take longer than a message
 		n.startWorker(c, m)
 	}
 }
@@ -56,10 +56,10 @@ func (n *nodeWorkers) linkTo(m *invite) *link {
 	return &link{local: m.owner, transport: n.transport, address: m.Address}
 }
 
-// startWorker reads what a worker needs to know and spawns it.
+// startWorker reads the job's context and spawns the worker.
 func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 	runs := &sync.WaitGroup{}
-	work := newTaskGroup(context.Background(), runs, nil) // the worker is to be made
+	work := newTaskGroup(context.Background(), runs, nil) // spawnWorker sets the entry
 	n.tasks.run(c, "start a worker", func(ctx context.Context) step {
 		job, err := result(contain.Run, func() (*jobContext, error) { return n.loadContext(ctx, m, work) })
 		return func(c actor.Context) {
@@ -73,7 +73,7 @@ func (n *nodeWorkers) startWorker(c actor.Context, m *invite) {
 				n.spawnWorker(c, m, job, work, runs)
 				return
 			}
-			work.cancel() // whoever asked asks again
+			work.cancel() // the owner invites again
 			n.workers.started(m.Job, nil)
 			var known *peer.Refusal
 			if errors.As(err, &known) || storage.Passing(err) {
@@ -94,7 +94,7 @@ func (n *nodeWorkers) loadContext(ctx context.Context, m *invite, work taskGroup
 	case rec.Job.Status.Terminal():
 		return nil, refuse(codeUnknownJob, "job %s is over", m.Job)
 	case rec.Epoch > m.Epoch:
-		return nil, refuse(codeStale, "epoch %d is in the record", rec.Epoch)
+		return nil, refuse(codeStale, "the record has epoch %d", rec.Epoch)
 	}
 	count, err := n.counters.Counter(rec.Spec.Model, rec.Spec.System)
 	if err != nil {
@@ -145,7 +145,7 @@ func (n *nodeWorkers) onEnded(c actor.Context, m workerEnded) {
 	}
 }
 
-// onDismiss ends the work for a job that is over.
+// onDismiss stops the worker and the errands of a job that is over.
 func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	job := m.GetJob()
 	h, refused := n.workers.dismiss(job, m.GetEpoch())
@@ -164,7 +164,7 @@ func (n *nodeWorkers) onDismiss(c actor.Context, m *peerv1.DismissRequest) {
 	}
 }
 
-// endErrands answers asker once nothing is written for errands that were ended.
+// endErrands waits until ended errands write no more, then answers asker.
 func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func()) {
 	root := c.ActorSystem().Root
 	n.tasks.run(c, "end errands", func(context.Context) step {
@@ -176,8 +176,8 @@ func (n *nodeWorkers) endErrands(c actor.Context, asker *actor.PID, written func
 	})
 }
 
-// stopWorker stops a worker and, once it has and nothing else is written, answers
-// asker.
+// stopWorker stops a worker. It answers asker when the worker has stopped and
+// nothing writes objects of the job any more.
 func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, asker *actor.PID, written func()) {
 	n.workers.stop(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
@@ -200,15 +200,15 @@ func (n *nodeWorkers) stopWorker(c actor.Context, job string, h *workerHandle, a
 	})
 }
 
-// onPanicked tells the owner that a worker is gone: its rows would meet
-// the same fault again.
+// onPanicked tells the owner that a worker has panicked. The worker does not start
+// again, because its rows would cause the same fault.
 func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	n.workers.gone(job)
 	n.metrics.workers.Set(float64(len(n.workers.running)))
 	last := &assign.Heartbeat{
 		Job: job, Epoch: h.epoch, Worker: h.name, Address: n.address,
-		Fresh: true, // the owner may not have heard of it before
-		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker met a fault of its own; the log of its node says which"},
+		Fresh: true, // this may be the first report that the owner gets from this worker
+		Fault: &assign.Fault{Row: -1, Code: rowmill.CodeInternalError, Message: "the worker had an internal error; the log of its node has the cause"},
 	}
 	if h.remote {
 		n.tell(c, h.owner.address, last)
@@ -218,7 +218,8 @@ func (n *nodeWorkers) onPanicked(c actor.Context, job string, h *workerHandle) {
 	n.cleaner.lookAfter(c, job, false, h.runs.Wait)
 }
 
-// onTerminated hears of an actor that has panicked, and reports whether that is a worker.
+// onTerminated handles an actor that has panicked, and reports whether it was a
+// worker.
 func (n *nodeWorkers) onTerminated(c actor.Context, who *actor.PID) bool {
 	for job, h := range n.workers.running {
 		if h.pid.Equal(who) {

@@ -7,22 +7,22 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cancelJob tells a job that its record says cancelled: the node does, and the job's own
-// look at the record.
+// cancelJob tells a job that its record says cancelled. The node sends it, and the
+// job itself after a read of the record.
 type cancelJob struct{}
 
-// An ownership is the record of a job and the right of this node to change it.
-// Its methods that take a context may run outside of the actor.
+// An ownership holds the record of a job and this node's right to change it. Its
+// methods with a context may run outside of the actor.
 type ownership struct {
 	*process
 	rec      store.Record
 	claimed  int64 // version of the record after the claim
 	fence    store.Fence
-	updating bool // the record is being changed
+	updating bool // a change of the record is in progress
 
-	adopter  store.Adopter // in the record, until it is known that the job does no harm
-	harmless bool          // the node knows that
-	advanced bool          // rows were recorded here
+	adopter  store.Adopter // the entry in the record, until the job is known to be harmless
+	harmless bool          // the node knows that the job is harmless
+	advanced bool          // rows were recorded by this owner
 }
 
 func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
@@ -33,7 +33,7 @@ func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
 	return o
 }
 
-// first reports whether nobody has owned the job before.
+// first reports whether the job never had an owner before.
 func (o *ownership) first() bool { return firstClaim(o.claimed) }
 
 // lostAll reports whether object storage has lost as many rows of the job as there are: what
@@ -52,12 +52,12 @@ func (o *ownership) update(ctx context.Context, change func(*store.Record)) (sto
 	})
 }
 
-// look looks whether the job was cancelled at another node, or is owned there. It
-// returns the message that says so to the job, or nil.
-func (o *ownership) look(ctx context.Context) any {
+// checkRecord reads whether the job was cancelled on another node, or has an owner there.
+// It returns the message for the job, or nil.
+func (o *ownership) checkRecord(ctx context.Context) any {
 	rec, err := o.cfg.Store.Get(ctx, o.fence.JobID)
 	switch {
-	case err == nil && rec.Job.Status == rowmill.StatusCancelled: // any other end is our own
+	case err == nil && rec.Job.Status == rowmill.StatusCancelled: // the other ends come from this node
 		return cancelJob{}
 	case err == nil && rec.Epoch != o.fence.Epoch:
 		return jobBroke{rowmill.ErrLeaseLost}
@@ -65,16 +65,16 @@ func (o *ownership) look(ctx context.Context) any {
 	return nil
 }
 
-// cancelled is the record of a job that a client has ended, which our copy does not
-// say.
+// cancelled returns the record of a job that a client has cancelled; our copy of
+// the record does not show it yet.
 func (o *ownership) cancelled() store.Record {
 	rec := o.rec
 	_ = rec.Job.Become(rowmill.StatusCancelled, o.cfg.Clock())
 	return rec
 }
 
-// mark says in the record whether the job may be what ends this process. While it
-// waits for something else it is not.
+// mark returns a change of the record: whether the job may crash this process.
+// While the job waits, it cannot.
 func (o *ownership) mark(waits bool) func(*store.Record) {
 	by, advanced := o.adopter, o.advanced
 	by.Alone = by.Alone && !o.harmless
@@ -82,14 +82,14 @@ func (o *ownership) mark(waits bool) func(*store.Record) {
 		switch {
 		case waits:
 			r.Adopters = nil
-		case len(r.Adopters) == 0 && by.Epoch > 0 && !advanced: // it has waited
+		case len(r.Adopters) == 0 && by.Epoch > 0 && !advanced: // it has waited before
 			r.Adopters = []store.Adopter{by}
 		}
 	}
 }
 
-// outlived notes that nothing of the job is done for long, and the process lives.
-// It returns how the record has to change for that, or nil.
+// outlived notes that the job has run for a while without progress, and the process
+// is still alive. It returns the change of the record for that, or nil.
 func (o *ownership) outlived() func(*store.Record) {
 	if !o.adopter.Alone {
 		return nil

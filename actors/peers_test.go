@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// find is what a node knows of one of a name.
+// find returns the status of a node by name, as another node sees it.
 func find(t *testing.T, s *actors.System, name string) nodes.Status {
 	t.Helper()
 	st, err := nodes.Find(s.Nodes(), name)
@@ -51,12 +51,12 @@ func TestNodesKnowOfEachOther(t *testing.T) {
 			return nil
 		})
 		if st := find(t, two.system, ""); st.Name != "two" || !st.Self || find(t, one.system, "two").Self {
-			t.Errorf("two knows itself as %+v", st)
+			t.Errorf("two sees itself as %+v", st)
 		}
 	})
 }
 
-func TestANodeIsToldToDrain(t *testing.T) {
+func TestANodeIsAskedToDrain(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
@@ -69,7 +69,7 @@ func TestANodeIsToldToDrain(t *testing.T) {
 		}
 		wait.For(t, "two is asked to drain", func() bool { return asked(two.system) }) // it answers first
 		if asked(one.system) {
-			t.Error("the node that passed it on was asked too")
+			t.Error("the node that passed the request on drains too")
 		}
 		wait.For(t, "one knows that two drains", func() bool { return find(t, one.system, "two").Draining })
 		if err := one.system.DrainNode(t.Context(), ""); err != nil || !asked(one.system) {
@@ -79,12 +79,12 @@ func TestANodeIsToldToDrain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := one.system.DrainNode(ctx, "two"); err == nil {
-			t.Error("a node that is gone was told to drain")
+			t.Error("a node that is gone was asked to drain")
 		}
 	})
 }
 
-func TestANodeThatStandsAlone(t *testing.T) {
+func TestASingleNode(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) { c.Node, c.Version = "alone", "v7" })
@@ -97,7 +97,7 @@ func TestANodeThatStandsAlone(t *testing.T) {
 			return nil
 		})
 		if err := b.system.DrainNode(t.Context(), "alone"); err != nil || !asked(b.system) {
-			t.Errorf("it cannot be told to drain: %v", err)
+			t.Errorf("a single node cannot be asked to drain: %v", err)
 		}
 		if err := b.system.Drain(t.Context()); err != nil || !b.system.Nodes()[0].Draining {
 			t.Errorf("it does not drain: %v", err)

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A process is what the actors of a node have in common, and the System with them.
+// A process holds the parts that the System and the actors of a node share.
 type process struct {
 	cfg       Config
 	metrics   *metrics
@@ -31,19 +31,20 @@ type process struct {
 	published *published
 	storage   *storage.Watch
 	downloads *ingest.Downloads
-	errands   *commit.Errands // of owners elsewhere
+	errands   *commit.Errands // of owners on other nodes
 	counters  *prompt.Counters
 	transport *transport
 	address   string          // of this node for others; empty on a single node
-	all       *sync.WaitGroup // tasks and keepers
+	all       *sync.WaitGroup // tasks, and the goroutines that keep the lease
 }
 
-// patient waits for storage with each call of what it returns, as storage.Watch.Wait does.
+// patient returns a function that calls its argument and waits while storage is
+// unavailable, as storage.Watch.Wait does.
 func (p *process) patient(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.Wait(ctx, do) }
 }
 
-// patientHere is patient for what another node could do.
+// patientHere is patient for work that another node could do instead.
 func (p *process) patientHere(ctx context.Context) func(func() error) error {
 	return func(do func() error) error { return p.storage.WaitHere(ctx, do) }
 }
@@ -53,7 +54,8 @@ func (p *process) record(ctx context.Context, job string) (store.Record, error) 
 	return result(p.patient(ctx), func() (store.Record, error) { return p.cfg.Store.Get(ctx, job) })
 }
 
-// nameOf is the name of the node at an address; the address where it has left.
+// nameOf returns the name of the node at an address; the address if the node has
+// left.
 func (p *process) nameOf(address string) string {
 	if address == "" {
 		return p.cfg.Node
@@ -66,13 +68,13 @@ func (p *process) nameOf(address string) string {
 	return address
 }
 
-// published is how a node was when it last said so. The node writes it, and any
-// goroutine may read it.
+// published is the last state that the node has published. The node writes it, and
+// any goroutine may read it.
 type published struct {
-	engines atomic.Pointer[[]EngineStatus]
-	state   atomic.Pointer[nodes.State] // what the other nodes are told
-	storage atomic.Pointer[StorageStatus]
-	crowd   atomic.Pointer[crowd]
+	engines    atomic.Pointer[[]EngineStatus]
+	state      atomic.Pointer[nodes.State] // sent to the other nodes
+	storage    atomic.Pointer[StorageStatus]
+	placeWaits atomic.Pointer[placeWaits]
 }
 
 func newPublished() *published {
@@ -83,24 +85,26 @@ func newPublished() *published {
 	return p
 }
 
-// StorageStatus is what a node last saw of where records and objects are kept.
+// StorageStatus is the state of records and objects as the node saw them last.
 type StorageStatus struct {
-	// Held is why the node removes no data: *deployment.DifferError,
-	// *deployment.FormatError or *retention.SkewError; nil where it may.
+	// Held is the reason why the node removes no data: *deployment.DifferError,
+	// *deployment.FormatError or *retention.SkewError; nil if the node may remove
+	// data.
 	Held error
-	// Unknown are the jobs in the bucket that no record knows, on the node
-	// that removes data.
+	// Unknown counts the jobs in the bucket without a record. Only the node that
+	// removes data has it.
 	Unknown retention.Unknown
 	// Skew is how far this node's clock is ahead of the store's.
 	Skew time.Duration
 }
 
-// trace is a job as it is traced; nil where it is not.
+// trace returns the trace of a job; nil if the job is not traced.
 func (c Config) trace(rec *store.Record) *tracing.Job { return c.Tracer.Job(rec.Job.ID, rec.Trace) }
 
-// told has the trace of a job that is over tell of the job itself. Whoever records the
-// end calls it; of a job that nobody ever owned who cleans up after it.
-func (p *process) told(rec *store.Record) {
+// endTrace ends the trace of a finished job and adds the facts of the job. The code
+// that records the end calls it. For a job that never had an owner, the cleanup
+// calls it.
+func (p *process) endTrace(rec *store.Record) {
 	trace, job := p.cfg.trace(rec), &rec.Job
 	if trace == nil || job.Completed == nil {
 		return
@@ -122,8 +126,8 @@ func (p *process) told(rec *store.Record) {
 	trace.End(job.Created, *job.Completed, failure, attrs...)
 }
 
-// downloadsAt reports whether the node at an address is downloading the input of
-// a job. Nobody who can answer is not; an error says that it is not known.
+// downloadsAt reports whether the node at an address is downloading the input of a
+// job. A node that refuses connections is not; an error means unknown.
 func (p *process) downloadsAt(ctx context.Context, address, job string) (bool, error) {
 	if p.transport.peers == nil || address == "" || address == p.address {
 		return p.downloads.Running(job), nil

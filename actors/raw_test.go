@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// raw is the specification of a batch of so many requests.
+// raw returns the specification of a batch with so many requests.
 func (b *rig) raw(rows int) rowmill.Spec {
 	b.t.Helper()
 	var lines strings.Builder
@@ -42,8 +42,8 @@ func (b *rig) raw(rows int) rowmill.Spec {
 	return spec
 }
 
-// lines are the ids of a job's rows with "ok", or the code of the failure and what
-// the server said.
+// lines returns a text for each row of a job: its id with "ok", or with the code of
+// the failure and the server's answer.
 func (b *rig) lines(rec store.Record) (lines []string) {
 	b.t.Helper()
 	_, err := archive.New(b.store, b.cfg.Blob, slog.New(slog.DiscardHandler)).Lines(b.t.Context(), rec, "lines", func(_ io.Writer, each func(results.Visit) error) error {

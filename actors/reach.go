@@ -8,16 +8,16 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// A reach is whether a node can use the bucket, and whether others can instead. It
-// knows no actors.
+// A reach decides whether a node can use the bucket, and whether other nodes can
+// use it instead. It knows no actors.
 type reach struct {
 	storage *storage.Watch
 	others  func() []cluster.Member
-	since   time.Time // since when others that own jobs reach the bucket, and this node does not
+	since   time.Time // since when other nodes that own jobs reach the bucket, and this node does not
 }
 
-// judge decides whether the jobs of this node should be others', because it alone cannot
-// use the bucket.
+// judge decides whether this node should give its jobs to others, because only this
+// node cannot use the bucket.
 func (r *reach) judge(patience time.Duration) {
 	_, away := r.storage.Objects()
 	switch {
@@ -29,10 +29,11 @@ func (r *reach) judge(patience time.Duration) {
 	r.storage.Leave(r.leaves() && time.Since(r.since) >= patience)
 }
 
-// leaves reports whether others can do what this node cannot.
+// leaves reports whether other nodes can use the bucket and this node cannot.
 func (r *reach) leaves() bool { return !r.since.IsZero() }
 
-// next is the other node that stands first for a job; ok is false where there is none.
+// next returns the first of the other nodes for a job; ok is false if there is
+// none.
 func (r *reach) next(job string) (first cluster.Member, ok bool) {
 	others := r.others()
 	if r.leaves() {
@@ -41,7 +42,7 @@ func (r *reach) next(job string) (first cluster.Member, ok bool) {
 	return nodes.First(job, others)
 }
 
-// objects is what the other nodes are told of the bucket.
+// objects returns the state of the bucket for the other nodes.
 func (r *reach) objects() string {
 	if _, away := r.storage.Objects(); away {
 		return nodes.Away

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// A lostBucket cannot be reached where err says why.
+// A lostBucket returns err from Delete.
 type lostBucket struct {
 	blob.Bucket
 	err error
@@ -62,12 +62,12 @@ func TestWhenJobsGoToNodesThatReachTheBucket(t *testing.T) {
 	others = []cluster.Member{member("b", nodes.Away, false), member("c", nodes.Reached, true)}
 	r.judge(once)
 	if r.leaves() || elsewhere() || r.objects() != nodes.Away {
-		t.Error("jobs are for others, of which none can run them")
+		t.Error("jobs are given away, but no other node can run them")
 	}
 	others = append(others, member("d", nodes.Reached, false))
 	r.judge(later)
 	if !r.leaves() || elsewhere() {
-		t.Error("a node that others can replace takes jobs, or gives them away before its patience is at its end")
+		t.Error("the node takes jobs that others could run, or gives jobs away before its patience has ended")
 	}
 	r.judge(once)
 	if !elsewhere() {

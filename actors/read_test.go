@@ -10,12 +10,12 @@ import (
 	"github.com/rowmill/rowmill/actors"
 )
 
-// However many inputs there are, a few are read at a time, and the one of an
-// account of which none is read waits for none of the others.
+// With any number of inputs, only a few are read at the same time. An account with
+// no input being read does not wait for the other accounts.
 func TestInputsAreReadByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 		slow := &sluggish{of: "/shard-", lets: make(chan struct{})}
 		b := setup(t, &scripted{answer: echo}, func(c *actors.Config) {
 			slow.Bucket, c.Blob, c.Inputs.Readers = c.Blob, slow, 2
@@ -47,7 +47,7 @@ func TestInputsAreReadByTurns(t *testing.T) {
 		jobs = append(jobs, spooled("modest"))
 		time.Sleep(time.Second)
 		if n := slow.waiting.Load(); n != 3 {
-			t.Errorf("%d inputs are read, want that of the other account, too", n)
+			t.Errorf("%d inputs are read, want 3: also the input of the other account", n)
 		}
 		close(slow.lets)
 		for _, id := range jobs {

@@ -11,13 +11,13 @@ import (
 
 // Codes of refusals between nodes.
 const (
-	codeUnknownJob = "unknown_job" // nobody here has to do with it
-	codeStale      = "stale"       // a later owner is known
-	codeNoEngine   = "no_engine"   // nothing here serves the model
+	codeUnknownJob = "unknown_job" // this node neither owns the job nor has a worker for it
+	codeStale      = "stale"       // the message has an older owner
+	codeNoEngine   = "no_engine"   // no engine here serves the model
 	codeDraining   = "draining"
-	codeAway       = "storage_away" // it could neither read nor write rows
+	codeAway       = "storage_away" // this node could neither read nor write rows
 	codeBusy       = peer.CodeBusy  // ask again
-	codeFull       = "full"         // as many jobs of others have workers as may
+	codeFull       = "full"         // no more workers for jobs of other nodes
 )
 
 func refuse(code, format string, args ...any) *peer.Refusal {
@@ -31,7 +31,7 @@ func asError(answer any, err error) error {
 	return err
 }
 
-// code is that of a refusal; empty for any other error.
+// code returns the code of a refusal; empty for other errors.
 func code(err error) string {
 	var refused *peer.Refusal
 	if errors.As(err, &refused) {
@@ -40,7 +40,7 @@ func code(err error) string {
 	return ""
 }
 
-// answer responds to who waits for it.
+// answer responds to the sender, if the sender waits for an answer.
 func answer(c actor.Context, body any) {
 	if c.Sender() != nil {
 		c.Respond(body)

@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A clingingStore does not know the parts of a job when that is to end, so that
-// its owner begins again, and takes no job back.
+// A clingingStore refuses the first end of a job, as if it had lost parts, so the
+// owner gives the job back. It also refuses each release.
 type clingingStore struct {
 	store.Store
 	ends, releases atomic.Int64
@@ -30,8 +30,8 @@ func (s *clingingStore) Release(context.Context, store.Fence) error {
 	return errors.New("a fault that nobody knows")
 }
 
-// A job that cannot be given back is still its owner's, so nobody else takes it:
-// it goes on here.
+// If a job cannot be given back, the store still has this node as its owner, so no
+// other node claims the job. The job continues here.
 func TestAJobThatCannotBeGivenBackGoesOn(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestAJobThatCannotBeGivenBackGoesOn(t *testing.T) {
 		texts := numbered(10)
 		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: texts})), texts)
 		if records.releases.Load() == 0 {
-			t.Error("the job was not to be given back")
+			t.Error("the owner did not try to give the job back")
 		}
 	})
 }

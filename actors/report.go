@@ -6,25 +6,25 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 )
 
-// A report is what a worker tells its owner beside the rows it has, and what it has
-// told. It knows no actors.
+// A report holds the parts of a worker's heartbeat beside its rows, and which of
+// them the owner has. It knows no actors.
 type report struct {
-	waits    lasting
+	waits    lastingReason
 	warnings []string
 	refused  map[string]string // by engine: why it cannot run the job
-	fault    *assign.Fault     // the first
+	fault    *assign.Fault     // the first one
 
-	heard    time.Time // when the owner last was
+	heard    time.Time // when the owner last sent a message
 	asked    bool      // the owner knows that there is room
-	had      int       // rows that were ready then: with half of them it is told again
-	hungry   bool      // there is nothing to do
-	saidLeft bool      // the owner was told at once that nothing is left
+	had      int       // rows that were ready at that time; at half as many the worker asks again
+	hungry   bool      // the worker has nothing to do
+	saidLeft bool      // the owner got a heartbeat at once that nothing is left
 }
 
 func newReport(now time.Time) report { return report{refused: make(map[string]string), heard: now} }
 
-// asks reports whether the owner is to hear at once that the worker wants rows, of
-// which so many are ready, or that it has nothing to do.
+// asks reports whether to send a heartbeat at once: the worker wants rows, or has
+// nothing to do. ready is how many rows it has ready.
 func (r *report) asks(wants, hungry bool, ready int) (tell bool) {
 	tell = wants && (!r.asked || ready < r.had && 2*ready <= r.had) || hungry && !r.hungry
 	if tell {
@@ -34,9 +34,9 @@ func (r *report) asks(wants, hungry bool, ready int) (tell bool) {
 	return tell
 }
 
-// leaves reports whether the owner is to hear at once of a worker that drains: that it
-// gives rows back, or that nothing is left. The owner answers each heartbeat, so that
-// more of them would never end.
+// leaves reports whether a draining worker sends a heartbeat at once: when it gives
+// rows back, and once when it has nothing left. More heartbeats would never end,
+// because the owner answers each one.
 func (r *report) leaves(back int, left bool) (tell bool) {
 	tell = back > 0 || left && !r.saidLeft
 	if tell {
@@ -45,7 +45,7 @@ func (r *report) leaves(back int, left bool) (tell bool) {
 	return tell
 }
 
-// fail takes in a fault, and reports whether it is the first.
+// fail notes a fault, and reports whether it is the first.
 func (r *report) fail(f *assign.Fault) (first bool) {
 	if first = r.fault == nil; first {
 		r.fault = f

@@ -7,42 +7,42 @@ import (
 	"github.com/rowmill/rowmill/actors/assign"
 )
 
-func TestWhenTheOwnerHearsAtOnce(t *testing.T) {
+func TestHeartbeatsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newReport(time.Now())
 	for i, step := range []struct {
 		wants, hungry bool
 		ready         int
-		acked         bool // rows have come
+		acked         bool // new rows were assigned
 		tell          bool
 	}{
 		{wants: true, ready: 8, tell: true}, // there is room
-		{wants: true, ready: 8},             // it was told so
+		{wants: true, ready: 8},             // the owner knows already
 		{wants: true, ready: 5},
-		{wants: true, ready: 4, tell: true}, // half of what was there
+		{wants: true, ready: 4, tell: true}, // half of the ready rows
 		{wants: true, ready: 3},
 		{ready: 1}, // no room
 		{wants: true, hungry: true, tell: true},
-		{wants: true, hungry: true}, // it was told so
+		{wants: true, hungry: true}, // the owner knows already
 		{wants: true, ready: 9, acked: true, tell: true},
 	} {
 		if step.acked {
 			r.asked = false
 		}
 		if got := r.asks(step.wants, step.hungry, step.ready); got != step.tell || r.hungry != step.hungry {
-			t.Errorf("step %d: told: %v, hungry: %v", i, got, r.hungry)
+			t.Errorf("step %d: heartbeat at once: %v, hungry: %v", i, got, r.hungry)
 		}
 	}
 }
 
-func TestAWorkerThatDrainsTellsEachThingOnce(t *testing.T) {
+func TestADrainingWorkerReportsOnce(t *testing.T) {
 	t.Parallel()
 	r := newReport(time.Now())
 	if !r.leaves(5, false) || r.leaves(0, false) {
-		t.Error("rows that are given back are told once")
+		t.Error("rows given back do not cause one heartbeat")
 	}
 	if !r.leaves(0, true) || r.leaves(0, true) {
-		t.Error("that nothing is left is told once")
+		t.Error("an empty worker does not cause one heartbeat")
 	}
 	first := &assign.Fault{Row: 1}
 	if !r.fail(first) || r.fail(&assign.Fault{Row: 2}) || r.fault != first {

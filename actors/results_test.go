@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A balkyStore refuses so many commits of parts and failures of jobs.
+// A balkyStore refuses the first commits of parts and the first ends of jobs.
 type balkyStore struct {
 	store.Store
 	commits, ends atomic.Int64
@@ -33,7 +33,8 @@ func (s *balkyStore) Finish(ctx context.Context, f store.Fence, change func(*sto
 	return s.Store.Finish(ctx, f, change)
 }
 
-// Parts that the store refuses for a while are committed later, not run again.
+// Parts that the store refuses for a while are committed later, and their rows do
+// not run again.
 func TestCommitsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestCommitsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// That a job has failed is recorded as soon as the store takes it.
+// The failure of a job is recorded as soon as the store accepts it.
 func TestTheEndOfAJobIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {

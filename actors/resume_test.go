@@ -23,7 +23,7 @@ func (b *rig) resume(rec store.Record, failed bool) string {
 	return b.submit(spec)
 }
 
-// spent is what the ledger has of all jobs.
+// spent returns the totals of all jobs in the ledger.
 func (b *rig) spent() store.Totals {
 	b.t.Helper()
 	used, err := b.store.Usage(b.t.Context(), "default", time.Now(), time.Now())
@@ -67,7 +67,7 @@ func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 			t.Errorf("the old job is %s, continued by %v", old.Job.Status, old.Job.ContinuedBy)
 		}
 		b.cleaned(made.Job.ID, "input/", "parts/")
-		// The new job is whole by itself: the old one's data may go.
+		// The new job is complete without the data of the old one.
 		if err := b.cfg.Blob.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
 			t.Fatal(err)
 		}
@@ -75,14 +75,14 @@ func TestResume_OfACancelledJobRunsTheRest(t *testing.T) {
 	})
 }
 
-// Failed rows of a success run again; what went well stays. Its rows were
-// inline, and its record no longer has them.
+// The failed rows of a succeeded job run again; the other rows stay. The rows were
+// inline, and the record has them no longer.
 func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		var mended atomic.Bool
+		var fixed atomic.Bool
 		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-			if strings.HasSuffix(row, "7") && len(row) == 5 && !mended.Load() {
+			if strings.HasSuffix(row, "7") && len(row) == 5 && !fixed.Load() {
 				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
 			}
 			return echo(ctx, row, try)
@@ -97,7 +97,7 @@ func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 		if want := "Job succeeded; 1 of 250 rows failed"; !strings.HasPrefix(old.Job.Message, want) {
 			t.Errorf("message %q, want %q", old.Job.Message, want)
 		}
-		mended.Store(true)
+		fixed.Store(true)
 		before := e.calls.Load()
 		made := b.end(b.resume(old, true))
 		b.checkEcho(made, texts)
@@ -107,12 +107,12 @@ func TestResume_OfASuccessRunsTheFailedRows(t *testing.T) {
 	})
 }
 
-// The limit for failed rows is that of the whole job: those that were taken over
-// count, as if nothing had come between.
+// The limit for failed rows counts the whole job: failed rows that were taken over
+// count too.
 func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		var before, mended atomic.Bool // the first job runs; the first two rows are well
+		var before, fixed atomic.Bool // before: the first job runs; fixed: the first two rows succeed
 		before.Store(true)
 		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
 			last := strings.HasSuffix(row, " 298") || strings.HasSuffix(row, " 299")
@@ -120,7 +120,7 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 				<-ctx.Done()
 				return engine.Reply{}, ctx.Err()
 			}
-			if first := strings.HasSuffix(row, " 0") || strings.HasSuffix(row, " 1"); last || first && !mended.Load() {
+			if first := strings.HasSuffix(row, " 0") || strings.HasSuffix(row, " 1"); last || first && !fixed.Load() {
 				return engine.Reply{}, &engine.Error{Class: engine.RowFault, Status: 400, Message: "no"}
 			}
 			return echo(ctx, row, try)
@@ -139,8 +139,8 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 		if made.Job.FailedRows != 4 {
 			t.Errorf("%d rows failed, two of them in the first job", made.Job.FailedRows)
 		}
-		// What the failed job has committed may be taken over in turn.
-		mended.Store(true)
+		// A third job may take over the committed rows of the failed job.
+		fixed.Store(true)
 		made = b.end(b.resume(b.await(made.Job.ID, func(r store.Record) bool { return r.InputUntil != nil }), true))
 		if made.Job.Status != rowmill.StatusSucceeded || made.Job.FailedRows != 2 || made.Job.RowsDone != 300 {
 			t.Errorf("the job is %s with %d failed rows (%+v)", made.Job.Status, made.Job.FailedRows, made.Job.FailureReason)
@@ -148,7 +148,7 @@ func TestResume_FailedRowsThatWereTakenOverCount(t *testing.T) {
 	})
 }
 
-// A quota bounds the rows that run, and only those.
+// A quota bounds the rows that run, and only these rows.
 func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestResume_QuotasAreOfTheRowsThatRun(t *testing.T) {
 	})
 }
 
-// A job that failed before its rows were cut can be resumed from what it was
-// given, and one whose input is gone says so.
+// A job that failed before its rows were cut into shards can be resumed from its
+// input. If the input is gone, the new job fails with that reason.
 func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestResume_OfAJobThatWasNeverCut(t *testing.T) {
 	})
 }
 
-// A node whose clock is wrong keeps an input as long as any other does.
+// A node with a wrong clock keeps an input as long as other nodes do.
 func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestInputsAreKeptByTheClockOfTheStore(t *testing.T) {
 	})
 }
 
-// Rows of a small submission leave its record with the job's end.
+// Inline rows leave the record at the job's end.
 func TestInlineRowsLeaveTheRecord(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestInlineRowsLeaveTheRecord(t *testing.T) {
 		}
 		b.checkEcho(rec, texts)
 		b.cleaned(id, "input/", "parts/")
-		// One that is cancelled before its input was read is settled too.
+		// A job that is cancelled before its input was read settles too.
 		pending := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Created: time.Now().UTC()}
 		if _, _, err := b.store.Create(t.Context(), store.Record{Job: pending, Spec: rowmill.Spec{Account: "default", Model: writer, Inline: texts}}, nil); err != nil {
 			t.Fatal(err)

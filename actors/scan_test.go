@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// However many nodes there are, together they look for orphans about as often as
-// 250 do, and none so seldom that its waiting would be forgotten.
+// With any number of nodes, all nodes together search for orphans about as often as
+// 250 nodes. No node searches so seldom that its waiting accounts would be
+// forgotten.
 func TestScanIntervalInLargeClusters(t *testing.T) {
 	t.Parallel()
 	config := Config{}
@@ -16,10 +17,10 @@ func TestScanIntervalInLargeClusters(t *testing.T) {
 	} {
 		got := scanIntervalOf(config.Ownership.ScanInterval, members)
 		if got != want {
-			t.Errorf("%d nodes look every %s, want %s", members, got, want)
+			t.Errorf("%d nodes search every %s, want %s", members, got, want)
 		}
 		if patience := config.places().Patience; got >= patience {
-			t.Errorf("%d nodes look every %s, and who is not heard for %s is forgotten", members, got, patience)
+			t.Errorf("%d nodes search every %s, but an account is forgotten after %s", members, got, patience)
 		}
 	}
 }

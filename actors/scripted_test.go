@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A scripted engine answers from a function, so that a test decides what
-// becomes of every row.
+// A scripted engine answers with a function, so a test decides the outcome of each
+// row.
 type scripted struct {
 	name   string
 	models []engine.ServedModel
@@ -19,7 +19,7 @@ type scripted struct {
 
 	slots      int // default 8
 	prepareErr error
-	panics     bool // when a worker asks for its warnings
+	panics     bool // when a worker reads its warnings
 	down       atomic.Bool
 	calls      atomic.Int64
 

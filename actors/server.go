@@ -20,7 +20,7 @@ import (
 
 // Messages a server receives, beside steps.
 type (
-	leaveNode struct{} // node: give back what waits, then say so
+	leaveNode struct{} // node: give back waiting rows, then send engineLeft
 	openQueue struct { // worker: I have rows of this job for you
 		job *jobContext
 		out *dispatch.Outbox
@@ -30,10 +30,10 @@ type (
 // Messages a server sends to its node.
 type (
 	engineChanged struct{ view engineView }
-	engineLeft    struct{ name string } // detached, it has given back what waited
+	engineLeft    struct{ name string } // detached; its waiting rows are given back
 )
 
-// What openQueue is answered with.
+// Answers to openQueue.
 type (
 	queueOpened struct {
 		engine string
@@ -45,34 +45,34 @@ type (
 	}
 )
 
-// A server stands for one inference server: it asks what it serves and how busy
-// it is, tells the node when that changes, and opens queues to it. Its
-// dispatcher shares it among the jobs; health decides whether it is in use.
+// A server is the actor of an inference server. It probes the server's models and
+// load, tells the node when they change, and opens queues. Its dispatcher shares
+// the server among the jobs; health decides whether the server is in use.
 type server struct {
-	cfg     Config
-	engine  engine.Engine
-	name    string
-	node    *actor.PID
-	disp    *dispatch.Dispatcher
-	health  dispatch.Health
-	natures dispatch.Natures
-	metrics *engineMetrics
-	tasks   taskGroup
-	log     *slog.Logger
-	timers  timers
-	resting map[engine.Route]string // why; others may have it: a change makes another
-	soon    time.Duration           // until the next probe, after a crash; 0 for the usual time
-	told    string                  // why the server is not in use, as it was last logged
+	cfg          Config
+	engine       engine.Engine
+	name         string
+	node         *actor.PID
+	disp         *dispatch.Dispatcher
+	health       dispatch.Health
+	natures      dispatch.Natures
+	metrics      *engineMetrics
+	tasks        taskGroup
+	log          *slog.Logger
+	timers       timers
+	resting      map[engine.Route]string // reasons; other actors share the map: a change makes a new map
+	soon         time.Duration           // until the next probe after a crash; 0 for the usual time
+	loggedReason string                  // why the server is not in use, as last logged
 
 	entry    *registry.Entry
 	restarts prometheus.Counter
-	left     bool      // the node was told to stop it
+	left     bool      // the node is about to stop this actor
 	faults   int       // panics, one soon after the other
-	fault    time.Time // the last
+	fault    time.Time // time of the last panic
 }
 
-// Receive begins again after a panic: what a server knows it learns anew, unlike
-// what a job does, and without it the node would not have this engine any more.
+// Receive restarts the actor after a panic. A server can get its state again from
+// its engine, and without this actor the node would lose the engine.
 func (s *server) Receive(c actor.Context) {
 	err := contain.Run(func() error {
 		s.receive(c)
@@ -114,15 +114,15 @@ func (s *server) onStarted(c actor.Context) {
 	s.probe(c)
 }
 
-// onPanic tells of a row or an answer that our own code could not stand.
+// onPanic logs a panic of our own code over a row or an answer.
 func (s *server) onPanic(err error) {
-	s.log.Error("a row failed by a fault of this program", "err", err, "stack", stackOf(err))
+	s.log.Error("a row failed because this program panicked", "err", err, "stack", stackOf(err))
 }
 
-// onPanicked begins again, later each time: jobs hear that the server is down, and
-// ask again for what they were not answered.
+// onPanicked restarts the actor, with a longer pause each time. Jobs learn that the
+// server is down, and later open their queues again.
 func (s *server) onPanicked(c actor.Context, err error) {
-	s.log.Error("the actor of an engine panicked and begins again", "err", err, "stack", stackOf(err))
+	s.log.Error("the actor of an engine panicked and restarts", "err", err, "stack", stackOf(err))
 	s.entry.Restarted(err.Error())
 	s.restarts.Inc()
 	if _, stops := c.Message().(*actor.Stopping); stops || s.left {
@@ -146,12 +146,11 @@ func (s *server) onPanicked(c actor.Context, err error) {
 	s.timers.after(c, pause, "probe", s.probe)
 }
 
-// mostPause is the longest that an engine is not in use after a panic of its actor:
-// it may be the same again, and stands in nobody's way meanwhile.
+// mostPause is the longest pause after a panic of the actor. The cause may stay,
+// but the engine blocks no other work meanwhile.
 const mostPause = time.Minute
 
-// onSuspect looks at once whether a server still answers of which a connection
-// broke.
+// onSuspect probes the server at once after a connection to it broke.
 func (s *server) onSuspect(c actor.Context, err error) {
 	if s.health.Up() {
 		s.log.Debug("a connection broke", "err", err)
@@ -159,7 +158,7 @@ func (s *server) onSuspect(c actor.Context, err error) {
 	s.probe(c)
 }
 
-// probe looks at the server, unless that is under way.
+// probe probes the server, unless a probe is in progress.
 func (s *server) probe(c actor.Context) {
 	if !s.health.Probe() {
 		return
@@ -176,7 +175,7 @@ func (s *server) probe(c actor.Context) {
 func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, err error) {
 	crashed, again := s.disp.Judge(began, dispatch.Gone(err))
 	if crashed {
-		s.log.Warn("the server ended while rows ran on it; those in flight are tried apart from others", "err", err)
+		s.log.Warn("the server crashed while it ran rows; the rows in flight run again, apart from others", "err", err)
 	}
 	answers := !crashed && s.disp.Alive(time.Now().Add(-s.cfg.Servers.ProbeInterval))
 	change := s.health.Probed(info, err, answers)
@@ -192,7 +191,7 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		s.soon *= 2
 	}
 	s.timers.after(c, pause, "probe", s.probe)
-	if again { // a connection broke since this probe began
+	if again { // a connection broke after this probe began
 		s.probe(c)
 	}
 	switch change {
@@ -203,13 +202,13 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 		s.ask(c)
 		return
 	case dispatch.Fell:
-		if said := err.Error(); said != s.told { // a server that never was up says the same each time
-			s.told = said
+		if said := err.Error(); said != s.loggedReason { // a server that was never up fails each probe with the same error
+			s.loggedReason = said
 			s.log.Warn("engine is down", "err", err)
 		}
 		s.takeDown()
 	case dispatch.Renewed:
-		s.told = ""
+		s.loggedReason = ""
 		s.rested()
 		s.disp.Renew(info.Slots)
 		s.natures.Renew()
@@ -221,8 +220,8 @@ func (s *server) onProbed(c actor.Context, began time.Time, info engine.Info, er
 	s.ask(c)
 }
 
-// soonAgain is the time until the next probe of a server that has just crashed. It doubles
-// up to the usual one.
+// soonAgain is the time until the next probe of a server that has just crashed. It
+// doubles up to the usual time.
 const soonAgain = 500 * time.Millisecond
 
 func (s *server) bringUp(c actor.Context) {
@@ -259,7 +258,7 @@ func (s *server) lookAtLoad(c actor.Context) {
 	}
 }
 
-// onWindowFilled reads them early: the window could grow, if they say so.
+// onWindowFilled reads the gauges early, because the window may be able to grow.
 func (s *server) onWindowFilled(c actor.Context) {
 	if s.health.ReadEarly(s.disp.NextReading(), time.Now()) {
 		s.readGauges(c)
@@ -285,9 +284,9 @@ func (s *server) readGauges(c actor.Context) {
 	})
 }
 
-// onBreakerOpened lets a route rest whose rows fail one after the other, or whose server
-// has asked for a pause, although the server answers probes and perhaps rows of other
-// models. The rows go elsewhere meanwhile.
+// onBreakerOpened stops a route for a while: its rows fail one after the other, or
+// the server asked for a pause. The server may still answer probes and rows of
+// other models. The rows go to other engines meanwhile.
 func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Duration, err error) {
 	if !s.health.Up() {
 		return
@@ -304,17 +303,17 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 	s.disp.Rest(r)
 	s.announce(c, nil)
 	s.timers.after(c, pause, "try "+string(r), func(c actor.Context) {
-		if !s.health.Up() { // it will be tried when the server comes back
+		if !s.health.Up() { // it will be tried when the server is up again
 			return
 		}
-		s.log.Info("a row of the engine is tried again", "route", string(r))
+		s.log.Info("the engine is tried again with one row", "route", string(r))
 		s.rested(r)
 		s.disp.Try(r)
 		s.announce(c, nil)
 	})
 }
 
-// rested takes routes, or all, as used again.
+// rested takes routes into use again, or all routes.
 func (s *server) rested(routes ...engine.Route) {
 	if len(routes) == 0 {
 		routes = slices.Collect(maps.Keys(s.resting))
@@ -341,8 +340,8 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 	c.Respond(queueOpened{engine: s.engine.Name(), queue: queue})
 }
 
-// onLeaveNode goes down by itself, so that no queue it has opened is unknown to
-// the jobs that are told; the node then stops it.
+// onLeaveNode takes the server down before the node tells the workers, so they know
+// every queue that it has opened by then. The node then stops this actor.
 func (s *server) onLeaveNode(c actor.Context) {
 	s.left = true
 	s.health.Leave()
@@ -350,8 +349,8 @@ func (s *server) onLeaveNode(c actor.Context) {
 	c.Send(s.node, engineLeft{name: s.engine.Name()})
 }
 
-// onStopping gives back what still waits. What comes even later stays in its
-// queue until the job lets go of it.
+// onStopping gives back rows that still wait. Rows that come later stay in their
+// queue until the job closes it.
 func (s *server) onStopping() {
 	s.timers.stop()
 	s.tasks.cancel()

@@ -11,13 +11,12 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// askPatience is how long the answer to a row is waited for that is to show what a
-// model does: longer than a server needs to load one, or to come to the end of a
-// queue.
+// askPatience is the timeout of a trial row, which shows a model's capabilities:
+// longer than a server needs to load a model, or to reach the end of a queue.
 const askPatience = 2 * time.Minute
 
-// ask finds out what a model does of which neither the server nor the catalog
-// says it, one after another.
+// ask finds out the capabilities of a model if neither the server nor the catalog
+// has them, one model after the other.
 func (s *server) ask(c actor.Context) {
 	if !s.health.Up() {
 		return
@@ -45,12 +44,12 @@ func (s *server) onAsked(c actor.Context, name string, found engine.Capability, 
 	}
 	switch news := s.natures.Answered(asked, found, err, time.Now()); {
 	case err != nil && !errors.Is(err, context.Canceled):
-		s.log.Debug("what a model does could not be asked, and will be again", "model", name, "err", err)
+		s.log.Debug("the trial row of a model failed, will be tried again", "model", name, "err", err)
 	case !news:
 	case found.Refusal != "":
-		s.log.Warn("the server lists a model and runs no rows of it", "model", name, "err", found.Refusal)
+		s.log.Warn("the server lists a model but runs no rows of it", "model", name, "err", found.Refusal)
 	default:
-		s.log.Info("a model was asked what it does", "model", name, "kind", found.Kind, "dimension", found.Dimension)
+		s.log.Info("a trial row showed what a model can do", "model", name, "kind", found.Kind, "dimension", found.Dimension)
 	}
 	if s.health.Up() {
 		s.announce(c, nil)

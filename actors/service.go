@@ -13,19 +13,19 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// Service is what other nodes can ask of this one. It is their only way in. Its errors
-// are *peer.Refusal, or that of the context.
+// Service returns the handler of requests from other nodes, their only way in. Its
+// errors are *peer.Refusal, or the error of the context.
 func (s *System) Service() peerv1connect.NodeServiceHandler { return service{s} }
 
-// A service answers other nodes: most by the node actor, the rest also where that
-// stands still.
+// A service answers other nodes. The node actor answers most requests; the service
+// answers the others itself, so they work while the node actor is blocked.
 type service struct{ of *System }
 
-// answerTimeout bounds what another node waits for this one's actors: they
-// answer at once, but for a worker that is set up or stopped first.
+// answerTimeout bounds how long another node waits for this node's actors. They
+// answer at once, except when they start or stop a worker first.
 const answerTimeout = 10 * time.Second
 
-// ask has the node actor answer.
+// ask sends a request to the node actor and returns its answer.
 func (s service) ask(ctx context.Context, body any) (any, error) {
 	wait, limit := answerTimeout, false
 	if deadline, ok := ctx.Deadline(); ok {
@@ -39,14 +39,14 @@ func (s service) ask(ctx context.Context, body any) (any, error) {
 		return nil, refused
 	case err == nil:
 		return answer, nil
-	case limit: // it may still come to it: that is no refusal
+	case limit: // the node may still handle the request: that is no refusal
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	return nil, refuse(codeBusy, "the node did not answer in time")
 }
 
-// answered has the node actor answer with a message of one type.
+// answered sends a request to the node actor, and returns an answer of type A.
 func answered[A any](ctx context.Context, s service, body any) (said A, err error) {
 	answer, err := s.ask(ctx, body)
 	if err != nil {
@@ -54,12 +54,12 @@ func answered[A any](ctx context.Context, s service, body any) (said A, err erro
 	}
 	said, is := answer.(A)
 	if !is {
-		return said, fmt.Errorf("a %T is answered by a %T", body, answer)
+		return said, fmt.Errorf("the request %T got an answer of type %T", body, answer)
 	}
 	return said, nil
 }
 
-// Invite starts a worker for a job, or gives it another owner.
+// Invite starts a worker for a job, or gives the job's worker a new owner.
 func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.InviteResponse, error) {
 	m, err := readInvitation(r)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s service) Invite(ctx context.Context, r *peerv1.InviteRequest) (*peerv1.I
 	return &peerv1.InviteResponse{Working: answer.Working}, nil
 }
 
-// Report passes what a worker says on to the owner of its job.
+// Report passes a worker's heartbeat on to the owner of its job.
 func (s service) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.ReportResponse, error) {
 	m, err := readReport(r)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s service) Report(ctx context.Context, r *peerv1.ReportRequest) (*peerv1.R
 	return &peerv1.ReportResponse{}, err
 }
 
-// Assign passes what an owner says on to its worker.
+// Assign passes an owner's assignment on to its worker.
 func (s service) Assign(ctx context.Context, r *peerv1.AssignRequest) (*peerv1.AssignResponse, error) {
 	m, err := readAssignment(r)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s service) Dismiss(ctx context.Context, r *peerv1.DismissRequest) (*peerv1
 	return &peerv1.DismissResponse{}, err
 }
 
-// Hint has the node look at a job.
+// Hint has the node check a job.
 func (s service) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintResponse, error) {
 	_, err := s.ask(ctx, r)
 	return &peerv1.HintResponse{}, err
@@ -110,7 +110,7 @@ func (s service) Drain(ctx context.Context, _ *peerv1.DrainRequest) (*peerv1.Dra
 	return &peerv1.DrainResponse{}, err
 }
 
-// IsDownloading looks whether an input is downloaded here.
+// IsDownloading reports whether this node is downloading an input.
 func (s service) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*peerv1.IsDownloadingResponse, error) {
 	return &peerv1.IsDownloadingResponse{Running: s.of.downloads.Running(r.GetJob())}, nil
 }
@@ -120,13 +120,13 @@ func (s service) LocateRows(ctx context.Context, r *peerv1.LocateRowsRequest) (*
 	return answered[*peerv1.LocateRowsResponse](ctx, s, r)
 }
 
-// RunErrand says how far an errand is, and begins one.
+// RunErrand returns the state of an errand, and starts an unknown one.
 func (s service) RunErrand(_ context.Context, r *peerv1.RunErrandRequest) (*peerv1.RunErrandResponse, error) {
 	m, err := readErrand(r)
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.of.help(m)
+	state, err := s.of.serveErrand(m)
 	if err != nil {
 		return nil, err
 	}
@@ -138,20 +138,21 @@ func (s service) ListActors(_ context.Context, r *peerv1.ListActorsRequest) (*pe
 	return listingOf(s.of.actorsHere(readFilter(r))), nil
 }
 
-// GetFacts is what this node tells operators of itself.
+// GetFacts returns this node's facts for operators.
 func (s service) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
 	doc, err := json.Marshal(s.of.cfg.Facts(ctx))
 	return &peerv1.GetFactsResponse{Document: doc}, err
 }
 
-// GetFigures is what this node tells the API of others.
+// GetFigures returns this node's figures for the API of other nodes.
 func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
 	doc, err := figures(ctx, s.of, r.GetWhat())
 	return &peerv1.GetFiguresResponse{Document: doc}, err
 }
 
-// help answers the owner of a job elsewhere how far its errand is here.
-func (s *System) help(m *mergeParts) (state commit.ErrandState, err error) {
+// serveErrand returns the state of an errand of an owner on another node, and starts it if
+// it is new.
+func (s *System) serveErrand(m *mergeParts) (state commit.ErrandState, err error) {
 	switch {
 	case s.Draining():
 		return state, refuse(codeDraining, "this node takes no more work")

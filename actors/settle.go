@@ -10,28 +10,28 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// A job that is over settles: what its end makes superfluous stays for a while,
-// because a store that forgets its last writes in a crash may take the end
-// back, and then the job goes on from there. What a node that dies meanwhile
-// leaves, the janitor finds.
+// A job that is over settles: data that it no longer needs stays for a while,
+// because a store that loses its last writes in a crash may lose the end of the
+// job. The job then continues with this data. If a node dies meanwhile, the janitor
+// removes the data later.
 
-// A settling job has ended.
+// A settling is a job that has ended and has not settled yet.
 type settling struct {
 	job string
-	at  time.Time // when it has settled
+	at  time.Time // the time when it has settled
 }
 
-// A cleaner removes what is not kept: of jobs that are over, and of old ones. It is a part
-// of the node actor.
+// A cleaner removes data that is not kept: data of finished jobs, and expired data.
+// It is a part of the node actor.
 type cleaner struct {
 	nodePart
-	settling []settling // jobs that are over, in the order of their ends
-	tidying  int        // clean-ups at work
+	settling []settling // finished jobs, in the order of their ends
+	tidying  int        // cleanups in progress
 	janitor  *retention.Janitor
-	turn     func() (now, first bool) // whether the janitor may do a round, and whether this node is the one that cleans
+	turn     func() (now, first bool) // whether the janitor may run a round, and whether this node is the one that cleans
 }
 
-// settle has what a job no longer needs removed once its end is safe.
+// settle has the data that a job no longer needs removed once its end is safe.
 func (n *cleaner) settle(c actor.Context, job string) {
 	if n.cfg.Ended != nil && n.cfg.Ownership.Settle > 0 {
 		n.announceNow(c, job)
@@ -42,22 +42,22 @@ func (n *cleaner) settle(c actor.Context, job string) {
 	}
 }
 
-// lookAfter has a job that is over settle once more, after this node has stored
-// what it still wrote for it: whoever cleaned up may have done so before. stopped
-// returns when nothing is written here any more; expected says that whoever
-// cleans up waits for that, for a while.
+// lookAfter has a finished job settle once more after this node's last writes for
+// it, because another node may have cleaned up before them. stopped returns when
+// this node writes no more. expected means that the node that cleans up waits for
+// these writes, for a while.
 func (n *cleaner) lookAfter(c actor.Context, job string, expected bool, stopped func()) {
 	n.tasks.run(c, "wait for writes", func(ctx context.Context) step {
 		stopped()
 		rec, err := n.record(ctx, job)
 		if err != nil || !rec.Job.Status.Terminal() || expected && !rec.Tidied() {
-			return nil // who ends the job cleans up, or is about to
+			return nil // the node that ends the job cleans up later
 		}
 		return func(c actor.Context) { n.settle(c, job) }
 	})
 }
 
-// tidy removes what jobs that have settled no longer need.
+// tidy removes data that settled jobs no longer need.
 func (n *cleaner) tidy(c actor.Context) {
 	var due []string
 	for now := time.Now(); len(n.settling) > 0 && !n.settling[0].at.After(now); n.settling = n.settling[1:] {
@@ -83,15 +83,15 @@ func (n *cleaner) tidy(c actor.Context) {
 	})
 }
 
-// idle reports whether no clean-up is at work that a node would wait for as
-// it drains. It does not wait for ends to become safe.
+// idle reports whether a draining node has no cleanup to wait for. It does not wait
+// until ends are safe.
 func (n *cleaner) idle() bool {
 	return n.tidying == 0 && (n.cfg.Ownership.Settle > 0 || len(n.settling) == 0)
 }
 
-// announceNow does so where the clean-up has to wait until the store can not forget
-// the end any more. Should this fail, or the store forget it, the clean-up does it
-// again.
+// announceNow announces the end of a job at once if the cleanup has to wait until the
+// end is safe. If the announcement fails, or the store loses the end, the cleanup
+// announces the end again.
 func (n *cleaner) announceNow(c actor.Context, job string) {
 	n.tasks.run(c, "announce a job's end", func(ctx context.Context) step {
 		if err := contain.Run(func() error { return n.announceJob(ctx, job) }); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// parts is how many records and objects of parts a job has.
+// parts returns how many records and objects of parts a job has.
 func (b *rig) parts(id string) (records, objects int) {
 	b.t.Helper()
 	parts, err := b.store.ListParts(b.t.Context(), id)
@@ -29,8 +29,8 @@ func (b *rig) parts(id string) (records, objects int) {
 	return len(parts), len(list)
 }
 
-// A backdated store says of a job that is over that it runs, as one does that
-// has forgotten the end.
+// A backdated store returns finished jobs as running, like a store that has lost
+// their end.
 type backdated struct {
 	store.Store
 	forgot atomic.Bool
@@ -46,7 +46,7 @@ func (s *backdated) Get(ctx context.Context, id string) (store.Record, error) {
 	return rec, err
 }
 
-// Nothing that would be needed to end a job again goes before its end is safe.
+// Data for a second end of a job stays until the end is safe.
 func TestPartsStayUntilTheEndIsSafe(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAForgottenEndKeepsAll(t *testing.T) {
 	})
 }
 
-// A mumbling store makes changes of which it says that they failed.
+// A mumbling store makes the first end of a job, but returns an error for it.
 type mumbling struct {
 	store.Store
 	once sync.Once
@@ -95,14 +95,14 @@ func (s *mumbling) Finish(ctx context.Context, f store.Fence, change func(*store
 	return rec, err
 }
 
-// A success whose acknowledgement was lost is cleaned up after as a success.
+// A success whose acknowledgement was lost is cleaned up as a success.
 func TestAnEndWithoutItsAnswerIsTheEnd(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, func(cfg *actors.Config) { cfg.Store = &mumbling{Store: cfg.Store} })
 		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3)}))
 		if rec.Job.Status != rowmill.StatusSucceeded {
-			t.Fatalf("it has %s", rec.Job.Status)
+			t.Fatalf("the job is %s", rec.Job.Status)
 		}
 		wait.For(t, "the parts are gone", func() bool {
 			records, objects := b.parts(rec.Job.ID)
@@ -111,8 +111,8 @@ func TestAnEndWithoutItsAnswerIsTheEnd(t *testing.T) {
 	})
 }
 
-// An owner that was lost at the end may have made result files, which another
-// made again: those that count stay, and no others.
+// An owner that was lost at the end of a job may have made result files that
+// another owner made again. Only the files in the record stay.
 func TestResultsOfALostOwnerGo(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestAReplacedStoreRemovesNothing(t *testing.T) {
 	})
 }
 
-// A clinging store does not let go of parts before it is told to.
+// A clinging store refuses to drop parts until lets is set.
 type clinging struct {
 	store.Store
 	lets  atomic.Bool
@@ -228,8 +228,8 @@ func (s *clinging) DropParts(ctx context.Context, id string) error {
 	return s.Store.DropParts(ctx, id)
 }
 
-// What the owner of a job could not remove at its end the janitor does, for as
-// long as anything is left.
+// The janitor removes data that the owner of a job could not remove at its end, and
+// tries again until nothing is left.
 func TestCleaningUpIsOverWhenAllIsGone(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -252,9 +252,9 @@ func TestCleaningUpIsOverWhenAllIsGone(t *testing.T) {
 	})
 }
 
-// Each job that is over is told of, again where that failed, and before anything of it
-// goes.
-func TestEndsAreTold(t *testing.T) {
+// Each end of a job is announced, again after an error, and before any of the job's
+// data is removed.
+func TestEndsAreAnnounced(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -265,10 +265,10 @@ func TestEndsAreTold(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if told[rec.Job.ID]++; !rec.Job.Status.Terminal() || rec.Tidied() {
-					t.Errorf("told of a job that is %s, tidied %v", rec.Job.Status, rec.Tidied())
+					t.Errorf("announced a job that is %s, tidied %v", rec.Job.Status, rec.Tidied())
 				}
 				if told[rec.Job.ID] == 1 {
-					return errors.New("cannot be told now")
+					return errors.New("not now")
 				}
 				return nil
 			}

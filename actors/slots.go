@@ -10,25 +10,25 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
-// slots bound the work of a node that takes memory of its own, all jobs
-// together. Accounts take turns.
+// slots bound the work of a node that needs much memory, for all jobs together.
+// Accounts take turns.
 type slots struct {
-	merge *fair.Gate // merges hold a window of every part
-	write *fair.Gate // parts hold a row group in columns
-	read  *fair.Gate // inputs hold a record and a row as long as may be
-	// stream is for inputs that are read while they are downloaded, for however long
-	// that takes: who finds no place reads later.
+	merge *fair.Gate // a merge holds a window of every part
+	write *fair.Gate // a part holds a row group in columns
+	read  *fair.Gate // an input holds the longest record and the longest row
+	// stream is for inputs that are read during their download, which may take
+	// long. Without a free place, an input is read after its download.
 	stream chan struct{}
-	// compute is for who would keep a processor for long: each takes it for a moment
-	// and lines up again.
+	// compute is for long computations: each takes a processor for a short time and
+	// then waits for its turn again.
 	compute *fair.Gate
 }
 
-// streams is how many inputs are read while they are downloaded: each holds what has
-// come last of it, beside what an input holds.
+// streams is how many inputs are read during their download. Beside the memory of
+// each input, such a reader holds the last downloaded bytes.
 const streams = 2
 
-// streamed takes a place for an input that is read while it is downloaded.
+// streamed takes a place for an input that is read during its download.
 func (s slots) streamed() (leave func(), ok bool) {
 	select {
 	case s.stream <- struct{}{}:
@@ -45,18 +45,18 @@ func newSlots(readers int) slots {
 	}
 }
 
-// turns are those that a job waits for at a gate.
-type turns struct{ waiting atomic.Int32 }
+// gateWaits counts the places that a job waits for at a gate.
+type gateWaits struct{ waiting atomic.Int32 }
 
-// enter waits for a place for work of a job; it returns false when ctx ends first.
-func (t *turns) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
+// enter waits for a place for work of a job; it returns false if ctx ends first.
+func (t *gateWaits) enter(ctx context.Context, g *fair.Gate, spec *rowmill.Spec) bool {
 	return t.lineUp(g, spec)(ctx)
 }
 
-// lineUp takes a place in the line for work of a job. What it returns must be called: it
-// waits as enter does. Actors line up before they begin tasks, which would come in any
-// order.
-func (t *turns) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
+// lineUp takes a place in the queue for work of a job. The caller must call the
+// returned function, which waits like enter. Actors call lineUp before they start
+// tasks, because tasks would come in any order.
+func (t *gateWaits) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Context) bool) {
 	t.waiting.Add(1)
 	turn := g.LineUp(spec.Account, spec.Priority)
 	return func(ctx context.Context) bool {
@@ -65,22 +65,21 @@ func (t *turns) lineUp(g *fair.Gate, spec *rowmill.Spec) (wait func(context.Cont
 	}
 }
 
-// waits reports whether there is something that is not let in.
-func (t *turns) waits() bool { return t.waiting.Load() > 0 }
+// waits reports whether something still waits.
+func (t *gateWaits) waits() bool { return t.waiting.Load() > 0 }
 
-// waitsAfter is how long something is waited for without a break before it is
-// worth a word, and a write to the record.
+// waitsAfter is how long a reason must last before it is written to the record.
 const waitsAfter = 5 * time.Second
 
-// A lasting wait is one that goes on.
-type lasting struct {
+// A lastingReason keeps the present reason of a wait and its start.
+type lastingReason struct {
 	what  string
 	since time.Time
 }
 
-// of takes in what is waited for now, empty for nothing, and returns it once it
-// has been that for long enough.
-func (l *lasting) of(what string, now time.Time) string {
+// update takes the present reason, empty for none, and returns it once it has lasted
+// long enough.
+func (l *lastingReason) update(what string, now time.Time) string {
 	if what != l.what {
 		l.what, l.since = what, now
 	}

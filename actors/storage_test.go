@@ -18,8 +18,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A faultyBucket fails while it is told to, in all it does or, with only, for
-// keys that contain that.
+// A faultyBucket fails while err is set: in all calls, or, if only is set, just in
+// writes to keys with that text.
 type faultyBucket struct {
 	blob.Bucket
 	only string
@@ -27,7 +27,7 @@ type faultyBucket struct {
 	met  atomic.Int64
 }
 
-// fail has calls fail with an error from now on, or no longer with nil.
+// fail makes calls fail with an error from now on; nil ends that.
 func (b *faultyBucket) fail(err error) {
 	if err == nil {
 		b.err.Store(nil)
@@ -94,10 +94,10 @@ func (w *faultyWriter) Commit() (blob.Info, error) {
 	return w.Writer.Commit()
 }
 
-// short is a patience that every outage of these tests outlasts.
+// short is a patience that is shorter than every outage of these tests.
 const short = 50 * time.Millisecond
 
-// faulty makes the bucket of a node a faulty one.
+// faulty makes the bucket of a node a faultyBucket.
 func faulty(only string) (*faultyBucket, func(*actors.Config)) {
 	b := &faultyBucket{only: only}
 	return b, func(c *actors.Config) {
@@ -117,8 +117,7 @@ func says(parts ...string) func(store.Record) bool {
 	}
 }
 
-// outlast waits for many times the patience and requires that the job is not
-// over.
+// outlast waits for many times the patience and requires that the job is not over.
 func (b *rig) outlast(id string) {
 	b.t.Helper()
 	time.Sleep(20 * short)
@@ -127,8 +126,8 @@ func (b *rig) outlast(id string) {
 	}
 }
 
-// A job waits for a bucket that is away or full at any of its stages, says so,
-// and goes on with what it has.
+// A job waits for a bucket that is unavailable or full, in each of its phases. Its
+// message says so, and it continues afterwards without running a row again.
 func TestAJobWaitsForTheBucket(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -137,12 +136,12 @@ func TestAJobWaitsForTheBucket(t *testing.T) {
 		says string
 		big  bool
 	}{
-		"full for parts":            {"/parts/", syscall.ENOSPC, "has no room", false},
-		"full at the first shard":   {"/input/", syscall.EDQUOT, "has no room", true},
-		"full at the end":           {"/results/", syscall.ENOSPC, "has no room", false},
-		"away from the begin":       {"", rowmill.ErrUnavailable, "cannot be used", true},
-		"away between last and end": {"/results/", rowmill.ErrUnavailable, "cannot be used", false},
-		"read-only":                 {"/parts/", syscall.EROFS, "cannot be used", false},
+		"full for parts":                 {"/parts/", syscall.ENOSPC, "has no room", false},
+		"full at the first shard":        {"/input/", syscall.EDQUOT, "has no room", true},
+		"full at the end":                {"/results/", syscall.ENOSPC, "has no room", false},
+		"unavailable from the start":     {"", rowmill.ErrUnavailable, "cannot be used", true},
+		"unavailable after the last row": {"/results/", rowmill.ErrUnavailable, "cannot be used", false},
+		"read-only":                      {"/parts/", syscall.EROFS, "cannot be used", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,8 +167,8 @@ func TestAJobWaitsForTheBucket(t *testing.T) {
 	}
 }
 
-// A faultyStore refuses writes while it is told to, but for renewals: as Redis
-// does at its memory limit.
+// A faultyStore refuses writes while it has an error, except renewals, like Redis
+// at its memory limit.
 type faultyStore struct {
 	store.Store
 	err atomic.Pointer[error]
@@ -217,8 +216,8 @@ func (s *faultyStore) CommitParts(ctx context.Context, f store.Fence, parts []st
 	return s.Store.CommitParts(ctx, f, parts, totals)
 }
 
-// A record store that takes no writes for long costs no job, whether that runs or
-// comes meanwhile.
+// A record store that refuses writes for a long time costs no job: neither a
+// running job, nor one that is submitted meanwhile.
 func TestJobsWaitForTheRecords(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
@@ -260,8 +259,8 @@ func TestJobsWaitForTheRecords(t *testing.T) {
 	}
 }
 
-// An owner that alone cannot use the bucket hands its job over, and claims none
-// until it can again; nothing runs again.
+// If only the owner cannot use the bucket, it gives its job to another node, and
+// claims no job until it can use the bucket again. No row runs again.
 func TestAnOwnerThatAloneLosesTheBucketHandsOver(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -289,7 +288,7 @@ func TestAnOwnerThatAloneLosesTheBucketHandsOver(t *testing.T) {
 			t.Error("the next job was claimed by the node that cannot use the bucket")
 		}
 		bucket.fail(nil)
-		if err := other.system.Stop(t.Context()); err != nil { // else it claims the next one where nobody hears it
+		if err := other.system.Stop(t.Context()); err != nil { // else this node could claim the next job, and no test node would reach it
 			t.Fatal(err)
 		}
 		other.gone.Store(true)
@@ -299,13 +298,13 @@ func TestAnOwnerThatAloneLosesTheBucketHandsOver(t *testing.T) {
 	})
 }
 
-// Where nobody can use the bucket its jobs stay and wait.
+// If no node can use the bucket, jobs stay with their owners and wait.
 func TestABucketThatAllHaveLostIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
 		bucket, change := faulty("")
-		patient := func(c *actors.Config) { c.Blob, c.StoragePatience = bucket, 4*time.Second } // longer than they hear of it one after another
+		patient := func(c *actors.Config) { c.Blob, c.StoragePatience = bucket, 4*time.Second } // longer than the time in which both nodes notice the outage
 		one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)}, change, patient)
 		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)}, patient)
 		texts := numbered(1000)
@@ -324,12 +323,12 @@ func TestABucketThatAllHaveLostIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A worker that alone cannot write its parts lets its rows go to one that can.
-func TestAWorkerThatAloneCannotWriteLetsGo(t *testing.T) {
+// If only one worker cannot write its parts, its rows go to another worker.
+func TestRowsLeaveAWorkerThatAloneCannotWrite(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
-		bucket, change := faulty("/parts/") // as with a full disk for what is not finished
+		bucket, change := faulty("/parts/") // as with a full disk for unfinished parts
 		owner := b.join(net, "owner", &scripted{answer: slowly(20 * time.Millisecond)}, func(c *actors.Config) { c.StoragePatience = short })
 		full := b.join(net, "full", &scripted{answer: slowly(20 * time.Millisecond)}, change, func(c *actors.Config) { c.Ownership.OwnsNone = true })
 		texts := numbered(2000)
@@ -337,13 +336,13 @@ func TestAWorkerThatAloneCannotWriteLetsGo(t *testing.T) {
 		b.await(id, func(store.Record) bool { return full.engine.calls.Load() > 100 })
 		bucket.fail(syscall.ENOSPC)
 		b.checkEcho(b.end(id), texts)
-		if again := runs(texts, owner, full); again > 600 { // 8 at a time, of which each takes 20 ms, for less than a second
-			t.Errorf("%d rows were run again, more than a worker begins while nothing is committed", again)
+		if again := runs(texts, owner, full); again > 600 { // 8 at a time, 20 ms each, for less than a second
+			t.Errorf("%d rows were run again, more than a worker starts while nothing is committed", again)
 		}
 	})
 }
 
-// A download waits for the bucket with what it has got, since it cannot be begun
+// A download waits for the bucket and keeps its bytes, because it cannot start
 // again.
 func TestADownloadIsHeldWhileTheDiskIsFull(t *testing.T) {
 	t.Parallel()
@@ -366,8 +365,7 @@ func TestADownloadIsHeldWhileTheDiskIsFull(t *testing.T) {
 	b.checkEcho(b.end(id), texts)
 }
 
-// A cancel ends a job that waits, and a node that is told to stop does not wait
-// with it.
+// A cancel ends a job that waits, and a node that stops does not wait for the job.
 func TestCancelAndStopWhileTheBucketIsAway(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -382,7 +380,7 @@ func TestCancelAndStopWhileTheBucketIsAway(t *testing.T) {
 		}
 		b.system.Cancelled(cancelled)
 		began := time.Now()
-		_ = b.system.Stop(context.Background()) // says that it has given rows up
+		_ = b.system.Stop(context.Background()) // the error says that some rows were not drained
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("stopping took %v", took)
 		}

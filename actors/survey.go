@@ -18,18 +18,18 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Reply is what one node answers to a question to all of them.
+// A Reply is a node's answer to a question to all nodes.
 type Reply[T any] struct {
 	Node   nodes.Status
 	Answer T
-	Err    error // it has not answered
+	Err    error // set if the node has not answered
 }
 
 // surveyTimeout is how long a node may take to answer without asking its actors.
 const surveyTimeout = 3 * time.Second
 
-// Actors lists the actors of all nodes, or of the one that nodes.Find finds.
-// Nodes that do not answer are among the replies.
+// Actors lists the actors of all nodes, or of the node that nodes.Find finds. Nodes
+// that do not answer are among the replies.
 func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]Reply[registry.Listing], error) {
 	own := func(context.Context) registry.Listing { return s.actorsHere(f) }
 	return survey(ctx, s, surveyTimeout, node, own, func(ctx context.Context, address string) (registry.Listing, error) {
@@ -37,8 +37,8 @@ func (s *System) Actors(ctx context.Context, node string, f registry.Filter) ([]
 	})
 }
 
-// actorsHere lists the actors of this node. If rows wait for an engine, the trouble of its
-// actor is the reason.
+// actorsHere lists the actors of this node. If rows wait for an engine, the trouble
+// of its actor is the reason.
 func (s *System) actorsHere(f registry.Filter) registry.Listing {
 	waits := make(map[string]string)
 	for _, e := range s.Engines() {
@@ -53,28 +53,28 @@ func (s *System) actorsHere(f registry.Filter) registry.Listing {
 	return l
 }
 
-// maxWaits bounds the text that says for what the rows of an engine wait, in bytes: a few
+// maxWaits bounds the text why rows of an engine wait, in bytes: enough for a few
 // models and their times.
 const maxWaits = 600
 
-// Facts are what the nodes tell operators of themselves, as JSON.
+// Facts returns the facts of all nodes for operators, as JSON.
 func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := json.Marshal(s.cfg.Facts(ctx))
 		if err != nil {
-			s.log.Error("facts of this node cannot be told", "err", err)
+			s.log.Error("reading the facts of this node failed", "err", err)
 		}
 		return doc
 	}
 	return survey(ctx, s, s.cfg.FactsTimeout, "", own, s.transport.facts)
 }
 
-// Figures are what the nodes tell each other's API of themselves, as JSON.
+// Figures returns the figures of all nodes for the API, as JSON.
 func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := figures(ctx, s, what)
 		if err != nil {
-			s.log.Error("figures of this node cannot be told", "what", what, "err", err)
+			s.log.Error("reading the figures of this node failed", "what", what, "err", err)
 		}
 		return doc
 	}
@@ -91,7 +91,7 @@ func figures(ctx context.Context, s *System, what string) (json.RawMessage, erro
 	return json.Marshal(own)
 }
 
-// survey asks all nodes, or one, and answers for this one.
+// survey asks all nodes, or one. It answers for this node itself.
 func survey[T any](ctx context.Context, s *System, timeout time.Duration, node string, own func(ctx context.Context) T, ask func(ctx context.Context, address string) (T, error)) ([]Reply[T], error) {
 	asked := s.Nodes()
 	if node != "" {
@@ -117,13 +117,14 @@ func survey[T any](ctx context.Context, s *System, timeout time.Duration, node s
 	return replies, nil
 }
 
-// whereTimeout is how long the owner of a job may take to say where its rows are: it
-// has only to look into its book.
+// whereTimeout is how long the owner of a job may take to say where its rows are:
+// it only reads its book.
 const whereTimeout = time.Second
 
-// Whereabouts asks the owner of a job where its rows are. rowmill.ErrNotFound where
-// the record names no owner that is here, or that does not know: it has not counted
-// the rows yet, has lost the job meanwhile, or is of a version that cannot say.
+// Whereabouts asks the owner of a job where its rows are. It returns
+// rowmill.ErrNotFound if the owner is not a member, or does not know: it has not
+// counted the rows yet, has lost the job meanwhile, or has a version without this
+// request.
 func (s *System) Whereabouts(ctx context.Context, rec *store.Record) (w Whereabouts, err error) {
 	job := rec.Job.ID
 	question := &peerv1.LocateRowsRequest{Job: job}
@@ -148,8 +149,8 @@ func (s *System) Whereabouts(ctx context.Context, rec *store.Record) (w Whereabo
 	return readWhereabouts(res), err
 }
 
-// ownerOf is the node of a job's owner, as the record names it; this one where it
-// stands alone.
+// ownerOf returns the node of a job's owner, as the record names it; this node if
+// it is a single node.
 func (s *System) ownerOf(rec *store.Record) (cluster.Member, error) {
 	if s.cfg.Peers == nil {
 		return cluster.Member{Self: true}, nil

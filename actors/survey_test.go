@@ -18,7 +18,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// listed is what a system lists of a node, errors of nodes among it.
+// listed returns the actors that a node lists, and fails the test if a node does
+// not answer.
 func listed(t *testing.T, s *actors.System, node string, f registry.Filter) (all []registry.Actor) {
 	t.Helper()
 	replies, err := s.Actors(t.Context(), node, f)
@@ -34,9 +35,9 @@ func listed(t *testing.T, s *actors.System, node string, f registry.Filter) (all
 	return all
 }
 
-// While the bucket is away every mailbox is empty: what stands still is an
-// errand, and its actor says what it met.
-func TestWhatWaitsForTheBucketIsListed(t *testing.T) {
+// While the bucket is unavailable every mailbox is empty: an errand waits, and its
+// actor shows the error.
+func TestAnErrandThatWaitsForTheBucketIsListed(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		bucket, change := faulty("/parts/")
@@ -65,8 +66,9 @@ func TestWhatWaitsForTheBucketIsListed(t *testing.T) {
 	})
 }
 
-// If rows wait for an engine, the list of actors and its status say why and until when, whether the server asked for the pause or the operator limits the requests.
-func TestAnEngineWhoseRowsWaitSaysForWhat(t *testing.T) {
+// If rows wait for an engine, the list of actors and its status say why and until
+// when. The server asked for the pause, or the operator limits the requests.
+func TestAnEngineSaysWhyRowsWait(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		pace engine.Pace
@@ -115,7 +117,7 @@ func TestAnEngineWhoseRowsWaitSaysForWhat(t *testing.T) {
 	}
 }
 
-// An actor that has panicked is listed with its reason, after its end too.
+// An actor that has panicked is listed with its reason, also after its end.
 func TestAPanicIsListed(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -129,7 +131,7 @@ func TestAPanicIsListed(t *testing.T) {
 	})
 }
 
-// Any node lists the actors of all, and says which do not answer.
+// Any node lists the actors of all nodes, and shows the nodes that do not answer.
 func TestActorsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ type System struct {
 	*process
 	actors *actor.ActorSystem
 	node   *actor.PID
-	root   *node           // its actor: not to be touched while that runs
+	root   *node           // the node's actor: not to be used while it runs
 	life   context.Context // ends with Stop
 	end    context.CancelFunc
 	lease  atomic.Pointer[lease]
@@ -70,8 +70,8 @@ func New(cfg Config) (*System, error) {
 	return s, nil
 }
 
-// Start opens the node's session and brings the pipeline up. It returns once
-// jobs are being looked for; engines may still be on their way.
+// Start opens the node's session and starts the pipeline. It returns once the
+// search for jobs has started; engines may still be down.
 func (s *System) Start(ctx context.Context) error {
 	l, err := openLease(ctx, s.cfg.Store, s.cfg.Node, s.cfg.Ownership.LeaseTTL)
 	if err != nil {
@@ -79,29 +79,29 @@ func (s *System) Start(ctx context.Context) error {
 	}
 	s.address = s.transport.address()
 	s.actors = actor.NewActorSystem(
-		// What the library would log, onEvent does, in our words.
+		// The library logs nothing; onEvent logs its events.
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		// Its throttle keeps a goroutine for as long.
+		// Its throttle keeps a goroutine for this long.
 		actor.WithDeadLetterThrottleInterval(time.Millisecond),
 	)
 	s.actors.EventStream.Subscribe(s.onEvent)
 	s.lease.Store(l)
 	s.node, err = s.actors.Root.SpawnNamed(s.metrics.props(registry.Of{Kind: "node"}, func(entry *registry.Entry) actor.Actor {
 		tasks := newTaskGroup(context.Background(), s.all, entry)
-		tasks.panicked = s.onPanic // nothing would be left of the node
+		tasks.panicked = s.onPanic // a panic here would stop the whole node
 		s.root = newNode(s.process, s, l, tasks, entry.Log(s.log))
 		return s.root
 	}), "node")
 	if err != nil {
 		return fmt.Errorf("spawn node: %w", err)
 	}
-	s.keep(l) // which tells the node
+	s.keep(l) // it tells the node
 	s.all.Add(1)
 	go s.follow()
 	return nil
 }
 
-// keep renews a lease and tells the node when it ends.
+// keep renews a lease and tells the node when the lease ends.
 func (s *System) keep(l *lease) {
 	s.all.Add(2)
 	go func() {
@@ -117,7 +117,7 @@ func (s *System) keep(l *lease) {
 	}()
 }
 
-// reopen opens a new session after one was lost, however long it takes.
+// reopen opens a new session after one was lost, and retries without a limit.
 func (s *System) reopen() {
 	s.all.Add(1)
 	go func() {
@@ -133,43 +133,43 @@ func (s *System) reopen() {
 			}
 			return err
 		}, func(error) bool { return true }, func(err error) {
-			if !storage.Passing(err) { // else the watch has said so, once
+			if !storage.Passing(err) { // else storage has logged it once already
 				s.log.Warn("opening a session failed, will be tried again", "err", err)
 			}
 		})
 	}()
 }
 
-// Watch is what this node knows of records and objects. Calls by its Store and
-// Bucket add to it.
+// Watch returns the node's watch of records and objects. Calls through its Store
+// and Bucket update it.
 func (s *System) Watch() *storage.Watch { return s.storage }
 
-// Waiting says to a client what a job of an account waits for where its record
-// cannot: because records cannot be written, or no node has the job. Else it is
+// Waiting returns the reason why a job waits, for its client, if the job's record
+// cannot show it: records cannot be written, or no node has the job. Else it is
 // empty.
 func (s *System) Waiting(job *rowmill.Job, account string) string {
 	if waiting := s.storage.Waiting(); waiting != "" || job.Status != rowmill.StatusPending {
 		return waiting
 	}
-	return s.published.crowd.Load().message(s.cfg.Node, account)
+	return s.published.placeWaits.Load().message(s.cfg.Node, account)
 }
 
-// Submitted hints that a job waits in the store. Without the hint the next
-// scan finds it.
+// Submitted hints that a job waits in the store. Without the hint the next scan
+// finds it.
 func (s *System) Submitted(rec store.Record) {
 	o := store.Orphan{JobID: rec.Job.ID, Account: rec.Spec.Account, Priority: rec.Job.Priority}
 	s.actors.Root.Send(s.node, nodeRequest{body: hintOf(o)})
 }
 
-// Cancelled hints that a job's record says cancelled. Without the hint its
-// owner learns it with its next write.
+// Cancelled hints that a job's record says cancelled. Without the hint the owner
+// learns it with its next write.
 func (s *System) Cancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
 
-// Where says where a row is, by its number in the input, as the owner of its
-// job knows. rowmill.ErrNotFound when that is not this node, or the input has
-// not been read yet.
+// Where returns the place of a row, by its number in the input, from the owner of
+// its job. It returns rowmill.ErrNotFound if this node does not own the job, or the
+// input is not read yet.
 func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place, error) {
 	body, err := s.actors.Root.RequestFuture(s.node, nodeRequest{body: whereIs{job, row}}, answerTimeout).Result()
 	if err != nil {
@@ -181,24 +181,24 @@ func (s *System) Where(ctx context.Context, job string, row int64) (assign.Place
 	return assign.Place{}, fmt.Errorf("%w: %v", rowmill.ErrNotFound, body)
 }
 
-// Attach takes an inference server into use, as those of Config.Engines are; it
-// is closed when it is detached or the System stops. An engine whose name is in
-// use already is ignored and stays the caller's. Call it after Start.
+// Attach takes an inference server into use, like the servers in Config.Engines.
+// The System closes it after Detach or Stop. An engine whose name is in use is
+// ignored and not closed. Call Attach after Start.
 func (s *System) Attach(e engine.Engine) { s.actors.Root.Send(s.node, attachEngine{e}) }
 
-// Detach takes an inference server out of use. Rows that wait for it go
-// elsewhere or wait for another, rows it works on are let finish. An unknown
-// name is ignored. Call it after Start.
+// Detach takes an inference server out of use. Rows in flight on it finish; rows
+// that wait for it go to other engines. An unknown name is ignored. Call Detach
+// after Start.
 func (s *System) Detach(name string) { s.actors.Root.Send(s.node, detachEngine{name}) }
 
-// Engines returns what is known of the node's inference servers.
+// Engines returns the state of the node's inference servers.
 func (s *System) Engines() []EngineStatus { return *s.published.engines.Load() }
 
 // Draining reports whether the node takes no more work.
 func (s *System) Draining() bool { return s.draining.Load() }
 
-// Drain lets rows in flight finish, commits them and gives all jobs back. It
-// returns when that is done, or with an error when ctx ends first.
+// Drain lets rows in flight finish, commits them and gives all jobs back. Then it
+// returns; if ctx ends first, it returns an error.
 func (s *System) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.actors.Root.Send(s.node, nodeRequest{body: drain{}})
@@ -210,16 +210,16 @@ func (s *System) Drain(ctx context.Context) error {
 	}
 }
 
-// Stop drains for at most Config.DrainTimeout, or until ctx ends, and then
-// stops everything. It returns once all is really stopped; what could not be
-// drained is in the error and resumes from its parts. A second call returns
-// the first one's result.
+// Stop drains for at most Config.DrainTimeout, or until ctx ends, and then stops
+// everything. It returns when all has stopped. If the drain was too short, the
+// error says so; the jobs resume from their parts. A second call returns the first
+// result.
 func (s *System) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr
 }
 
-// closeTimeout is how long the session may take to close: it also ends by itself.
+// closeTimeout bounds the close of the session, which would also expire by itself.
 const closeTimeout = 2 * time.Second
 
 func (s *System) shutdown(ctx context.Context) error {
@@ -243,7 +243,7 @@ func (s *System) shutdown(ctx context.Context) error {
 	return err
 }
 
-// onEvent counts what the actor system itself reports.
+// onEvent counts and logs the events of the actor library.
 func (s *System) onEvent(event any) {
 	switch e := event.(type) {
 	case *actor.DeadLetterEvent:
@@ -257,17 +257,17 @@ func (s *System) onEvent(event any) {
 }
 
 func (s *System) onPanic(caught *contain.Panic) {
-	s.log.Error("an errand of the node panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
+	s.log.Error("a task of the node actor panicked", "reason", fmt.Sprint(caught.Reason), "stack", string(caught.Stack))
 }
 
-// Counting says whether this node counts prompts of a model exactly, and by how
-// many tokens of late they were not what servers counted; ok is false before any
-// was compared.
+// Counting reports whether this node counts prompts of a model exactly, and by how
+// many tokens its recent counts differ from the counts of servers. ok is false
+// before the first comparison.
 func (s *System) Counting(m rowmill.Model) (exact bool, meanError float64, ok bool) {
 	return s.counters.Quality(m)
 }
 
-// Nodes returns the nodes of the cluster, this one alone where there is none.
+// Nodes returns the nodes of the cluster, or only this one on a single node.
 func (s *System) Nodes() []nodes.Status {
 	own := *s.published.state.Load()
 	own.Draining = s.Draining()
@@ -286,7 +286,7 @@ func (s *System) Nodes() []nodes.Status {
 	return out
 }
 
-// DrainNode makes a node drain and leave, the one that nodes.Find finds.
+// DrainNode makes the node that nodes.Find finds drain and leave.
 func (s *System) DrainNode(ctx context.Context, id string) error {
 	n, err := nodes.Find(s.Nodes(), id)
 	switch {
@@ -299,23 +299,24 @@ func (s *System) DrainNode(ctx context.Context, id string) error {
 	return s.transport.drain(ctx, n.Peer)
 }
 
-// DrainAsked is closed once this node was told to drain, here or from another.
+// DrainAsked returns a channel that closes when this node must drain: a client
+// asked this node or another.
 func (s *System) DrainAsked() <-chan struct{} { return s.drainAsked }
 
-// nothingLeft says that the node that drains has nothing left to do.
+// nothingLeft says that the draining node has nothing left to do.
 func (s *System) nothingLeft() { s.drainedOnce.Do(func() { close(s.drained) }) }
 
 func (s *System) askToDrain() { s.askOnce.Do(func() { close(s.drainAsked) }) }
 
-// lookPause is how long the node leaves the members alone after a look at them, for
-// each of them: looks cost in proportion to their number, about a microsecond each,
-// and so take no more than a hundredth of a core. Among three nodes that is nothing,
-// among a thousand a tenth of a second.
+// lookPause is the pause after the node has read the members, for each member. A
+// read costs about a microsecond for each member, so reads take at most a hundredth
+// of a core. With three nodes the pause is nothing, with a thousand a tenth of a
+// second.
 const lookPause = 100 * time.Microsecond
 
-// follow tells the node when members come and go, and storage. What changes while
-// the node still looks at the members, or pauses, it hears of at once: when a job
-// begins on a thousand nodes, each of them has something new to say.
+// follow tells the node about changes of members and of storage. It gathers all
+// changes of members during a read and its pause into one message: when a job
+// starts on a thousand nodes, every node sends a new state.
 func (s *System) follow() {
 	defer s.all.Done()
 	var changed, members <-chan struct{}
@@ -342,8 +343,8 @@ func (s *System) follow() {
 	}
 }
 
-// wanted reports whether a job may still come to use the input that this node
-// downloads: it is not known to be over, nor to have its input from elsewhere.
+// wanted reports whether a job may still use the input that this node downloads: as
+// far as this node knows, the job is not over and has no other input.
 func (s *System) wanted(ctx context.Context, job string) bool {
 	rec, err := s.cfg.Store.Get(ctx, job)
 	if err != nil {
@@ -353,6 +354,6 @@ func (s *System) wanted(ctx context.Context, job string) bool {
 	return !rec.Job.Status.Terminal() && rec.DownloadFinished == nil && !others
 }
 
-// Storage returns what the node last saw of its storage, at most
+// Storage returns the last state of storage that the node has published, at most
 // Janitor.Interval ago.
 func (s *System) Storage() StorageStatus { return *s.published.storage.Load() }

@@ -59,7 +59,7 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 		Servers:   actors.Servers{ProbeInterval: 20 * time.Millisecond},
 		Ownership: actors.Ownership{ScanInterval: 20 * time.Millisecond}, DrainTimeout: 5 * time.Second,
 	}}
-	if e == nil { // its systems are the test's
+	if e == nil { // the test starts its own systems
 		return b
 	}
 	if e.models == nil {
@@ -74,12 +74,12 @@ func setup(t testing.TB, e *scripted, change ...func(*actors.Config)) *rig {
 	return b
 }
 
-// inVirtualTime runs a test in which waiting takes no time, so that no stall of the machine
-// shows.
+// inVirtualTime runs a test in which waiting takes no time, so a slow machine
+// changes nothing.
 func inVirtualTime(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 		test(t)
 	})
 }
@@ -117,7 +117,8 @@ func (b *rig) submit(spec rowmill.Spec) string {
 	return job.ID
 }
 
-// spool stores rows as a large submission does and returns the blob key.
+// spool stores rows as a large submission does, and returns their key in the
+// bucket.
 func (b *rig) spool(texts []string) string {
 	b.t.Helper()
 	w, err := b.cfg.Blob.Create(b.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
@@ -141,7 +142,7 @@ func (b *rig) spool(texts []string) string {
 	return info.Key
 }
 
-// await polls until the record satisfies ok.
+// await polls until ok accepts the record.
 func (b *rig) await(id string, ok func(store.Record) bool) store.Record {
 	b.t.Helper()
 	var rec store.Record
@@ -150,7 +151,7 @@ func (b *rig) await(id string, ok func(store.Record) bool) store.Record {
 			b.t.Fatal(err)
 		}
 		if !ok(rec) {
-			return fmt.Errorf("job %s did not get there: %+v", id, rec.Job)
+			return fmt.Errorf("job %s is not as awaited: %+v", id, rec.Job)
 		}
 		return nil
 	})
@@ -235,7 +236,7 @@ func TestManyShardsAndPartsKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		e := &scripted{answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-			if strings.HasSuffix(row, "7") { // stragglers end in a later part
+			if strings.HasSuffix(row, "7") { // slow rows end in a later part
 				return slowly(70*time.Millisecond)(ctx, row, try)
 			}
 			return echo(ctx, row, try)
@@ -370,7 +371,7 @@ func TestPassingFaultsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// The first request goes out before it is known how fast the server is.
+// The first request starts before the speed of the server is known.
 func TestTheFirstRequestMayHang(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -487,8 +488,8 @@ func TestSchemaViolationsAreRetriedWithAnotherSeed(t *testing.T) {
 	})
 }
 
-// An answer that no schema can be held against fails its row, and the node
-// goes on.
+// An answer that cannot be checked against the schema fails its row, and the node
+// continues.
 func TestAnAnswerThatCannotBeComparedFailsItsRow(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -538,13 +539,13 @@ func TestRowsWaitForAServerThatComesBack(t *testing.T) {
 		rec := b.end(id)
 		b.checkEcho(rec, texts)
 		if rec.Job.FailedRows != 0 {
-			t.Errorf("%d rows were blamed for the server", rec.Job.FailedRows)
+			t.Errorf("%d rows failed because of the server", rec.Job.FailedRows)
 		}
 	})
 }
 
-// A model that fails on a server says nothing of its others: their jobs go on
-// there, and its own say why they wait.
+// A model that fails on a server does not affect the server's other models: their
+// jobs continue there, and its own jobs say why they wait.
 func TestAModelThatFailsRestsAlone(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -575,8 +576,8 @@ func TestAModelThatFailsRestsAlone(t *testing.T) {
 	})
 }
 
-// A server that answers probes and fails every row is left alone, and its rows
-// go to the other.
+// A server that answers probes and fails every row gets few rows, and its rows go
+// to the other server.
 func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -590,7 +591,7 @@ func TestRowsOfAFailingServerGoElsewhere(t *testing.T) {
 		})
 		texts := numbered(1000)
 		id := b.submit(rowmill.Spec{Spooled: b.spool(texts)})
-		b.await(id, func(store.Record) bool { // it must not count as up for long
+		b.await(id, func(store.Record) bool { // the failing server must soon get no more rows
 			i := slices.IndexFunc(b.system.Engines(), func(e actors.EngineStatus) bool { return e.Name == "scripted" })
 			return failing.calls.Load() > 0 && b.system.Engines()[i].Resting["writer"] != ""
 		})
@@ -634,7 +635,7 @@ func TestCancelStopsARunningJob(t *testing.T) {
 		b.system.Cancelled(id)
 		b.cleaned(id, "input/")
 		before := e.calls.Load()
-		other := b.end(b.submit(rowmill.Spec{Inline: numbered(100)})) // which takes a while
+		other := b.end(b.submit(rowmill.Spec{Inline: numbered(100)})) // this takes a while
 		if after := e.calls.Load(); after != before+other.Job.RowsDone {
 			t.Errorf("%d rows were sent after the cancel", after-before-other.Job.RowsDone)
 		}
@@ -658,7 +659,7 @@ func TestACancelIsNoticedWithoutTheHint(t *testing.T) {
 	})
 }
 
-// What was committed before a stop is not run again after it.
+// Rows that were committed before a stop do not run again after it.
 func TestDrainAndResumeRunEveryRowOnce(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -684,7 +685,8 @@ func TestDrainAndResumeRunEveryRowOnce(t *testing.T) {
 	})
 }
 
-// A node that loses its session stops at once and goes on under a new one.
+// A node that loses its session stops its jobs at once and continues with a new
+// session.
 func TestALostSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -709,7 +711,7 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	})
 }
 
-// A claim whose answer is lost has taken effect all the same.
+// A claim whose answer is lost has taken effect.
 func TestAClaimWithoutAnAnswerCounts(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -726,10 +728,10 @@ func TestAClaimWithoutAnAnswerCounts(t *testing.T) {
 	})
 }
 
-// muteStore is a store that does not say that the first claim has succeeded.
+// muteStore is a store that returns an error for the first claim, which succeeds.
 type muteStore struct {
 	store.Store
-	claims atomic.Int64 // that took effect
+	claims atomic.Int64 // successful claims
 }
 
 func (s *muteStore) Claim(ctx context.Context, job, session string, by store.Adopter) (store.Record, error) {
@@ -740,7 +742,7 @@ func (s *muteStore) Claim(ctx context.Context, job, session string, by store.Ado
 	return rec, err
 }
 
-// losingStore is a store whose sessions end when told so.
+// losingStore is a plain store; the test closes its sessions.
 type losingStore struct{ store.Store }
 
 func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
@@ -757,7 +759,7 @@ func TestManyJobsOfTwoAccountsEnd(t *testing.T) {
 	})
 }
 
-// A node may be told to stop at any moment of a job's beginning.
+// A node may stop at any moment while a job starts.
 func TestStopWhileJobsBegin(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {

@@ -8,25 +8,26 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// timers send an actor messages later. The zero value is ready; stop belongs
-// into Stopping.
+// timers send messages to an actor later. The zero value is ready; call stop in
+// Stopping.
 type timers struct {
 	pending map[due]*time.Timer
 }
 
-// A due is the message of a timer: its name, by which it is moved and cancelled.
+// A due is the message of a timer: its name. A timer is moved and cancelled by its
+// name.
 type due string
 
-// after has the actor take a step once d has passed.
+// after has the actor take a step after d.
 func (t *timers) after(c actor.Context, d time.Duration, name string, next step) {
 	t.tell(c, d, due(name), next)
 }
 
-// send sends the actor a due.
+// send sends the actor the name of the timer after d.
 func (t *timers) send(c actor.Context, d time.Duration, name due) { t.tell(c, d, name, name) }
 
-// tell sends the actor a message once d has passed, unless it is stopped or
-// moved before: by a second call for the same name.
+// tell sends the actor a message after d. A second call for the same name replaces
+// the first; cancel and stop drop the message.
 func (t *timers) tell(c actor.Context, d time.Duration, name due, message any) {
 	if t.pending == nil {
 		t.pending = make(map[due]*time.Timer)
@@ -41,8 +42,9 @@ func (t *timers) tell(c actor.Context, d time.Duration, name due, message any) {
 	t.pending[name] = timer
 }
 
-// apart is less than 10 µs, and another for each timer of each actor: timers of one moment
-// fire in random order, and a schedule of e2e/virtual would not repeat.
+// apart returns less than 10 µs, different for each timer of each actor. Timers
+// with the same time fire in random order, so a schedule of e2e/virtual would not
+// repeat.
 func apart(names ...string) time.Duration {
 	h := fnv.New64a()
 	for _, name := range names {
@@ -51,7 +53,7 @@ func apart(names ...string) time.Duration {
 	return time.Duration(h.Sum64() % uint64(10*time.Microsecond))
 }
 
-// cancel drops the message of a name.
+// cancel drops the message of the timer with this name.
 func (t *timers) cancel(name due) {
 	if timer := t.pending[name]; timer != nil {
 		timer.Stop()

@@ -29,7 +29,7 @@ func byWords(c *actors.Config) {
 	c.Tokenizers = func(rowmill.Model) (prompt.Tokenizer, string, error) { return words{}, "", nil }
 }
 
-// small is a model that takes 40 tokens, of which the answer may have 10.
+// small is a model with a context of 40 tokens, and answers of up to 10 tokens.
 var small = rowmill.Model{
 	ID: "writer", Kind: rowmill.KindGeneration, ContextLength: 40, InputPrice: 1e6, OutputPrice: 2e6, Template: "none",
 	Sampling: map[string]any{"max_tokens": int64(10)},
@@ -67,8 +67,8 @@ func TestLongRowsAreCutToTheContext(t *testing.T) {
 	})
 }
 
-// Whether our count decides, of a server that would cut the row without a word, or
-// the server, which may count otherwise.
+// A row that is too long fails the job. Either our count decides, for a server that
+// would cut the row silently, or the server decides, which may count differently.
 func TestARowTooLongEndsTheJob(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestARowTooLongEndsTheJob(t *testing.T) {
 		for name, c := range map[string]struct {
 			says    error
 			refuses bool
-			sent    int64 // at most: one row is not too long
+			sent    int64 // at most: one row is short enough
 		}{
 			"by our count":    {engine.ErrCutsPrompts, false, 1},
 			"by the server's": {engine.ErrNoCounting, true, 2},
@@ -96,7 +96,8 @@ func TestARowTooLongEndsTheJob(t *testing.T) {
 	})
 }
 
-// A server that counts more than we do has the last word.
+// If a server counts more tokens than this node does, the count of the server
+// decides.
 func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestRowsAreCutFurtherWhereTheServerSaysSo(t *testing.T) {
 	})
 }
 
-// silent is a server that turns out not to count prompts.
+// silent is a server that cannot count prompts.
 type silent struct {
 	*scripted
 	says error
@@ -156,7 +157,7 @@ func TestCostQuotaFailsTheJob(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, &scripted{answer: echo}, byWords)
 		limit := 10.0
-		// 3 rows of 2 words and 6 words out at most: 6 + 12 USD.
+		// 3 rows with 2 words each, and at most 6 words out: 6 + 12 USD.
 		f := failure(t, b.end(b.submitSmall(rowmill.Spec{Inline: numbered(3), CostQuota: &limit})), rowmill.CodeCostQuota)
 		if !strings.Contains(f.Message, "10 USD") {
 			t.Errorf("failure = %q, want the limit named", f.Message)
@@ -220,7 +221,7 @@ func TestAnEstimateOfALargeInputRunsItsFirstRows(t *testing.T) {
 	})
 }
 
-// The ledger is the sum over the rows of all jobs, whatever became of them.
+// The ledger is the sum over the rows of all jobs, with any outcome.
 func TestUsageEqualsTheRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {

@@ -19,41 +19,42 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Protocol is the major version of what nodes tell each other, which members announce.
-// Nodes of different ones share no rows.
+// Protocol is the major version of the messages between nodes; members announce it.
+// Nodes with different versions share no rows.
 const Protocol = peer.Protocol
 
 // Peers are the other nodes of the cluster.
 type Peers interface {
-	// Self is this node.
+	// Self returns this node.
 	Self() cluster.Member
-	// Members are the nodes that are alive as far as is known, this one
-	// included.
+	// Members returns the nodes that are alive as far as this node knows, with this
+	// node.
 	Members() []cluster.Member
 	// Changed holds a token after Members or their states changed.
 	Changed() <-chan struct{}
-	// SetState spreads what this node says of itself; an error says that it is
-	// too long.
+	// SetState sends this node's state to the others. It returns an error if the
+	// state is too long.
 	SetState(doc []byte) error
-	// Node is what can be asked of the node at an address. Errors are those of
+	// Node returns the client of the node at an address. It returns the errors of
 	// peer.Client.
 	Node(address string) peerv1connect.NodeServiceClient
 }
 
-// tellTimeout is how long a message to another node may take: many times what
-// it takes a node that is well, and less than two reports.
+// tellTimeout bounds a message to another node: many times the usual time, and less
+// than the time of two heartbeats.
 const tellTimeout = 1500 * time.Millisecond
 
-// A transport speaks with the other nodes.
+// A transport sends requests to the other nodes.
 type transport struct {
-	peers    Peers // nil on a node that stands alone
+	peers    Peers // nil on a single node
 	silences nodes.Silences
 }
 
 // peerNode is another node.
 type peerNode = peerv1connect.NodeServiceClient
 
-// ask asks the node at an address, and notes that it has answered.
+// ask sends a request to the node at an address, and notes that the node has
+// answered.
 func ask[Req, Res any](ctx context.Context, t *transport, address string, method func(peerNode, context.Context, *Req) (*Res, error), r *Req) (*Res, error) {
 	res, err := method(t.peers.Node(address), ctx, r)
 	if err == nil || code(err) != "" {
@@ -62,7 +63,7 @@ func ask[Req, Res any](ctx context.Context, t *transport, address string, method
 	return res, err
 }
 
-// tell says something that may be lost: a heartbeat, an assignment or a hint.
+// tell sends a message that may be lost: a heartbeat, an assignment or a hint.
 func (t *transport) tell(ctx context.Context, address string, message any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
@@ -74,7 +75,7 @@ func (t *transport) tell(ctx context.Context, address string, message any) (err 
 	case *hint:
 		_, err = ask(ctx, t, address, peerNode.Hint, m)
 	default:
-		err = fmt.Errorf("a %T is nothing to tell a node", m)
+		err = fmt.Errorf("a %T is not a message that may be lost", m)
 	}
 	return err
 }
@@ -114,7 +115,7 @@ func (t *transport) figures(ctx context.Context, address, what string) (json.Raw
 	return res.GetDocument(), err
 }
 
-// spread says of this node how it is.
+// spread sends this node's state to the other nodes.
 func (t *transport) spread(s nodes.State) error {
 	doc, err := json.Marshal(s)
 	if err != nil {
@@ -123,7 +124,7 @@ func (t *transport) spread(s nodes.State) error {
 	return t.peers.SetState(doc)
 }
 
-// address is where others reach this node; empty on one that stands alone.
+// address returns the address of this node for others; empty on a single node.
 func (t *transport) address() string {
 	if t.peers == nil {
 		return ""
@@ -131,7 +132,7 @@ func (t *transport) address() string {
 	return t.peers.Self().Peer
 }
 
-// others are the other nodes that this one can speak with.
+// others returns the other nodes that speak this node's protocol.
 func (t *transport) others() []cluster.Member {
 	if t.peers == nil {
 		return nil
@@ -139,17 +140,17 @@ func (t *transport) others() []cluster.Member {
 	return speaking(t.peers.Members())
 }
 
-// speaking are those of the members that are others and that this node can speak
-// with. It reuses the slice.
+// speaking returns the other members that speak this node's protocol. It reuses the
+// slice.
 func speaking(members []cluster.Member) []cluster.Member {
 	return slices.DeleteFunc(members, func(m cluster.Member) bool { return m.Self || m.Protocol != Protocol })
 }
 
-// unanswered says why another node did not do what it was asked.
+// unanswered logs why another node did not carry out a request.
 func (t *transport) unanswered(log *slog.Logger, address string, err error) {
 	switch {
 	case code(err) != "":
-		log.Debug("a node declines", "node", address, "err", err)
+		log.Debug("a node refused a request", "node", address, "err", err)
 	case errors.Is(err, context.Canceled), !t.silences.Unanswered(address, errors.Is(err, peer.ErrRefused), time.Now()):
 		log.Debug("a node has not answered", "node", address, "err", err)
 	default:

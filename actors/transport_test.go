@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// heard are peers that note what they are told.
+// heard is a network that keeps the last request.
 type heard struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 	members []cluster.Member
@@ -49,7 +49,7 @@ func (h *heard) Hint(ctx context.Context, r *peerv1.HintRequest) (*peerv1.HintRe
 	return &peerv1.HintResponse{}, h.note(ctx, r)
 }
 
-// slowPeers take a while for each hint.
+// slowPeers take some time for each hint.
 type slowPeers struct {
 	heard
 	jobs []string
@@ -63,7 +63,7 @@ func (s *slowPeers) Hint(_ context.Context, r *peerv1.HintRequest) (*peerv1.Hint
 	return &peerv1.HintResponse{}, s.err
 }
 
-func TestWhatIsToldIsBounded(t *testing.T) {
+func TestMessagesHaveATimeout(t *testing.T) {
 	t.Parallel()
 	for name, message := range map[string]any{
 		"report": &assign.Heartbeat{Job: "job-1"}, "assignment": &assign.Assignment{Job: "job-1"}, "hint": &hint{Job: "job-1"},
@@ -80,11 +80,11 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 		}
 	}
 	if err := (&transport{peers: &heard{}}).tell(t.Context(), "b:1", drain{}); err == nil {
-		t.Error("what is asked is told")
+		t.Error("tell accepts a request that needs an answer")
 	}
 }
 
-func TestWhatANodeRefusesToRead(t *testing.T) {
+func TestMalformedMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	rows := assign.NewRowSet(bitmap(3, 5, 8)).Encode()
 	of := func(holds []*peerv1.ShardRows, parts ...*peerv1.Part) *peerv1.ReportRequest {
@@ -95,7 +95,7 @@ func TestWhatANodeRefusesToRead(t *testing.T) {
 		fine   bool
 	}{
 		"well formed":           {of([]*peerv1.ShardRows{{Shard: 1, Rows: rows}}, &peerv1.Part{Key: "k", Rows: rows}), true},
-		"no address":            {&peerv1.ReportRequest{Worker: "w"}, false}, // nobody could be answered
+		"no address":            {&peerv1.ReportRequest{Worker: "w"}, false}, // no node to answer to
 		"no worker":             {&peerv1.ReportRequest{Address: "a:1"}, false},
 		"no rows":               {of([]*peerv1.ShardRows{{Shard: 1}}), false},
 		"no set of rows":        {of([]*peerv1.ShardRows{{Shard: 1, Rows: rows[:len(rows)-1]}}), false},
@@ -111,17 +111,17 @@ func TestWhatANodeRefusesToRead(t *testing.T) {
 	}
 	spans := []*peerv1.Span{{To: 9, Except: []byte("no set")}}
 	if _, err := readAssignment(&peerv1.AssignRequest{Batches: []*peerv1.Batch{{Spans: spans}}}); code(err) != peer.CodeInvalid {
-		t.Errorf("an assignment with a set that is none: %v", err)
+		t.Errorf("an assignment with a malformed set: %v", err)
 	}
 	if _, err := readErrand(&peerv1.RunErrandRequest{Job: "j"}); code(err) != peer.CodeInvalid {
 		t.Errorf("no errand: %v", err)
 	}
 }
 
-func TestOnlyOthersOfTheSameProtocolAreSpokenWith(t *testing.T) {
+func TestNodesWithAnotherProtocolAreLeftOut(t *testing.T) {
 	t.Parallel()
 	if (&transport{}).others() != nil {
-		t.Error("a node that stands alone has others")
+		t.Error("a single node has others")
 	}
 	h := &heard{members: []cluster.Member{{ID: "self-1", Self: true, Protocol: Protocol}, {ID: "b", Protocol: Protocol}, {ID: "c", Protocol: Protocol + 1}}}
 	if others := (&transport{peers: h}).others(); len(others) != 1 || others[0].ID != "b" {
@@ -133,12 +133,12 @@ func TestSpread(t *testing.T) {
 	t.Parallel()
 	h := &heard{err: errors.New("too long")}
 	if err := (&transport{peers: h}).spread(nodes.State{Version: "v1", Jobs: 2}); !errors.Is(err, h.err) {
-		t.Error("that a state is too long is not told", err)
+		t.Error("spread hides that the state is too long:", err)
 	}
 	if s, ok := nodes.Read(cluster.Member{State: []byte(h.state)}); !ok || s.Version != "v1" || s.Jobs != 2 {
 		t.Errorf("spread %s", h.state)
 	}
 	if err := (&transport{peers: h}).tell(t.Context(), "b:1", &hint{}); !errors.Is(err, h.err) || !strings.Contains(err.Error(), "too long") {
-		t.Error("why a message did not arrive is not told:", err)
+		t.Error("tell hides why the message did not arrive:", err)
 	}
 }

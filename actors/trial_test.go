@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// tried stores a job under which owners have ended, without a word, before anything
-// of it was done.
+// tried creates a job that these owners have claimed one after the other and lost
+// before any row was done, as if their processes had crashed.
 func (b *rig) tried(owners ...store.Adopter) (id string) {
 	b.t.Helper()
 	job := rowmill.Job{ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: writer.ID, Created: time.Now().UTC()}
@@ -37,7 +37,8 @@ func (b *rig) tried(owners ...store.Adopter) (id string) {
 	return job.ID
 }
 
-// A job that ends its owners is failed by the third, and says what is known.
+// The third owner fails a job that crashes its owners, and names the earlier
+// owners.
 func TestAJobThatEndsItsOwnersFails(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -48,20 +49,20 @@ func TestAJobThatEndsItsOwnersFails(t *testing.T) {
 		innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
 		b.start()
 		f := failure(t, b.end(guilty), rowmill.CodeInternalError)
-		for _, want := range []string{"2 processes in a row", "east, which took it up at 20", "west, which took it up at 20", "rowmill jobs resume " + guilty} {
+		for _, want := range []string{"2 processes in a row", "east, which claimed it at 20", "west, which claimed it at 20", "rowmill jobs resume " + guilty} {
 			if !strings.Contains(f.Message, want) {
 				t.Errorf("the message does not say %q: %s", want, f.Message)
 			}
 		}
 		b.checkEcho(b.end(innocent), numbered(3))
 		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
-		if e.tries["row 0"] != 2 { // of the others
+		if e.tries["row 0"] != 2 { // from the other jobs
 			t.Errorf("row 0 was run %d times, want 2", e.tries["row 0"])
 		}
 	})
 }
 
-// Owners that have only lost their session say nothing against a job.
+// Owners that have only lost their session are no reason to suspect a job.
 func TestAJobOfOwnersThatLiveGoesOn(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -76,21 +77,21 @@ func TestAJobOfOwnersThatLiveGoesOn(t *testing.T) {
 	})
 }
 
-// Owners that are missed have ended only where that can be known.
+// A missing owner counts as ended only if the node can know it.
 func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 	t.Parallel()
 	ownsNone := func(c *actors.Config) { c.Ownership.OwnsNone = true }
 	for name, test := range map[string]struct {
-		again, before []string // nodes that run again, and those that ran before
-		other         bool     // another is heard all the time
+		again, before []string // again: nodes that run again; before: nodes that ran before
+		other         bool     // another node is present all the time
 		fails         bool
 	}{
-		"nobody is heard":          {},
-		"one has heard of no end":  {other: true},
-		"one runs again":           {again: []string{"east"}},
-		"both run again":           {again: []string{"east", "west"}, fails: true},
-		"nobody is heard any more": {before: []string{"east", "west"}},
-		"another is heard":         {before: []string{"east", "west"}, other: true, fails: true},
+		"no other node":              {},
+		"no process was seen before": {other: true},
+		"one runs again":             {again: []string{"east"}},
+		"both run again":             {again: []string{"east", "west"}, fails: true},
+		"all other nodes are gone":   {before: []string{"east", "west"}},
+		"another node is present":    {before: []string{"east", "west"}, other: true, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +111,7 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 				}
 				south := b.join(net, "south", &scripted{answer: echo})
 				b.system = south.system
-				b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), numbered(1)) // it has heard who is there
+				b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(1)})), numbered(1)) // after it the node has seen all members
 				for _, h := range gone {
 					h.gone.Store(true)
 				}
@@ -128,7 +129,7 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 	}
 }
 
-// A job that waits for an engine is not what ends its owners.
+// A job that waits for an engine is not suspected of crashing its owners.
 func TestAJobThatWaitsIsNoSuspect(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -144,8 +145,8 @@ func TestAJobThatWaitsIsNoSuspect(t *testing.T) {
 	})
 }
 
-// A node that stops by itself gives back also what it could not drain.
-func TestWhatCannotBeDrainedIsGivenBack(t *testing.T) {
+// A node that stops also gives back jobs that it could not drain.
+func TestJobsThatCannotBeDrainedAreGivenBack(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		begun := make(chan struct{}, 8)
@@ -157,7 +158,7 @@ func TestWhatCannotBeDrainedIsGivenBack(t *testing.T) {
 		id := b.submit(rowmill.Spec{Inline: numbered(2)})
 		<-begun
 		if err := b.system.Stop(t.Context()); err == nil {
-			t.Error("rows that hang were drained")
+			t.Error("Stop does not report rows that hang")
 		}
 		rec, err := b.store.Get(t.Context(), id)
 		if err != nil || rec.Session != "" || rec.Job.Status != rowmill.StatusRunning {
@@ -166,11 +167,11 @@ func TestWhatCannotBeDrainedIsGivenBack(t *testing.T) {
 	})
 }
 
-// While a suspect is on trial nothing else is taken up, but not for long.
+// While a suspect is on trial the node claims nothing else, but not for long.
 func TestASuspectIsTakenUpAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
+		t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
 		b := setup(t, nil)
 		let := make(chan struct{})
 		b.cfg.Engines = append(b.cfg.Engines, &scripted{name: "scripted", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
@@ -184,19 +185,19 @@ func TestASuspectIsTakenUpAlone(t *testing.T) {
 		b.start()
 		rec := b.await(suspect, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
 		if n := len(rec.Adopters); n == 0 || !rec.Adopters[n-1].Alone {
-			t.Errorf("its owner says of itself %+v", rec.Adopters)
+			t.Errorf("the owners in its record are %+v", rec.Adopters)
 		}
 		other := b.submit(rowmill.Spec{Inline: numbered(1)})
 		time.Sleep(8 * time.Second)
 		if rec, err := b.store.Get(t.Context(), other); err != nil || rec.Session != "" {
-			t.Errorf("another job is taken up meanwhile, %v", err)
+			t.Errorf("another job is claimed meanwhile, %v", err)
 		}
 		time.Sleep(3 * time.Second)
 		if rec, err := b.store.Get(t.Context(), other); err != nil || rec.Session == "" {
 			t.Errorf("another job waits for ever, %v", err)
 		}
 		if rec, err := b.store.Get(t.Context(), suspect); err != nil || len(rec.Adopters) == 0 || rec.Adopters[len(rec.Adopters)-1].Alone {
-			t.Errorf("its owner says of itself %+v, %v", rec.Adopters, err)
+			t.Errorf("the owners in its record are %+v, %v", rec.Adopters, err)
 		}
 		close(let)
 		b.checkEcho(b.end(suspect), numbered(3))

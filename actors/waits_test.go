@@ -20,15 +20,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A job that waits because of others says for what, and says so no longer once
-// it goes on.
-func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
+// A job that waits because of other jobs says why, and stops saying so once it
+// continues.
+func TestJobsSayWhyOtherJobsMakeThemWait(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, says string
 		change     func(*actors.Config)
 		slots      int
-		greedy     int // jobs, of rows of three minutes
+		greedy     int // jobs with rows of three minutes
 		rows       []string
 	}{
 		{
@@ -37,29 +37,29 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 			[]string{"modest"},
 		},
 		{
-			"a turn at a server", "Waiting for a turn at an inference server: rows of other jobs are there, or its limit by the minute is reached.",
+			"a turn at a server", "Waiting for a turn at an inference server: it runs rows of other jobs, or its limit by the minute is reached.",
 			func(*actors.Config) {}, 1, 1,
 			[]string{"modest"},
 		},
 		{
-			"memory", "Rows go out one at a time: rows of other jobs fill the memory that a node has for them (jobs.memory_budget).",
+			"memory", "Rows go out one at a time: rows of other jobs fill the memory that a node has for rows (jobs.memory_budget).",
 			func(c *actors.Config) { c.MemoryBudget = 64 << 10 }, 1000, 10, numberedOf("modest", 30),
 		},
 		{
-			"a turn to write", "Waiting for a turn to write finished rows: parts of other jobs are written.",
+			"a turn to write", "Waiting for a turn to write finished rows: parts of other jobs are being written.",
 			func(c *actors.Config) { c.Blob = &slowBucket{Bucket: c.Blob, from: 1, takes: 20 * time.Second} }, 1000, 0,
 			[]string{"modest"},
 		},
 		{
-			"a turn to merge", "All rows are done. Waiting for a turn to merge their parts: those of other jobs are merged.",
+			"a turn to merge", "All rows are done. Waiting for a turn to merge their parts: parts of other jobs are being merged.",
 			func(c *actors.Config) { c.Blob = &slowBucket{Bucket: c.Blob, from: 3, takes: 8 * time.Second} }, 1000, 0, numberedOf("modest", 2),
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { time.Sleep(time.Second) }) // the actor library's throttle of dead letters ends by itself
-				enough := make(chan struct{})                 // the others have had their time
+				t.Cleanup(func() { time.Sleep(time.Second) }) // the dead-letter throttle of the actor library ends by itself
+				enough := make(chan struct{})                 // closed when the other jobs have had their time
 				answer := func(ctx context.Context, row string, try int) (engine.Reply, error) {
 					switch {
 					case !strings.HasPrefix(row, "modest"):
@@ -70,7 +70,7 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 						case <-time.After(greedyTakes):
 						}
 						return echo(ctx, row, try)
-					case row == "modest 1": // in a part of its own, beyond two intervals
+					case row == "modest 1": // in its own part, more than two intervals later
 						return slowly(12*time.Second)(ctx, row, try)
 					}
 					return slowly(modestTakes)(ctx, row, try)
@@ -88,12 +88,12 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 				for i := range 4 {
 					ids = append(ids, b.submit(rowmill.Spec{Account: fmt.Sprint("modest-", i), Priority: 1, Inline: test.rows}))
 				}
-				id := "" // of one that says so
+				id := "" // of a job with this message
 				for i := 0; id == ""; i++ {
 					time.Sleep(250 * time.Millisecond)
 					rec, err := b.store.Get(t.Context(), ids[i%len(ids)])
 					if err != nil || time.Since(rec.Job.Created) > 2*time.Minute {
-						t.Fatalf("nobody says it; the job is %s and says %q, error %v", rec.Job.Status, rec.Job.Message, err)
+						t.Fatalf("no job says it; the job is %s and says %q, error %v", rec.Job.Status, rec.Job.Message, err)
 					}
 					if rec.Job.Message == test.says || b.system.Waiting(&rec.Job, rec.Spec.Account) == test.says {
 						id = rec.Job.ID
@@ -109,9 +109,8 @@ func TestJobsSayWhatOthersKeepThemWaitingFor(t *testing.T) {
 	}
 }
 
-// The metrics tell how many rows nobody has taken, and forget those of a job that
-// is over.
-func TestMetricsTellHowManyRowsWait(t *testing.T) {
+// The metric counts rows without a worker, and drops the rows of a finished job.
+func TestMetricOfWaitingRows(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		e := &scripted{answer: echo}
@@ -120,7 +119,7 @@ func TestMetricsTellHowManyRowsWait(t *testing.T) {
 		b := setup(t, e, func(c *actors.Config) { c.Registerer = metrics })
 		waiting := func(rows int) {
 			t.Helper()
-			want := fmt.Sprintf("# HELP rowmill_rows_waiting Rows of jobs of this node that no node has taken yet, for want of room or of a server.\n"+
+			want := fmt.Sprintf("# HELP rowmill_rows_waiting Rows of jobs of this node without a worker yet, because no node has room or no server serves the model.\n"+
 				"# TYPE rowmill_rows_waiting gauge\nrowmill_rows_waiting{model=\"writer\"} %d\n", rows)
 			wait.Until(t, func() error {
 				return testutil.GatherAndCompare(metrics, strings.NewReader(want), "rowmill_rows_waiting")
@@ -149,7 +148,7 @@ func numberedOf(what string, n int) []string {
 	return rows
 }
 
-// A slowBucket takes its time with the parts of a job, from the nth on.
+// A slowBucket delays the parts of a job, starting with part number from.
 type slowBucket struct {
 	blob.Bucket
 	from  int

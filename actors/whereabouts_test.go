@@ -29,7 +29,7 @@ func answersUntil(hold chan struct{}, free func(row string) bool) func(context.C
 	}
 }
 
-// "Where are the rows of a job?" is answered by its owner, whichever node is asked.
+// The owner of a job answers where the job's rows are, on a question to any node.
 func TestWhereRowsAre(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWhereRowsAre(t *testing.T) {
 						return fmt.Errorf("%s says %+v", h.member.ID, w)
 					}
 					assigned, done = assigned+n.Assigned, done+n.Done
-					w.Nodes[i].Rate = nil // grows less with each moment
+					w.Nodes[i].Rate = nil // it shrinks with time
 				}
 				if len(w.Nodes) != 2 || w.Shards != 1 || w.Complete != 0 || done != few || assigned+done != int64(len(texts)) {
 					return fmt.Errorf("%s says %+v", h.member.ID, w)
@@ -80,14 +80,14 @@ func TestWhereRowsAre(t *testing.T) {
 			}
 			return nil
 		})
-		for _, h := range hosts { // a version that does not know the question
+		for _, h := range hosts { // a version without this request
 			h.deaf.Store(true)
 		}
 		for _, h := range hosts {
 			if rec, err := b.store.Get(t.Context(), id); err != nil {
 				t.Fatal(err)
 			} else if claim, _ := rec.Owner(); claim.Process == h.member.ID {
-				continue // it asks itself
+				continue // the owner asks itself
 			}
 			if w, err := where(h); !errors.Is(err, rowmill.ErrNotFound) {
 				t.Errorf("%s says %+v, %v", h.member.ID, w, err)
@@ -99,7 +99,7 @@ func TestWhereRowsAre(t *testing.T) {
 		for _, h := range hosts {
 			h.deaf.Store(false)
 		}
-		wait.Until(t, func() error { // nobody has it any more
+		wait.Until(t, func() error { // no node has the job any more
 			for _, h := range hosts {
 				if w, err := h.system.Whereabouts(t.Context(), &rec); !errors.Is(err, rowmill.ErrNotFound) {
 					return fmt.Errorf("%s says %+v, %w", h.member.ID, w, err)
@@ -113,8 +113,8 @@ func TestWhereRowsAre(t *testing.T) {
 	})
 }
 
-// Rows that are not counted yet are nowhere, and a node that stands alone asks itself.
-func TestWhereRowsAreOnANodeThatStandsAlone(t *testing.T) {
+// Before the rows are counted there is no answer. A single node asks itself.
+func TestWhereRowsAreOnASingleNode(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		hold := make(chan struct{})

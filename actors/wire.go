@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// What nodes tell each other about jobs, beside the heartbeats and assignments
-// of package assign. contract.go turns all of it into messages of the contract, and
-// back. What has no life inside is used as the contract has it.
+// Messages between nodes about jobs, beside the heartbeats and assignments of
+// package assign. contract.go turns them into messages of the contract, and back.
+// Messages without further use here keep the type of the contract.
 type (
 	// An invite asks a node to work for a job.
 	invite struct {
@@ -21,21 +21,21 @@ type (
 		Address   string // of the owner's node
 		Session   string // of the owner
 		owner     *actor.PID
-		Context   int   // tokens; 0 when nobody says
-		MaxTokens int   // of an answer; 0 when nobody says
-		Sample    int64 // only the first rows are run, for an estimate
+		Context   int   // tokens; 0 if unknown
+		MaxTokens int   // of an answer; 0 if unknown
+		Sample    int64 // run only this many first rows, for an estimate; 0 for all
 
-		// Input is what is known of an input that is still being read; nil where it
-		// has a manifest.
+		// Input describes an input that is still being read; nil if the input has a
+		// stored manifest.
 		Input *shard.Manifest
 
-		Account  string           // whose job it is
+		Account  string           // of the job
 		Priority rowmill.Priority // of the job
 	}
 
 	// invited answers an invite.
 	invited struct {
-		Working bool // it works for the job already; its heartbeat follows
+		Working bool // the node works for the job already; its heartbeat follows
 	}
 
 	// whereIs asks the owner of a job for the place of a row, on its own node.
@@ -48,34 +48,34 @@ type (
 	accepted struct{} // the answer to most requests
 )
 
-// nodeRequest asks the node for something; a sender gets an answer.
+// nodeRequest is a request to the node; a sender gets an answer.
 type nodeRequest struct {
-	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, whereIs, drain, or a dismissal, a hint or a question for rows, as in the contract
-	remote bool // another node asks, not the System or a job of this one
+	body   any  // *invite, *assign.Heartbeat, *assign.Assignment, whereIs, drain, or a dismissal, hint or row request of the contract
+	remote bool // from another node, not from the System or a job of this node
 }
 
-// heartbeatInterval is the time between heartbeats where nothing else gives rise
-// to one: a worker that is heard of less often may be dead.
+// heartbeatInterval is the time between heartbeats when nothing else causes one. A
+// worker that is silent for longer may be dead.
 const heartbeatInterval = time.Second
 
-// Whereabouts is where the rows of a job are, as its owner knows.
+// Whereabouts counts the rows of a job on each node, as the job's owner knows them.
 type Whereabouts struct {
 	Shards   int
-	Complete int        // shards of which all rows are committed
-	Nodes    []NodeRows // that work for the job, by name
+	Complete int        // shards with all rows committed
+	Nodes    []NodeRows // nodes that work for the job, by name
 }
 
-// NodeRows are the rows of a job on one node.
+// NodeRows counts the rows of a job on one node.
 type NodeRows struct {
-	Node     string   // its name; the address where it has left
+	Node     string   // its name; its address if the node has left
 	Assigned int64    // and not committed
 	Done     int64    // committed since the owner took the job
-	Rate     *float64 // committed a second over the last minute; nil before that is known
+	Rate     *float64 // rows committed per second over the last minute; nil until known
 }
 
-// mergeParts asks a node how far an errand is, which it begins where it does not know
-// of it; the answer is a commit.ErrandState. Once it has been answered the errand is
-// only its key.
+// mergeParts asks a node for the state of an errand; the node starts an unknown
+// errand. The answer is a commit.ErrandState. After the first answer, requests send
+// only the errand's key.
 type mergeParts struct {
 	Job      string
 	Account  string

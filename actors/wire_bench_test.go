@@ -16,12 +16,12 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// What a heartbeat with a part, or the assignment that answers it, takes of both
-// nodes together, by mutual TLS. cpu-ns/op is processor time, which others that use
-// the machine disturb less.
+// BenchmarkBetweenNodes measures a heartbeat with a part, and an assignment, for
+// both nodes together, with mutual TLS. cpu-ns/op is processor time: other
+// processes on the machine disturb it less.
 func BenchmarkBetweenNodes(b *testing.B) {
 	rows := roaring.New()
-	for i := uint32(0); i < 2_000; i += 2 { // others run those between
+	for i := uint32(0); i < 2_000; i += 2 { // other workers run the rows between
 		rows.Add(i)
 	}
 	span := assign.Span{Shard: 17, To: 1024}
@@ -39,7 +39,7 @@ func BenchmarkBetweenNodes(b *testing.B) {
 	}
 }
 
-// A hearing node reads what it is told, and does nothing.
+// A hearing node reads messages, and does nothing else.
 type hearing struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 }
@@ -54,7 +54,7 @@ func (hearing) Assign(_ context.Context, r *peerv1.AssignRequest) (*peerv1.Assig
 	return &peerv1.AssignResponse{}, err
 }
 
-// asking are peers of which only one is there.
+// asking is a network with only one other node.
 type asking struct {
 	heard
 	client *peer.Client
@@ -93,8 +93,8 @@ func exchange(b *testing.B, message any) {
 	b.ReportMetric(float64(spent()-before)/float64(b.N), "cpu-ns/op")
 }
 
-// spent is the processor time of this process, in nanoseconds: what other processes
-// take of the machine is not in it.
+// spent returns the processor time of this process in nanoseconds, without other
+// processes.
 func spent() int64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -27,19 +27,19 @@ type (
 		epoch   int64
 		session string
 	}
-	drainWorker struct{} // node: run no further rows, write what is finished
+	drainWorker struct{} // node: start no more rows, write the finished ones
 )
 
-// workerEnded tells the node that nothing is left for a worker to do.
+// workerEnded tells the node that a worker has nothing left to do.
 type workerEnded struct{ job, worker string }
 
-// A worker runs the rows of one job on one node. It asks the job's owner for
-// spans, loads their rows within the node's budget, hands them to the engines
-// as those have room, and writes finished rows as parts. It outlives the owner:
-// the next one finds it with all that it has.
+// A worker runs the rows of a job on a node. It asks the job's owner for spans,
+// loads their rows within the node's budget, gives them to engines with room, and
+// writes finished rows as parts. It outlives the owner: the next owner takes over
+// the worker with all its rows.
 type worker struct {
 	*process
-	name   string // unique for ever
+	name   string // no other worker ever has it
 	job    *jobContext
 	node   *actor.PID
 	owner  *link
@@ -49,17 +49,17 @@ type worker struct {
 	timers timers
 
 	outbox  *dispatch.Outbox
-	spare   []*dispatch.Task // the outbox's other slice
-	rows    *assign.Worker   // which it has, and how far they are
+	spare   []*dispatch.Task // the second slice of the outbox
+	rows    *assign.Worker   // the worker's rows, and their progress
 	memory  *work.Memory
-	trail   *work.Trail // nil for a job that is not traced
+	trail   *work.Trail // nil if the job is not traced
 	loader  *work.Loader
 	sender  *work.Sender
 	flusher *work.Flusher
 
 	phase   workerPhase
-	writing turns // of parts
-	stalled bool  // finished rows wait for too long to be recorded
+	writing gateWaits // waits of parts to be written
+	stalled bool      // finished rows have waited too long for a commit
 	report  report
 }
 
@@ -67,9 +67,9 @@ type workerPhase uint8
 
 const (
 	workerRuns   workerPhase = iota
-	workerDrains             // no further row begins
-	workerLeft               // nothing is left, and the owner has been told
-	workerOver               // the node has been asked to stop it
+	workerDrains             // starts no more rows
+	workerLeft               // nothing is left, and a heartbeat has said so
+	workerOver               // the node is about to stop the worker
 )
 
 func (w *worker) Receive(c actor.Context) {
@@ -108,8 +108,8 @@ func (w *worker) onStarted(c actor.Context) {
 	w.trail = work.NewTrail(w.job.trace)
 	w.loader = work.NewLoader(w.memory, w.job.manifest.Shards, w.trail, w.openShard)
 	w.sender = work.NewSender(w.memory, w.job.manifest.Rows, answer)
-	// A part gathers for one interval and is recorded while most of the next
-	// gathers; a heartbeat may have to be repeated.
+	// A part gathers for one interval. Its commit takes up to most of the next
+	// interval, because a heartbeat may have to be repeated.
 	interval := w.cfg.Parts.Interval
 	w.flusher = work.NewFlusher(w.cfg.Parts.Bytes, interval+max(interval, heartbeatInterval)*3/4)
 	if w.job.schema.Embedding {
@@ -145,15 +145,14 @@ func (w *worker) onQueueOpened(c actor.Context, m queueOpened) {
 
 func (w *worker) onQueueRefused(c actor.Context, m queueRefused) {
 	if fault, ok := asEngineError(m.err); ok && fault.Class == engine.ServerFault {
-		return // its next probe tells
+		return // the next probe reports it
 	}
 	w.log.Warn("engine cannot run the job", "engine", m.engine, "err", m.err)
 	w.report.refused[m.engine] = m.err.Error()
 	w.heartbeat(c)
 }
 
-// pump keeps the pipeline moving: rows to engines, blocks to rows, spans to
-// blocks.
+// pump keeps the pipeline moving: rows to engines, blocks to rows, spans to blocks.
 func (w *worker) pump(c actor.Context) {
 	if w.phase != workerRuns {
 		w.finishDraining(c)
@@ -169,7 +168,7 @@ func (w *worker) pump(c actor.Context) {
 	w.stall(w.flusher.AtRisk(now))
 	room := w.sender.Room()
 	if !w.stalled && !w.flusher.Behind() && w.sender.Fill() {
-		w.write(c, w.flusher.All()) // our own finished rows may be what fills the memory
+		w.write(c, w.flusher.All()) // our own finished rows may fill the memory
 	}
 	if w.sender.Wants(room) {
 		w.load(c)
@@ -180,12 +179,12 @@ func (w *worker) pump(c actor.Context) {
 		w.heartbeat(c)
 	}
 	if idle && w.sender.Sent() == 0 && w.flusher.Gathers() {
-		w.write(c, w.flusher.All()) // nothing would come to be written with it
+		w.write(c, w.flusher.All()) // no more rows would come into these parts
 	}
 }
 
-// stall notes whether finished rows wait too long to be recorded. Then no
-// further ones begin, and those that stand before an engine are not begun.
+// stall notes whether finished rows wait too long for a commit. If so, no more rows
+// start, and rows that wait in front of an engine are taken back.
 func (w *worker) stall(now bool) {
 	if now == w.stalled {
 		return
@@ -197,7 +196,7 @@ func (w *worker) stall(now bool) {
 		return
 	}
 	w.metrics.stalled.Inc()
-	w.log.Warn("finished rows cannot be committed, no more are begun")
+	w.log.Warn("finished rows wait too long for a commit; no more rows start")
 	w.sender.Withdraw()
 }
 
@@ -209,7 +208,7 @@ func (w *worker) onMemoryFreed(c actor.Context) {
 	})
 }
 
-// load brings in the next block, if there is one and the memory has room.
+// load loads the next block, if there is one and the memory has room.
 func (w *worker) load(c actor.Context) {
 	load, ok := w.loader.Next(w.sender.Empty() && !w.flusher.Gathers())
 	if !ok {
@@ -236,8 +235,8 @@ func (w *worker) onLoaded(c actor.Context, load work.Load, err error) {
 	w.pump(c)
 }
 
-// fatal reports whether what a row has failed of ends the job. A row that its server takes
-// for too long, although it was cut, fails alone.
+// fatal reports whether the error of a row ends the job. If a row is still too long
+// for its server after it was cut, only the row fails.
 func (w *worker) fatal(t *dispatch.Task) bool {
 	if !t.Out.Failed() {
 		return false
@@ -273,8 +272,8 @@ func (w *worker) onRowsFinished(c actor.Context) {
 	w.pump(c)
 }
 
-// closeShards writes what is left of the shards of which no row is to come, and
-// closes them.
+// closeShards writes the remaining rows of shards that get no more rows, and closes
+// these shards.
 func (w *worker) closeShards(c actor.Context) {
 	for _, n := range w.loader.Shards() {
 		if w.rows.Unfinished(n) > 0 || !w.loader.Last(n) {
@@ -287,10 +286,11 @@ func (w *worker) closeShards(c actor.Context) {
 	}
 }
 
-// flushLooks is how often in an interval of parts it is looked whether one is due.
+// flushLooks is how many times per part interval the worker checks for due parts.
 const flushLooks = 5
 
-// onFlushDue writes what would be older than an interval at the next look.
+// onFlushDue writes every part that would exceed the interval before the next
+// check.
 func (w *worker) onFlushDue(c actor.Context) {
 	next := w.cfg.Parts.Interval / flushLooks
 	w.timers.after(c, next, "flush", w.onFlushDue)
@@ -331,14 +331,14 @@ func (w *worker) onWritten(c actor.Context, part assign.Part, b *work.Batch, err
 	w.pump(c)
 }
 
-// broke tells the owner that this worker cannot go on.
+// broke tells the owner that this worker cannot continue.
 func (w *worker) broke(c actor.Context, err error) {
 	if w.job.ctx.Err() == nil {
 		w.fail(c, &assign.Fault{Row: -1, Message: err.Error(), Err: err})
 	}
 }
 
-// fail tells the first fault.
+// fail sends the owner the first fault.
 func (w *worker) fail(c actor.Context, f *assign.Fault) {
 	if w.report.fail(f) {
 		w.heartbeat(c)

@@ -14,10 +14,10 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
-// This is what a worker and its job's owner tell each other, and what the
-// worker gives back and when it leaves.
+// This file has the messages between a worker and its job's owner, and says which
+// rows the worker gives back and when it leaves.
 
-// heartbeat tells the owner how things stand.
+// heartbeat sends the owner the whole situation of the worker.
 func (w *worker) heartbeat(c actor.Context) {
 	outage, away := w.storage.Objects()
 	w.report.warnings = union(w.report.warnings, w.sender.Warnings())
@@ -25,14 +25,14 @@ func (w *worker) heartbeat(c actor.Context) {
 		Job: w.job.id, Address: w.address, Away: outage.Lasts.Milliseconds(),
 		Want: w.loader.Wants() && w.phase == workerRuns && !away, Hungry: w.report.hungry && !away, Ready: w.ready(), Ports: w.sender.Ports(),
 		Leaves: w.phase != workerRuns, Left: w.left(),
-		Waits:    w.report.waits.of(w.waitsFor(), time.Now()),
+		Waits:    w.report.waits.update(w.waitsFor(), time.Now()),
 		Warnings: w.report.warnings, Refused: maps.Clone(w.report.refused), Fault: w.report.fault,
 	}
 	w.rows.Report(h)
 	w.owner.send(c, w.tasks, h)
 }
 
-// waitsFor is what rows of other jobs keep this worker waiting for now.
+// waitsFor returns the reason why rows of other jobs make this worker wait now.
 func (w *worker) waitsFor() string {
 	switch sent, running := w.sender.Sent(), w.sender.Running(); {
 	case w.phase != workerRuns:
@@ -46,16 +46,16 @@ func (w *worker) waitsFor() string {
 	return ""
 }
 
-// ready is how many rows could be given back.
+// ready returns how many rows could be given back.
 func (w *worker) ready() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
 
-// left reports whether nothing is left with a worker that drains.
+// left reports whether a draining worker has nothing left.
 func (w *worker) left() bool {
 	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
 }
 
-// lookUpAfter is how long an owner may be silent before the record is asked
-// whether the job is over.
+// lookUpAfter is how long an owner may be silent before the worker reads in the
+// record whether the job is over.
 const lookUpAfter = 3 * heartbeatInterval
 
 func (w *worker) onHeartbeatDue(c actor.Context) {
@@ -64,12 +64,12 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 	}
 	silent := time.Since(w.report.heard)
 	if silent > w.cfg.Ownership.AdoptionTimeout {
-		w.log.Warn("no owner of the job took its rows over, they are let go", "after", silent)
+		w.log.Warn("no owner took over the job; its worker drops its rows", "after", silent)
 		w.end(c)
 		return
 	}
 	if w.left() {
-		if w.phase == workerLeft { // the owner has been told, and there is nothing to wait for
+		if w.phase == workerLeft { // the owner knows, and there is nothing to wait for
 			w.end(c)
 			return
 		}
@@ -80,12 +80,12 @@ func (w *worker) onHeartbeatDue(c actor.Context) {
 		w.lookUp(c)
 	}
 	if _, away := w.storage.Objects(); away {
-		w.giveBack(w.ready()) // who can write may run them
+		w.giveBack(w.ready()) // a worker that can write may run them
 	}
 	w.heartbeat(c)
 }
 
-// lookUp asks the store whether the job is over.
+// lookUp reads in the store whether the job is over.
 func (w *worker) lookUp(c actor.Context) {
 	w.tasks.run(c, "look up a job", func(ctx context.Context) step {
 		ctx, cancel := context.WithTimeout(ctx, lookUpAfter)
@@ -106,8 +106,8 @@ func (w *worker) end(c actor.Context) {
 	}
 }
 
-// onAdopt turns to the job's new owner, or tells the same one again what it
-// asks for.
+// onAdopt switches to the job's new owner, and sends a heartbeat to the new or the
+// same owner.
 func (w *worker) onAdopt(c actor.Context, m adopt) {
 	if w.rows.Adopt(m.epoch, m.session) {
 		w.log.Info("job has another owner", "epoch", m.epoch)
@@ -140,8 +140,9 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 	w.pump(c)
 }
 
-// giveBack lets go of up to n rows that were not sent: those that are not even
-// loaded, then those that would go next, which another worker can begin with.
+// giveBack gives back up to n rows that were not sent: first rows that are not
+// loaded, then the rows that would be next, because another worker can start with
+// them.
 func (w *worker) giveBack(n int) {
 	for _, s := range w.loader.Revoke(n) {
 		n -= s.Count()
@@ -164,7 +165,7 @@ func (w *worker) release(tasks []*dispatch.Task) {
 	w.memory.Free(tasks)
 }
 
-// onDrain gives back what has not been sent and waits for the rest.
+// onDrain gives back rows that were not sent, and waits for the rest.
 func (w *worker) onDrain(c actor.Context) {
 	w.phase = max(w.phase, workerDrains)
 	w.sender.CloseAll()
@@ -172,8 +173,8 @@ func (w *worker) onDrain(c actor.Context) {
 	w.heartbeat(c)
 }
 
-// finishDraining gives back what has not begun and writes what is finished. The
-// owner hears at once of what it can assign elsewhere, and that nothing is left.
+// finishDraining gives back rows that have not started and writes finished rows. It
+// sends a heartbeat at once when rows are given back or nothing is left.
 func (w *worker) finishDraining(c actor.Context) {
 	later := w.sender.Rows.RemoveLater()
 	back := w.ready() + len(later)

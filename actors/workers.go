@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// A workerHandle is the node's hold on a worker.
+// A workerHandle is the node's handle of a worker.
 type workerHandle struct {
 	pid    *actor.PID
 	name   string
@@ -21,15 +21,15 @@ type workerHandle struct {
 	runs   *sync.WaitGroup
 }
 
-// workers are those of a node, one for each job that it runs rows of, whoever
-// owns the job.
+// workers holds the workers of a node, one for each job with rows here, with an
+// owner here or on another node.
 //
-// Those of other nodes' jobs have places, which are shared between accounts; those
-// of own jobs are as many as the node may own.
+// Workers for other nodes' jobs take places, which accounts share. The node's own
+// jobs need no place: their number is bounded already.
 type workers struct {
 	places   *fair.Shares
-	placed   map[string]string // whose place a job's worker has
-	prefix   string            // of their names, unique for ever
+	placed   map[string]string // by job: the account whose place its worker has
+	prefix   string            // of their names; no other process has it
 	named    int
 	running  map[string]*workerHandle // by job
 	starting map[string]bool
@@ -43,13 +43,13 @@ func newWorkers(places fair.Config, prefix string) workers {
 	}
 }
 
-// name returns a name for a worker that no other has ever had.
+// name returns a name that no other worker ever has.
 func (w *workers) name() string {
 	w.named++
 	return fmt.Sprintf("%s-%d", w.prefix, w.named)
 }
 
-// of returns the worker of a job if it goes by that name.
+// of returns the worker of a job if it has this name.
 func (w *workers) of(job, name string) *workerHandle {
 	if h := w.running[job]; h != nil && h.name == name {
 		return h
@@ -57,15 +57,15 @@ func (w *workers) of(job, name string) *workerHandle {
 	return nil
 }
 
-// admit decides about an owner that asks for work: it gets the job's worker,
-// which is its own from now on, is told why there is none, or else one is to be
-// started, and counts as being started.
+// admit decides about an owner that asks for work. It returns the job's worker,
+// which gets this owner, or a refusal. With neither, the caller must start a
+// worker, and the job counts as starting.
 func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle, *peer.Refusal) {
 	job, remote := m.Job, m.owner == nil
 	h := w.running[job]
 	switch {
 	case h != nil && m.Epoch < h.epoch:
-		return nil, refuse(codeStale, "epoch %d is known", h.epoch)
+		return nil, refuse(codeStale, "the worker has an owner with epoch %d", h.epoch)
 	case h != nil:
 		h.epoch, h.remote = m.Epoch, remote
 		w.moved(job, m.Account, remote)
@@ -73,9 +73,9 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 	case draining:
 		return nil, refuse(codeDraining, "the node is draining")
 	case w.changing(job):
-		return nil, refuse(codeBusy, "a worker is being set up or taken down")
+		return nil, refuse(codeBusy, "the job's worker is starting or stopping")
 	case remote && !w.places.Take(m.Account, m.Priority, now):
-		return nil, refuse(codeFull, "the node works for %d jobs of others", w.places.Held())
+		return nil, refuse(codeFull, "the node has no place for a worker: it runs rows of %d jobs of other nodes", w.places.Held())
 	}
 	if remote {
 		w.placed[job] = m.Account
@@ -84,7 +84,8 @@ func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle,
 	return nil, nil
 }
 
-// moved notes that a worker's job is of another node now, or of this one.
+// moved notes whether a worker's job has its owner on another node now, or on this
+// one.
 func (w *workers) moved(job, account string, remote bool) {
 	_, placed := w.placed[job]
 	switch {
@@ -96,7 +97,7 @@ func (w *workers) moved(job, account string, remote bool) {
 	}
 }
 
-// leave gives back the place of a job's worker, where it has one.
+// leave gives back the place of a job's worker, if it has one.
 func (w *workers) leave(job string) {
 	if account, placed := w.placed[job]; placed {
 		w.places.Leave(account)
@@ -104,7 +105,7 @@ func (w *workers) leave(job string) {
 	}
 }
 
-// started notes how the start of a worker has ended; nil where none came of it.
+// started notes the end of a worker's start; h is nil if the start failed.
 func (w *workers) started(job string, h *workerHandle) {
 	delete(w.starting, job)
 	if h == nil {
@@ -114,20 +115,20 @@ func (w *workers) started(job string, h *workerHandle) {
 	w.running[job] = h
 }
 
-// dismiss decides about an owner that wants a job's work to end: it returns the
-// worker to stop, if there is one.
+// dismiss decides about an owner that ends a job's work. It returns the worker to
+// stop, if there is one.
 func (w *workers) dismiss(job string, epoch int64) (*workerHandle, *peer.Refusal) {
 	h := w.running[job]
 	switch {
 	case h != nil && h.epoch <= epoch:
 		return h, nil
 	case h == nil && w.changing(job):
-		return nil, refuse(codeBusy, "a worker is being set up or taken down")
+		return nil, refuse(codeBusy, "the job's worker is starting or stopping")
 	}
 	return nil, nil
 }
 
-// stop notes that a job's worker is being stopped.
+// stop notes that a job's worker is stopping.
 func (w *workers) stop(job string) {
 	delete(w.running, job)
 	w.stopping[job] = true
@@ -142,5 +143,5 @@ func (w *workers) gone(job string) {
 
 func (w *workers) changing(job string) bool { return w.starting[job] || w.stopping[job] }
 
-// idle reports whether there is no worker, not even a part of one.
+// idle reports whether no worker is running, starting or stopping.
 func (w *workers) idle() bool { return len(w.running)+len(w.starting)+len(w.stopping) == 0 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// refused requires a refusal with that code, or none where it is empty.
+// refused requires a refusal with this code, or no refusal if the code is empty.
 func refused(t *testing.T, what string, r *peer.Refusal, code string) {
 	t.Helper()
 	got := ""
@@ -22,7 +22,7 @@ func refused(t *testing.T, what string, r *peer.Refusal, code string) {
 	}
 }
 
-// asks is the invite of an owner, on this node or another.
+// asks returns the invite of an owner, on this node or another.
 func asks(job string, epoch int64, remote bool) *invite {
 	m := &invite{Job: job, Epoch: epoch, Account: "account"}
 	if !remote {
@@ -55,13 +55,13 @@ func TestAWorkerPassesFromOwnerToOwner(t *testing.T) {
 	}
 }
 
-func TestWhoGetsNoWorker(t *testing.T) {
+func TestRefusedInvites(t *testing.T) {
 	t.Parallel()
 	w := newWorkers(fair.Config{Places: 1}, "n")
 	_, r := w.admit(asks("a", 1, false), true, time.Now())
 	refused(t, "draining", r, codeDraining)
 	if !w.idle() {
-		t.Error("a refused owner leaves something behind")
+		t.Error("a refused owner leaves a worker behind")
 	}
 	for _, job := range []string{"a", "b"} { // own jobs do not count
 		_, r = w.admit(asks(job, 1, job == "b"), false, time.Now())
@@ -103,18 +103,18 @@ func TestDismiss(t *testing.T) {
 	_, r = w.dismiss("a", 2)
 	refused(t, "while it is stopped", r, codeBusy)
 	if w.idle() {
-		t.Error("a worker that is being stopped is none")
+		t.Error("a stopping worker counts as none")
 	}
 	w.gone("a")
 	_, r = w.dismiss("a", 2)
 	refused(t, "once it has stopped", r, "")
 	if !w.idle() {
-		t.Error("it has left something behind")
+		t.Error("a stopped worker still counts")
 	}
 }
 
-// A worker whose job passes to another node has a place from then on, and none
-// once it comes back.
+// A worker takes a place when its job moves to an owner on another node, and gives
+// it back when the job moves back.
 func TestAWorkerTakesAPlaceAsItsJobMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorkers(fair.Config{Places: 1}, "n")
@@ -136,6 +136,6 @@ func TestAWorkerTakesAPlaceAsItsJobMoves(t *testing.T) {
 	w.stop("b")
 	w.gone("b")
 	if w.places.Held() != 0 {
-		t.Fatal("one that is gone keeps its place")
+		t.Fatal("a stopped worker keeps its place")
 	}
 }
