@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // jsonRows reads a file of JSON Lines: each line is an object, or each line is
@@ -120,6 +121,8 @@ func (r *jsonRows) check() error {
 	switch valid := json.Valid(r.object); {
 	case !valid || r.object[0] != '{' && !isString:
 		return invalid("Line %d of the JSON Lines input is not a JSON object. Write one object, or one string, on each line.", r.lines.number)
+	case spelling.LoneSurrogate(r.object):
+		return invalid("Line %d of the JSON Lines input has half of a surrogate pair, such as \\ud800, which is no character. Remove it.", r.lines.number)
 	case isString != r.strings:
 		return invalid("Line %d of the JSON Lines input is not a JSON %s, but line 1 is. Write lines of one kind.", r.lines.number, map[bool]string{true: "string", false: "object"}[r.strings])
 	case r.strings && (r.id != "" || len(r.paths) > 1 || r.paths[0] != ""):

@@ -26,7 +26,7 @@ func TestSuite_JSONLines(t *testing.T) {
 				Verdicts: map[string]oddjson.Verdict{
 					"NaN": oddjson.Refused, "number of many digits": oddjson.Taken, "number of endless digits": oddjson.Taken,
 					"number beyond float64": oddjson.Taken, "number below float64": oddjson.Taken,
-					"lone surrogate": oddjson.Taken, "lone surrogate in a name": oddjson.Taken, "bytes that are not UTF-8 in a string": oddjson.Refused,
+					"lone surrogate": oddjson.Refused, "lone surrogate in a name": oddjson.Refused, "bytes that are not UTF-8 in a string": oddjson.Refused,
 					"nested 60 deep": oddjson.Taken, "nested 1,000 deep": oddjson.Taken,
 					"byte-order mark": oddjson.Refused, "two byte-order marks": oddjson.Refused, "text behind the value": oddjson.Refused,
 				},

@@ -37,6 +37,9 @@ func (o *Object) decode(body []byte) error {
 	if first, err := decoder.Token(); err != nil || first != json.Delim('{') || !json.Valid(body) {
 		return malformed
 	}
+	if spelling.LoneSurrogate(body) {
+		return Errorf(http.StatusBadRequest, "invalid_json", "the body has half of a surrogate pair, such as \\ud800, which is no character; remove it")
+	}
 	o.fields, o.nulls = map[string]json.RawMessage{}, map[string]bool{}
 	for decoder.More() {
 		name, err := decoder.Token()

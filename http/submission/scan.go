@@ -119,8 +119,7 @@ func (s *scanner) end() error {
 // call. It returns errTooLong if the decoded string has more than limit bytes.
 func (s *scanner) text(limit int) (raw []byte, err error) {
 	s.kept = s.kept[:0]
-	decoded := 0  // length of the decoded string, in bytes
-	high := false // the last escape was the first half of a surrogate pair
+	decoded := 0 // length of the decoded string, in bytes
 	for {
 		if decoded > limit {
 			s.kept = s.kept[:0]
@@ -130,7 +129,7 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 			return nil, err
 		}
 		if n > 0 {
-			decoded, high = decoded+n, false
+			decoded += n
 			continue
 		}
 		b, err := s.next()
@@ -142,6 +141,8 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 			return nil, errTooLong
 		case b == '"' && !utf8.Valid(s.kept):
 			return nil, s.syntaxError("the string that ends here is not valid UTF-8")
+		case b == '"' && spelling.LoneSurrogate(s.kept):
+			return nil, s.syntaxError("the string that ends here has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 		case b == '"':
 			return s.kept, nil
 		case b < ' ':
@@ -151,14 +152,10 @@ func (s *scanner) text(limit int) (raw []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if high && utf16.IsSurrogate(code) && code >= 0xDC00 {
-			decoded++ // the pair has 4 bytes; the first half already counted 3
-			high = false
-			continue
-		}
-		decoded += max(utf8.RuneLen(code), 1)
-		if high = 0xD800 <= code && code < 0xDC00; utf16.IsSurrogate(code) {
-			decoded += 2 // a lone half becomes U+FFFD, 3 bytes
+		if utf16.IsSurrogate(code) {
+			decoded += 2 // both halves of a pair have 4 bytes
+		} else {
+			decoded += utf8.RuneLen(code)
 		}
 	}
 }
@@ -260,6 +257,8 @@ func (s *scanner) value(first byte, limit int) ([]byte, error) {
 		return nil, s.syntaxError("the value that ends here is malformed")
 	case !utf8.Valid(s.kept):
 		return nil, s.syntaxError("the value that ends here is not valid UTF-8")
+	case spelling.LoneSurrogate(s.kept):
+		return nil, s.syntaxError("the value that ends here has half of a surrogate pair, such as \\ud800, which is no character; remove it")
 	}
 	return s.kept, nil
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // FuzzRead compares our decoder with encoding/json.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
-		`{"inputs":["a","b\n\u00e9\ud83d\ude00\ud83d"],"model":"x","extra":{"a":[1,2,{"b":null}]}}`,
-		`{"inputs":"https://example.org","name":null}`,
+		`{"inputs":["a","b\n\u00e9\ud83d\ude00"],"model":"x","extra":{"a":[1,2,{"b":null}]}}`,
+		`{"inputs":"https://example.org","name":null}`, `{"inputs":["\ud83d"]}`, `{"\ude00":1}`,
 		` { } `, `{"inputs":[]}`, `{"inputs":[1,true,null,{},[]]}`, `{"inputs":["a"]}x`, `{"a":1,"a":2}`,
 		`{"inputs":["a" ,"b"],"job_priority": 1e0 , "x":-0.5}`, "{\"inputs\":[\"\xff\"]}", `{"a":[}`, `[`,
 	} {
@@ -33,7 +34,7 @@ func FuzzRead(f *testing.F) {
 
 		var theirs map[string]json.RawMessage
 		theirErr := json.Unmarshal(body, &theirs)
-		valid := theirErr == nil && theirs != nil && utf8.Valid(body)
+		valid := theirErr == nil && theirs != nil && utf8.Valid(body) && !spelling.LoneSurrogate(body)
 		if !valid {
 			if err == nil {
 				t.Fatalf("accepted %q, which encoding/json refuses: %v", body, theirErr)
@@ -70,7 +71,7 @@ func FuzzRead(f *testing.F) {
 
 func TestScanner_LimitCountsDecodedBytes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "abc", `\n\t\"`, "é", `\u00e9`, "😀", `\ud83d\ude00`, `\ud83d`, `\ude00`, `\ude00\ude00`, `\ude00\ud83d`, `\ud83d\ud83d\ude00`, `\ud83dx\ude00`, `\u0000`} {
+	for _, text := range []string{"", "abc", `\n\t\"`, "é", `\u00e9`, "😀", `\ud83d\ude00`, `x\ud83d\ude00\ud83d\ude00`, `\u0000`} {
 		decoded, err := unquote([]byte(text))
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func TestSuite_Submissions(t *testing.T) {
 				Verdicts: map[string]oddjson.Verdict{
 					"NaN": oddjson.Refused, "number of many digits": oddjson.Taken, "number of endless digits": c.numbers,
 					"number beyond float64": c.numbers, "number below float64": c.numbers,
-					"lone surrogate": oddjson.Taken, "lone surrogate in a name": oddjson.Taken, "bytes that are not UTF-8 in a string": oddjson.Refused,
+					"lone surrogate": oddjson.Refused, "lone surrogate in a name": oddjson.Refused, "bytes that are not UTF-8 in a string": oddjson.Refused,
 					"nested 60 deep": oddjson.Taken, "nested 1,000 deep": c.deep,
 					"byte-order mark": oddjson.Refused, "two byte-order marks": oddjson.Refused, "text behind the value": oddjson.Refused,
 				},
