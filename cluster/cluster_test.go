@@ -77,7 +77,7 @@ func TestKill(t *testing.T) {
 	if lost := metricValue(t, reg, "rowmill_cluster_members_lost_total"); lost != 1 {
 		t.Errorf("%v members were lost, want 1", lost)
 	}
-	wait.For(t, "a looks for the one that is lost", func() bool {
+	wait.For(t, "a looks for the lost member", func() bool {
 		return metricValue(t, reg, "rowmill_cluster_joins_total", "outcome=failed") > 0
 	})
 

@@ -12,7 +12,7 @@ import (
 )
 
 // network is memberlist's transport over UDP and TCP. Its method cut closes all
-// outgoing connections: without it, memberlist's shutdown waits for the timeouts.
+// outgoing connections. Otherwise memberlist's shutdown would wait for the timeouts.
 type network struct {
 	*memberlist.NetTransport
 	ctx context.Context // ends the outgoing connections

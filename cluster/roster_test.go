@@ -134,7 +134,7 @@ func TestRosterDocuments(t *testing.T) {
 		t.Errorf("version %d, want 2: versions grow", n.version)
 	}
 	if n := len(r.messages()); n != 2 {
-		t.Errorf("%d messages for an exchange, want those of a and me", n)
+		t.Errorf("%d messages for an exchange, want the messages of a and me", n)
 	}
 
 	// A member that was declared dead and soon returns need not send its document

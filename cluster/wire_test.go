@@ -61,7 +61,7 @@ func FuzzUpdates(f *testing.F) {
 		}
 		var second []update
 		if err := decodeUpdates(again, limit, func(n update) { second = append(second, n) }); err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+			t.Fatalf("a decoded update cannot be decoded again: %v", err)
 		}
 		if diff := cmp.Diff(first, second, cmp.AllowUnexported(update{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
@@ -81,7 +81,7 @@ func TestProfile(t *testing.T) {
 	}
 	p.API = strings.Repeat("a", 300)
 	if _, err := encodeProfile(p); err == nil || !strings.Contains(err.Error(), "API (300)") {
-		t.Errorf("too long a description: %v, want what is long", err)
+		t.Errorf("a description that is too long: %v, want the long field", err)
 	}
 	for _, foreign := range []string{"", "null", "{}", `{"node":"x"}`, `{"rowmill":2,"node":"x"}`, "\x01\x02"} {
 		if _, err := decodeProfile([]byte(foreign)); err == nil {

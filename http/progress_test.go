@@ -168,7 +168,7 @@ func TestTimeline_OfOwnersAndWaits(t *testing.T) {
 	}
 	f = w.running(`{"inputs":["a"]}`, 1)
 	if _, err := w.store.Update(t.Context(), f, func(r *store.Record) error {
-		for range store.MostEvents {
+		for range store.MaxEvents {
 			r.Note(store.Event{At: f.Epoch, What: store.EventReleased})
 		}
 		return nil

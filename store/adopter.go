@@ -2,27 +2,26 @@ package store
 
 import "time"
 
-// An Adopter is an owner of a job for as long as the job may be what ends its
-// process: from the claim until more of it is done than before.
+// An Adopter is an owner of a job that has made no progress since its claim. Such a job
+// may be the cause when its owners crash.
 type Adopter struct {
-	Node    string `json:"node"`            // its name, for a person
-	Process string `json:"process"`         // its id, which no other has, nor the same node after a restart
-	Alone   bool   `json:"alone,omitempty"` // it takes up no other job meanwhile
-	Epoch   int64  `json:"epoch"`           // of its claim; the store sets it
+	Node    string `json:"node"`            // node name, for people
+	Process string `json:"process"`         // process id, unique across restarts of the node
+	Alone   bool   `json:"alone,omitempty"` // the process owns no other job in this time
+	Epoch   int64  `json:"epoch"`           // epoch of the claim; the store sets it
 }
 
-// Claimed is when it claimed the job, by the store's clock.
+// Claimed returns the time of the claim by the store's clock.
 func (a Adopter) Claimed() time.Time { return time.UnixMilli(a.Epoch).UTC() }
 
-// MostAdopters bounds the list: a longer one begins anew.
-const MostAdopters = 16
+// MaxAdopters limits the list. A claim that would exceed it starts a new list.
+const MaxAdopters = 16
 
-// Adopt applies a Claim to rec, whose owner it is from now on: those whose
-// sessions have ended without a word stay listed before it. An owner that gave the
-// job back does not.
+// Adopt applies a Claim to rec. It appends the new owner to the earlier owners whose
+// sessions ended without a Release. After a Release the list starts with the new owner.
 func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
 	n := len(rec.Adopters)
-	if rec.Session == "" || n >= MostAdopters {
+	if rec.Session == "" || n >= MaxAdopters {
 		n = 0
 	}
 	lost := rec.Session != ""
@@ -32,8 +31,8 @@ func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
 	rec.Note(Event{At: epoch, What: EventClaimed, Node: by.Node, Process: by.Process, Lost: lost})
 }
 
-// Tried are the owners that have taken up a job without a living one, or whose
-// session ended then, one after the other, oldest first.
+// Tried returns the consecutive owners that made no progress, oldest first, or nil when
+// the last owner released the job.
 func (rec *Record) Tried() []Adopter {
 	if rec.Session == "" {
 		return nil
@@ -41,9 +40,10 @@ func (rec *Record) Tried() []Adopter {
 	return rec.Adopters
 }
 
-// proceed notes that a step of the input is done that is never done again: what
-// ended earlier owners was before it, the last may still end.
-func (rec *Record) proceed(before kept) {
+// dropEarlierAdopters drops all adopters but the last after a step of the input that is never
+// repeated. The earlier owners ended before this step; the last owner may still crash
+// on it.
+func (rec *Record) dropEarlierAdopters(before fixedFields) {
 	started, finished := rec.DownloadStarted != nil, rec.DownloadFinished != nil
 	if n := len(rec.Adopters); n > 0 && (started != before.started || finished != before.finished || rec.Shards != before.shards) {
 		rec.Adopters = rec.Adopters[n-1:]

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// AuditEntry is an act of administration: who did what, when, with which key.
+// AuditEntry records one administrative action: who did what, when, and with which key.
 // It never holds a secret.
 type AuditEntry struct {
 	ID      string    `json:"id"` // unique for ever
 	At      time.Time `json:"at"`
-	Account string    `json:"account"` // whom the act concerns
+	Account string    `json:"account"` // the account that the action concerns
 	Action  string    `json:"action"`  // such as key.create
-	Target  string    `json:"target"`  // what it was done to, such as the id of a key; empty for the account itself
+	Target  string    `json:"target"`  // the changed thing, such as the id of a key; empty for the account itself
 
-	ByAccount string `json:"by_account"` // whose key was used; empty for the service itself
-	ByKey     string `json:"by_key"`     // its id; empty for the key of the configuration
-	ByName    string `json:"by_name"`    // and its name at that time
-	Request   string `json:"request_id"` // in logs and answers
+	ByAccount string `json:"by_account"` // account of the key that was used; empty for the service itself
+	ByKey     string `json:"by_key"`     // id of the key; empty for the key of the configuration
+	ByName    string `json:"by_name"`    // name of the key at that time
+	Request   string `json:"request_id"` // as in logs and answers
 
-	// Details are what was asked for, a JSON object.
+	// Details holds the requested change, a JSON object.
 	Details json.RawMessage `json:"details"`
-	// Failed is the code of the error that the request got instead. An act is
-	// recorded before it is done, so it may have an entry without and a later
-	// one with it.
+	// Failed is the code of the error that the request returned. An action is recorded
+	// before it runs, so that a failed action may have two entries: one without the
+	// code, and a later one with it.
 	Failed string `json:"failed,omitempty"`
 }
 
@@ -50,20 +50,20 @@ func (e AuditEntry) Check() error {
 	return nil
 }
 
-// Audit is the record of acts of administration. It only grows: there is no
-// way to change or remove an entry.
+// Audit is the log of administrative actions. It only grows: no call changes or removes
+// an entry.
 type Audit interface {
-	// AppendAudit adds an entry. Repeating it for the same entry is harmless.
+	// AppendAudit adds an entry. A repeated call with the same entry is harmless.
 	AppendAudit(ctx context.Context, e AuditEntry) error
-	// ListAudit returns an account's entries, or those of all for the account
-	// "", newest first, at most limit of them (limit > 0), after cursor
-	// (empty: from the newest). next is empty when nothing is left. A
-	// malformed cursor is a *rowmill.InvalidError on field "cursor". Entries
-	// added meanwhile cause neither skips nor repeats.
+	// ListAudit returns at most limit (> 0) entries of an account, or of all accounts
+	// when account is "", newest first, after cursor (empty: from the newest). next is
+	// empty on the last page. A malformed cursor is a *rowmill.InvalidError on field
+	// "cursor". Entries that are added between two calls are neither skipped nor
+	// repeated.
 	ListAudit(ctx context.Context, account string, limit int, cursor string) (entries []AuditEntry, next string, err error)
-	// AuditAfter returns entries of all accounts that stand behind a place, oldest
-	// first, at most limit of them (limit > 0). They stand by time and then by id; an
-	// empty id is the place before all entries of that time. One that is added later
-	// may stand before others.
+	// AuditAfter returns at most limit (> 0) entries of all accounts, oldest first,
+	// that come after the position (at, id). The order is by time and then by id; an
+	// empty id means the position before all entries of that time. An entry that is
+	// added later may sort before known entries.
 	AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]AuditEntry, error)
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// cursorVersion leads every cursor, so that their form may change.
+// cursorVersion is the first byte of every cursor, so that the format can change.
 const cursorVersion = 1
 
-// EncodeCursor makes a cursor of the place in a list where a page ends: the
-// time of its last entry, in a width that the store chooses, and the id.
-func EncodeCursor(place []byte) string {
-	return base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion}, place...))
+// EncodeCursor encodes the position of the last entry of a page: its time, in a width
+// that the store chooses, and its id.
+func EncodeCursor(position []byte) string {
+	return base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion}, position...))
 }
 
-// CheckPage returns the place behind which a page begins, or nil for the
-// newest entry. width is that of a place's time. A limit below 1 and a cursor
-// that EncodeCursor did not make are a *rowmill.InvalidError.
+// CheckPage decodes a cursor and returns the position after which the page begins, or
+// nil for the newest entry. width is the number of bytes of the time. A limit below 1,
+// and a cursor that EncodeCursor did not make, are a *rowmill.InvalidError.
 func CheckPage(limit int, cursor string, width int) ([]byte, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
@@ -33,7 +33,7 @@ func CheckPage(limit int, cursor string, width int) ([]byte, error) {
 	return raw[1:], nil
 }
 
-// BadCursor is the error of a cursor that is none.
+// BadCursor returns the error for an invalid cursor.
 func BadCursor() error {
 	return rowmill.Invalid("cursor", "The cursor is not one this service gave out: pass the next_cursor of the previous page unchanged, or none to start from the newest job.")
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// FuzzCheckPage feeds cursors from clients: each is a place or refused.
+// FuzzCheckPage decodes any cursor of a client: it must give a position or an error.
 func FuzzCheckPage(f *testing.F) {
 	f.Add(store.EncodeCursor([]byte("12345678job-1")))
 	f.Add("AAAAAAAAAAAAAA")

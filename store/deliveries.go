@@ -14,38 +14,38 @@ const (
 	DeliveryFailed    = "failed"
 )
 
-// A Delivery is an event on its way to an endpoint of an account, and what became
-// of it.
+// A Delivery is an event for an endpoint of an account, with its delivery state and
+// attempts.
 type Delivery struct {
-	ID       string    `json:"id"` // ids of an endpoint sort by the time of their events
+	ID       string    `json:"id"` // the ids of an endpoint sort by the time of their events
 	Account  string    `json:"account"`
 	Endpoint string    `json:"endpoint"`
-	Event    string    `json:"event"` // its type
+	Event    string    `json:"event"` // event type
 	Job      string    `json:"job,omitempty"`
 	Payload  string    `json:"payload"` // the body, byte for byte
-	Created  time.Time `json:"created"` // when what it tells of happened
+	Created  time.Time `json:"created"` // time of the event
 	State    string    `json:"state"`
 
-	// Due is when it is to be sent next, or when whoever sends it now has given
-	// up: set while it is pending, and then alone. Expires is when its record
-	// goes: set once it is over.
+	// Due is the time of the next attempt, or the time when the present sender must
+	// have given up. It is set only while the delivery is pending. Expires is the time
+	// when the record is removed. It is set only after that.
 	Due     *time.Time `json:"due,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
 
-	Tries    int               `json:"tries"`    // since it was created, or asked for again
-	Attempts []DeliveryAttempt `json:"attempts"` // the last ones, oldest first
+	Tries    int               `json:"tries"`    // since the delivery was created or last requested again
+	Attempts []DeliveryAttempt `json:"attempts"` // the last attempts, oldest first
 
-	// Version grows with every write. The store alone sets it.
+	// Version grows with every write. Only the store sets it.
 	Version int64 `json:"-"`
 }
 
-// A DeliveryAttempt is one time that a delivery was sent.
+// A DeliveryAttempt is one attempt to send a delivery.
 type DeliveryAttempt struct {
 	At     time.Time `json:"at"`
-	Millis int64     `json:"ms"`               // how long it took
-	Status int       `json:"status,omitempty"` // of the answer; 0 for none
-	Answer string    `json:"answer,omitempty"` // how its body begins
-	Error  string    `json:"error,omitempty"`  // why there is no answer, or why it does not count
+	Millis int64     `json:"ms"`               // duration
+	Status int       `json:"status,omitempty"` // HTTP status of the answer; 0 without an answer
+	Answer string    `json:"answer,omitempty"` // start of the answer's body
+	Error  string    `json:"error,omitempty"`  // why no answer came, or why the answer is not a success
 }
 
 // Check refuses a delivery that cannot be stored.
@@ -64,32 +64,30 @@ func (d *Delivery) Check() error {
 	case !pending && d.State != DeliveryDelivered && d.State != DeliveryFailed:
 		return fmt.Errorf("its state is %q", d.State)
 	case pending != (d.Due != nil) || pending == (d.Expires != nil):
-		return errors.New("it must be due while it is pending, and expire once it is over")
+		return errors.New("it needs a due time while it is pending, and an expiry after that")
 	}
 	return nil
 }
 
 // Deliveries are the events that are sent to endpoints.
 type Deliveries interface {
-	// CreateDelivery stores a delivery. Where one has its id already, nothing
-	// happens.
+	// CreateDelivery stores a delivery. If the id exists already, nothing changes.
 	CreateDelivery(ctx context.Context, d Delivery) error
 	// GetDelivery returns a delivery, or rowmill.ErrNotFound.
 	GetDelivery(ctx context.Context, id string) (Delivery, error)
-	// PutDelivery replaces a delivery of d's id whose version still is d.Version
-	// and returns what is stored then; rowmill.ErrConflict otherwise, or
-	// rowmill.ErrNotFound. Of two calls at the same version one succeeds. Id,
-	// account and endpoint never change.
+	// PutDelivery replaces the delivery with d's id if the stored version equals
+	// d.Version, and returns the stored delivery; rowmill.ErrConflict otherwise, or
+	// rowmill.ErrNotFound. One of two calls with the same version succeeds. Id, account
+	// and endpoint never change.
 	PutDelivery(ctx context.Context, d Delivery) (Delivery, error)
-	// ListDeliveries returns a page of an endpoint's deliveries, and whether there
-	// are more behind it.
+	// ListDeliveries returns a page of an endpoint's deliveries. more reports whether
+	// further deliveries follow.
 	ListDeliveries(ctx context.Context, endpoint string, page Page) (deliveries []Delivery, more bool, err error)
-	// DueDeliveries returns up to limit (> 0) deliveries that are due at now, of
-	// each endpoint the one that has been for longest; those of the endpoints
-	// that have waited longest, first. However many others wait, an endpoint with
-	// many takes one place.
+	// DueDeliveries returns up to limit (> 0) deliveries that are due at now: one for
+	// each endpoint, its longest due, and the endpoints that have waited longest first.
+	// An endpoint with many due deliveries takes only one place.
 	DueDeliveries(ctx context.Context, now time.Time, limit int) ([]Delivery, error)
-	// DropDeliveries removes up to limit (> 0) deliveries that have expired at
-	// now and returns how many.
+	// DropDeliveries removes up to limit (> 0) deliveries that have expired at now and
+	// returns their number.
 	DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error)
 }

@@ -7,50 +7,51 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// An Event is what happened to a job that no other member of its record tells.
-// Events are noted by writes that are made anyway: claims, releases, and changes
-// of what the job says of itself.
+// An Event is a step in a job's history that no other member of its record holds.
+// Events cost no extra write: claims, releases and changes of the job's message add
+// them.
 type Event struct {
-	At      int64  `json:"at"` // ms since 1970; of a claim its epoch
+	At      int64  `json:"at"` // ms since 1970; for a claim, its epoch
 	What    string `json:"what"`
-	Node    string `json:"node,omitempty"`    // who claimed it: the name, for a person
-	Process string `json:"process,omitempty"` // who claimed it, see Adopter
-	For     string `json:"for,omitempty"`     // what it waited for, for a person
-	Until   int64  `json:"until,omitempty"`   // ms since 1970: when a wait ended; 0 while it lasts
-	Lost    bool   `json:"lost,omitempty"`    // the owner before the claim had not given the job back
+	Node    string `json:"node,omitempty"`    // name of the node that claimed the job, for people
+	Process string `json:"process,omitempty"` // process that claimed the job, see Adopter
+	For     string `json:"for,omitempty"`     // the reason of a wait, for people
+	Until   int64  `json:"until,omitempty"`   // ms since 1970: when the wait ended; 0 while it lasts
+	Lost    bool   `json:"lost,omitempty"`    // the previous owner had not released the job
 }
 
-// What events tell.
+// The kinds of events.
 const (
 	EventClaimed  = "claimed"
-	EventReleased = "released" // its owner gave it back
+	EventReleased = "released" // the owner released the job
 	EventWaits    = "waits"
 )
 
 const (
-	// MostEvents bounds a record's list. With one more the oldest wait goes, else the
-	// oldest of all: a job whose servers come and go still tells who owned it. Each
-	// write of the embedded store rewrites the list.
-	MostEvents = 40
-	// MaxFor is how many bytes are kept of what a job waited for: it quotes servers.
+	// MaxEvents limits the list of a record. When it is full, the oldest wait is
+	// dropped, or the oldest event if there is no wait, so that many short waits do not
+	// push out the owners. Every write of the embedded store rewrites the list.
+	MaxEvents = 40
+	// MaxFor limits the text of a wait in bytes, because it may quote an inference
+	// server.
 	MaxFor = 300
 )
 
-// Time is when it happened.
+// Time returns when the event happened.
 func (e Event) Time() time.Time { return time.UnixMilli(e.At).UTC() }
 
-// Note adds an event to the record's.
+// Note adds an event to the record.
 func (rec *Record) Note(e Event) {
 	events := slices.Clone(rec.Events)
-	if len(events) >= MostEvents {
+	if len(events) >= MaxEvents {
 		gone := max(0, slices.IndexFunc(events, func(e Event) bool { return e.What == EventWaits }))
 		events = slices.Delete(events, gone, gone+1)
 	}
 	rec.Events = append(events, e)
 }
 
-// Say tells a client what the job does from now on, or what it waits for. A wait
-// is one event, however often it is told.
+// Say sets the message that clients see: the job's present step, or the reason of a
+// wait. Repeated calls with one reason record one wait event.
 func (rec *Record) Say(message string, waits bool, now time.Time) {
 	rec.Job.Message = message
 	what := ""
@@ -73,8 +74,8 @@ func (rec *Record) Say(message string, waits bool, now time.Time) {
 	}
 }
 
-// Owner is the claim of the present owner; ok is false where the job has none, or a
-// version of the program claimed it that notes nothing.
+// Owner returns the claim event of the present owner. ok is false when the job has no
+// owner, or when a version of the program without events claimed the job.
 func (rec *Record) Owner() (claim Event, ok bool) {
 	i := slices.IndexFunc(rec.Events, func(e Event) bool { return e.What == EventClaimed && e.At == rec.Epoch })
 	if i < 0 || rec.Session == "" {

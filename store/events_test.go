@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A wait is one event, from when it began to when it ended.
+// A wait is one event with its start and its end.
 func TestRecord_Say(t *testing.T) {
 	t.Parallel()
 	var rec store.Record
@@ -39,7 +39,7 @@ func TestRecord_Say(t *testing.T) {
 		t.Errorf("it says %q", rec.Job.Message)
 	}
 	if before[0].Until != 0 {
-		t.Error("a change reaches what was read before")
+		t.Error("a change affects a record that was read before")
 	}
 	rec.Say(strings.Repeat("x", 1000), true, at(10))
 	if n := len(rec.Events[4].For); n > store.MaxFor+len("…") {

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// A job has one owner at a time: what a former one writes is refused.
+// A job has one owner at a time: the store refuses writes of a former owner.
 func Example() {
 	folder, err := os.MkdirTemp("", "rowmill-*")
 	if err != nil {
@@ -57,8 +57,8 @@ func Example() {
 	// true starting false
 }
 
-// claim makes a new session of node the owner of job-1, whose last owner has
-// gone by then.
+// claim opens a session for node and claims job-1 with it. The former owner must be
+// gone.
 func claim(records store.Store, node string) store.Fence {
 	ctx := context.Background()
 	session, err := records.OpenSession(ctx, node, time.Minute)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A Page is a part of a list that is ordered by ids.
+// A Page selects a part of a list that is ordered by id.
 type Page struct {
-	Limit     int    // at most so many, above 0
-	After     string // those beyond this id, in the direction of the list, which need not exist; empty: from its beginning
-	Ascending bool   // by their ids; else descending, the newest first
+	Limit     int    // most entries, above 0
+	After     string // start after this id, in the order of the list; the id need not exist; empty: from the beginning
+	Ascending bool   // by id; else descending, the newest first
 }
 
-// Check refuses a page that cannot be.
+// Check refuses a page whose limit is below 1.
 func (p Page) Check() error {
 	if p.Limit < 1 {
 		return fmt.Errorf("a page of %d", p.Limit)
@@ -22,18 +22,18 @@ func (p Page) Check() error {
 	return nil
 }
 
-// File is what a client uploaded, or what a batch has left for its client. A
-// record never changes.
+// File is an uploaded file of a client, or an output file of a batch. Its record never
+// changes.
 type File struct {
 	ID      string     `json:"id"` // "file-" and a UUID of version 7 without hyphens: ids sort by the time of creation
 	Account string     `json:"account"`
-	Purpose string     `json:"purpose"` // in the words of the dialect, such as "batch"
-	Name    string     `json:"name"`    // as the client gave it; any text
+	Purpose string     `json:"purpose"` // in the terms of the dialect, such as "batch"
+	Name    string     `json:"name"`    // from the client; any text
 	Size    int64      `json:"size"`    // bytes
 	Created time.Time  `json:"created"`
-	Expires *time.Time `json:"expires,omitempty"` // it is gone from then on
+	Expires *time.Time `json:"expires,omitempty"` // the file does not exist for clients from then on
 	Key     string     `json:"key"`               // blob key
-	Job     string     `json:"job,omitempty"`     // the object is an artifact of this job, and goes with it; else it is the file's own
+	Job     string     `json:"job,omitempty"`     // the object is an artifact of this job and is removed with it; empty: the object belongs to the file
 }
 
 // Check refuses a file that cannot be stored.
@@ -51,22 +51,22 @@ func (f File) Check() error {
 	return nil
 }
 
-// Files are the records of files. Objects are their callers' to write before and to
-// remove after.
+// Files holds the records of files. The caller writes the object before it creates the
+// record, and removes the object after the record.
 type Files interface {
-	// CreateFile stores a file. An id that exists is rowmill.ErrConflict, unless
-	// the file is the same: then nothing happens.
+	// CreateFile stores a file. An existing id is rowmill.ErrConflict, unless the
+	// stored file is the same: then nothing changes.
 	CreateFile(ctx context.Context, f File) error
 	// GetFile returns a file, expired or not, or rowmill.ErrNotFound.
 	GetFile(ctx context.Context, id string) (File, error)
-	// ListFiles returns a page of an account's files, those of a purpose where that
-	// is not empty, and whether there are more behind it. Files created or deleted
-	// meanwhile cause neither skips nor repeats.
+	// ListFiles returns a page of an account's files, only those with purpose unless it
+	// is empty. more reports whether further files follow. Files that are created or
+	// deleted between two calls cause neither skips nor repeats.
 	ListFiles(ctx context.Context, account, purpose string, page Page) (files []File, more bool, err error)
 	// DeleteFile removes the record of a file; an unknown id is
 	// rowmill.ErrNotFound.
 	DeleteFile(ctx context.Context, id string) error
-	// ExpiredFiles returns up to limit files that have expired at now, those that
-	// did first, first.
+	// ExpiredFiles returns up to limit files that have expired at now, in the order of
+	// expiry.
 	ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]File, error)
 }

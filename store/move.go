@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Movable is a store whose records can be taken to another, of whatever kind. No
-// node may use either store meanwhile.
+// Movable is a store whose records can be moved to another store, of any kind. No node
+// may use either store during the move.
 type Movable interface {
 	Values
 
-	// Export calls visit with all that is kept, an entry at a time, in no order,
-	// and ends with the error that visit returns. What lasts no longer than the
-	// nodes that wrote it is left out: sessions, the owners of jobs, whose turn
-	// it is among accounts. rowmill.ErrConflict where a node has a live session,
-	// and ErrNewer where a newer version of the program wrote something.
+	// Export calls visit with each stored entry, in no order. When visit returns an
+	// error, Export stops and returns it. State that ends with the nodes is left out:
+	// sessions, owners of jobs, and the turns of the accounts. rowmill.ErrConflict when
+	// a node has a live session, and ErrNewer when a newer version of the program wrote
+	// a record.
 	Export(ctx context.Context, visit func(Entry) error) error
 
-	// Import stores entries, in place of what has their names. Repeating it is
-	// harmless. Jobs that are not over wait for an owner then, who goes on from
+	// Import stores entries and replaces existing records with the same names. A
+	// repeated call is harmless. Open jobs then wait for an owner, who continues from
 	// their parts.
 	Import(ctx context.Context, entries []Entry) error
 
@@ -27,8 +27,8 @@ type Movable interface {
 	Clear(ctx context.Context) error
 }
 
-// An Entry is one thing that a store keeps, in a form that all stores share.
-// Exactly one member is set.
+// An Entry is one stored thing in a format that all stores share. Exactly one member is
+// set.
 type Entry struct {
 	Job         *MovedJob         `json:"job,omitempty"`
 	Idempotency *MovedIdempotency `json:"idempotency,omitempty"`
@@ -44,11 +44,11 @@ type Entry struct {
 type MovedJob struct {
 	Record Record   `json:"record"`
 	Parts  []Part   `json:"parts,omitempty"`  // as ListParts returns them
-	Merged []string `json:"merged,omitempty"` // keys of parts that a complete one has replaced, sorted: a repeat of their commit does nothing
+	Merged []string `json:"merged,omitempty"` // keys of parts that a complete part has replaced, sorted: committing these parts again has no effect
 	Held   bool     `json:"held,omitempty"`   // see Retention.Held
 }
 
-// A MovedIdempotency is what an idempotency key led to.
+// A MovedIdempotency is an idempotency key with the job that it created.
 type MovedIdempotency struct {
 	Account  string    `json:"account"`
 	Key      string    `json:"key"`
@@ -57,8 +57,8 @@ type MovedIdempotency struct {
 	Expires  time.Time `json:"expires"` // to the millisecond
 }
 
-// A MovedUsage is what an account used of a model on a day; with a key the part of
-// it that is the key's.
+// A MovedUsage is the usage of a model by an account on a day, in total or, with a key,
+// by that API key.
 type MovedUsage struct {
 	Account  string `json:"account"`
 	KeyUsage `json:"usage"`
@@ -77,7 +77,7 @@ type MovedDelivery struct {
 	Delivery Delivery `json:"delivery"`
 }
 
-// Kind is the name of the member that is set.
+// Kind returns the JSON name of the member that is set.
 func (e Entry) Kind() string {
 	switch {
 	case e.Job != nil:

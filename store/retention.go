@@ -8,51 +8,48 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Retention tells which jobs that are over still have data, or only an input: inputs, parts and
-// results. Removing it takes three steps, each harmless to repeat: RemoveData,
-// before anything is deleted, so that no reader starts on what is about to go;
-// the deletion of the objects and of the parts' records; DataGone.
+// Retention finds ended jobs that still have data (input, parts and results) or only an
+// input. Data is removed in three steps, and each is harmless to repeat: RemoveData, so
+// that no reader starts on data that is about to go; deletion of the objects and of the
+// part records; DataGone.
 type Retention interface {
 	// Holders returns the accounts that have held jobs, sorted.
 	Holders(ctx context.Context) ([]string, error)
 
-	// Held returns up to limit (> 0) ids of an account's held jobs that ended
-	// at or before ended, those that ended first first. When a job ended its
-	// record says, unless that is more than EndTolerance off the store's clock.
-	// A job is held from its end until DataGone.
+	// Held returns up to limit (> 0) ids of an account's held jobs that ended at or
+	// before ended, earliest end first. The end is Record.EndedAt. A job is held from
+	// its end until DataGone.
 	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
 
-	// RemoveData sets DataRemoved to now, unless it is set, and takes the rows
-	// and the URL of the input out of the specification. rowmill.ErrConflict
-	// while the job is not over.
+	// RemoveData sets DataRemoved to now, unless it is set, and removes the rows and
+	// the URL of the input from the specification. rowmill.ErrConflict while the job is
+	// open.
 	RemoveData(ctx context.Context, jobID string, now time.Time) (Record, error)
 
-	// DataGone says that the objects of a job are deleted. rowmill.ErrConflict
+	// DataGone records that the objects of a job are deleted. rowmill.ErrConflict
 	// before RemoveData.
 	DataGone(ctx context.Context, jobID string) error
 
-	// Due returns up to limit (> 0) ids of jobs of which something is to be
-	// removed at or before a time, those that have waited longest first. A job
-	// is due from its end; after KeepInput, from when that says; not after
-	// InputGone or RemoveData.
+	// Due returns up to limit (> 0) ids of jobs with something to remove at or before
+	// by, the longest due first. A job is due from its end, or, after KeepInput, from
+	// the time given there. It is not due after InputGone or RemoveData.
 	Due(ctx context.Context, by time.Time, limit int) ([]string, error)
-	// KeepInput says that objects hold all of the input of a job until a time,
-	// and nothing else is left of it to be removed: rows that are in its
-	// specification are taken out. It changes nothing after InputGone.
-	// rowmill.ErrConflict while the job is not over.
+	// KeepInput records that objects hold the whole input of a job until a time, and
+	// that nothing else of the job needs removal. It removes input rows from the
+	// specification. It changes nothing after InputGone. rowmill.ErrConflict while the
+	// job is open.
 	KeepInput(ctx context.Context, jobID string, until time.Time) error
-	// InputGone sets InputRemoved to now, unless it is set, and takes the rows
-	// of the input out of the specification. rowmill.ErrConflict while the job
-	// is not over.
+	// InputGone sets InputRemoved to now, unless it is set, and removes the rows of the
+	// input from the specification. rowmill.ErrConflict while the job is open.
 	InputGone(ctx context.Context, jobID string, now time.Time) error
 }
 
-// EndTolerance is how far the end that a record tells may be from the store's
-// clock before retention counts from the latter. A minute is nothing to those
-// who keep data for days, and more than healthy clocks differ by.
+// EndTolerance is the allowed distance between the end time in a record and the store's
+// clock. Beyond it, retention counts from the store's clock. One minute does not matter
+// to retention in days, and healthy clocks differ by less.
 const EndTolerance = time.Minute
 
-// EndedAt is when a job that is over ended, as retention counts.
+// EndedAt returns when an ended job ended, as retention counts.
 func (rec *Record) EndedAt() time.Time {
 	switch {
 	case rec.Ended != nil:
@@ -63,9 +60,9 @@ func (rec *Record) EndedAt() time.Time {
 	return *rec.Job.Completed
 }
 
-// End notes when a job ended by the store's clock, if it has just ended: was
-// is its status before. The clock of whoever ended it may be days off, and its
-// data would go at once, or never.
+// End records when a job ended by the store's clock, if the job has just ended. was is
+// the status before the change. The clock of the node that ended the job may be days
+// off; retention by that clock would delete the data at once, or never.
 func (rec *Record) End(was rowmill.Status, now time.Time) {
 	if was.Terminal() || !rec.Job.Status.Terminal() {
 		return
@@ -77,8 +74,8 @@ func (rec *Record) End(was rowmill.Status, now time.Time) {
 	}
 }
 
-// Due is when something of a job is to be removed next, if anything is, as
-// Retention.Due says.
+// Due returns when something of a job is to be removed next, if anything; see
+// Retention.Due.
 func (rec *Record) Due() (at time.Time, due bool) {
 	switch {
 	case !rec.Job.Status.Terminal() || rec.InputRemoved != nil:
@@ -89,11 +86,11 @@ func (rec *Record) Due() (at time.Time, due bool) {
 	return rec.EndedAt(), true
 }
 
-// Tidied reports whether all that is to be done when a job has ended was done, but for
-// the removal of an input that is kept for a while.
+// Tidied reports whether the cleanup after the end of a job is done. A kept input may
+// remain.
 func (rec *Record) Tidied() bool { return rec.InputUntil != nil || rec.InputRemoved != nil }
 
-// KeepInput applies a KeepInput to rec, and reports whether that changed it.
+// KeepInput applies Retention.KeepInput to rec and reports whether rec changed.
 func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {
 	if !rec.Job.Status.Terminal() {
 		return false, fmt.Errorf("keep the input of job %s, which is %s: %w", rec.Job.ID, rec.Job.Status, rowmill.ErrConflict)
@@ -106,7 +103,7 @@ func (rec *Record) KeepInput(until time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// InputGone applies an InputGone to rec, and reports whether that changed it.
+// InputGone applies Retention.InputGone to rec and reports whether rec changed.
 func (rec *Record) InputGone(now time.Time) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():
@@ -119,7 +116,7 @@ func (rec *Record) InputGone(now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// Continued applies a Continued to rec, and reports whether that changed it.
+// Continued applies Jobs.Continued to rec and reports whether rec changed.
 func (rec *Record) Continued(by string) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():
@@ -131,9 +128,9 @@ func (rec *Record) Continued(by string) (changed bool, err error) {
 	return true, nil
 }
 
-// RemoveData applies a RemoveData to rec, and reports whether that is to be
-// written. It is if the data was removed before, too: who asks is told that it was,
-// and minds what is forgotten of its own writes.
+// RemoveData applies Retention.RemoveData to rec and reports whether the record must be
+// written. That is so even if the data was removed before: the write acknowledges the
+// removal to the caller and counts as one of its writes (see Writer).
 func (rec *Record) RemoveData(now time.Time) (changed bool, err error) {
 	switch {
 	case !rec.Job.Status.Terminal():

@@ -11,15 +11,15 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The rules in this file are the contract's, the same in every store. What a
-// store asks for beyond them is its own.
+// All stores share the rules in this file. A store may add its own.
 
-// MaxName is the longest account, job id, part key, API key id, idempotency key
-// or value name in bytes. Two of them fit the key of any store many times over.
+// MaxName is the greatest length in bytes of an account, job id, part key, API key id,
+// idempotency key or value name. The keys of every store have room for several such
+// names.
 const MaxName = 1024
 
-// CheckName refuses what cannot be part of a store's key. what is its name in
-// the error.
+// CheckName refuses a name that cannot be part of a store's key. what names the thing
+// in the error.
 func CheckName(what, name string) error {
 	switch {
 	case name == "":
@@ -32,11 +32,11 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// MaxRows is the most rows of a part: a store may add rows up as doubles, which
-// tell all whole numbers up to here from each other.
+// MaxRows is the most rows of a part. A store may add row counts as float64, which is
+// exact up to this number.
 const MaxRows = 1<<53 - 1
 
-// CheckNew refuses what Create cannot store. idem may be nil.
+// CheckNew refuses a record that Create cannot store. idem may be nil.
 func CheckNew(rec Record, idem *Idempotency) error {
 	if err := CheckName("the job id", rec.Job.ID); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (p Part) Check() error {
 	return nil
 }
 
-// CheckVersion returns ErrNewer for a record that this program may read but not
-// write: one of a newer schema, or in a state that it has never heard of.
+// CheckVersion returns ErrNewer for a record that this program can read but must not
+// write: it has a newer schema version, or a status that this program does not know.
 func (rec *Record) CheckVersion() error {
 	switch {
 	case rec.SchemaVersion > SchemaVersion:
@@ -96,28 +96,28 @@ func (rec *Record) CheckVersion() error {
 	return nil
 }
 
-// Change applies the change of an Update to rec, or with end of a Finish. It
-// refuses what no change may do, except to the specification, which the store
-// compares as it keeps it. An error of change itself is passed through.
+// Change applies the change of an Update to rec, or of a Finish when end is true. It
+// refuses forbidden changes, except of the specification, which the store compares in
+// its stored form. An error of change is returned as it is.
 func (rec *Record) Change(change func(*Record) error, end bool) error {
-	before := keep(*rec)
+	before := fixedFieldsOf(*rec)
 	if err := change(rec); err != nil {
 		return err
 	}
 	if err := before.check(rec); err != nil {
 		return fmt.Errorf("change job %s: %w", before.id, err)
 	}
-	rec.proceed(before)
+	rec.dropEarlierAdopters(before)
 	if end && !rec.Job.Status.Terminal() {
 		return fmt.Errorf("finish job %s: the change leaves it %s", before.id, rec.Job.Status)
 	}
 	return nil
 }
 
-// Cancel applies a Cancel to rec. change sees the record as it was before and
-// may be nil. A job that is over is left alone, with rowmill.ErrTerminal.
+// Cancel applies Jobs.Cancel to rec. change gets the record before the cancel and may
+// be nil. A job that has ended stays unchanged, with rowmill.ErrTerminal.
 func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
-	before := keep(*rec)
+	before := fixedFieldsOf(*rec)
 	if before.status.Terminal() {
 		return fmt.Errorf("cancel job %s, which is %s: %w", before.id, before.status, rowmill.ErrTerminal)
 	}
@@ -137,8 +137,8 @@ func (rec *Record) Cancel(now time.Time, change func(*Record)) error {
 	return nil
 }
 
-// kept is what a change must leave alone, copied out of reach of the change.
-type kept struct {
+// fixedFields is a copy of the members that a change must not modify.
+type fixedFields struct {
 	id       string
 	created  time.Time
 	run      rowmill.RunType
@@ -156,8 +156,8 @@ type kept struct {
 	shards            int
 }
 
-func keep(rec Record) kept {
-	k := kept{
+func fixedFieldsOf(rec Record) fixedFields {
+	k := fixedFields{
 		id: rec.Job.ID, created: rec.Job.Created, run: rec.Job.RunType, key: KeyOf(rec.Job), status: rec.Job.Status,
 		session: rec.Session, epoch: rec.Epoch, version: rec.Version, schema: rec.SchemaVersion, reserved: rec.Reserved,
 		started: rec.DownloadStarted != nil, finished: rec.DownloadFinished != nil, shards: rec.Shards,
@@ -168,9 +168,9 @@ func keep(rec Record) kept {
 	return k
 }
 
-// check refuses a change of what never changes, and a status step that the
-// state machine lacks.
-func (k kept) check(rec *Record) error {
+// check refuses a change of these members, and a status step that the state machine
+// does not allow.
+func (k fixedFields) check(rec *Record) error {
 	switch {
 	case rec.Job.ID != k.id:
 		return errors.New("its id cannot change")
@@ -181,11 +181,11 @@ func (k kept) check(rec *Record) error {
 	case KeyOf(rec.Job) != k.key:
 		return errors.New("the key that submitted it cannot change")
 	case rec.Reserved != k.reserved:
-		return errors.New("what it has reserved is changed by Reserve alone")
+		return errors.New("only Reserve can change its reservation")
 	case rec.Session != k.session || rec.Epoch != k.epoch:
-		return errors.New("its owner and epoch are changed by Claim and Release alone")
+		return errors.New("only Claim and Release can change its owner and epoch")
 	case rec.Version != k.version || rec.SchemaVersion != k.schema:
-		return errors.New("its versions are changed by the store alone")
+		return errors.New("only the store can change its versions")
 	case k.counted && (rec.Job.NumRows == nil || *rec.Job.NumRows != k.rows):
 		return fmt.Errorf("its number of rows is %d and cannot change", k.rows)
 	case rec.Job.Status != k.status && !reachable(k.status, rec.Job.Status):
@@ -194,8 +194,8 @@ func (k kept) check(rec *Record) error {
 	return nil
 }
 
-// reachable reports whether to can follow from, over any number of steps. The
-// states have an order, so the search ends.
+// reachable reports whether to can follow from in any number of steps. The state
+// machine has no cycles, so the search ends.
 func reachable(from, to rowmill.Status) bool {
 	if from.CanBecome(to) {
 		return true
@@ -208,7 +208,7 @@ func reachable(from, to rowmill.Status) bool {
 	return false
 }
 
-// NextEpoch is the epoch of a claim that is made now, by the store's clock. It is
-// the time in ms, so that no two owners ever have the same, also where the store
-// has forgotten that the first of them was there.
+// NextEpoch returns the epoch of a claim that is made now, by the store's clock. It is
+// the time in ms, so that two owners never get the same epoch, even if the store has
+// lost the record of the first claim.
 func NextEpoch(before int64, now time.Time) int64 { return max(before+1, now.UnixMilli()) }

@@ -18,7 +18,7 @@ func newRecord() Record {
 	}
 }
 
-// wantError fails unless err says what it must, or nothing where it must be nil.
+// wantError fails unless err contains says, or is nil when says is empty.
 func wantError(t *testing.T, name string, err error, says string) {
 	t.Helper()
 	if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
@@ -80,18 +80,18 @@ func TestPart_Check(t *testing.T) {
 	}
 }
 
-func TestRecord_ChangeLeavesAlone(t *testing.T) {
+func TestRecord_ChangeRefusesFixedFields(t *testing.T) {
 	t.Parallel()
 	rows, other := int64(5), int64(6)
 	for says, change := range map[string]func(*Record){
-		"":                       func(r *Record) { r.Job.Status = rowmill.StatusRunning }, // over steps in between
+		"":                       func(r *Record) { r.Job.Status = rowmill.StatusRunning }, // skips steps in between
 		"its id cannot":          func(r *Record) { r.Job.ID = "b" },
 		"creation cannot":        func(r *Record) { r.Job.Created = time.Unix(2e9, 0) },
 		"run type cannot":        func(r *Record) { r.Job.RunType = rowmill.RunEstimate },
 		"the key that submitted": func(r *Record) { r.Job.KeyID = new(string); *r.Job.KeyID = "k" },
-		"by Reserve alone":       func(r *Record) { r.Reserved = 1 },
-		"by Claim and Release":   func(r *Record) { r.Epoch = 1 },
-		"by the store alone":     func(r *Record) { r.Version = 9 },
+		"only Reserve can":       func(r *Record) { r.Reserved = 1 },
+		"only Claim and Release": func(r *Record) { r.Epoch = 1 },
+		"only the store can":     func(r *Record) { r.Version = 9 },
 		"number of rows is 5":    func(r *Record) { r.Job.NumRows = &other },
 		"number of rows is 5 an": func(r *Record) { *r.Job.NumRows = 7 }, // through the pointer
 	} {
@@ -103,7 +103,7 @@ func TestRecord_ChangeLeavesAlone(t *testing.T) {
 	}
 }
 
-func TestRecord_ChangeKeepsToTheStates(t *testing.T) {
+func TestRecord_ChangeFollowsStateMachine(t *testing.T) {
 	t.Parallel()
 	rec := newRecord()
 	rec.Job.Status = rowmill.StatusFailed
@@ -135,7 +135,7 @@ func TestRecord_Cancel(t *testing.T) {
 	wantError(t, "id", rec.Cancel(now, func(r *Record) { r.Job.ID = "b" }), "cancel job job-1: its id cannot change")
 }
 
-// No figure is left out of a sum.
+// TestTotalsAreSums checks that Plus adds every counter.
 func TestTotalsAreSums(t *testing.T) {
 	t.Parallel()
 	var a, b Totals
@@ -150,7 +150,7 @@ func TestTotalsAreSums(t *testing.T) {
 			t.Errorf("%s is %d, want %d", one.Type().Field(i).Name, got, want)
 		}
 	}
-	if left := sum.Less(b); left != a {
+	if left := sum.Minus(b); left != a {
 		t.Errorf("%+v are left, want %+v", left, a)
 	}
 }

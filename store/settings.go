@@ -9,26 +9,26 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// defaultRetentionDays is how long an account without a choice of its own
-// keeps inputs and results.
+// defaultRetentionDays is how long inputs and results are kept for an account without
+// its own setting.
 const defaultRetentionDays = 90
 
-// RetentionPresets are the days that an account may choose from, besides
-// never.
+// RetentionPresets returns the numbers of days that an account can choose from; "never"
+// is the other choice.
 func RetentionPresets() []int { return []int{1, 7, 30, defaultRetentionDays} }
 
-// Settings are what an account has chosen for itself.
+// Settings are the settings that an account can change.
 type Settings struct {
-	// RetentionDays is how many days after its end a job's input, parts and
-	// results are kept; nil for ever.
+	// RetentionDays is the number of days after a job's end for which its input, parts
+	// and results are kept; nil keeps them for ever.
 	RetentionDays *int `json:"retention_days"`
 }
 
-// SettingsValue names the value that holds an account's settings.
+// SettingsValue returns the name of the value that holds an account's settings.
 func SettingsValue(account string) string { return "settings/" + account }
 
-// LoadSettings returns an account's settings and the version of their
-// document, 0 where it has none and the defaults apply.
+// LoadSettings returns an account's settings and the version of their document. The
+// version is 0 when no document exists and the defaults apply.
 func LoadSettings(ctx context.Context, values Values, account string) (Settings, int64, error) {
 	days := defaultRetentionDays
 	text, version, err := values.GetValue(ctx, SettingsValue(account))

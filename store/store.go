@@ -1,33 +1,32 @@
-// Package store keeps records: jobs, their parts, sessions, keys and small
-// named values. It owns the contract (Store) and its conformance suite
-// (storetest); store/bolt is the embedded store. It knows nothing of rows,
-// actors or HTTP.
+// Package store stores records: jobs, their parts, sessions, API keys and small named
+// documents. It owns the contract (Store) and the conformance suite (storetest).
+// store/bolt is the embedded store. This package knows nothing of rows, actors or HTTP.
 //
-// Everything a method acknowledges is on disk first. A method that returns an
-// error from its context or the driver may or may not have taken effect; all
-// methods are safe to repeat. One that returns rowmill.ErrUnavailable has not,
-// unless the error is ErrOutcomeUnknown too.
+// A method returns success only after its changes are on disk. When a method returns an
+// error of its context or of the driver, its write may or may not have taken effect.
+// When it returns rowmill.ErrUnavailable, the write has not taken effect, except when
+// the error is also ErrOutcomeUnknown. Every method is safe to repeat.
 //
 // # Ownership
 //
-// A node opens one session and renews it. A job is owned by the session named
-// in its record, under an epoch that grows with every change of owner. Every
-// write of an owner carries both in a Fence and is refused with
-// rowmill.ErrLeaseLost when either is out of date or the session has expired
-// by the store's clock. Writes of clients (Create, Cancel) carry no fence.
+// A node opens one session and renews it. The record of a job names the session that
+// owns the job, and an epoch that grows with every change of owner. Each write of an
+// owner carries both in a Fence. The store refuses it with rowmill.ErrLeaseLost when
+// the session or the epoch is out of date, or when the session has expired by the
+// store's clock. Writes of clients (Create, Cancel) carry no fence.
 //
 // # Parts
 //
-// Part records are the only truth about which rows are done. The totals in a
-// job's record are derived from them and set absolutely with each commit.
+// Only the part records say which rows are done. The totals in a job's record are
+// computed from the parts; each commit replaces them.
 //
 // # Money
 //
-// The ledger says what an account used on each day, and which of it with which
-// key. It grows by what a commit newly records, in the same transaction, and
-// nothing ever takes from it: not
-// the end of a job, nor the removal of its parts. What open jobs may still
-// spend is set aside in their records, and given back when they end.
+// The ledger holds the usage of each account by day, and also by day and API key. A
+// commit adds the usage of its new parts in the same transaction. Usage is never
+// subtracted, neither when a job ends nor when its parts are removed. The record of an
+// open job holds the money that is reserved for the job; the reservation ends with the
+// job.
 package store
 
 import (
@@ -44,30 +43,30 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// SchemaVersion is the version of the format of records. It grows only where an older
-// program would do harm: where a member gets another meaning, or a member is added
-// that a program must heed. Other members are added without: a program keeps the
-// members that it does not know when it writes a record again.
+// SchemaVersion is the version of the record format. Raise it only when an older
+// program would do harm: when a member changes its meaning, or when a program must not
+// ignore a new member. Other new members need no new version, because a program that
+// rewrites a record keeps the members that it does not know.
 const SchemaVersion = 1
 
-// ErrNewer says that a record, or the whole store, was written by a version of
-// the program whose records this one only reads. Nothing has changed then.
+// ErrNewer means that a newer version of the program wrote the record, or the whole
+// store, and that this version can only read it. The call has changed nothing.
 var ErrNewer = fmt.Errorf("a newer version of rowmill wrote it, which this one can read but not write: start that version: %w", rowmill.ErrUnavailable)
 
-// ErrOutcomeUnknown says that a write was sent and no answer came: it may or
-// may not have taken effect, now or a little later. It wraps the reason.
-// Repeating the call is safe, and so is reading the record again.
+// ErrOutcomeUnknown means that a write was sent and no answer came. The write may take
+// effect, at once or a little later, or never. The error wraps the reason. It is safe
+// to repeat the call and to read the record again.
 var ErrOutcomeUnknown = errors.New("the outcome is unknown: it may or may not have taken effect")
 
-// ErrForgotten says that the record of a job lacks writes that the store had
-// acknowledged to who writes now: it has lost its last ones in a crash.
-var ErrForgotten = errors.New("the store has lost what it had acknowledged")
+// ErrLostWrites means that the store lost acknowledged writes of this writer to the
+// record of a job, for example in a crash.
+var ErrLostWrites = errors.New("the store has lost writes that it had acknowledged")
 
-// ErrDamaged says that a stored record is not what was written, and that nobody knows what it
-// was. It costs that record alone.
+// ErrDamaged means that a stored record is corrupt and cannot be recovered. Other
+// records are not affected.
 var ErrDamaged = errors.New("the stored record is damaged: restore the records from a backup")
 
-// Store is everything the service keeps outside objects.
+// Store holds all state of the service except objects.
 type Store interface {
 	Sessions
 	Jobs
@@ -80,34 +79,34 @@ type Store interface {
 	Files
 	Deliveries
 
-	// Time is the time by the store's own clock, the one that judges sessions:
-	// what nodes whose clocks differ agree on.
+	// Time returns the time of the store's own clock, which also decides when sessions
+	// expire. Nodes with different clocks agree on it.
 	Time(ctx context.Context) (time.Time, error)
-	// Ping reports whether the store can be written to now.
+	// Ping reports whether the store accepts writes now.
 	Ping(ctx context.Context) error
 	// Confirm returns nil if the store that answers here is the one that all nodes
 	// write to, and rowmill.ErrUnavailable if it may be a server that a failover has
 	// replaced. A node confirms before it removes anything that another owner of a
 	// job may need.
 	Confirm(ctx context.Context) error
-	// Close releases the store. It is harmless to call it twice.
+	// Close releases the store. A second call is harmless.
 	Close() error
 }
 
 // Sessions are the leases of nodes.
 type Sessions interface {
-	// OpenSession starts a session of the node named node that expires ttl
-	// after its last renewal. Session ids are unique for ever.
+	// OpenSession starts a session for a node. The session expires when it is not
+	// renewed for ttl. Session ids are never reused.
 	OpenSession(ctx context.Context, node string, ttl time.Duration) (session string, err error)
 	// RenewSession extends a session by its ttl from now. It returns
-	// rowmill.ErrLeaseLost once the session has expired or was closed; an
-	// expired session never comes back.
+	// rowmill.ErrLeaseLost when the session has expired or was closed. An expired
+	// session cannot be renewed.
 	RenewSession(ctx context.Context, session string) error
-	// CloseSession ends a session at once: its jobs are orphans from then on.
-	// Closing an unknown or expired session is harmless.
+	// CloseSession ends a session at once and makes its jobs orphans. Closing an
+	// unknown or expired session is harmless.
 	CloseSession(ctx context.Context, session string) error
-	// LiveSessions returns how many sessions there are that have not expired. It may
-	// look at all that is kept.
+	// LiveSessions returns the number of sessions that have not expired. It may scan
+	// the whole store.
 	LiveSessions(ctx context.Context) (int, error)
 }
 
@@ -118,88 +117,92 @@ type Fence struct {
 	Epoch   int64
 }
 
-// Counted reports whether the rows of the job's input are numbered. None is committed
-// before.
+// Counted reports whether the input is cut into numbered rows. Rows are committed only
+// after that.
 func (r *Record) Counted() bool { return r.Shards > 0 }
 
-// A Mark is where a record stands; the zero Mark is that of no record.
+// A Mark identifies the revision of a record. The zero Mark means that there is no
+// record.
 type Mark struct {
 	Version int64
 	Session string
 	Epoch   int64
 	Status  rowmill.Status
-	Writes  int64 // of the writer who was asked for
+	Writes  int64 // number of recorded writes of the writer that the call named
 }
 
-// Record is a job with all that is kept about it.
+// Record is everything stored about a job, except its parts.
 type Record struct {
 	SchemaVersion int          `json:"schema_version"`
 	Job           rowmill.Job  `json:"job"`
 	Spec          rowmill.Spec `json:"spec"`
 	Version       int64        `json:"version"`           // grows with every write
-	Session       string       `json:"session,omitempty"` // the owner; empty when nobody ever owned it
+	Session       string       `json:"session,omitempty"` // the owner; empty when the job has never had one
 	Epoch         int64        `json:"epoch"`             // grows with every change of owner
 
-	// Adopters are the last owners under whom nothing of the job was done, the
-	// present one as the last. Empty from the moment that a row is done or a shard
+	// Adopters are the consecutive owners that made no progress on the job; the last
+	// one is the present owner. The list is emptied when a row is done or a shard is
 	// merged, and while the job waits for something else.
 	Adopters []Adopter `json:"adopters,omitempty"`
 
-	// Events are what happened to the job beside what the times here tell, in order,
-	// at most MostEvents.
+	// Events is the history of the job that no other member holds, oldest first, at
+	// most MaxEvents long.
 	Events []Event `json:"events,omitempty"`
 
-	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // durable before the first byte is asked for
-	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began it, HOST:PORT; empty on one that stands alone
-	DownloadFinished *time.Time `json:"download_finished,omitempty"` // all of the input is stored, as it came or as shards
+	DownloadStarted  *time.Time `json:"download_started,omitempty"`  // stored before the first byte is requested
+	Downloader       string     `json:"downloader,omitempty"`        // address of the node that began the download, HOST:PORT; empty without a cluster
+	DownloadFinished *time.Time `json:"download_finished,omitempty"` // when all of the input was stored, raw or as shards
 	Shards           int        `json:"shards"`                      // number of shards, set when the input is cut
-	Cut              string     `json:"cut,omitempty"`               // which rows are in which shard, see shard.Manifest; empty for an estimate
+	Cut              string     `json:"cut,omitempty"`               // says which rows are in which shard, see shard.Manifest; empty for an estimate
 
-	// ShardRows and ShardBytes are the bounds of shards, where rows of an input ran
-	// before all of it was cut: who cuts it anew takes the same.
+	// ShardRows and ShardBytes are the limits of a shard. They are set when rows of the
+	// input ran before the whole input was cut: an owner that cuts the input again uses the
+	// same limits.
 	ShardRows  int   `json:"shard_rows,omitempty"`
 	ShardBytes int64 `json:"shard_bytes,omitempty"`
 
 	// Lost are the totals of the lost parts, which the account has paid.
 	Lost Totals `json:"lost,omitzero"`
 
-	// Reserved is what Reserve set aside for the job; zero once it is over.
+	// Reserved is the amount that Reserve set aside for the job; zero once the job has
+	// ended.
 	Reserved rowmill.Money `json:"reserved,omitempty"`
 
-	// Ended is when the job ended by the store's clock, where whoever ended it
-	// had another time (see EndTolerance). The store alone sets it.
+	// Ended is the end of the job by the store's clock. Only the store sets it, when
+	// Job.Completed is too far from that clock (see EndTolerance).
 	Ended *time.Time `json:"ended,omitempty"`
 
-	DataRemoved *time.Time `json:"data_removed,omitempty"` // retention took input, parts and results
+	DataRemoved *time.Time `json:"data_removed,omitempty"` // when retention removed input, parts and results
 
-	InputUntil   *time.Time `json:"input_until,omitempty"`   // objects hold the input of a job that is over until then
-	InputRemoved *time.Time `json:"input_removed,omitempty"` // the input of a job that is over went
+	InputUntil   *time.Time `json:"input_until,omitempty"`   // the input of a job that has ended is kept in objects until then
+	InputRemoved *time.Time `json:"input_removed,omitempty"` // when the input of a job that has ended was removed
 
-	// ShownRunning says that a client which waits for the job to run was told
-	// where it stands.
+	// ShownRunning means that a client which waits until the job runs has received its
+	// status.
 	ShownRunning bool `json:"shown_running,omitempty"`
 
-	// SpecDamaged says that the store found the specification damaged and ended the job. Spec
-	// then holds the account, the model's price, and the dialect of a batch.
+	// SpecDamaged means that the store found the specification damaged and ended the
+	// job. Spec then holds only the account, the model's price, and the dialect of a
+	// batch.
 	SpecDamaged bool `json:"spec_damaged,omitempty"`
 
-	// Trace is the span that the job was submitted in, as traceparent has it; empty where
-	// the client sent none.
+	// Trace is the span that submitted the job, in the format of the traceparent
+	// header; empty when the client sent none.
 	Trace string `json:"trace,omitempty"`
 
-	// Artifacts by variant name: "full" and "rows" are set when the job
-	// succeeds, column subsets when first asked for.
+	// Artifacts by variant name. "full" and "rows" are set when the job succeeds,
+	// variants with fewer columns when a client first requests them.
 	Artifacts map[string]Artifact `json:"artifacts,omitempty"`
 }
 
-// A Head is what clients see of a record.
+// A Head is the part of a record that clients see.
 type Head struct {
 	Job          rowmill.Job `json:"job"`
 	Account      string      `json:"account"`
-	ShownRunning bool        `json:"shown_running,omitempty"` // Record's
+	ShownRunning bool        `json:"shown_running,omitempty"` // as in Record
 }
 
-// Head is what clients see of the record.
+// Head returns the part of the record that clients see.
 func (r *Record) Head() *Head {
 	return &Head{Job: r.Job, Account: r.Spec.Account, ShownRunning: r.ShownRunning}
 }
@@ -212,18 +215,17 @@ type Artifact struct {
 
 // Idempotency ties a submission to a client's Idempotency-Key.
 type Idempotency struct {
-	Key      string        // as the client sent it; scoped to the account
+	Key      string        // as the client sent it; unique within the account
 	BodyHash string        // hash of the request body
-	TTL      time.Duration // how long it is kept
+	TTL      time.Duration // how long the key is kept
 }
 
-// Jobs are the job records. Whatever changes one, here and in the interfaces
-// below, is a write in the sense of Writer.
+// Jobs holds the job records. Every change of a record, by this interface and by those
+// below, counts as a write of a Writer.
 type Jobs interface {
-	// Create stores a pending job. With idem, a key seen within its TTL with
-	// the same BodyHash returns the first record and existed true, with
-	// another BodyHash rowmill.ErrConflict. A job id that exists already is
-	// rowmill.ErrConflict.
+	// Create stores a pending job. With idem, when the key was used within its TTL,
+	// Create returns the first record and existed true if the BodyHash is the same, and
+	// rowmill.ErrConflict if it differs. An existing job id is rowmill.ErrConflict.
 	//
 	// For a job that continues an ended job, Create also records this in the ended
 	// job, as Continued does. If a job already continues the ended job, Create
@@ -231,100 +233,96 @@ type Jobs interface {
 	// concurrent calls only one creates a job.
 	Create(ctx context.Context, rec Record, idem *Idempotency) (stored Record, existed bool, err error)
 
-	// Lookup returns the record that an idempotency key of the account led
-	// to, rowmill.ErrNotFound for an unused or expired key, and
-	// rowmill.ErrConflict where it was used with another body.
+	// Lookup returns the record that was created with an idempotency key of the
+	// account. It returns rowmill.ErrNotFound for an unused or expired key, and
+	// rowmill.ErrConflict when the key was used with another body.
 	Lookup(ctx context.Context, account string, idem Idempotency) (Record, error)
 
 	// Get returns a record, or rowmill.ErrNotFound.
 	Get(ctx context.Context, jobID string) (Record, error)
 
-	// Head returns what clients see of a record, or rowmill.ErrNotFound. It costs the
-	// same whatever the size of the input. It is shared with all who ask before the
-	// record changes: do not modify it.
+	// Head returns the part of a record that clients see, or rowmill.ErrNotFound. Its
+	// cost does not depend on the size of the input. All callers share the Head until
+	// the record changes: do not modify it.
 	Head(ctx context.Context, jobID string) (*Head, error)
 
-	// Marks returns where the records of jobs stand, in the order of the ids,
-	// in one round trip, and how many writes of the named writer they hold. A
-	// store that has lost everything says so with an error: it is not the one
-	// that knew the jobs.
+	// Marks returns the revisions of records, in the order of the ids, in one round
+	// trip. Each Mark also counts the recorded writes of the named writer. A store that
+	// has lost all records returns an error.
 	Marks(ctx context.Context, jobIDs []string, writer string) ([]Mark, error)
 
-	// List returns an account's jobs, newest first, at most limit of them
-	// (limit > 0), after cursor (empty: from the newest). next is empty when
-	// nothing is left. A malformed cursor is a *rowmill.InvalidError on field
-	// "cursor". Jobs created meanwhile cause neither skips nor repeats. Jobs are
-	// shared with other lists for as long as their records do not change: do not
-	// modify them.
+	// List returns at most limit (> 0) jobs of an account, newest first, after cursor
+	// (empty: from the newest). next is empty on the last page. A malformed cursor is a
+	// *rowmill.InvalidError on field "cursor". Jobs that are created between two calls
+	// are neither skipped nor repeated. Callers share the jobs until their records
+	// change: do not modify them.
 	List(ctx context.Context, account string, limit int, cursor string) (jobs []*rowmill.Job, next string, err error)
 
-	// Active returns the ids of jobs of each account, in the order of the accounts:
-	// of those that are not over all with an owner, live or dead, and the limit
-	// newest of the others; and of those created at since or later, over or not,
-	// the limit newest. No id comes twice for an account. The cost
-	// grows with what is returned and with the jobs of all accounts that have an
-	// owner, not with those that are over or wait.
+	// Active returns job ids for each account, in the order of the accounts: all open
+	// jobs with an owner, live or dead; the limit newest open jobs without an owner;
+	// and the limit newest jobs created at since or later, open or ended. An id appears
+	// once per account. The cost grows with the result and with the number of owned
+	// jobs of all accounts, not with the number of ended or waiting jobs.
 	Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error)
 
-	// Batches returns the records of an account's jobs whose Spec has a Raw of the
-	// dialect, a page of them in the order of their ids, which is that of their
-	// creation, and whether there are more behind them. Jobs created meanwhile
-	// cause neither skips nor repeats.
+	// Batches returns a page of the records of an account whose Spec has a Raw of the
+	// dialect, ordered by id, which is the order of creation. more reports whether
+	// further records follow. Jobs that are created between two calls are neither
+	// skipped nor repeated.
 	Batches(ctx context.Context, account, dialect string, page Page) (batches []Record, more bool, err error)
 
-	// Orphans returns up to limit jobs that are not over and have no live
-	// owner, oldest first within an account and the accounts in turn, so
-	// that no account waits behind another's backlog.
+	// Orphans returns up to limit open jobs without a live owner: the accounts in turn,
+	// and the oldest job of an account first. No account waits behind the backlog of
+	// another.
 	Orphans(ctx context.Context, limit int) ([]Orphan, error)
 
-	// Claim makes session the owner of a job that is not over and has no live
-	// owner: the epoch grows, as NextEpoch says, and a pending job becomes submitted.
-	// rowmill.ErrConflict when it has a live owner (also when that is session
-	// itself), rowmill.ErrTerminal when it is over, rowmill.ErrLeaseLost when
-	// session has expired. by goes into the record as Record.Adopt says, which also
-	// notes the event. A job whose specification is damaged fails, with ErrDamaged.
+	// Claim makes session the owner of an open job without a live owner. The epoch
+	// grows (see NextEpoch), and a pending job becomes submitted. Claim returns
+	// rowmill.ErrConflict when the job has a live owner, even if that is session
+	// itself; rowmill.ErrTerminal when the job has ended; and rowmill.ErrLeaseLost when
+	// session has expired. Record.Adopt adds by to the record and notes the event. A
+	// job with a damaged specification fails with ErrDamaged.
 	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
 
-	// Release gives a job back: it is an orphan from then on, and the event is noted.
+	// Release makes a job an orphan and notes the event.
 	Release(ctx context.Context, f Fence) error
 
-	// Update changes a record under a fence. change may run several times and
-	// must be a pure function of the record; an error it returns is passed
-	// through and nothing is written. The store refuses a change of Account,
-	// id, key, run type, Spec, Session, Epoch or Reserved, a status step the state
-	// machine lacks (several legal steps in one change are fine: use
-	// Job.Become), a change of a set NumRows, and any change to a job that is
-	// over (rowmill.ErrTerminal).
+	// Update changes a record under a fence. change may run several times, so it must
+	// be a pure function of the record; when it returns an error, Update returns the
+	// error and writes nothing. The store refuses a change of Account, id, key, run
+	// type, Spec, Session, Epoch or Reserved, a change of NumRows once it is set, and a
+	// status step that the state machine does not allow (several allowed steps in one
+	// change are fine: use Job.Become). A job that has ended is rowmill.ErrTerminal.
 	Update(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
-	// Finish ends a job under a fence: change sets the terminal state and the
-	// final figures. For a success the store recounts the accepted rows of
-	// the parts in the same transaction and refuses with rowmill.ErrConflict
-	// unless they are exactly NumRows; an estimate needs neither parts nor
-	// NumRows. The parts' records stay until DropParts.
+	// Finish ends a job under a fence: change sets the terminal state and the final
+	// figures. For a success the store counts the accepted rows of the parts in the
+	// same transaction and returns rowmill.ErrConflict unless the count equals NumRows.
+	// An estimate needs neither parts nor NumRows. The part records stay until
+	// DropParts.
 	Finish(ctx context.Context, f Fence, change func(*Record) error) (Record, error)
 
-	// Cancel ends a job on its client's behalf, whoever owns it, and also where its
-	// specification is damaged: change sets
-	// cost and message, Cancel itself the state and time. Of concurrent calls
-	// exactly one succeeds; the others get rowmill.ErrTerminal and the record.
+	// Cancel ends a job for its client, whoever owns the job, even when the
+	// specification is damaged. change sets cost and message; Cancel sets state and
+	// time. One of several concurrent calls succeeds; the others get
+	// rowmill.ErrTerminal and the record.
 	Cancel(ctx context.Context, jobID string, now time.Time, change func(*Record)) (Record, error)
 
-	// AddArtifact records a further artifact of a job that is over unless the
-	// variant has one already; the record returned holds the winner.
+	// AddArtifact adds an artifact to a job that has ended. If the variant already has
+	// one, nothing changes. The returned record holds the stored artifact.
 	AddArtifact(ctx context.Context, jobID, variant string, a Artifact) (Record, error)
 
 	// ReplaceArtifact records is in place of was, if that is the variant's artifact; the
 	// record returned holds the winner. Its file cannot be read and was made again.
 	ReplaceArtifact(ctx context.Context, jobID, variant string, was, is Artifact) (Record, error)
 
-	// Continued notes in the record of a job that is over which job takes over
-	// its rows; of several the one with the greatest id, the last, is kept.
-	// rowmill.ErrConflict while the job is not over.
+	// Continued notes in the record of an ended job the id of the job that takes over
+	// its rows. If several jobs do, the record keeps the greatest id, which is the
+	// newest. rowmill.ErrConflict while the job is open.
 	Continued(ctx context.Context, jobID, by string) error
 
-	// ShowRunning sets ShownRunning, also of a job that is over. Repeating it
-	// is harmless.
+	// ShowRunning sets ShownRunning, for open and ended jobs. A repeated call is
+	// harmless.
 	ShowRunning(ctx context.Context, jobID string) error
 }
 
@@ -337,18 +335,19 @@ type Orphan struct {
 	Tried    []Adopter // see Record.Tried
 }
 
-// Part is the record of a part object: rows of one shard that are done.
+// Part is the record of a part object, which holds finished rows of a shard.
 type Part struct {
 	Key   string `json:"key"`   // blob key, unique per part
 	Shard int    `json:"shard"` // which shard its rows belong to
-	Rows  int64  `json:"rows"`  // rows it is accepted for
-	// Accepted is the set of rows, relative to the shard's first row, that
-	// this part is accepted for: those that no earlier part holds. Encoded by
-	// RoaringBitmap. Empty in a complete part, which holds the whole shard.
+	Rows  int64  `json:"rows"`  // number of accepted rows
+	// Accepted is the set of rows that count from this part, because no earlier part
+	// holds them. Rows are numbered from the shard's first row; RoaringBitmap encodes
+	// the set. Empty in a complete part, which holds the whole shard.
 	Accepted []byte `json:"accepted,omitempty"`
 	Complete bool   `json:"complete"` // holds every row of its shard once, in order
 	Totals   Totals `json:"totals"`   // over the accepted rows
-	// Carried says that another job has run these rows: the ledger has them.
+	// Carried means that another job ran these rows, so that the ledger already has
+	// them.
 	Carried bool  `json:"carried,omitempty"`
 	Size    int64 `json:"size"` // bytes of the object
 }
@@ -361,10 +360,10 @@ type Totals struct {
 	TruncatedOutputs int64 `json:"truncated_outputs"` // rows whose answer was cut
 	InputTokens      int64 `json:"input_tokens"`
 	OutputTokens     int64 `json:"output_tokens"`
-	Deduplicated     int64 `json:"deduplicated,omitempty"` // rows that have the answer of an equal row, and were not run
+	Deduplicated     int64 `json:"deduplicated,omitempty"` // rows that got the answer of an equal row without running
 }
 
-// Plus returns the sum of both.
+// Plus returns the sum of t and u.
 func (t Totals) Plus(u Totals) Totals {
 	t.Rows += u.Rows
 	t.Failed += u.Failed
@@ -376,8 +375,8 @@ func (t Totals) Plus(u Totals) Totals {
 	return t
 }
 
-// Less is what is left of the totals without those of u, which are part of them.
-func (t Totals) Less(u Totals) Totals {
+// Minus subtracts u from t; no counter goes below 0.
+func (t Totals) Minus(u Totals) Totals {
 	return Totals{
 		Rows: max(t.Rows-u.Rows, 0), Failed: max(t.Failed-u.Failed, 0),
 		TruncatedRows: max(t.TruncatedRows-u.TruncatedRows, 0), TruncatedOutputs: max(t.TruncatedOutputs-u.TruncatedOutputs, 0),
@@ -386,23 +385,22 @@ func (t Totals) Less(u Totals) Totals {
 	}
 }
 
-// Parts are the part records of a job.
+// Parts holds the part records of jobs.
 type Parts interface {
-	// CommitParts records parts, adds the totals of those that are new, and not
-	// carried, to the ledger, and sets the job's progress fields from totals, in one
-	// transaction: the moment their rows are done. A part whose key is
-	// recorded already is skipped. Rows that no other job has run empty the list
-	// of Adopters. rowmill.ErrTerminal when the job is over.
+	// CommitParts stores parts, adds the totals of new parts that are not carried to
+	// the ledger, and sets the job's progress fields from totals, all in one
+	// transaction. The rows are done from then on. A part with a known key is skipped.
+	// New rows that no other job has run empty the list of Adopters.
+	// rowmill.ErrTerminal when the job has ended.
 	CommitParts(ctx context.Context, f Fence, parts []Part, totals Totals) error
 
-	// ReplaceParts swaps all part records of complete.Shard for complete,
-	// whose rows must equal theirs (rowmill.ErrConflict otherwise), and empties the
-	// list of Adopters.
-	// Repeating it is harmless.
+	// ReplaceParts replaces all part records of complete.Shard with complete, which
+	// must hold the same rows (rowmill.ErrConflict otherwise), and empties the list of
+	// Adopters. A repeated call is harmless.
 	ReplaceParts(ctx context.Context, f Fence, complete Part) error
 
-	// ListParts returns a job's parts by shard, then in the order of commit,
-	// without the lost parts. LostParts returns the lost parts.
+	// ListParts returns a job's parts by shard, and within a shard in the order of
+	// commit, without the lost parts. LostParts returns the lost parts.
 	ListParts(ctx context.Context, jobID string) ([]Part, error)
 	LostParts(ctx context.Context, jobID string) ([]Part, error)
 
@@ -414,35 +412,35 @@ type Parts interface {
 	// the totals of all lost parts of the job. Repeating it is harmless.
 	LoseParts(ctx context.Context, f Fence, keys []string, change func(*Record)) (Totals, error)
 
-	// DropParts removes the part records of a job that is over.
+	// DropParts removes the part records of a job that has ended.
 	DropParts(ctx context.Context, jobID string) error
 }
 
-// Ledger is what accounts used, and what their open jobs may still use.
+// Ledger holds the usage of accounts and the reservations of their open jobs.
 type Ledger interface {
-	// Usage returns what the account's jobs used from the UTC day of from to
-	// that of to, both included, by day, then model. A day is when the part
-	// was committed, by the store's clock. Estimates cost nothing and are not
-	// in it. The effort grows with the days asked for, not with the jobs.
+	// Usage returns the usage of an account from the UTC day of from to the UTC day of
+	// to, both included, ordered by day and model. The day of a part is its commit time
+	// by the store's clock. Estimates are free and not included. The cost of the call
+	// grows with the number of days, not of jobs.
 	Usage(ctx context.Context, account string, from, to time.Time) ([]Usage, error)
 
-	// UsageByKey is Usage at one moment, by day, then model, then the key that
-	// submitted the job. Its sums over keys are those of Usage: what has no key
-	// stands under the empty one, where there is any.
+	// UsageByKey returns the same usage as Usage, ordered by day, model and API key
+	// that submitted the job, all read at one moment. The sums over keys equal Usage:
+	// usage without a key is listed under the empty key.
 	UsageByKey(ctx context.Context, account string, from, to time.Time) ([]KeyUsage, error)
 
-	// Reserve sets usd aside for a job, in place of what it had set aside
-	// before, until the job ends. limit is the most that the account may spend
-	// in a calendar month, UTC: what it has spent in the current one, what its
-	// open jobs have set aside beyond the cost of their committed rows, and
-	// usd less the cost of this job's own must not exceed it. Else the error
-	// is a *LimitError and nothing changes. Without a limit usd is set aside
-	// unasked. Repeating a call is harmless, also for the job's next owner:
-	// what is set aside already and what costs nothing is granted.
+	// Reserve sets usd aside for a job until the job ends, replacing the job's earlier
+	// reservation. limit is the most that the account may spend in a calendar month
+	// (UTC). Three amounts count against it: the money spent this month, the
+	// reservations of the account's open jobs less the cost of their committed rows,
+	// and usd less the cost of this job's committed rows. If the sum exceeds limit, the
+	// error is a *LimitError and nothing changes. Without a limit, usd is set aside
+	// without a check. A repeated call is harmless, also by the job's next owner: an
+	// amount that is already reserved, or zero, is always granted.
 	Reserve(ctx context.Context, f Fence, usd float64, limit *float64) (Record, error)
 }
 
-// Usage is what an account's jobs used of one model on one day.
+// Usage is the usage of a model by an account on a day.
 type Usage struct {
 	Day    time.Time // midnight, UTC
 	Model  string    // id of the catalog
@@ -450,13 +448,13 @@ type Usage struct {
 	Cost   rowmill.Money
 }
 
-// KeyUsage is the part of a Usage that jobs of one key have.
+// KeyUsage is the part of a Usage that belongs to one API key.
 type KeyUsage struct {
 	Usage
-	Key string // its id; empty for none
+	Key string // id of the key; empty for none
 }
 
-// KeyOf is the id of the key that submitted a job; empty for none.
+// KeyOf returns the id of the API key that submitted a job; empty for none.
 func KeyOf(j rowmill.Job) string {
 	if j.KeyID == nil {
 		return ""
@@ -464,8 +462,8 @@ func KeyOf(j rowmill.Job) string {
 	return *j.KeyID
 }
 
-// ByKey is all that an account used, by day and model, and by the key as far as
-// keyed tells them apart. The rest has the empty key.
+// ByKey splits the usage of an account by day, model and key, as far as keyed has it.
+// The rest gets the empty key.
 func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	type line struct {
 		day   int64
@@ -480,7 +478,7 @@ func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	list := slices.Clone(keyed)
 	for _, u := range all {
 		of := known[lineOf(u)]
-		rest := Usage{Day: u.Day, Model: u.Model, Totals: u.Totals.Less(of.Totals), Cost: max(u.Cost-of.Cost, 0)}
+		rest := Usage{Day: u.Day, Model: u.Model, Totals: u.Totals.Minus(of.Totals), Cost: max(u.Cost-of.Cost, 0)}
 		if rest.Totals != (Totals{}) {
 			list = append(list, KeyUsage{Usage: rest})
 		}
@@ -491,22 +489,20 @@ func ByKey(all []Usage, keyed []KeyUsage) []KeyUsage {
 	return list
 }
 
-// LimitError says that a job would take its account beyond the cost it may
-// have in a month.
+// LimitError means that a job would exceed the monthly cost limit of its account.
 type LimitError struct {
-	Asked    rowmill.Money // what the job may still cost
+	Asked    rowmill.Money // highest further cost of the job
 	Spent    rowmill.Money // by all jobs of the account this month
-	Reserved rowmill.Money // for other open jobs, beyond what they have spent
+	Reserved rowmill.Money // for other open jobs, less the cost of their committed rows
 	Limit    rowmill.Money
 }
 
-// Error names all four amounts.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("the job may cost %v; of %v a month, %v are spent and %v are set aside for other jobs",
 		e.Asked, e.Limit, e.Spent, e.Reserved)
 }
 
-// Key is an API key as it is kept: never the secret, only its hash.
+// Key is an API key. Only the hash of the secret is stored.
 type Key struct {
 	ID       string     `json:"id"`
 	Hash     []byte     `json:"hash"` // SHA-256 of the secret
@@ -518,28 +514,26 @@ type Key struct {
 	LastUsed *time.Time `json:"last_used,omitempty"`
 	Rotated  *time.Time `json:"rotated,omitempty"` // when its secret was last replaced
 
-	// Dialect is the form in which its answers are written: "sdk", or empty
-	// for the API's own.
+	// Dialect is the format of the answers: "sdk", or empty for the API's own format.
 	Dialect string `json:"dialect,omitempty"`
-	// RequestsPerMinute bounds how often it may ask, nil for as often as keys
-	// in general.
+	// RequestsPerMinute limits the requests of this key; nil means the general limit.
 	RequestsPerMinute *int `json:"requests_per_minute,omitempty"`
 }
 
-// Same reports whether k is stored as other is.
+// Same reports whether both keys have the same stored form.
 func (k Key) Same(other Key) bool {
 	a, err := json.Marshal(k)
 	b, bad := json.Marshal(other)
 	return err == nil && bad == nil && bytes.Equal(a, b)
 }
 
-// Keys are the API keys of all accounts.
+// Keys holds the API keys of all accounts.
 type Keys interface {
 	// PutKey creates or replaces a key.
 	PutKey(ctx context.Context, k Key) error
-	// ReplaceKey replaces a key that exists and whose hash still is hash.
-	// rowmill.ErrNotFound when it was deleted: it never comes back;
-	// rowmill.ErrConflict when another call has replaced it.
+	// ReplaceKey replaces an existing key whose stored hash equals hash. It returns
+	// rowmill.ErrNotFound when the key was deleted, which is final, and
+	// rowmill.ErrConflict when another call has replaced the key.
 	ReplaceKey(ctx context.Context, k Key, hash []byte) error
 	// ListKeys returns all keys, oldest first.
 	ListKeys(ctx context.Context) ([]Key, error)
@@ -547,13 +541,13 @@ type Keys interface {
 	DeleteKey(ctx context.Context, id string) error
 }
 
-// Values are small named documents, such as settings, quotas and the keys
-// that sign URLs, with optimistic locking.
+// Values holds small named documents with optimistic locking, for example settings,
+// quotas and the keys that sign URLs.
 type Values interface {
 	// GetValue returns a document and its version, or rowmill.ErrNotFound.
 	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
-	// PutValue writes a document if its version still is version (0: it must
-	// not exist) and returns the new version; rowmill.ErrConflict otherwise.
+	// PutValue writes a document if its stored version equals version (0: the document
+	// must not exist) and returns the new version; rowmill.ErrConflict otherwise.
 	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
 	// ListValues returns the names that start with prefix, sorted.
 	ListValues(ctx context.Context, prefix string) ([]string, error)

@@ -6,38 +6,38 @@ import (
 	"sync/atomic"
 )
 
-// A Writer is one of those who write the record of a job, and minds whether the
-// store still has what it acknowledged to it. For each writer the record holds
-// how many writes it has from it: a version that only counts cannot say whose
-// writes a store has lost, once others have written since.
+// A Writer identifies one writer of a job's record and detects whether the store lost
+// writes that it had acknowledged to that writer. The record counts the writes of each
+// writer. A single version number could not say whose writes were lost after other
+// writers have written.
 //
-// A write whose context has a writer (see As) is refused with ErrForgotten where
-// the record holds fewer than were acknowledged to that writer, and acknowledges
-// as many as it holds then. A nil Writer minds nothing. Writers are safe for
-// concurrent use.
+// A write whose context has a writer (see As) fails with ErrLostWrites when the record
+// holds fewer writes than were acknowledged to that writer. Otherwise it acknowledges
+// the number that the record then holds. A nil Writer checks nothing. Writers are safe
+// for concurrent use.
 type Writer struct {
 	name  string
 	acked atomic.Int64
 }
 
-// NewWriter returns a writer of one job. No two processes may use a name, which
-// has no blanks.
+// NewWriter returns a writer for a single job. The name must be unique among processes and
+// hold no blanks.
 func NewWriter(name string) *Writer { return &Writer{name: name} }
 
 type writerKey struct{}
 
-// As returns a context whose writes are those of w.
+// As returns a context whose writes belong to w.
 func As(ctx context.Context, w *Writer) context.Context {
 	return context.WithValue(ctx, writerKey{}, w)
 }
 
-// WriterOf returns whose the writes of a context are, nil where nobody minds.
+// WriterOf returns the writer of a context, nil when it has none.
 func WriterOf(ctx context.Context) *Writer {
 	w, _ := ctx.Value(writerKey{}).(*Writer)
 	return w
 }
 
-// Name is the writer's name, empty for nil.
+// Name returns the writer's name, empty for nil.
 func (w *Writer) Name() string {
 	if w == nil {
 		return ""
@@ -45,7 +45,7 @@ func (w *Writer) Name() string {
 	return w.name
 }
 
-// Acked is how many writes were acknowledged.
+// Acked returns the number of acknowledged writes.
 func (w *Writer) Acked() int64 {
 	if w == nil {
 		return 0
@@ -53,7 +53,7 @@ func (w *Writer) Acked() int64 {
 	return w.acked.Load()
 }
 
-// Ack notes that the record holds n writes of the writer's.
+// Ack records that the job's record holds n writes of w.
 func (w *Writer) Ack(n int64) {
 	for w != nil {
 		if old := w.acked.Load(); old >= n || w.acked.CompareAndSwap(old, n) {
@@ -62,14 +62,15 @@ func (w *Writer) Ack(n int64) {
 	}
 }
 
-// Reset sets how many were acknowledged: what was forgotten is mended, or given up.
+// Reset sets the number of acknowledged writes. Call it after lost writes were repeated
+// or given up.
 func (w *Writer) Reset(n int64) { w.acked.Store(n) }
 
-// Check returns ErrForgotten where a record that holds n writes of the writer's
-// lacks one that was acknowledged.
+// Check returns ErrLostWrites when n, the number of w's writes in the record, is below
+// the number of acknowledged writes.
 func (w *Writer) Check(jobID string, n int64) error {
 	if acked := w.Acked(); n < acked {
-		return fmt.Errorf("of %d writes to job %s there are %d: %w", acked, jobID, n, ErrForgotten)
+		return fmt.Errorf("of %d writes to job %s there are %d: %w", acked, jobID, n, ErrLostWrites)
 	}
 	return nil
 }

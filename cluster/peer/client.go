@@ -21,32 +21,32 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Client asks other nodes. It never sends a request twice.
+// Client sends requests to other nodes. It never sends a request twice.
 type Client struct {
 	cfg     Config
 	id      *identity // nil without TLS
 	kinds   map[string]string
 	metrics *metrics
 	http    transport
-	service peerv1connect.NodeServiceClient // of the node that a call is for
+	service peerv1connect.NodeServiceClient // service of the node that a call names
 	mu      sync.Mutex
-	queues  map[string]*queue // by address, while somebody asks there
+	queues  map[string]*queue // by address; only addresses with requests
 }
 
-// transport carries requests.
+// transport sends HTTP requests.
 type transport interface {
 	http.RoundTripper
 	CloseIdleConnections()
 }
 
-// queue bounds what is under way to one address. A peer that does not answer
-// holds up its own queue only.
+// queue limits the requests in progress to one address. A peer that does not answer
+// delays only its own queue.
 type queue struct {
-	slots   chan struct{} // one for each request under way
-	present int           // requests under way or waiting; guarded by Client.mu
+	slots   chan struct{} // one for each request in progress
+	present int           // requests in progress or waiting; guarded by Client.mu
 }
 
-// NewClient makes a client. An error is about Config.TLS.
+// NewClient returns a client. An error concerns Config.TLS.
 func NewClient(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg.withDefaults(), kinds: kinds(), queues: make(map[string]*queue)}
 	if cfg.TLS.enabled() {
@@ -56,21 +56,22 @@ func NewClient(cfg Config) (*Client, error) {
 		}
 	}
 	c.metrics = newMetrics(cfg.Metrics, "out")
-	interceptors := slices.Concat(cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(c.bounded), connect.UnaryInterceptorFunc(traced)})
+	interceptors := slices.Concat(cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(c.limited), connect.UnaryInterceptorFunc(traced)})
 	c.service = peerv1connect.NewNodeServiceClient(sender{c}, "http://node",
 		connect.WithAcceptCompression("gzip", nil, nil), // messages are small
 		connect.WithReadMaxBytes(int(c.cfg.MaxBody)), connect.WithSendMaxBytes(int(c.cfg.MaxBody)),
 		connect.WithInterceptors(interceptors...))
 	if cfg.Carrier != nil {
-		c.http = carried{cfg.Carrier}
+		c.http = carrierTransport{cfg.Carrier}
 		return c, nil
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	c.http = &http.Transport{
-		// No Proxy: peers are asked directly, whatever the environment says.
+		// No Proxy: the client connects to peers directly, whatever the environment
+		// says.
 		DialContext:         c.dial,
-		MaxIdleConns:        0, // as many as there are peers
+		MaxIdleConns:        0, // no limit, because the number of peers limits it
 		MaxIdleConnsPerHost: c.cfg.MaxConns,
 		IdleConnTimeout:     clientIdle,
 		DisableCompression:  true,
@@ -79,34 +80,34 @@ func NewClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// carried is a transport without connections.
-type carried struct{ http.RoundTripper }
+// carrierTransport is a transport without connections.
+type carrierTransport struct{ http.RoundTripper }
 
-// CloseIdleConnections has nothing to close.
-func (carried) CloseIdleConnections() {}
+// CloseIdleConnections does nothing.
+func (carrierTransport) CloseIdleConnections() {}
 
-// Close closes idle connections. Requests under way go on.
+// Close closes idle connections. Requests in progress continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// A call is one request for a node.
+// A call is one request to a node.
 type call struct {
 	address string
-	ctx     context.Context // of the request, once that has a deadline
-	message proto.Message   // what is asked
-	sent    bool            // it was handed to the transport
-	failure error           // the error of the transport, where there is no answer
+	ctx     context.Context // of the request, after a deadline is set
+	message proto.Message   // the request message
+	sent    bool            // the request was passed to the transport
+	failure error           // error of the transport, when there is no answer
 }
 
 type callKey struct{}
 
-// callOf is the call that a context is of.
+// callOf returns the call of a context.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// bounded keeps a call within its limits, and says what its error means.
-func (c *Client) bounded(next connect.UnaryFunc) connect.UnaryFunc {
+// limited applies the limits to a call and translates its error.
+func (c *Client) limited(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		call, kind, began := callOf(ctx), c.kinds[r.Spec().Procedure], time.Now()
 		if deadline, bound := ctx.Deadline(); !bound || deadline.Sub(began) > c.cfg.HandleTimeout {
@@ -139,13 +140,13 @@ func (c *Client) ask(ctx context.Context, call *call, r connect.AnyRequest, next
 	defer c.metrics.inFlight.Dec()
 	res, err := next(ctx, r)
 	if err != nil {
-		return nil, c.meaning(ctx, call, err)
+		return nil, c.translate(ctx, call, err)
 	}
 	return res, nil
 }
 
-// meaning is what the error of a call means for the one who asked.
-func (c *Client) meaning(ctx context.Context, call *call, err error) error {
+// translate translates the error of a call for the caller.
+func (c *Client) translate(ctx context.Context, call *call, err error) error {
 	var refusal *Refusal
 	switch {
 	case errors.As(call.failure, &refusal):
@@ -157,7 +158,7 @@ func (c *Client) meaning(ctx context.Context, call *call, err error) error {
 	case !call.sent:
 		return fmt.Errorf("encode the request: %w", err)
 	case connect.IsWireError(err):
-		return said(err)
+		return fromWire(err)
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
 		return refuse(CodeTooLarge, "the reply is over %d bytes", c.cfg.MaxBody)
 	case connect.CodeOf(err) == connect.CodeInvalidArgument:
@@ -166,8 +167,8 @@ func (c *Client) meaning(ctx context.Context, call *call, err error) error {
 	return unanswered(ctx, err)
 }
 
-// enter waits until a request to addr may go out. The function it returns ends
-// that request.
+// enter waits until a request to addr may be sent. The returned function ends the
+// request.
 func (c *Client) enter(ctx context.Context, addr string) (leave func(), err error) {
 	c.mu.Lock()
 	q := c.queues[addr]
@@ -188,11 +189,11 @@ func (c *Client) enter(ctx context.Context, addr string) (leave func(), err erro
 		return func() { <-q.slots; c.leave(addr, q) }, nil
 	case <-ctx.Done():
 		c.leave(addr, q)
-		return nil, unanswered(ctx, errors.New("earlier requests to this peer are not answered"))
+		return nil, unanswered(ctx, errors.New("this peer does not answer earlier requests"))
 	}
 }
 
-// leave forgets a queue that nobody uses: addresses come and go.
+// leave removes a queue without requests, because addresses change.
 func (c *Client) leave(addr string, q *queue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,25 +203,25 @@ func (c *Client) leave(addr string, q *queue) {
 }
 
 const (
-	// headerNode names the asker.
+	// headerNode names the node that sends the request.
 	headerNode = "Rowmill-Node"
-	// headerContract marks an answer as one of this package's, so that somebody
-	// else's server at the address is recognised.
+	// headerContract marks an answer of this package, to detect a foreign server at the
+	// address.
 	headerContract = "Rowmill-Contract"
 )
 
 var errUnencoded = errors.New("the message could not be encoded")
 
-// sender sends requests to the nodes that their calls are for.
+// sender sends requests to the nodes of their calls.
 type sender struct{ *Client }
 
-// Do sends one request. What it fails of is kept with the call, which Connect would
-// turn into a code.
+// Do sends one request. It stores its error in the call, because Connect would reduce
+// the error to a code.
 func (s sender) Do(r *http.Request) (*http.Response, error) {
 	call := callOf(r.Context())
 	if r.ContentLength == 0 && proto.Size(call.message) > 0 {
-		// Connect sends a request without its message where that cannot be encoded. By
-		// then the call has ended, and is not to be touched.
+		// Connect sends a request without its message when the message cannot be
+		// encoded. The call has ended by then and must not be used.
 		return nil, errUnencoded
 	}
 	call.sent = true
@@ -232,12 +233,12 @@ func (s sender) Do(r *http.Request) (*http.Response, error) {
 }
 
 func (c *Client) exchange(r *http.Request) (*http.Response, error) {
-	// What no node reads is not sent.
+	// Remove headers that no node reads.
 	r.Header["User-Agent"] = nil
 	delete(r.Header, "Accept-Encoding")
 	if r.ContentLength > 0 {
-		// What net/http does not know to be in memory it sends apart from the head, in a
-		// packet of its own.
+		// net/http sends a body that it does not know to be in memory in a separate
+		// packet after the header.
 		text := make([]byte, r.ContentLength)
 		if _, err := io.ReadFull(r.Body, text); err != nil {
 			return nil, err
@@ -251,32 +252,31 @@ func (c *Client) exchange(r *http.Request) (*http.Response, error) {
 	}
 	if res.Header[headerContract] == nil {
 		_ = res.Body.Close()
-		return nil, fmt.Errorf("what listens there is no peer of this node (status %s); look for wrong addresses, and for TLS on one side only", res.Status)
+		return nil, fmt.Errorf("the server at this address is not a peer of this node (status %s); check the peer addresses, and that both nodes use TLS or neither does", res.Status)
 	}
 	if res.ContentLength >= 0 {
 		c.metrics.bytes.WithLabelValues("reply").Add(float64(res.ContentLength))
 	} else {
-		res.Body = &counted{res.Body, c.metrics.bytes.WithLabelValues("reply")}
+		res.Body = &countingBody{res.Body, c.metrics.bytes.WithLabelValues("reply")}
 	}
 	return res, nil
 }
 
-// counted counts what is read of a body.
-type counted struct {
+// countingBody counts the bytes that are read from a body.
+type countingBody struct {
 	io.ReadCloser
 	bytes prometheus.Counter
 }
 
-// Read reads and counts.
-func (b *counted) Read(p []byte) (int, error) {
+func (b *countingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes.Add(float64(n))
 	return n, err
 }
 
-// dial makes a connection, TLS included, within the time its asker has: net/http
-// gives it a context that outlives the request, and a connection that nobody waits
-// for any more is not to be waited for here either.
+// dial opens a connection, with TLS if configured, within the time of the caller.
+// net/http passes a context that outlives the request, but a connection that no caller
+// waits for any more is not needed.
 func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
@@ -295,7 +295,7 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return secure, nil
 }
 
-// unanswered sorts the error of a request that got no answer.
+// unanswered classifies the error of a request without an answer.
 func unanswered(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -308,7 +308,7 @@ func unanswered(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// outcomeOf is the label of an error of a request.
+// outcomeOf returns the metrics label for an error of a request.
 func outcomeOf(err error) string {
 	var refusal *Refusal
 	switch {

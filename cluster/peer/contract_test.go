@@ -11,10 +11,10 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// contract is the file that says what nodes ask each other.
+// contract is the file that defines the requests between nodes.
 const contract = "rowmill/peer/v1/node.proto"
 
-// TestCodeIsGenerated holds that the generated code is of the contract as it stands.
+// TestCodeIsGenerated checks that the generated code matches the contract.
 func TestCodeIsGenerated(t *testing.T) {
 	t.Parallel()
 	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{"proto"}})}

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// idle is a node that downloads nothing, and answers no more than that.
+// idle is a node that downloads nothing and answers only this question.
 type idle struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 }
@@ -22,7 +22,8 @@ func (idle) IsDownloading(_ context.Context, r *peerv1.IsDownloadingRequest) (*p
 	return &peerv1.IsDownloadingResponse{}, nil
 }
 
-// One node asks another. A refusal says that it is alive and has done nothing.
+// One node sends a request to another. A refusal means that the node is alive and has
+// done nothing.
 func Example() {
 	ctx := context.Background()
 	server, err := peer.Listen(peer.Config{Listen: "127.0.0.1:0"})

@@ -11,17 +11,17 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// newHealth answers grpc.health.v1 for a responder, beside its limits: a node that has
-// much to answer is not ill.
+// newHealth answers grpc.health.v1 for a responder, outside its limits, because a busy
+// node is healthy.
 func newHealth(s *Responder) http.Handler {
 	_, handler := grpchealth.NewHandler(health{s}, s.options()...)
 	return handler
 }
 
-// health is how a node is: serving while it takes work.
+// health reports the health of a node: serving while the node takes work.
 type health struct{ *Responder }
 
-// Check says how the node is, or its service by name.
+// Check returns the health of the node, or of its service by name.
 func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if r.Service != "" && r.Service != peerv1connect.NodeServiceName {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %.200q here", r.Service))

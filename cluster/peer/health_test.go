@@ -19,13 +19,13 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// What the response of a health check is on the wire.
+// The encoded responses of a health check.
 const (
 	serving    = "\x08\x01"
 	notServing = "\x08\x02"
 )
 
-// streams wants answers over HTTP/2, without which most who speak gRPC do not speak.
+// streams checks that answers come over HTTP/2, which most gRPC clients need.
 type streams struct {
 	t *testing.T
 	http.RoundTripper
@@ -39,7 +39,8 @@ func (s streams) Do(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// check asks how a node is, over gRPC on HTTP/2, as any client of grpc.health.v1 does.
+// check requests the health of a node with gRPC over HTTP/2, like any client of
+// grpc.health.v1.
 func check(t *testing.T, addr string, files peer.TLS, service string) (string, error) {
 	t.Helper()
 	scheme, protocols := "http", new(http.Protocols)
@@ -68,7 +69,7 @@ func check(t *testing.T, addr string, files peer.TLS, service string) (string, e
 	return string(res.Msg.ProtoReflect().GetUnknown()), nil
 }
 
-// TestHealth asks a node that is starting, at work, busy and draining how it is.
+// TestHealth checks the health of a node that starts, works, is busy and drains.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]peer.TLS{"plain": {}, "TLS": newAuthority(t).issue(t.TempDir(), "rowmill")} {
@@ -97,7 +98,7 @@ func TestHealth(t *testing.T) {
 			client := newClient(t, peer.Config{TLS: files})
 			go func() { answered <- hello(t, client, addr) }()
 			<-inside
-			is(serving) // as many requests as may be are under way
+			is(serving) // MaxInFlight requests are in progress
 			close(release)
 			if err := <-answered; err != nil {
 				t.Error(err)
@@ -111,7 +112,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestHealthProbe has grpc_health_probe ask, as an operator would.
+// TestHealthProbe runs grpc_health_probe, like an operator.
 func TestHealthProbe(t *testing.T) {
 	t.Parallel()
 	tool := os.Getenv("ROWMILL_PROBE")

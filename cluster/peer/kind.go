@@ -8,12 +8,12 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// unknown is the label of requests that nobody here has heard of: labels are never
-// made of any text that comes in.
+// unknown is the label of requests that this node does not know. Labels must not
+// contain arbitrary text of a request.
 const unknown = "unknown"
 
-// kinds are what metrics and logs call requests, by their procedure: /…/RunErrand is
-// run_errand.
+// kinds returns the names of requests in metrics and logs, by procedure: /…/RunErrand
+// is run_errand.
 func kinds() map[string]string {
 	all := make(map[string]string)
 	methods := peerv1.File_rowmill_peer_v1_node_proto.Services().ByName("NodeService").Methods()
@@ -31,7 +31,7 @@ func kinds() map[string]string {
 	return all
 }
 
-// procedure is the path of a method.
+// procedure returns the path of a method.
 func procedure(method string) string {
 	return "/" + peerv1connect.NodeServiceName + "/" + method
 }

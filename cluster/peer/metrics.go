@@ -5,14 +5,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are the figures of one direction: "in" at a server, "out" at a
-// client.
+// metrics counts requests in a single direction: "in" at a server, "out" at a client.
 type metrics struct {
 	requests *prometheus.CounterVec   // kind, outcome
 	seconds  *prometheus.HistogramVec // kind
 	bytes    *prometheus.CounterVec   // part: request or reply
 	inFlight prometheus.Gauge
-	waiting  prometheus.Gauge // at a client only
+	waiting  prometheus.Gauge // only at a client
 }
 
 func newMetrics(reg prometheus.Registerer, direction string) *metrics {

@@ -7,10 +7,10 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Node is the service of the node at an address, HOST:PORT. An error of a method is a
-// *Refusal when the peer said no, ErrRefused or ErrUnreachable (see there) when it did
-// not answer, and the context's own when the caller cancelled. A method waits until the
-// context ends, and HandleTimeout at most.
+// Node returns the service of the node at an address, HOST:PORT. When the peer refuses,
+// a method returns a *Refusal. When the peer does not answer, it returns ErrRefused or
+// ErrUnreachable. When the caller cancels, it returns the error of the context. A
+// method waits until the context ends, but at most for HandleTimeout.
 func (c *Client) Node(address string) peerv1connect.NodeServiceClient {
 	return node{c.service, address}
 }

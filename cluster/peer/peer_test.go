@@ -34,7 +34,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// locating answers with a text that cannot be sent.
+// locating answers with a text that cannot be encoded.
 type locating struct {
 	service
 }
@@ -89,15 +89,15 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s was counted %v times, want %v", code, n, want)
 		}
 	}
-	for _, want := range []string{"disk on fire", "nil map", "peer_test.go", "asker-1", "cannot be encoded"} {
+	for _, want := range []string{"disk on fire", "nil map", "peer_test.go", "asker-1", "encoding the reply to a node failed"} {
 		if !log.contains(want) {
 			t.Errorf("the log lacks %q", want)
 		}
 	}
 }
 
-// TestCodesAreReasons holds that what refusals are called in this program the contract
-// knows, and each of the contract's reasons has a code.
+// TestCodesAreReasons checks that the contract knows every code of this program, and
+// that each reason of the contract has a code.
 func TestCodesAreReasons(t *testing.T) {
 	t.Parallel()
 	for number, reason := range peerv1.RefusalReason_name {
@@ -112,7 +112,7 @@ func TestCodesAreReasons(t *testing.T) {
 	}
 }
 
-// TestForeignRequests sends what no client of ours would.
+// TestForeignRequests sends requests that our client never sends.
 func TestForeignRequests(t *testing.T) {
 	t.Parallel()
 	_, addr := listen(t, peer.Config{MaxBody: 2000}, echo)
@@ -148,7 +148,7 @@ func TestForeignRequests(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestDeadlineTravels holds that a handler has no more time than its asker.
+// TestDeadlineTravels checks that a handler has no more time than its caller.
 func TestDeadlineTravels(t *testing.T) {
 	t.Parallel()
 	left := make(chan time.Duration, 1)
@@ -170,9 +170,9 @@ func TestDeadlineTravels(t *testing.T) {
 	}
 }
 
-// TestTraceGoesOn holds that a handler is part of the trace that its asker is in, and
-// of none where it is in none.
-func TestTraceGoesOn(t *testing.T) {
+// TestTraceIsPassedOn checks that a handler gets the trace of its caller, or none when the
+// caller has none.
+func TestTraceIsPassedOn(t *testing.T) {
 	t.Parallel()
 	heard := make(chan trace.SpanContext, 1)
 	_, addr := listen(t, peer.Config{}, func(ctx context.Context, _ string) (string, error) {
@@ -191,11 +191,11 @@ func TestTraceGoesOn(t *testing.T) {
 	}
 }
 
-// TestInterceptors holds where they stand: around all that a request comes to.
+// TestInterceptors checks the order of the interceptors.
 func TestInterceptors(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	seen := map[bool]error{} // whether by the client
+	seen := map[bool]error{} // true: by the client
 	note := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 			res, err := next(ctx, r)
@@ -219,7 +219,7 @@ func TestInterceptors(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	t.Parallel()
 	server, addr := listen(t, peer.Config{}, echo)
 	client := newClient(t, peer.Config{})
@@ -229,8 +229,8 @@ func TestNobodyListens(t *testing.T) {
 	if err := server.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The first request may still find the old connection, whose end has not
-	// been noticed yet: that one cannot be told from a lost request.
+	// The first request may still use the old connection before its end is noticed.
+	// This looks like a lost request.
 	err := hello(t, client, addr)
 	if errors.Is(err, peer.ErrUnreachable) {
 		err = hello(t, client, addr)
@@ -240,7 +240,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseListens(t *testing.T) {
+func TestForeignServer(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/elsewhere", http.StatusTemporaryRedirect))
 	defer other.Close()
@@ -250,8 +250,8 @@ func TestSomebodyElseListens(t *testing.T) {
 	}
 }
 
-// stuck is a listener that accepts, or lets the kernel accept, and never
-// answers, as a stopped process does. It can be told to go on.
+// stuck is a listener that accepts connections, or lets the kernel accept them, and
+// never answers, like a stopped process. A test can let it continue.
 type stuck struct {
 	net.Listener
 	mu       sync.Mutex
@@ -270,7 +270,7 @@ func (s *stuck) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// An expiring is a context whose deadline passes when a test says so.
+// An expiring is a context whose deadline passes when a test decides.
 type expiring struct {
 	context.Context
 	over chan struct{}
@@ -327,7 +327,7 @@ func TestStuckPeer(t *testing.T) {
 	for _, c := range []struct {
 		ctx  *expiring
 		many int
-	}{{waiting, 3}, {inFlight, 2}} { // who waits may give up before the one that it waits for
+	}{{waiting, 3}, {inFlight, 2}} { // waiting requests may give up before the request that they wait for
 		c.ctx.expire()
 		for range c.many {
 			err := <-failed
@@ -337,7 +337,7 @@ func TestStuckPeer(t *testing.T) {
 		}
 	}
 
-	// It wakes up: the client is at work at once, over new connections.
+	// It wakes up: the client works again at once, over new connections.
 	close(hang.goOn)
 	if reply, err := ask(t, client, addr, "hello"); err != nil || reply != "awake" {
 		t.Errorf("after waking: %q, %v", reply, err)
@@ -349,7 +349,7 @@ func TestStuckPeer(t *testing.T) {
 	}
 }
 
-func TestCancelledAsker(t *testing.T) {
+func TestCancelledCaller(t *testing.T) {
 	t.Parallel()
 	inside, ended := make(chan struct{}), make(chan struct{})
 	_, addr := listen(t, peer.Config{}, func(ctx context.Context, _ string) (string, error) {
@@ -370,12 +370,12 @@ func TestCancelledAsker(t *testing.T) {
 	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, peer.ErrUnreachable) {
 		t.Errorf("error %v, want the caller's own", err)
 	}
-	<-ended // the handler learns of it
+	<-ended // the context of the handler has ended
 }
 
 func TestLongHandler(t *testing.T) {
 	t.Parallel()
-	const reading = 3 * time.Second // longer than a machine may stand still
+	const reading = 3 * time.Second // longer than a pause of a slow machine
 	_, addr := listen(t, peer.Config{ReadTimeout: reading, HandleTimeout: time.Minute}, func(context.Context, string) (string, error) {
 		time.Sleep(reading + 100*time.Millisecond)
 		return "done", nil
@@ -424,7 +424,7 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
-// TestClose lets a request finish, and cuts one that does not.
+// TestClose lets one request finish, and cuts one that does not.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	inside, release := make(chan struct{}), make(chan struct{})
@@ -474,7 +474,7 @@ func counter(t *testing.T, reg *prometheus.Registry, name string, labels prometh
 	return read(t, reg, name, labels)
 }
 
-// read adds up the series of a name that have all those labels.
+// read adds up the series of a metric that have all these labels.
 func read(t *testing.T, reg *prometheus.Registry, name string, labels prometheus.Labels) (sum float64) {
 	t.Helper()
 	families, err := reg.Gather()

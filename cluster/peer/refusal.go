@@ -11,21 +11,22 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1"
 )
 
-// The codes of refusals that this package makes itself. Handlers add theirs, of those
-// that the contract has.
+// The codes of refusals that this package makes. Handlers use further codes of the
+// contract.
 const (
-	CodeStarting    = "starting"     // the node listens and does not answer yet
-	CodeBusy        = "busy"         // MaxInFlight requests are being answered
+	CodeStarting    = "starting"     // the node listens but does not answer yet
+	CodeBusy        = "busy"         // MaxInFlight requests are in progress
 	CodeInvalid     = "invalid"      // the request could not be read
 	CodeTooLarge    = "too_large"    // the request or the reply is over MaxBody
-	CodeUnknownKind = "unknown_kind" // this node knows no such request
-	CodeInternal    = "internal"     // the handler failed or panicked; its node's log says how
+	CodeUnknownKind = "unknown_kind" // this node does not know the request
+	CodeInternal    = "internal"     // the handler failed or panicked; the log of its node has details
 )
 
-// reasonPrefix is what all reasons of the contract begin with; the rest is the code.
+// reasonPrefix is the prefix of all reasons in the contract; the rest is the code.
 const reasonPrefix = "REFUSAL_REASON_"
 
-// codeOf is the code of a reason; of one that this version does not know, its number.
+// codeOf returns the code of a reason, or its number when this version does not know
+// the reason.
 func codeOf(reason peerv1.RefusalReason) string {
 	if code, named := strings.CutPrefix(reason.String(), reasonPrefix); named {
 		return strings.ToLower(code)
@@ -37,7 +38,8 @@ func reasonOf(code string) peerv1.RefusalReason {
 	return peerv1.RefusalReason(peerv1.RefusalReason_value[reasonPrefix+strings.ToUpper(code)])
 }
 
-// status is what a refusal is to those who know the protocol and not the contract.
+// status returns the Connect code of a refusal, for clients that do not know the
+// contract.
 func status(code string) connect.Code {
 	switch code {
 	case CodeInvalid:
@@ -56,7 +58,7 @@ func status(code string) connect.Code {
 	return connect.CodeUnavailable
 }
 
-// wire is a refusal as it travels.
+// wire returns a refusal in the form for the wire.
 func (r *Refusal) wire() *connect.Error {
 	err := connect.NewError(status(r.Code), errors.New(r.Message))
 	if detail, detailErr := connect.NewErrorDetail(&peerv1.Refusal{Reason: reasonOf(r.Code)}); detailErr == nil {
@@ -65,9 +67,9 @@ func (r *Refusal) wire() *connect.Error {
 	return err
 }
 
-// said is what an error that came over the wire says: a *Refusal, or that the peer
-// gave up.
-func said(err error) error {
+// fromWire translates an error from the wire: to a *Refusal, or to ErrUnreachable when the
+// peer gave up.
+func fromWire(err error) error {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
 		return err
@@ -82,7 +84,7 @@ func said(err error) error {
 	code := CodeInternal
 	switch wire.Code() {
 	case connect.CodeDeadlineExceeded, connect.CodeCanceled:
-		return fmt.Errorf("%w: it gave up: %w", ErrUnreachable, context.DeadlineExceeded)
+		return fmt.Errorf("%w: the peer gave up: %w", ErrUnreachable, context.DeadlineExceeded)
 	case connect.CodeInvalidArgument:
 		code = CodeInvalid
 	case connect.CodeResourceExhausted:

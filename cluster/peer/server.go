@@ -23,8 +23,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Responder answers requests, whatever brings them: a Server, or a network that
-// is none.
+// Responder answers requests that come from a Server or from a simulated network.
 type Responder struct {
 	cfg     Config
 	kinds   map[string]string
@@ -32,11 +31,11 @@ type Responder struct {
 	service atomic.Pointer[http.Handler] // nil until Serve
 	health  http.Handler
 	errors  *connect.ErrorWriter
-	slots   chan struct{} // one for each request under way
+	slots   chan struct{} // one for each request in progress
 }
 
-// NewResponder makes a responder. Until Serve is called it refuses every
-// request with CodeStarting.
+// NewResponder returns a responder. Until Serve is called, it refuses every request
+// with CodeStarting.
 func NewResponder(cfg Config) *Responder {
 	cfg = cfg.withDefaults()
 	s := &Responder{cfg: cfg, kinds: kinds(), metrics: newMetrics(cfg.Metrics, "in"), errors: connect.NewErrorWriter(), slots: make(chan struct{}, cfg.MaxInFlight)}
@@ -44,21 +43,21 @@ func NewResponder(cfg Config) *Responder {
 	return s
 }
 
-// Serve gives the responder what it answers with and returns at once. An error of a
-// method that is a *Refusal reaches the asker as it is; any other is logged here and
-// reaches the asker as CodeInternal. The context of a method ends when the asker hangs
-// up, when the time is over that the asker has given it, and after
-// Config.HandleTimeout; where it ends with that, the asker learns no more.
+// Serve sets the handler and returns at once. When a method returns a *Refusal, the
+// caller gets the same refusal. Any other error is logged here, and the caller gets
+// CodeInternal. The context of a method ends when the caller disconnects, when the
+// caller's deadline passes, and after Config.HandleTimeout. When a method returns the
+// error of its ended context, the caller gets no Refusal.
 //
-// An asker that gave up does not undo a request: a process that was stopped
-// may read it later. What must not happen late is for the epoch to prevent.
+// A caller that gives up does not undo a request: a stopped process may read the
+// request later. The epoch prevents late effects.
 func (s *Responder) Serve(h peerv1connect.NodeServiceHandler) {
 	interceptors := slices.Concat([]connect.Interceptor{connect.UnaryInterceptorFunc(traced)}, s.cfg.Interceptors, []connect.Interceptor{connect.UnaryInterceptorFunc(s.guarded)})
 	_, handler := peerv1connect.NewNodeServiceHandler(h, s.options(connect.WithInterceptors(interceptors...))...)
 	s.service.Store(&handler)
 }
 
-// options are those of all handlers here.
+// options returns the options of all handlers.
 func (s *Responder) options(more ...connect.HandlerOption) []connect.HandlerOption {
 	return append(more, connect.WithCompression("gzip", nil, nil), connect.WithReadMaxBytes(int(s.cfg.MaxBody)))
 }
@@ -68,12 +67,12 @@ type Server struct {
 	*Responder
 	listener net.Listener
 	http     *http.Server
-	stop     context.CancelFunc // ends the handlers' contexts
-	ended    chan struct{}      // closed when the accept loop has ended
+	stop     context.CancelFunc // ends the contexts of the handlers
+	ended    chan struct{}      // closed after the accept loop has ended
 }
 
-// maxStreams is how many requests a connection of HTTP/2 has under way at most: it is
-// there for gRPC clients that look how a node is, one question at a time.
+// maxStreams is the most requests in progress on one HTTP/2 connection. HTTP/2 is only
+// for gRPC clients that check the health of the node, one request at a time.
 const maxStreams = 8
 
 // Listen opens the port, so that its address can be announced.
@@ -103,7 +102,7 @@ func Listen(cfg Config) (*Server, error) {
 		ReadTimeout:       cfg.ReadTimeout,
 		WriteTimeout:      cfg.ReadTimeout + cfg.HandleTimeout,
 		IdleTimeout:       serverIdle,
-		MaxHeaderBytes:    16 << 10, // our own are under 1 KiB
+		MaxHeaderBytes:    16 << 10, // the header of our requests is under 1 KiB
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
@@ -114,17 +113,17 @@ func Listen(cfg Config) (*Server, error) {
 	go func() {
 		defer close(s.ended)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			cfg.Logger.Error("no longer listening for other nodes", "address", s.Addr().String(), "err", err)
+			cfg.Logger.Error("listening for other nodes failed; this node receives no more requests", "address", s.Addr().String(), "err", err)
 		}
 	}()
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close stops listening, waits for the requests under way until the context
-// ends, and then cuts those that are left. Twice is harmless.
+// Close stops listening, waits until ctx ends for requests in progress, and then cuts
+// the remaining ones. A second call is harmless.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -135,17 +134,16 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// typeMessage is that of messages, of requests and replies alike.
+// typeMessage is the content type of requests and replies.
 const typeMessage = "application/proto"
 
-// What is answered here.
+// The paths that this port answers.
 const (
 	pathService = "/" + peerv1connect.NodeServiceName + "/"
 	pathHealth  = "/" + grpchealth.HealthV1ServiceName + "/"
 )
 
-// ServeHTTP answers one request of another node. Listen mounts it and nothing
-// beside it.
+// ServeHTTP answers one request of another node. It is the only handler of a Server.
 func (s *Responder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, pathService):
@@ -158,7 +156,7 @@ func (s *Responder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer has a request answered within the limits of this node.
+// answer answers a request within the limits of this node.
 func (s *Responder) answer(e *exchange, r *http.Request) {
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
@@ -177,26 +175,26 @@ func (s *Responder) answer(e *exchange, r *http.Request) {
 		return
 	}
 	ctx := context.WithValue(r.Context(), exchangeKey{}, e)
-	if !s.bounds(r) {
+	if !s.hasOwnDeadline(r) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.cfg.HandleTimeout)
 		defer cancel()
 	}
 	r = r.WithContext(ctx)
 	if e.kind == "" {
-		s.refuse(e, r, refuse(CodeUnknownKind, "%.200q is nothing that this node knows", r.URL.Path))
+		s.refuse(e, r, refuse(CodeUnknownKind, "this node does not know the procedure %.200q", r.URL.Path))
 		return
 	}
 	(*service).ServeHTTP(e, r)
 }
 
-// bounds reports whether a request itself has its handler end in time.
-func (s *Responder) bounds(r *http.Request) bool {
+// hasOwnDeadline reports whether the request's own deadline ends its handler in time.
+func (s *Responder) hasOwnDeadline(r *http.Request) bool {
 	ms, err := strconv.ParseInt(r.Header.Get("Connect-Timeout-Ms"), 10, 64)
 	return err == nil && r.Header.Get("Content-Type") == typeMessage && ms >= 0 && ms <= s.cfg.HandleTimeout.Milliseconds()
 }
 
-// note counts a request that has been answered, or has not.
+// note counts a request after its end.
 func (s *Responder) note(e *exchange, began time.Time) {
 	kind, outcome := cmp.Or(e.kind, unknown), "ok"
 	switch {
@@ -206,7 +204,7 @@ func (s *Responder) note(e *exchange, began time.Time) {
 		outcome = e.refusal.Code
 	case e.status >= http.StatusBadRequest:
 		outcome = CodeInternal
-		s.cfg.Logger.Error("reply to a node cannot be encoded", "kind", kind)
+		s.cfg.Logger.Error("encoding the reply to a node failed", "kind", kind)
 	}
 	s.metrics.requests.WithLabelValues(kind, outcome).Inc()
 	s.metrics.seconds.WithLabelValues(kind).Observe(time.Since(began).Seconds())
@@ -217,14 +215,14 @@ func (s *Responder) note(e *exchange, began time.Time) {
 	}
 }
 
-// refuse answers a request that is not handled.
+// refuse answers a request without calling its handler.
 func (s *Responder) refuse(e *exchange, r *http.Request, refusal *Refusal) {
 	e.refusal = refusal
-	_ = s.errors.Write(e, r, refusal.wire()) // the exchange notes that it failed
+	_ = s.errors.Write(e, r, refusal.wire()) // the exchange records a failed write
 }
 
-// guarded calls the handler. What goes wrong in it, panics included, is logged here
-// and becomes CodeInternal.
+// guarded calls the handler. It logs errors and panics of the handler and turns them
+// into CodeInternal.
 func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (res connect.AnyResponse, err error) {
 		e, _ := ctx.Value(exchangeKey{}).(*exchange)
@@ -248,9 +246,9 @@ func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 			return res, nil
 		case errors.As(err, &refusal):
 		case connect.CodeOf(err) == connect.CodeUnimplemented:
-			refusal = refuse(CodeUnknownKind, "%s is nothing that this node answers", e.kind)
+			refusal = refuse(CodeUnknownKind, "this node does not answer %s", e.kind)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			e.refusal = refuse("cancelled", "the time for it was over")
+			e.refusal = refuse("cancelled", "its deadline passed")
 			return nil, err
 		default:
 			log().Error("request of a node failed", "err", err)
@@ -264,10 +262,10 @@ func internal(kind string) *Refusal {
 	return refuse(CodeInternal, "%s failed; see the log of the node that was asked", kind)
 }
 
-// fits reports a reply that its asker would not take.
+// fits returns an error for a reply that is too large for the caller.
 func (s *Responder) fits(res connect.AnyResponse) error {
 	if m, is := res.Any().(proto.Message); is && int64(proto.Size(m)) > s.cfg.MaxBody {
-		return fmt.Errorf("the reply has %d bytes of at most %d", proto.Size(m), s.cfg.MaxBody)
+		return fmt.Errorf("the reply has %d bytes, at most %d are allowed", proto.Size(m), s.cfg.MaxBody)
 	}
 	return nil
 }

@@ -16,11 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A handler answers what it is told.
+// A handler answers a text with a text.
 type handler func(ctx context.Context, said string) (string, error)
 
-// service has a handler answer the one request of the contract that takes a text and
-// is answered by bytes.
+// service lets a handler answer GetFigures, which takes a text and returns bytes.
 type service struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 	handler handler
@@ -31,14 +30,14 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 	return &peerv1.GetFiguresResponse{Document: []byte(answer)}, err
 }
 
-// kind is what metrics call the request.
+// kind is the name of the request in metrics.
 const kind = "get_figures"
 
-// echo answers with what it was told.
+// echo returns its text.
 func echo(_ context.Context, said string) (string, error) { return said, nil }
 
-// listen starts a server that is closed with the test; a nil handler leaves it
-// starting.
+// listen starts a server that stops after the test. With a nil handler the node stays
+// in state starting.
 func listen(t *testing.T, cfg peer.Config, h handler) (server *peer.Server, addr string) {
 	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
@@ -69,13 +68,13 @@ func newClient(t *testing.T, cfg peer.Config) *peer.Client {
 	return c
 }
 
-// say tells the node at an address something.
+// say sends a text to the node at an address.
 func say(ctx context.Context, c *peer.Client, addr, text string) (string, error) {
 	res, err := c.Node(addr).GetFigures(ctx, &peerv1.GetFiguresRequest{What: text})
 	return string(res.GetDocument()), err
 }
 
-// ask is say with a patience that no working test uses up.
+// ask is say with a timeout that no working test reaches.
 func ask(t *testing.T, c *peer.Client, addr, text string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -83,14 +82,14 @@ func ask(t *testing.T, c *peer.Client, addr, text string) (string, error) {
 	return say(ctx, c, addr, text)
 }
 
-// hello is ask where the answer does not matter.
+// hello is ask without the answer.
 func hello(t *testing.T, c *peer.Client, addr string) error {
 	t.Helper()
 	_, err := ask(t, c, addr, "hello")
 	return err
 }
 
-// wantCode fails unless err is a refusal with that code.
+// wantCode fails unless err is a refusal with this code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	var refusal *peer.Refusal
@@ -114,7 +113,7 @@ func newAuthority(t *testing.T) authority {
 	return authority{a, t}
 }
 
-// issue writes the files of a node with that name into a folder.
+// issue writes the files of a node with this name into a folder.
 func (a authority) issue(dir, name string) peer.TLS {
 	a.t.Helper()
 	files, err := a.Issue(dir, name)

@@ -11,30 +11,30 @@ import (
 	"github.com/rowmill/rowmill/internal/certificate"
 )
 
-// TLS names PEM files: all three, or none for plain connections. They are read
-// again when they change; connections that exist go on.
+// TLS names PEM files: all three, or none for plain connections. The files are read
+// again when they change; existing connections continue.
 type TLS struct {
-	CertFile string // this node's certificate, then intermediate ones
-	KeyFile  string // its private key
-	CAFile   string // who may have signed the others' certificates
+	CertFile string // this node's certificate, followed by intermediate ones
+	KeyFile  string // private key of CertFile
+	CAFile   string // the CA that signs the certificates of all nodes
 
-	// Name is the DNS name that every node's certificate carries, checked on
-	// both sides. Default "rowmill". One name for all spares certificates with
-	// addresses in them, and keeps out what else the same CA has signed.
+	// Name is the DNS name in every node's certificate, which both sides check. Default
+	// "rowmill". With one name for all nodes, certificates need no addresses, and other
+	// certificates of the same CA are refused.
 	Name string
 }
 
 func (t TLS) enabled() bool { return t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" }
 
-// identity is how a node shows itself, and whom it takes for another.
+// identity holds the node's certificate and checks the certificates of other nodes.
 type identity struct {
-	name string // of every node
+	name string // in the certificate of every node
 	held *certificate.Reloader
 }
 
 func newIdentity(files TLS, logger *slog.Logger) (*identity, error) {
 	if files.CertFile == "" || files.KeyFile == "" || files.CAFile == "" {
-		return nil, errors.New("TLS: CertFile, KeyFile and CAFile belong together; set all of them or none")
+		return nil, errors.New("TLS: set all of CertFile, KeyFile and CAFile, or none")
 	}
 	id := &identity{name: cmp.Or(files.Name, "rowmill")}
 	var err error
@@ -45,15 +45,15 @@ func newIdentity(files TLS, logger *slog.Logger) (*identity, error) {
 	return id, nil
 }
 
-// check says whether other nodes would accept a certificate.
+// check returns an error when other nodes would refuse a certificate.
 func (id *identity) check(leaf *x509.Certificate) error {
 	if err := leaf.VerifyHostname(id.name); err != nil {
-		return fmt.Errorf("it lacks the DNS name %q that nodes look for (subjectAltName = DNS:%s): %w", id.name, id.name, err)
+		return fmt.Errorf("it lacks the DNS name %q that nodes require (subjectAltName = DNS:%s): %w", id.name, id.name, err)
 	}
 	return nil
 }
 
-// server is the configuration of a listener.
+// server returns the TLS configuration of a listener.
 func (id *identity) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -64,16 +64,16 @@ func (id *identity) server() *tls.Config {
 				Certificates: []tls.Certificate{cert},
 				ClientAuth:   tls.RequireAndVerifyClientCert,
 				ClientCAs:    pool,
-				// A resumed session would not ask whether the CA is still ours.
+				// A resumed session would not check whether the CA has changed.
 				SessionTicketsDisabled: true,
 				VerifyConnection:       id.checkName,
-				NextProtos:             []string{"h2", "http/1.1"}, // nodes ask for neither
+				NextProtos:             []string{"h2", "http/1.1"}, // nodes request neither
 			}, nil
 		},
 	}
 }
 
-// client is the configuration of one connection.
+// client returns the TLS configuration for one connection.
 func (id *identity) client() *tls.Config {
 	cert, pool := id.held.Current()
 	return &tls.Config{

@@ -26,7 +26,7 @@ func TestMutualTLS(t *testing.T) {
 	wrongName := ours.issue(t.TempDir(), "billing")
 	wrongName.Name = "billing"
 	stranger := others.issue(t.TempDir(), "rowmill")
-	trusting := stranger // of another CA, but accepts ours
+	trusting := stranger // signed by another CA, but accepts ours
 	trusting.CAFile = server.CAFile
 	for _, test := range []struct {
 		name  string
@@ -69,7 +69,8 @@ func TestMutualTLS(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			conn, err := tls.Dial("tcp", addr, &tls.Config{
 				InsecureSkipVerify: true, MaxVersion: test.top,
-				// It is shown whatever the server says that it would accept.
+				// The client sends its certificate even if the server would not accept
+				// it.
 				GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 					return &append(test.certs, tls.Certificate{})[0], nil
 				},
@@ -78,7 +79,7 @@ func TestMutualTLS(t *testing.T) {
 				return
 			}
 			defer func() { _ = conn.Close() }()
-			// With TLS 1.3 the client learns of the refusal when it reads.
+			// With TLS 1.3 the client sees the refusal only when it reads.
 			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 			_, _ = conn.Write([]byte("POST /peer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"))
 			if n, err := conn.Read(make([]byte, 100)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -97,7 +98,7 @@ func TestTLSAgainstPlainServer(t *testing.T) {
 	}
 }
 
-// TestStuckHandshake gives up on a server that accepts and then says nothing.
+// TestStuckHandshake gives up on a server that accepts a connection and sends nothing.
 func TestStuckHandshake(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,8 +127,8 @@ func TestStuckHandshake(t *testing.T) {
 	}
 }
 
-// TestRotation replaces all certificates under a running server: first by ones
-// that do not fit together, then by those of a new CA.
+// TestRotation replaces all certificates while the server runs: first by files that do
+// not match, then by files of a new CA.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	before, after := newAuthority(t), newAuthority(t)
@@ -166,9 +167,9 @@ func TestBadTLSFiles(t *testing.T) {
 	noCA := good
 	noCA.CAFile = good.KeyFile
 	for name, files := range map[string]peer.TLS{
-		"CAFile belong together": {CertFile: good.CertFile, KeyFile: good.KeyFile},
-		"no such file":           {CertFile: good.CertFile + "x", KeyFile: good.KeyFile, CAFile: good.CAFile},
-		"no certificate in PEM":  noCA,
+		"set all of CertFile, KeyFile and CAFile": {CertFile: good.CertFile, KeyFile: good.KeyFile},
+		"no such file":          {CertFile: good.CertFile + "x", KeyFile: good.KeyFile, CAFile: good.CAFile},
+		"no certificate in PEM": noCA,
 	} {
 		if _, err := peer.NewClient(peer.Config{TLS: files}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("client: error %v, want %q", err, name)
@@ -188,7 +189,7 @@ func pair(t *testing.T, files peer.TLS) tls.Certificate {
 	return cert
 }
 
-// journal is a log that several goroutines write.
+// journal is a log buffer for several goroutines.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -76,5 +76,5 @@ func TestSentinelWithAPassword(t *testing.T) {
 	url := settings.Secret("redis+sentinel://" + sentinel.Addr() + "/mill/0")
 	wantErrors(t, "with the password", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "secret", AllowLostWrites: true}))
 	wantErrors(t, "without it", opensRecords(t, settings.Store{URL: url}), "store.url", "the Sentinels refuse user or password")
-	wantErrors(t, "with another", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "x"}), "give the Sentinels' beside it")
+	wantErrors(t, "with another", opensRecords(t, settings.Store{URL: url, SentinelUser: "watcher", SentinelPassword: "x"}), "set the login of the Sentinels separately")
 }

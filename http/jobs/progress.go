@@ -253,7 +253,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 	}
 	ms := func(e timelineEvent) int64 { return e.At.UnixMilli() } // the record's events have times in milliseconds
 	slices.SortStableFunc(events, func(a, b timelineEvent) int { return cmp.Compare(ms(a), ms(b)) })
-	return gin.H{"events": events, "shortened": len(record.Events) >= store.MostEvents}, nil
+	return gin.H{"events": events, "shortened": len(record.Events) >= store.MaxEvents}, nil
 }
 
 // recordedEvents returns the events of the record. The end of the job also ends a wait.

@@ -11,10 +11,10 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// stored is how many jobs the benchmarks find in the store.
+// stored is the number of jobs in the store for the benchmarks.
 const stored = 100_000
 
-// filled opens a store that holds jobs of ten accounts, over or waiting.
+// filled opens a store with jobs of ten accounts, ended or waiting.
 func filled(b *testing.B, over bool) *bolt.Store {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "records.db")
@@ -26,7 +26,7 @@ func filled(b *testing.B, over bool) *bolt.Store {
 	return s
 }
 
-// BenchmarkFsync is the disk's share: a page written and synced.
+// BenchmarkFsync measures the disk alone: a page is written and synced.
 func BenchmarkFsync(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "f"))
 	if err != nil {
@@ -84,8 +84,8 @@ func BenchmarkWaiting(b *testing.B) {
 	b.Run("orphans", func(b *testing.B) { storetest.TimeOrphans(b, s, true) })
 }
 
-// BenchmarkPoll is what a node does each second where somebody listens, for 1,000
-// jobs of ten accounts that are not over.
+// BenchmarkPoll measures the check that a node makes each second for its subscribers:
+// 1,000 open jobs of ten accounts.
 func BenchmarkPoll(b *testing.B) {
 	s := open(b, bolt.Config{Path: filepath.Join(b.TempDir(), "records.db")})
 	storetest.Fill(b, s, 1000, false)

@@ -1,5 +1,5 @@
-// Package bolt is the embedded store: the records (store/records) in one file (store/kv/bolt),
-// for one process.
+// Package bolt is the embedded store: the records (store/records) in one file
+// (store/kv/bolt), for one process.
 package bolt
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store/records"
 )
 
-// Config says where the file is and how it is treated.
+// Config names the file and its limits.
 type Config = bolt.Config
 
 // Volatile makes a store for simulations.
@@ -23,15 +23,15 @@ var (
 	_ store.Movable = (*Store)(nil)
 )
 
-// Store is the records in one file. All methods are safe for concurrent use.
+// Store stores the records in one file. All methods are safe for concurrent use.
 type Store struct {
 	*records.Store
 	engine *bolt.Engine
 }
 
-// Open opens the file, or makes it. Every session of an earlier process is dead from then on. A
-// file that another process holds is refused, and so is one that another version of the program
-// wrote whose records this version cannot read.
+// Open opens the file, or creates it. All sessions of an earlier process have ended.
+// Open refuses a file that another process has locked, and records of another version
+// that this version cannot read.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	engine, err := bolt.Open(ctx, config)
 	if err != nil {
@@ -44,6 +44,6 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	return &Store{s, engine}, nil
 }
 
-// Copy writes the records as they stand at one moment within the call to a new file, which Open
-// opens. See bolt.Engine.
+// Copy writes a consistent copy of all records to a new file, which Open
+// can open. See bolt.Engine.
 func (s *Store) Copy(ctx context.Context, path string) error { return s.engine.Copy(ctx, path) }

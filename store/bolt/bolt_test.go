@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// A clock that tests move.
+// A clock is moved by tests.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -32,7 +32,7 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A watch fails a test whose store has something to warn of.
+// A watch fails the test when the store logs a warning.
 type watch struct {
 	slog.Handler
 	t testing.TB
@@ -60,8 +60,8 @@ func open(t testing.TB, config bolt.Config) *bolt.Store {
 	return s
 }
 
-// TestListAllocates bounds what a list allocates for a job: a document that
-// package document leaves to encoding/json takes four times as much.
+// TestListAllocates limits the allocations of a list per job. A document that package
+// document cannot decode itself takes four times as many.
 func TestListAllocates(t *testing.T) {
 	s := open(t, bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
 	const jobs, most = 50, 25

@@ -13,8 +13,8 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// TestCopy copies a store that is written to: each copy opens, and has every record
-// that was acknowledged before it began, and no record without those before it.
+// TestCopy copies a store during writes. Each copy opens and has every record that was
+// acknowledged before the copy started; a record implies all earlier records.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	s := open(t, bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv names the role of a test binary that was started by a test.
+// childEnv tells a child process, which runs this test binary, its role.
 const childEnv = "ROWMILL_BOLT_TEST_CHILD"
 
 func TestMain(m *testing.M) {

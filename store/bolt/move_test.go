@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// embedded is a fresh file.
+// embedded returns a harness with a fresh file.
 func embedded(t *testing.T) storetest.Harness {
 	path := filepath.Join(t.TempDir(), "records.db")
 	return storetest.Harness{

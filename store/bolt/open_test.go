@@ -37,7 +37,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoRecordFile(t *testing.T) {
+func TestOpenRefusesOtherFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage")
@@ -53,7 +53,7 @@ func TestOpenRefusesWhatIsNoRecordFile(t *testing.T) {
 	})
 	for path, want := range map[string]string{
 		garbage:                        "not a record file",
-		form:                           "it has the form 99",
+		form:                           "it has format 99",
 		before:                         "move the file away to start without records",
 		layout:                         "have layout 99",
 		dir:                            "is a directory",
@@ -66,7 +66,7 @@ func TestOpenRefusesWhatIsNoRecordFile(t *testing.T) {
 	}
 }
 
-// file makes a record file and changes it.
+// file creates a record file and changes it.
 func file(t *testing.T, dir, name string, change func(*bbolt.Tx) error) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
@@ -87,8 +87,8 @@ func file(t *testing.T, dir, name string, change func(*bbolt.Tx) error) (path st
 	return path
 }
 
-// TestUsageOfAnOlderFile opens a file in which a version has counted that knew no
-// keys, and leaves what that counted under none.
+// TestUsageOfAnOlderFile opens a file of a version that did not count usage by key. The
+// old usage must stay without a key.
 func TestUsageOfAnOlderFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
@@ -131,8 +131,9 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 	storetest.WantKeys(t, s, "a", map[string]store.Totals{"": of(2), storetest.KeyID: of(3)})
 }
 
-// TestAFlippedBitIsNoPrompt changes one bit of a stored prompt: nobody gets the wrong text.
-func TestAFlippedBitIsNoPrompt(t *testing.T) {
+// TestFlippedBitIsDetected flips one bit of a stored prompt. No read may return the
+// wrong text.
+func TestFlippedBitIsDetected(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
 	s := open(t, bolt.Config{Path: path})

@@ -38,7 +38,7 @@ func child(t *testing.T, role, path string) (*exec.Cmd, *bufio.Scanner) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // harmless where the test has waited
+		_ = cmd.Wait() // harmless if the test has waited already
 	})
 	return cmd, bufio.NewScanner(out)
 }
@@ -78,8 +78,8 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	}
 }
 
-// writeForEver creates jobs, claims them and commits parts from several
-// goroutines, and prints each acknowledgement once it has it.
+// writeForEver creates jobs, claims them and commits parts from several goroutines, and
+// prints each acknowledgement.
 func writeForEver(path string) error {
 	ctx := context.Background()
 	s, err := bolt.Open(ctx, bolt.Config{Path: path})
@@ -122,7 +122,8 @@ func writeForEver(path string) error {
 	return <-failed
 }
 
-// TestKilled kills a writing process five times; what it acknowledged is there.
+// TestKilled kills a writing process five times. All acknowledged writes must be
+// stored.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
@@ -135,7 +136,7 @@ func TestKilled(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for out.Scan() { // what it had printed before it died
+		for out.Scan() { // the output before the kill
 			note(t, out.Text(), created, committed)
 		}
 		if err := cmd.Wait(); err == nil {
@@ -161,7 +162,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("the progress of %s was acknowledged: %d, %v", id, rec.Job.RowsDone, err)
 		}
 	}
-	// The ledger holds what the parts hold, acknowledged or not.
+	// The ledger must match the parts, acknowledged or not.
 	var want store.Totals
 	for cursor := ""; ; {
 		jobs, next, err := s.List(t.Context(), "a", 100, cursor)
@@ -188,7 +189,7 @@ func TestKilled(t *testing.T) {
 	if charge := storetest.Record("", "").Spec.Model.Charge(want.InputTokens, want.OutputTokens); cost != charge {
 		t.Errorf("the ledger says %v, the parts cost %v", cost, charge)
 	}
-	// Every owner is dead, so every job is an orphan.
+	// All owners are dead, so that every job is an orphan.
 	orphans, err := s.Orphans(t.Context(), 1<<20)
 	if err != nil || len(orphans) < len(created) {
 		t.Errorf("%d orphans of %d jobs, %v", len(orphans), len(created), err)
@@ -208,7 +209,7 @@ func note(t *testing.T, line string, created, committed map[string]bool) {
 	}
 }
 
-// fill writes until the file may not grow, and goes on once it may again.
+// fill writes until the file is at its limit, and continues after the limit is raised.
 func fill(path string) error {
 	ctx := context.Background()
 	s, err := bolt.Open(ctx, bolt.Config{Path: path, PingFresh: time.Nanosecond})

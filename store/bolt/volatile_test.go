@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// A file that is put back leaves sessions as they are.
+// Sessions continue when the file is put back to an earlier state.
 func TestVolatile_SessionsOutliveTheStore(t *testing.T) {
 	t.Parallel()
 	clock := newClock()

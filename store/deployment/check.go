@@ -16,34 +16,34 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Report is how records and bucket agree.
+// A Report says whether records and bucket match.
 type Report struct {
-	Records *Identity `json:"records"` // nil: they say nothing
+	Records *Identity `json:"records"` // nil when the records have no identity
 	Bucket  *Identity `json:"bucket"`
 	Known   int       `json:"known"`   // jobs with objects that the records know
-	Unknown []Note    `json:"unknown"` // and those that they do not
-	Missing []Missing `json:"missing"` // result files that records name and the bucket does not have
+	Unknown []Note    `json:"unknown"` // jobs with objects that the records do not know
+	Missing []Missing `json:"missing"` // result files that the records name and the bucket lacks
 }
 
-// Missing is a result file that is not there.
+// Missing is a result file that the bucket lacks.
 type Missing struct {
 	JobID string `json:"job_id"`
 	Key   string `json:"key"`
 }
 
-// Whole reports whether nothing is wrong.
+// Whole reports whether records and bucket match completely.
 func (r Report) Whole() bool {
 	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing) == 0
 }
 
-// looksAtOnce is how many jobs a check looks at side by side. Each look waits for
-// two answers, of the bucket and of the store, milliseconds each, and takes next
-// to no memory; more of them would crowd out the nodes that use both.
-const looksAtOnce = 16
+// checksAtOnce is how many jobs Check examines at the same time. Each job waits for two
+// answers, from the bucket and from the store, for milliseconds, and takes little
+// memory. More jobs would slow down the nodes that use both.
+const checksAtOnce = 16
 
-// Check compares records and bucket both ways and changes nothing. looked is
-// told of the number of jobs looked at, now and then. What submissions have
-// spooled that are under way or crashed is in no list: nodes remove it.
+// Check compares records and bucket in both directions and changes nothing. It calls
+// looked from time to time with the number of jobs so far. It ignores spooled input of
+// submissions that are in progress or crashed, because nodes remove it.
 func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err error) {
 	if r.Records, r.Bucket, err = p.read(ctx); err != nil {
 		return r, err
@@ -62,7 +62,7 @@ func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err e
 		for _, id := range ids {
 			seen[id] = true
 		}
-		if err := r.lookAt(ctx, ids, p.checkFolder); err != nil {
+		if err := r.checkJobs(ctx, ids, p.checkFolder); err != nil {
 			return r, err
 		}
 		looked(len(seen))
@@ -73,18 +73,19 @@ func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err e
 	return r, p.checkRecords(ctx, seen, &r)
 }
 
-// A finding is what a look at one job has found.
+// A finding is the result for one job.
 type finding struct {
-	known   bool // to the records, and the bucket has objects of it
+	known   bool // the records know the job, and the bucket has its objects
 	unknown *Note
 	missing []Missing
 }
 
-// lookAt looks at jobs side by side, and notes what is found in their order.
-func (r *Report) lookAt(ctx context.Context, ids []string, look func(ctx context.Context, id string) (finding, error)) error {
+// checkJobs calls look for several jobs at the same time, and adds the findings in the
+// order of ids.
+func (r *Report) checkJobs(ctx context.Context, ids []string, look func(ctx context.Context, id string) (finding, error)) error {
 	found := make([]finding, len(ids))
 	g, looks := errgroup.WithContext(ctx)
-	g.SetLimit(looksAtOnce)
+	g.SetLimit(checksAtOnce)
 	for i, id := range ids {
 		g.Go(func() (err error) {
 			if looks.Err() == nil {
@@ -108,7 +109,7 @@ func (r *Report) lookAt(ctx context.Context, ids []string, look func(ctx context
 	return ctx.Err()
 }
 
-// checkFolder looks at what the bucket has of a job.
+// checkFolder compares the objects of a job with its record.
 func (p Pair) checkFolder(ctx context.Context, id string) (f finding, err error) {
 	objects, err := p.Bucket.List(ctx, layout.Job(id))
 	if err != nil {
@@ -127,7 +128,8 @@ func (p Pair) checkFolder(ctx context.Context, id string) (f finding, err error)
 	return finding{known: len(objects) > 0, missing: missing(rec, objects)}, nil
 }
 
-// checkUnknown describes a job that no record knows; nil for a submission.
+// checkUnknown returns a note for a job that no record knows; nil for a submission in
+// progress.
 func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info) (*Note, error) {
 	note := NoteOf(id, objects, time.Time{})
 	if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
@@ -145,7 +147,7 @@ func (p Pair) checkUnknown(ctx context.Context, id string, objects []blob.Info) 
 	return &note, nil
 }
 
-// missing are the result files of a record that are not among objects.
+// missing returns the result files of a record that are not in objects.
 func missing(rec store.Record, objects []blob.Info) (files []Missing) {
 	if rec.DataRemoved != nil {
 		return nil
@@ -158,7 +160,7 @@ func missing(rec store.Record, objects []blob.Info) (files []Missing) {
 	return files
 }
 
-// checkRecords looks for jobs with results of which the bucket has nothing.
+// checkRecords checks the jobs with results that have no objects in the bucket.
 func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report) error {
 	accounts, err := p.Records.Holders(ctx)
 	if err != nil {
@@ -170,21 +172,21 @@ func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report)
 			return err
 		}
 		ids = slices.DeleteFunc(ids, func(id string) bool { return seen[id] })
-		if err := r.lookAt(ctx, ids, p.checkRecord); err != nil {
+		if err := r.checkJobs(ctx, ids, p.checkRecord); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkRecord looks at a job of which the bucket has nothing.
+// checkRecord checks a job that has no objects in the bucket.
 func (p Pair) checkRecord(ctx context.Context, id string) (finding, error) {
 	rec, err := p.Records.Get(ctx, id)
 	return finding{missing: missing(rec, nil)}, err
 }
 
-// Quarantine keeps notes of the jobs that a report calls unknown, and returns
-// them with the time since when each is set aside.
+// Quarantine writes notes for the unknown jobs of a report. It returns the notes with
+// the times since when the jobs are set aside.
 func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
 	var kept []Note
 	for _, n := range r.Unknown {
@@ -201,7 +203,7 @@ func (p Pair) Quarantine(ctx context.Context, r Report) ([]Note, error) {
 	return kept, nil
 }
 
-// SetAsideJobs returns the notes there are.
+// SetAsideJobs returns all notes.
 func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
 	ids, err := Noted(ctx, p.Bucket)
 	if err != nil {
@@ -221,13 +223,13 @@ func (p Pair) SetAsideJobs(ctx context.Context) ([]Note, error) {
 	return notes, nil
 }
 
-// ErrKnown says that the records know a job that was set aside.
-var ErrKnown = errors.New("the records know this job: its objects are not set aside any more")
+// ErrKnown means that the records know a job that was set aside.
+var ErrKnown = errors.New("the records know this job, so its objects are in use and are not removed")
 
-// Purge removes the objects of a job that was set aside. It looks once more
-// whether records and bucket belong together and the records do not know it:
-// ErrKnown, and nothing is removed. A job without a note is
-// rowmill.ErrNotFound.
+// Purge removes the objects of a job that was set aside. It first verifies again that
+// records and bucket belong together, and that the records do not know the job;
+// otherwise it removes nothing and returns an error, for a known job ErrKnown. A job
+// without a note is rowmill.ErrNotFound.
 func (p Pair) Purge(ctx context.Context, id string) error {
 	if _, err := ReadNote(ctx, p.Bucket, id); err != nil {
 		return err
@@ -237,7 +239,7 @@ func (p Pair) Purge(ctx context.Context, id string) error {
 		return err
 	}
 	if records == nil || bucket == nil || records.ID != bucket.ID {
-		why := "nothing is removed from a bucket that may be another deployment's"
+		why := "the bucket may belong to another deployment, so nothing is removed"
 		return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 	}
 	known, err := p.knows(ctx, id)

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// A distant bucket takes a second for a list.
+// A distant bucket takes one second for each list.
 type distant struct {
 	blob.Bucket
 	now, most atomic.Int64
@@ -26,8 +26,8 @@ func (b *distant) List(ctx context.Context, prefix string) ([]blob.Info, error) 
 	return b.Bucket.List(ctx, prefix)
 }
 
-// A check looks at jobs side by side, at so many and no more, and reports them in
-// the order of their ids.
+// Check examines several jobs at the same time, up to a limit, and reports them in the
+// order of ids.
 func TestCheck_LooksSideBySide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,14 +1,13 @@
-// Package deployment owns which records and which bucket belong together. A
-// deployment has an identity, kept as a value in the store and as an object in
-// the bucket. Where the two differ a node must not start, and one that runs
-// must remove nothing: what it takes for nobody's may be somebody else's.
+// Package deployment decides whether records and a bucket belong together. A deployment
+// has an identity, which is stored as a value in the store and as an object in the
+// bucket. When the two differ, a node must not start, and a running node must not
+// remove anything, because unknown objects may belong to another deployment.
 //
-// It also owns what becomes of objects whose job no record knows. The records
-// may have been lost, restored from an older copy or be those of another
-// deployment, so such objects are set aside, reported, and removed by nobody
-// but an operator.
+// The package also handles objects of jobs that no record knows. The records may have
+// been lost, restored from an older copy, or belong to another deployment. Such objects
+// are therefore set aside and reported, and only an operator removes them.
 //
-// It does not know how stores and buckets are opened, nor when anyone looks.
+// The package does not know how stores and buckets are opened, nor when the checks run.
 package deployment
 
 import (
@@ -27,43 +26,43 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Format is the version of how a bucket's objects are laid out and written. It
-// grows when a program that knows a lower one could not read them, or would take
-// them for something else. A program does not start on a bucket with a higher one.
+// Format is the version of the layout and encoding of a bucket's objects. Raise it when
+// an older program could not read the objects, or would misread them. A program does
+// not start on a bucket with a higher version.
 const Format = 1
 
-// Value names the value of the store that holds its identity.
+// Value is the name of the store's value that holds the identity.
 const Value = "deployment"
 
-// Identity is whose records or objects these are.
+// Identity identifies a deployment, in its records and in its bucket.
 type Identity struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 	Format  int       `json:"format"` // of the bucket
-	// Moving says that records and objects are still to come from another place: no
-	// node starts until all of them are there.
+	// Moving means that a move is still filling this place. No node starts until the
+	// move is complete.
 	Moving bool `json:"moving,omitempty"`
 }
 
-// New returns an identity that nobody has.
+// New returns a new, unique identity.
 func New(now time.Time) Identity {
 	return Identity{ID: "deployment-" + uuid.NewString(), Created: now.UTC().Truncate(time.Second), Format: Format}
 }
 
-// String names it and its age.
+// String returns the id and the time of creation.
 func (i Identity) String() string {
 	return fmt.Sprintf("%s of %s", i.ID, i.Created.UTC().Format(time.RFC3339))
 }
 
-// Records are what is asked of the store.
+// Records are the parts of the store that this package uses.
 type Records interface {
 	store.Values
 	store.Retention
 	Get(ctx context.Context, jobID string) (store.Record, error)
 }
 
-// A Pair is records and a bucket that are to belong together. The names are
-// what an operator calls them, without passwords.
+// A Pair is a store of records and a bucket that should belong together. The names
+// describe them to operators, without passwords.
 type Pair struct {
 	Records     Records
 	RecordsName string
@@ -72,24 +71,24 @@ type Pair struct {
 	Clock       func() time.Time
 }
 
-// read returns both identities, nil for one that is not there. The bucket, which is
-// marked last, is read first: where another node marks both meanwhile, records
-// without a mark beside a marked bucket would be those of another deployment.
+// read returns both identities, nil for a missing one. It reads the bucket first. In
+// the other order, when another node marks both between the two reads, unmarked records
+// and a marked bucket would look like two deployments.
 func (p Pair) read(ctx context.Context) (records, bucket *Identity, err error) {
-	if bucket, err = p.ofBucket(ctx); err == nil {
-		records, _, err = p.ofRecords(ctx)
+	if bucket, err = p.bucketIdentity(ctx); err == nil {
+		records, _, err = p.recordsIdentity(ctx)
 	}
 	return records, bucket, err
 }
 
-// ofRecords is the identity in the store and the version of its value.
-func (p Pair) ofRecords(ctx context.Context) (*Identity, int64, error) {
+// recordsIdentity returns the identity in the store and the version of its value.
+func (p Pair) recordsIdentity(ctx context.Context) (*Identity, int64, error) {
 	text, version, err := p.Records.GetValue(ctx, Value)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read whose records these are: %w", err)
+		return nil, 0, fmt.Errorf("read the identity of the records: %w", err)
 	}
 	found, err := Parse(text)
 	if err != nil {
@@ -98,21 +97,21 @@ func (p Pair) ofRecords(ctx context.Context) (*Identity, int64, error) {
 	return found, version, nil
 }
 
-// maxIdentity bounds what is read of an object that should hold an identity.
+// maxIdentity limits the read of an object that should hold an identity.
 const maxIdentity = 64 << 10
 
-func (p Pair) ofBucket(ctx context.Context) (*Identity, error) {
+func (p Pair) bucketIdentity(ctx context.Context) (*Identity, error) {
 	object, err := p.Bucket.Open(ctx, layout.Deployment)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read whose bucket this is: %w", err)
+		return nil, fmt.Errorf("read the identity of the bucket: %w", err)
 	}
 	defer object.Close()
 	text, err := io.ReadAll(io.LimitReader(blob.NewReader(object), maxIdentity))
 	if err != nil {
-		return nil, fmt.Errorf("read whose bucket this is: %w", err)
+		return nil, fmt.Errorf("read the identity of the bucket: %w", err)
 	}
 	found, err := Parse(text)
 	if err != nil {
@@ -121,26 +120,26 @@ func (p Pair) ofBucket(ctx context.Context) (*Identity, error) {
 	return found, nil
 }
 
-// Parse reads an identity as the object layout.Deployment holds it.
+// Parse decodes the content of the object layout.Deployment.
 func Parse(text []byte) (*Identity, error) {
 	var found Identity
 	if err := json.Unmarshal(text, &found); err != nil {
-		return nil, fmt.Errorf("it is no identity of a deployment: %w", err)
+		return nil, fmt.Errorf("it is not the identity of a deployment: %w", err)
 	}
 	if found.ID == "" {
-		return nil, errors.New("it names no deployment")
+		return nil, errors.New("its id is empty")
 	}
 	return &found, nil
 }
 
-// markRecords writes an identity in place of the one of a version.
+// markRecords writes an identity, replacing the value with this version.
 func (p Pair) markRecords(ctx context.Context, id Identity, version int64) error {
 	text, err := json.Marshal(id)
 	if err == nil {
 		_, err = p.Records.PutValue(ctx, Value, text, version)
 	}
 	if err != nil {
-		return fmt.Errorf("write whose records these are: %w", err)
+		return fmt.Errorf("write the identity of the records: %w", err)
 	}
 	return nil
 }
@@ -151,7 +150,7 @@ func (p Pair) markBucket(ctx context.Context, id Identity) error {
 		err = put(ctx, p.Bucket, layout.Deployment, append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("write whose bucket this is: %w", err)
+		return fmt.Errorf("write the identity of the bucket: %w", err)
 	}
 	return nil
 }

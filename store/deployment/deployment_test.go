@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// A place is a store and a bucket, each of which can be paired with another.
+// A place is a store and a bucket, which can be paired with others.
 type place struct {
 	*testing.T
 	store  *bolt.Store
@@ -37,7 +37,7 @@ func (p place) pair() deployment.Pair {
 	}
 }
 
-// job makes a job with a result file, in the records and the bucket.
+// job creates a job with a result file, in the records and in the bucket.
 func (p place) job() string {
 	p.Helper()
 	id := rowmill.NewJobID()
@@ -95,8 +95,8 @@ func (p place) settle() deployment.Identity {
 	return found
 }
 
-// refused demands that a pair does not settle, names both and the remedy, and
-// leaves both alone.
+// refused checks that Settle fails, that the error names both places and the remedy,
+// and that nothing changes.
 func (p place) refused() *deployment.DifferError {
 	p.Helper()
 	_, bucketBefore := p.said()
@@ -116,7 +116,7 @@ func (p place) refused() *deployment.DifferError {
 	return differ
 }
 
-// said is what the records and the bucket say, empty for nothing.
+// said returns the stored identities, empty for none.
 func (p place) said() (records, bucket string) {
 	if doc, _, err := p.store.GetValue(p.Context(), deployment.Value); err == nil {
 		records = string(doc)
@@ -130,7 +130,7 @@ func (p place) said() (records, bucket string) {
 	return records, bucket
 }
 
-func TestSettle_BeginsAnewAndStaysTheSame(t *testing.T) {
+func TestSettle_NewIdentityIsKept(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	first := p.settle()
@@ -143,9 +143,9 @@ func TestSettle_BeginsAnewAndStaysTheSame(t *testing.T) {
 	}
 }
 
-// Records and objects of a version that knew no deployments belong together
-// where one of them knows the other.
-func TestSettle_MarksWhatIsUnmarked(t *testing.T) {
+// Records and objects of a version without deployments belong together when one knows a
+// job of the other.
+func TestSettle_MarksUnmarked(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.object(rowmill.NewJobID(), "input/rows.jsonl") // of a submission that crashed
@@ -156,8 +156,8 @@ func TestSettle_MarksWhatIsUnmarked(t *testing.T) {
 	}
 }
 
-// Two deployments on one bucket: the second one does not start, whether the
-// first has run jobs or not.
+// Two deployments on one bucket: the second does not start, even when the first has not
+// run any jobs.
 func TestSettle_SecondDeploymentOnABucket(t *testing.T) {
 	t.Parallel()
 	for name, jobs := range map[string]int{"that has just begun": 0, "that has jobs": 3} {
@@ -185,8 +185,7 @@ func TestSettle_SecondDeploymentOnABucket(t *testing.T) {
 	}
 }
 
-// A bucket with objects of a version that knew no deployments is nobody's who
-// has no records of it.
+// A bucket with objects of a version without deployments does not match an empty store.
 func TestSettle_EmptyStoreBesideAFullBucket(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -195,8 +194,8 @@ func TestSettle_EmptyStoreBesideAFullBucket(t *testing.T) {
 	p.refused()
 }
 
-// FLUSHALL, or another database: the records say nothing and know nothing.
-func TestSettle_StoreThatWasEmptied(t *testing.T) {
+// After FLUSHALL, or in another database, the records have no identity and no jobs.
+func TestSettle_EmptiedStore(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	own := p.settle()
@@ -215,8 +214,8 @@ func TestSettle_StoreThatWasEmptied(t *testing.T) {
 	}
 }
 
-// A snapshot from before the records were marked is known by its jobs.
-func TestSettle_StoreThatWasRestored(t *testing.T) {
+// A restored snapshot from before the mark is recognized by its jobs.
+func TestSettle_RestoredStore(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	older := newPlace(t)
@@ -231,9 +230,8 @@ func TestSettle_StoreThatWasRestored(t *testing.T) {
 	}
 }
 
-// An object store that was exchanged for an empty one has nothing of what the
-// records speak of.
-func TestSettle_BucketThatWasExchanged(t *testing.T) {
+// An empty object store that replaced another lacks the files that the records name.
+func TestSettle_ExchangedBucket(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	own := p.settle()
@@ -245,10 +243,10 @@ func TestSettle_BucketThatWasExchanged(t *testing.T) {
 	}
 }
 
-// A crash between the two marks leaves what the next start completes.
+// After a crash between the two marks, the next start completes the second mark.
 func TestSettle_CrashBetweenTheMarks(t *testing.T) {
 	t.Parallel()
-	for name, upgrade := range map[string]bool{"of a new deployment": false, "of one that is marked later": true} {
+	for name, upgrade := range map[string]bool{"of a new deployment": false, "of a deployment that is marked later": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
@@ -274,7 +272,7 @@ type readOnly struct{ blob.Bucket }
 
 func (readOnly) Create(context.Context, string, string) (blob.Writer, error) { return nil, errReadOnly }
 
-// Nodes that start at once on a fresh pair are of one deployment.
+// Nodes that start at once on a fresh pair agree on one deployment.
 func TestSettle_ManyFirstNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -292,8 +290,8 @@ func TestSettle_ManyFirstNodes(t *testing.T) {
 	}
 }
 
-// Nor does a node that starts while another marks a fresh pair take what it reads
-// before and after for two deployments.
+// A node that starts while another marks a fresh pair must not take the two for
+// different deployments.
 func TestSettle_WhileAnotherNodeSettles(t *testing.T) {
 	t.Parallel()
 	for name, between := range map[string]func(deployment.Pair, func()) deployment.Pair{
@@ -312,7 +310,8 @@ func TestSettle_WhileAnotherNodeSettles(t *testing.T) {
 	}
 }
 
-// firstOpen does something before an object is opened, firstValue before a value is read.
+// firstOpen calls do before the first object is opened, firstValue before the first
+// value is read.
 type (
 	firstOpen struct {
 		blob.Bucket
@@ -334,7 +333,7 @@ func (f firstValue) GetValue(ctx context.Context, name string) (json.RawMessage,
 	return f.Records.GetValue(ctx, name)
 }
 
-// Of two deployments that begin on one fresh bucket at once, at most one goes on.
+// When two deployments start on one fresh bucket at once, at most one continues.
 func TestSettle_TwoDeploymentsBeginAtOnce(t *testing.T) {
 	t.Parallel()
 	one, two := newPlace(t), newPlace(t)
@@ -378,8 +377,8 @@ func TestSettle_LaterFormat(t *testing.T) {
 	}
 }
 
-// An operator's word gets out of every refusal, and takes nothing from whoever
-// else uses the store or the bucket without that being noticed.
+// Adopt ends every kind of refusal. Another deployment that uses the store or the
+// bucket then notices the change.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	adopt := func(p place) deployment.Identity {

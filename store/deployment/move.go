@@ -6,12 +6,11 @@ import (
 	"fmt"
 )
 
-// BeginMove marks records and bucket as places that are being filled from elsewhere,
-// and returns what EndMove takes. Both have to be empty, or as Unfinished has found
-// them.
+// BeginMove marks records and bucket as places that a move is filling, and returns the
+// mark for EndMove. Both must be empty, or in the state that Unfinished returned.
 //
-// The bucket is marked first: records without an identity beside a marked bucket are
-// refused too.
+// The bucket is marked first, because records without an identity next to a marked
+// bucket are refused too.
 func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
 	mark := New(p.Clock())
 	mark.Moving = true
@@ -21,9 +20,9 @@ func (p Pair) BeginMove(ctx context.Context) (Identity, error) {
 	return mark, p.MarkMove(ctx, mark)
 }
 
-// Unfinished says what a move has left here that was not finished: of the records, of
-// the bucket. The error is an *UnfinishedError where there is something and it is not
-// to be begun again, and another one where one of them is somebody's.
+// Unfinished reports whether an unfinished move has left data in the records and in the
+// bucket. The error is an *UnfinishedError when there is such data and again is false.
+// It is another error when one of the two belongs to a deployment.
 func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket bool, err error) {
 	records, bucket, err := p.read(ctx)
 	if err != nil {
@@ -35,34 +34,34 @@ func (p Pair) Unfinished(ctx context.Context, again bool) (ofRecords, ofBucket b
 	}
 	switch {
 	case records != nil && !ofRecords:
-		err = fmt.Errorf("%s is not empty, it holds the records of %s: name an empty place", p.RecordsName, records)
+		err = fmt.Errorf("%s is not empty, it contains the records of %s: name an empty place", p.RecordsName, records)
 	case bucket != nil && !ofBucket:
-		err = fmt.Errorf("%s is not empty, it holds the objects of %s: name an empty place", p.BucketName, bucket)
+		err = fmt.Errorf("%s is not empty, it contains the objects of %s: name an empty place", p.BucketName, bucket)
 	case (ofRecords || ofBucket) && !again:
 		err = &UnfinishedError{p.RecordsName, p.BucketName}
 	}
 	return ofRecords, ofBucket, err
 }
 
-// MarkMove marks the records, whatever they say.
+// MarkMove marks the records, whatever identity they have.
 func (p Pair) MarkMove(ctx context.Context, mark Identity) error {
-	_, version, err := p.ofRecords(ctx)
+	_, version, err := p.recordsIdentity(ctx)
 	if err != nil {
 		return err
 	}
 	return p.markRecords(ctx, mark, version)
 }
 
-// EndMove says that all has come that was at a place: nodes may start from now on. The
-// identity is a new one, so that no node takes half of either place for its own. The
-// objects have the format that they had.
+// EndMove marks a move as complete, so that nodes may start. The identity is new, so
+// that no node confuses one of the places with its source. The format is that of the
+// source's objects.
 func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error) {
 	records, bucket, err := p.read(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
 	if records == nil || bucket == nil || records.ID != mark.ID || bucket.ID != mark.ID {
-		return Identity{}, errors.New("somebody else has begun to fill the same place meanwhile: look for another rowmill migrate, and begin again with --force")
+		return Identity{}, errors.New("another rowmill migrate has started to fill the same place: stop it, then start this one again with --force")
 	}
 	settled := Identity{ID: mark.ID, Created: from.Created, Format: from.Format}
 	if err := p.MarkMove(ctx, settled); err != nil {
@@ -71,9 +70,9 @@ func (p Pair) EndMove(ctx context.Context, mark, from Identity) (Identity, error
 	return settled, p.markBucket(ctx, settled)
 }
 
-// Source is the identity of a place that is to be moved: a *DifferError or an
-// *UnfinishedError where records and bucket are no whole, and another error where
-// nothing is there.
+// Source returns the identity of a place to move from. The error is a *DifferError or
+// an *UnfinishedError when records and bucket do not belong together, and another error
+// when there is no deployment.
 func (p Pair) Source(ctx context.Context) (Identity, error) {
 	records, bucket, err := p.read(ctx)
 	switch {
@@ -82,14 +81,14 @@ func (p Pair) Source(ctx context.Context) (Identity, error) {
 	case evidence{Records: records, Bucket: bucket}.moving():
 		return Identity{}, &UnfinishedError{p.RecordsName, p.BucketName}
 	case records == nil && bucket == nil:
-		return Identity{}, fmt.Errorf("there is nothing to move at %s and %s: no node was ever started there", p.RecordsName, p.BucketName)
+		return Identity{}, fmt.Errorf("there is no deployment to move at %s and %s: no node was ever started there", p.RecordsName, p.BucketName)
 	case records == nil:
-		return Identity{}, p.differ(records, bucket, "the records say nothing")
+		return Identity{}, p.differ(records, bucket, "the records have no identity")
 	}
 	if err := p.Confirm(ctx, *records); err != nil {
 		return Identity{}, err
 	}
-	return *bucket, nil // whose format is that of the objects
+	return *bucket, nil // the bucket's identity has the format of the objects
 }
 
 func (p Pair) differ(records, bucket *Identity, why string) error {

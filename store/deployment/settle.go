@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// folderPage is how many jobs one listing asks for, maxFolders how many are
-	// looked at for one that the records know: one is enough, and where so many
-	// are unknown an operator has to look.
+	// folderPage is the number of jobs in one listing. maxFolders is the number of jobs
+	// in the bucket that are examined to find one that the records know. One is proof;
+	// when so many are unknown, an operator must decide.
 	folderPage, maxFolders = 100, 2000
-	// maxNamed is how many records are asked for their result files.
+	// maxNamed is the number of records that are examined for result files.
 	maxNamed = 100
-	// settleTries is how often it is decided anew because another node has
-	// decided meanwhile. Each time one of them succeeds.
+	// settleTries is how often Settle decides again after a conflict with another node.
+	// Each time one node succeeds.
 	settleTries = 16
 )
 
-// Settle makes sure that records and bucket belong together, and returns their
-// identity. It marks what says nothing yet. The errors are *DifferError, *FormatError
-// and *UnfinishedError where a node must not start.
+// Settle verifies that records and bucket belong together and returns their identity.
+// It marks the ones without an identity. The errors *DifferError, *FormatError and
+// *UnfinishedError mean that a node must not start.
 //
-// Several nodes may settle at once: the first to mark the records decides.
-// Records are marked before the bucket, so that a crash in between leaves what
-// the next start completes.
+// Several nodes may call Settle at the same time: the first one to mark the records
+// decides. The records are marked before the bucket, so that the next start can
+// complete the work after a crash between the two.
 func (p Pair) Settle(ctx context.Context) (Identity, error) {
 	for range settleTries {
 		settled, err := p.settleOnce(ctx)
@@ -37,7 +37,7 @@ func (p Pair) Settle(ctx context.Context) (Identity, error) {
 		}
 		return settled, err
 	}
-	return Identity{}, fmt.Errorf("write whose records these are: other nodes did so %d times meanwhile: %w", settleTries, rowmill.ErrConflict)
+	return Identity{}, fmt.Errorf("write the identity of the records: other nodes wrote it %d times meanwhile; start the node again: %w", settleTries, rowmill.ErrConflict)
 }
 
 func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
@@ -62,10 +62,10 @@ func (p Pair) settleOnce(ctx context.Context) (Identity, error) {
 	if e.Records != nil && e.Bucket != nil {
 		return settled, nil
 	}
-	return settled, p.Confirm(ctx, settled) // another store's node may have marked the bucket too
+	return settled, p.Confirm(ctx, settled) // a node of another store may have marked the bucket meanwhile
 }
 
-// decide is Evidence.Decide with the names in the errors.
+// decide calls evidence.decide and adds the names to its errors.
 func (p Pair) decide(e evidence, fresh Identity) (Identity, error) {
 	settled, err := e.decide(fresh)
 	var differ *DifferError
@@ -82,9 +82,9 @@ func (p Pair) decide(e evidence, fresh Identity) (Identity, error) {
 	return settled, err
 }
 
-// Confirm looks whether both still have an identity: a store may have been
-// emptied, restored or exchanged under a node that runs. A *DifferError says
-// that they have not; other errors that it could not be found out.
+// Confirm checks whether both still have the identity own. A store may be emptied,
+// restored or exchanged while a node runs. A *DifferError means that an identity has
+// changed; other errors mean that the check failed.
 func (p Pair) Confirm(ctx context.Context, own Identity) error {
 	records, bucket, err := p.read(ctx)
 	if err != nil {
@@ -99,20 +99,21 @@ func (p Pair) Confirm(ctx context.Context, own Identity) error {
 	case bucket == nil:
 		why = "the bucket was emptied or exchanged while the node ran"
 	case records.ID != own.ID || bucket.ID != own.ID:
-		why = "one of them was exchanged while the node ran, which is of " + own.ID
+		why = "one of them was exchanged while the node ran; the node belongs to " + own.ID
 	default:
 		return nil
 	}
 	return &DifferError{Records: records, Bucket: bucket, RecordsName: p.RecordsName, BucketName: p.BucketName, Why: why}
 }
 
-// Adopt makes one deployment of both on an operator's word: what one of them
-// says is given to the other; where both differ both get a new identity, which
-// whoever else uses one of them notices. It returns what they said before.
+// Adopt joins records and bucket into one deployment, on an operator's request. If the
+// records or the bucket have no identity, they get the identity of the other. If both
+// differ, both get a new identity, which other users of either will notice. Adopt
+// returns the earlier identities.
 func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Identity, err error) {
-	records, version, err := p.ofRecords(ctx)
+	records, version, err := p.recordsIdentity(ctx)
 	if err == nil {
-		bucket, err = p.ofBucket(ctx)
+		bucket, err = p.bucketIdentity(ctx)
 	}
 	if err != nil {
 		return Identity{}, nil, nil, err
@@ -138,20 +139,20 @@ func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Ide
 	return settled, records, bucket, err
 }
 
-// evidence reads both identities and, unless both are there, what shows
-// whether they belong together.
+// evidence reads both identities. If one is missing, it also collects the facts that
+// show whether they belong together.
 func (p Pair) evidence(ctx context.Context) (e evidence, err error) {
 	if e.Records, e.Bucket, err = p.read(ctx); err != nil || e.Records != nil && e.Bucket != nil {
 		return e, err
 	}
-	if err := p.lookAtBucket(ctx, &e); err != nil || e.Known > 0 {
+	if err := p.countJobs(ctx, &e); err != nil || e.Known > 0 {
 		return e, err
 	}
-	return e, p.lookAtRecords(ctx, &e)
+	return e, p.countResults(ctx, &e)
 }
 
-// lookAtBucket looks for a job with objects that the records know.
-func (p Pair) lookAtBucket(ctx context.Context, e *evidence) error {
+// countJobs searches the bucket for a job with objects that the records know.
+func (p Pair) countJobs(ctx context.Context, e *evidence) error {
 	after := ""
 	for looked := 0; looked < maxFolders; looked += folderPage {
 		ids, err := p.Bucket.Folders(ctx, layout.Jobs, after, folderPage)
@@ -191,8 +192,8 @@ func (p Pair) knows(ctx context.Context, id string) (bool, error) {
 	return err == nil, err
 }
 
-// lookAtRecords looks for a result file that a record names and the bucket has.
-func (p Pair) lookAtRecords(ctx context.Context, e *evidence) error {
+// countResults searches the records for a result file that the bucket has.
+func (p Pair) countResults(ctx context.Context, e *evidence) error {
 	accounts, err := p.Records.Holders(ctx)
 	if err != nil {
 		return err
@@ -211,8 +212,8 @@ func (p Pair) lookAtRecords(ctx context.Context, e *evidence) error {
 			if err != nil {
 				return err
 			}
-			full, named := rec.Artifacts[layout.Full]
-			if !named || rec.DataRemoved != nil {
+			full, describe := rec.Artifacts[layout.Full]
+			if !describe || rec.DataRemoved != nil {
 				continue
 			}
 			switch _, err := p.Bucket.Stat(ctx, full.Key); {
@@ -220,7 +221,7 @@ func (p Pair) lookAtRecords(ctx context.Context, e *evidence) error {
 				e.Present++
 				return nil
 			case !errors.Is(err, rowmill.ErrNotFound):
-				return fmt.Errorf("look for a result file: %w", err)
+				return fmt.Errorf("check a result file: %w", err)
 			}
 			e.Missing++
 		}

@@ -1,5 +1,5 @@
-// Package journal writes the audit record to a file as well, one JSON object a line,
-// for whatever gathers logs. It knows neither who acts nor where records are.
+// Package journal also writes the audit record to a file, one JSON object per line, for
+// log collectors. It does not know who acts or where records are stored.
 package journal
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Journal is a file of entries of the audit record.
+// A Journal writes audit entries to a file.
 type Journal struct {
 	path string
 
@@ -21,8 +21,8 @@ type Journal struct {
 	file *os.File
 }
 
-// Open opens the file, which is made when missing, with mode 0600. It may be a pipe
-// or a terminal too, such as /dev/stdout.
+// Open opens the file, or creates it with mode 0600. The path may also name a pipe or a
+// terminal, such as /dev/stdout.
 func Open(path string) (*Journal, error) {
 	j := &Journal{path: path}
 	if err := j.reopen(); err != nil {
@@ -38,10 +38,10 @@ func (j *Journal) Close() error {
 	return j.file.Close()
 }
 
-// Of is a store whose entries of the audit record stand in the file as well. A line is
-// there, and durable where the file is one on a disk, before the entry is recorded:
-// every entry has one. One that cannot be written is not recorded either. What could
-// be written and not recorded is a line of an act that was refused.
+// Of returns a store that also writes audit entries to the file. It writes the line,
+// and syncs a regular file, before it stores the entry, so that every stored entry has
+// a line. When the line cannot be written, the entry is not stored. When only the entry
+// cannot be stored, the file holds a line of an action that was refused.
 func (j *Journal) Of(records store.Store) store.Store { return journalled{records, j} }
 
 type journalled struct {
@@ -54,12 +54,12 @@ func (s journalled) AppendAudit(ctx context.Context, entry store.AuditEntry) err
 		return err
 	}
 	if err := s.journal.write(entry); err != nil {
-		return fmt.Errorf("write to the file of the audit record: %w", err)
+		return fmt.Errorf("write to the audit file: %w", err)
 	}
 	return s.Store.AppendAudit(ctx, entry)
 }
 
-// write appends a line, or nothing.
+// write appends one line, or nothing.
 func (j *Journal) write(entry store.AuditEntry) error {
 	line, err := json.Marshal(entry)
 	if err != nil {
@@ -67,7 +67,7 @@ func (j *Journal) write(entry store.AuditEntry) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.follow(); err != nil {
+	if err := j.reopenIfMoved(); err != nil {
 		return err
 	}
 	info, err := j.file.Stat()
@@ -81,12 +81,12 @@ func (j *Journal) write(entry store.AuditEntry) error {
 	if err == nil {
 		return j.file.Sync()
 	}
-	return errors.Join(err, j.file.Truncate(info.Size())) // half a line would spoil the next
+	return errors.Join(err, j.file.Truncate(info.Size())) // part of a line would damage the next line
 }
 
-// follow opens the file anew where another has its name, or none: what rotates logs
-// has moved it away.
-func (j *Journal) follow() error {
+// reopenIfMoved opens the file again when its path names another file or none, because log
+// rotation has moved it.
+func (j *Journal) reopenIfMoved() error {
 	named, err := os.Stat(j.path)
 	if err == nil {
 		open, err := j.file.Stat()

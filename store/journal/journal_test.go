@@ -56,7 +56,7 @@ func entry(id string) store.AuditEntry {
 	}
 }
 
-// lines are the entries of a file, which ends with a whole line.
+// lines returns the entries of a file, which must end with a complete line.
 func lines(t *testing.T, path string) (entries []store.AuditEntry) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -76,8 +76,8 @@ func lines(t *testing.T, path string) (entries []store.AuditEntry) {
 	return entries
 }
 
-// What is recorded stands in the file, as it is, behind what was there, also when the
-// file is moved away, and when many write at once.
+// Every stored entry has a line, in order, even when the file is moved away and when
+// many goroutines write at once.
 func TestEveryEntryHasALine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -117,7 +117,7 @@ func TestEveryEntryHasALine(t *testing.T) {
 	}
 }
 
-// Without its line nothing is recorded, and what is no entry has no line.
+// No entry is stored without its line, and an invalid entry has no line.
 func TestNoEntryWithoutALine(t *testing.T) {
 	t.Parallel()
 	s := records(t)
@@ -154,8 +154,8 @@ func TestNoEntryWithoutALine(t *testing.T) {
 	}
 }
 
-// A line of what could not be recorded tells of an act that was refused.
-func TestLineOfWhatWasRefused(t *testing.T) {
+// An entry that could not be stored leaves a line of a refused action.
+func TestRefusedActionLeavesALine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	away := errors.New("away")
@@ -172,8 +172,8 @@ type failing struct {
 
 func (f failing) AppendAudit(context.Context, store.AuditEntry) error { return f.err }
 
-// A journal that is no file, such as a pipe to what ships logs, cannot be synced and takes
-// lines all the same.
+// A journal to a pipe, for example to a log collector, cannot be synced but still
+// works.
 func TestJournalIsAPipe(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.pipe")

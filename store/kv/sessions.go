@@ -11,27 +11,27 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Sessions are the sessions of an engine that one process has: they are in memory, since they
-// cannot outlive it. What a process before it owned is an orphan at the start.
+// Sessions holds the sessions of an engine in memory, for engines with one process. The
+// jobs of sessions of an earlier process are orphans.
 type Sessions struct {
 	clock func() time.Time
 	mu    sync.Mutex
 	live  map[string]*session
 }
 
-// A session is one node's claim to be alive.
+// A session is the lease of a node.
 type session struct {
 	ttl   time.Duration
 	until time.Time
 }
 
-// NewSessions returns sessions that a clock judges.
+// NewSessions returns an empty set of sessions. clock decides when a session expires.
 func NewSessions(clock func() time.Time) *Sessions {
 	return &Sessions{clock: clock, live: map[string]*session{}}
 }
 
-// Alive reports whether a session exists and has not expired. One that has expired never comes
-// back.
+// Alive reports whether a session exists and has not expired. An expired session cannot
+// be renewed.
 func (s *Sessions) Alive(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,32 +10,32 @@ import (
 	"strconv"
 )
 
-// A stored value is the id of its transaction (8 bytes), the kind of its checksum (1), the
-// checksum (4) and the bytes. The checksum leaves the id out: an engine may give ids at the very
-// end of a commit.
+// A stored value is the id of its transaction (8 bytes), the kind of its checksum (1),
+// the checksum (4) and the bytes. The checksum does not cover the id, because an engine
+// may assign the id at the end of a commit.
 const (
 	idBytes  = 8
 	overhead = idBytes + 1 + 4
 
 	kindCRC = 0
-	kindSHA = 1 // of counters that a Redis server has added to: its scripts have SHA-1 and no CRC
+	kindSHA = 1 // for counters that a Redis server has added to: its scripts have SHA-1 but no CRC
 )
 
-// castagnoli is the polynomial that processors have an instruction for.
+// castagnoli is the CRC polynomial that processors have an instruction for.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Head is the checksum of a table and a key, before that of the bytes behind them: a value under
-// the wrong key is damaged too.
+// Head returns the checksum of a table and a key, on which the checksum of the value
+// builds. A value under the wrong key therefore counts as damaged.
 func Head(t Table, key []byte) uint32 {
 	crc := ^uint32(0)
-	for i := range len(t) { // by hand: the package takes no strings
+	for i := range len(t) { // by hand, because crc32 takes no string
 		crc = castagnoli[byte(crc)^t[i]] ^ crc>>8
 	}
 	crc = castagnoli[byte(crc)] ^ crc>>8 // a zero
 	return crc32.Update(^crc, castagnoli, key)
 }
 
-// sum is the checksum of a value.
+// sum returns the checksum of a value.
 func sum(kind byte, t Table, key, value []byte) uint32 {
 	if kind == kindCRC {
 		return crc32.Update(Head(t, key), castagnoli, value)
@@ -52,7 +52,8 @@ func Seal(t Table, key []byte, id uint64, value []byte) []byte {
 	return append(stored, value...)
 }
 
-// Unseal returns what Seal was given, or a *DamagedError. The value is part of stored.
+// Unseal undoes Seal, or returns a *DamagedError. The returned value shares the memory
+// of stored.
 func Unseal(t Table, key, stored []byte) (id uint64, value []byte, err error) {
 	if len(stored) >= overhead {
 		kind, value := stored[idBytes], stored[overhead:len(stored):len(stored)]
@@ -64,7 +65,7 @@ func Unseal(t Table, key, stored []byte) (id uint64, value []byte, err error) {
 	return 0, nil, &DamagedError{t, append([]byte(nil), key...)}
 }
 
-// Counters reads a value that Add has written. nil has none.
+// Counters decodes a value that Add wrote. A nil value has no counters.
 func Counters(value []byte) ([]int64, error) {
 	if len(value)%8 != 0 {
 		return nil, errors.New("counters are cut off")
@@ -76,7 +77,7 @@ func Counters(value []byte) ([]int64, error) {
 	return counters, nil
 }
 
-// Sum returns the value of counters after an Add.
+// Sum returns the counters of value with more added, encoded.
 func Sum(value []byte, more ...int64) ([]byte, error) {
 	counters, err := Counters(value)
 	if err != nil {
@@ -95,7 +96,7 @@ func Sum(value []byte, more ...int64) ([]byte, error) {
 	return raw, nil
 }
 
-// plus adds, and stays at the end of an int64.
+// plus adds two numbers; an overflow stays at the limit of int64.
 func plus(a, b int64) int64 {
 	switch {
 	case b > 0 && a > math.MaxInt64-b:
@@ -106,7 +107,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// checkKey refuses a key that no table takes.
+// checkKey refuses a key of invalid length.
 func checkKey(t Table, key []byte) error {
 	if len(key) < 1 || len(key) > MaxKey {
 		return fmt.Errorf("a key of table %s has %d bytes, 1 to %d are allowed", t, len(key), MaxKey)

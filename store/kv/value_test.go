@@ -11,7 +11,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// TestSeal holds that what was sealed comes back under its own table and key, and under no other.
+// TestSeal checks that Unseal returns a sealed value under its own table and key, and
+// under no other.
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

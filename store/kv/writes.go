@@ -1,20 +1,20 @@
 package kv
 
-// Writes are the writes of a transaction that wait for its end. The zero value has none.
+// Writes collects the writes of a transaction until it ends. The zero value is empty.
 type Writes struct {
 	list []Write
-	at   map[string]int // where the last write of a key stands in list
+	at   map[string]int // index in list of the last write of a key
 	err  error
 }
 
-// A Write is what is to become of a key.
+// A Write sets the value of a key, or removes the key.
 type Write struct {
 	Table Table
 	Key   []byte
 	Value []byte // nil removes the key
 }
 
-// Put notes a value.
+// Put adds a write of a value.
 func (w *Writes) Put(t Table, key, value []byte) {
 	if value == nil {
 		value = []byte{}
@@ -22,7 +22,7 @@ func (w *Writes) Put(t Table, key, value []byte) {
 	w.note(t, key, value)
 }
 
-// Delete notes that a key goes.
+// Delete adds the removal of a key.
 func (w *Writes) Delete(t Table, key []byte) { w.note(t, key, nil) }
 
 func (w *Writes) note(t Table, key, value []byte) {
@@ -42,14 +42,15 @@ func (w *Writes) note(t Table, key, value []byte) {
 	w.list = append(w.list, Write{t, []byte(name[len(t)+1:]), value})
 }
 
-// Fail makes err the transaction's, unless it has one.
+// Fail makes err the error of the transaction, unless it has one.
 func (w *Writes) Fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
 }
 
-// Get returns what the transaction has written under a key, and whether it has.
+// Get returns the value that the transaction wrote under a key; written is false when
+// it wrote none.
 func (w *Writes) Get(t Table, key []byte) (value []byte, written bool) {
 	if len(w.at) == 0 {
 		return nil, false
@@ -60,5 +61,5 @@ func (w *Writes) Get(t Table, key []byte) (value []byte, written bool) {
 	return nil, false
 }
 
-// All returns the writes in their order, one for each key, or the transaction's error.
+// All returns the writes in order, one for each key, or the transaction's error.
 func (w *Writes) All() ([]Write, error) { return w.list, w.err }

@@ -15,26 +15,26 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// A complaint is what is logged of things that were forgotten.
-type complaint struct {
+// A complaint collects the log messages about lost writes.
+type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (c *complaint) Write(line []byte) (int, error) {
+func (c *logText) Write(line []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text.Write(line)
 }
 
-func (c *complaint) String() string {
+func (c *logText) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.text.String()
 }
 
-// A store that forgets nothing is the same behind one that remembers, which looks
-// all the time and finds nothing amiss.
+// TestConformance runs the conformance suite on a Store that checks all the time, over
+// a store that loses nothing. It must behave like the wrapped store and log nothing.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
@@ -42,10 +42,10 @@ func TestConformance(t *testing.T) {
 		var mu sync.Mutex
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		read := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-		said := new(complaint)
+		said := new(logText)
 		t.Cleanup(func() {
 			if text := said.String(); strings.Contains(text, "forgotten") && strings.Contains(text, "job=") {
-				t.Errorf("nothing was forgotten, and it says: %s", text)
+				t.Errorf("nothing was lost, but the log says: %s", text)
 			}
 		})
 		volatile := new(bolt.Volatile)

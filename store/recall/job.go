@@ -10,123 +10,122 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A job is what is remembered of one.
+// A job holds the recent writes of a single job, to repeat them if the store loses them.
 type job struct {
-	id      string
-	writer  *store.Writer // knows what the store has acknowledged
-	mending chan struct{} // full while its writes are made again
+	id        string
+	writer    *store.Writer // counts the acknowledged writes
+	repairing chan struct{} // holds one item while a repair runs
 
-	mu     sync.Mutex
-	asked  string        // session of a claim whose outcome may not be known
-	since  time.Time     // of asked
-	fence  store.Fence   // of the last claim here; none after its release
-	base   *store.Record // as it was when it was claimed
-	final  bool          // its end was acknowledged
-	behind bool          // writes are to be made again
-	later  bool          // a look has found that, and has not come to it
-	mends  int           // how often they were
-	missed int           // how often its end was missing
-	log    []*write
+	mu           sync.Mutex
+	claimSession string        // session of a claim whose outcome may be unknown
+	claimSent    time.Time     // when that claim was sent
+	fence        store.Fence   // of the last claim by this process; empty after its release
+	base         *store.Record // the record as claimed
+	final        bool          // the end of the job was acknowledged
+	behind       bool          // the store lost writes, which must be repeated
+	postponed    bool          // a check found lost writes and could not repeat them
+	repairs      int           // number of repairs
+	missingEnds  int           // number of repairs in which the end was missing
+	log          []*write
 }
 
-// A write that the store has acknowledged, or is being asked for.
+// A write was acknowledged by the store, or its outcome is not known yet.
 type write struct {
-	at     time.Time
-	acked  bool
-	owners bool // it needs the fence
-	create bool
-	gives  bool                                     // it gives the job back
-	brings func(store.Mark) bool                    // whether an end is what it brings; nil if it ends nothing
-	do     func(context.Context, store.Fence) error // makes it again
+	at         time.Time
+	acked      bool
+	needsFence bool // only the owner may make it
+	create     bool
+	releases   bool                                     // releases the job
+	isEnd      func(store.Mark) bool                    // reports whether a mark shows the end that this write makes; nil for a write that ends nothing
+	do         func(context.Context, store.Fence) error // repeats the write
 }
 
-// repeats waits until nobody else makes the job's writes again, unless ctx ends
-// first. done lets the next begin.
-func (j *job) repeats(ctx context.Context) (done func(), err error) {
+// lockRepair waits until no other repair of the job runs, or ctx ends. done ends this
+// repair.
+func (j *job) lockRepair(ctx context.Context) (done func(), err error) {
 	select {
-	case j.mending <- struct{}{}:
-		return func() { <-j.mending }, nil
+	case j.repairing <- struct{}{}:
+		return func() { <-j.repairing }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// What a record must show that is read later.
-type standing struct {
-	writes  int64 // of this writer
+// An expectation is the least state that a record must show when it is read later.
+type expectation struct {
+	writes  int64 // number of acknowledged writes of this process
 	created bool
 	over    bool
-	behind  bool // writes are to be made again, whatever it shows
+	behind  bool // writes must be repeated, whatever the record shows
 }
 
-// stands is what a record must show from now on: to be asked before it is read,
-// since what is acknowledged meanwhile may not be in what was read.
-func (j *job) stands() standing {
+// expects returns the expectation for a record. Call it before the record is read,
+// because the record that was read may lack writes that are acknowledged later.
+func (j *job) expects() expectation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	created := slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked })
-	return standing{j.writer.Acked(), created, j.final, j.behind}
+	return expectation{j.writer.Acked(), created, j.final, j.behind}
 }
 
-// forgotten reports whether a record that stands at m lacks what is remembered.
-func (s standing) forgotten(m store.Mark) bool {
+// lost reports whether a record with mark m lacks expected writes.
+func (s expectation) lost(m store.Mark) bool {
 	return s.behind || m.Writes < s.writes || s.over && !m.Status.Terminal() || s.created && m.Version == 0
 }
 
-// prune forgets writes before a time, or where some are to be made again, before
-// one that is by patience earlier. It reports whether nothing is left to be
-// remembered.
+// prune drops writes that were made before a time. While lost writes must be repeated,
+// it keeps writes for patience longer. It reports whether nothing is left for this job.
 func (j *job) prune(before time.Time, patience time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.behind || j.later {
+	if j.behind || j.postponed {
 		before = before.Add(-patience)
 	}
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.at.Before(before) })
 	j.behind = j.behind && len(j.log) > 0
-	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.since.Before(before)
+	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.claimSent.Before(before)
 }
 
-// found takes in a record: it says whether a claim, or the job's submission, has
-// taken effect of which nobody was told.
-func (j *job) found(rec store.Record) {
+// observe applies a record that was read. The record may show that a claim or a
+// submission with an unknown outcome has taken effect.
+func (j *job) observe(rec store.Record) {
 	j.mu.Lock()
 	for _, w := range j.log {
 		w.acked = w.acked || w.create
 	}
-	j.learn(store.Mark{Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status})
-	known := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // from a claim before
-	claimed := j.asked != "" && j.asked == rec.Session && !known && !rec.Job.Status.Terminal()
+	j.applyEnd(store.Mark{Session: rec.Session, Epoch: rec.Epoch, Status: rec.Job.Status})
+	existing := j.fence.Session == rec.Session && j.fence.Epoch == rec.Epoch // from an earlier claim
+	claimed := j.claimSession != "" && j.claimSession == rec.Session && !existing && !rec.Job.Status.Terminal()
 	j.mu.Unlock()
-	if claimed && j.claimed(rec, 0) { // nobody knows on top of what
+	if claimed && j.claimed(rec, 0) { // the writes before this claim are unknown
 		j.fallBehind()
 	}
 }
 
-// learn takes in that the job is over by a write of which nobody was told: j.mu is
-// held.
-func (j *job) learn(m store.Mark) {
+// applyEnd marks a write with an unknown outcome as acknowledged when m shows that it
+// ended the job. j.mu must be held.
+func (j *job) applyEnd(m store.Mark) {
 	for _, w := range j.log {
-		if !w.acked && w.brings != nil && m.Status.Terminal() && w.brings(m) {
+		if !w.acked && w.isEnd != nil && m.Status.Terminal() && w.isEnd(m) {
 			w.acked, j.final = true, true
 		}
 	}
 }
 
-// vouchEnd remembers a write that ended the job, which another may have made.
-func (j *job) vouchEnd(w *write) {
+// confirmEnd adds a write that ended the job, possibly by another node.
+func (j *job) confirmEnd(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.final = true
-	if slices.ContainsFunc(j.log, func(other *write) bool { return other.brings != nil && other.acked }) {
+	if slices.ContainsFunc(j.log, func(other *write) bool { return other.isEnd != nil && other.acked }) {
 		return
 	}
 	w.at, w.acked = time.Now(), true
 	j.log = append(j.log, w)
 }
 
-// vouch remembers that the job was stored.
-func (j *job) vouch(w *write) {
+// confirmCreate adds the submission of the job, unless it is known.
+func (j *job) confirmCreate(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if slices.ContainsFunc(j.log, func(w *write) bool { return w.create && w.acked }) {
@@ -136,23 +135,22 @@ func (j *job) vouch(w *write) {
 	j.log = append(j.log, w)
 }
 
-// begin remembers a write that is asked for: its place is before those that are
-// asked for later.
-func (j *job) begin(w *write) (mends int) {
+// begin adds a write before it is sent, so that it is ordered before later writes.
+func (j *job) begin(w *write) (repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
 	j.log = append(j.log, w)
-	return j.mends
+	return j.repairs
 }
 
-// end notes how a write came out. One that was under way while others were
-// written again may have been forgotten with them. What is not known of a
-// submission or an end counts once it is found.
-func (j *job) end(w *write, err error, mends int) {
+// end records the outcome of a write. If a repair ran meanwhile, the store may have
+// lost this write together with the others. A submission or an end with an unknown
+// outcome stays in the log; it counts when a record shows it.
+func (j *job) end(w *write, err error, repairs int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if (w.create || w.brings != nil) && errors.Is(err, store.ErrOutcomeUnknown) {
+	if (w.create || w.isEnd != nil) && errors.Is(err, store.ErrOutcomeUnknown) {
 		return
 	}
 	if err != nil {
@@ -160,21 +158,22 @@ func (j *job) end(w *write, err error, mends int) {
 		return
 	}
 	w.acked = true
-	j.behind = j.behind || j.mends != mends
+	j.behind = j.behind || j.repairs != repairs
 }
 
-// remade notes that a write was made again: it may be forgotten again, too.
-func (j *job) remade(w *write) {
+// repeated records that a write was repeated. The store may lose the repeated write
+// too, so its age starts again.
+func (j *job) repeated(w *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w.at = time.Now()
 }
 
-// writes are those that were acknowledged, to be made again.
+// writes returns the acknowledged writes, to repeat them.
 func (j *job) writes() []*write {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.mends++
+	j.repairs++
 	return slices.DeleteFunc(slices.Clone(j.log), func(w *write) bool { return !w.acked })
 }
 
@@ -184,8 +183,8 @@ func (j *job) state() (fence store.Fence, final bool) {
 	return j.fence, j.final
 }
 
-// origin is what the job can be created from: its record as it was claimed, and
-// its creation where that is remembered.
+// origin returns the sources from which the job can be created again: its record as
+// claimed, and its submission, if they are known.
 func (j *job) origin() (base *store.Record, created *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -195,8 +194,7 @@ func (j *job) origin() (base *store.Record, created *write) {
 	return j.base, created
 }
 
-// fallBehind notes that writes are to be made again, and reports whether that
-// was known.
+// fallBehind records that writes must be repeated, and reports whether that was known.
 func (j *job) fallBehind() (before bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -204,16 +202,16 @@ func (j *job) fallBehind() (before bool) {
 	return before
 }
 
-// postpone notes whether a look has left for a later one what it found forgotten.
-func (j *job) postpone(later bool) {
+// postpone records whether a check found lost writes and could not repeat them.
+func (j *job) postpone(postponed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.later = later
+	j.postponed = postponed
 }
 
-// mended notes that all was written again, under a fence. Without one the
-// writes of an owner are still due, if there was one.
-func (j *job) mended(fence store.Fence) {
+// repaired records that all writes were repeated under a fence. Without a fence the
+// writes of the owner are still missing, if there was an owner here.
+func (j *job) repaired(fence store.Fence) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if fence.Session == "" {
@@ -223,58 +221,59 @@ func (j *job) mended(fence store.Fence) {
 	j.fence, j.behind = fence, false
 }
 
-// misses counts how often the job's end was missing.
-func (j *job) misses() int {
+// countMissingEnd counts a repair in which the job's end was missing.
+func (j *job) countMissingEnd() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.missed++
-	return j.missed
+	j.missingEnds++
+	return j.missingEnds
 }
 
-// reopened notes that the job is not over and anybody's.
+// reopened records that the job is open again and has no owner here.
 func (j *job) reopened() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.fence, j.final, j.missed = store.Fence{}, false, 0
+	j.fence, j.final, j.missingEnds = store.Fence{}, false, 0
 }
 
-// lose notes that the job has another owner, who goes on from what is recorded.
-func (j *job) lose() {
+// loseOwnership records that the job has another owner, who continues from the stored
+// parts.
+func (j *job) loseOwnership() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fence, j.behind = store.Fence{}, false
-	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.owners })
+	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
 }
 
-// follow takes over from a record that lacks nothing how the job stands.
-func (j *job) follow(m store.Mark) {
+// syncWith applies the mark of a record that lacks no writes.
+func (j *job) syncWith(m store.Mark) {
 	j.mu.Lock()
 	other := j.fence.Session != "" && m.Epoch > j.fence.Epoch
-	j.final, j.later = j.final || m.Status.Terminal(), false
-	j.learn(m)
+	j.final, j.postponed = j.final || m.Status.Terminal(), false
+	j.applyEnd(m)
 	j.mu.Unlock()
 	if other {
-		j.lose()
+		j.loseOwnership()
 	}
 }
 
-// owns reports whether a fence is that of the last claim here.
+// owns reports whether f is the fence of the last claim by this process.
 func (j *job) owns(f store.Fence) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.fence.Session != "" && f.Session == j.fence.Session && f.Epoch == j.fence.Epoch
 }
 
-// claimed notes a claim by which the record holds so many writes from here, and
-// reports whether those of before are to be made again under it: there are no
-// more than there were.
+// claimed records a claim. holds is the number of this process's writes in the record
+// after the claim. again reports whether earlier writes are missing and must be
+// repeated: then holds did not grow beyond the acknowledged number.
 func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	again = j.behind || holds <= j.writer.Acked()
-	j.asked, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
-	j.final, j.missed = false, 0 // who is asked to run a job waits for no end that is forgotten
-	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.gives })
+	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
+	j.final, j.missingEnds = false, 0 // the new owner runs the job again and does not wait for a lost end
+	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.releases })
 	if j.base == nil {
 		j.base = &rec
 	}
@@ -284,15 +283,15 @@ func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 	return again
 }
 
-// count is how often writes were made again.
-func (j *job) count() int {
+// repairCount returns the number of repairs.
+func (j *job) repairCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.mends
+	return j.repairs
 }
 
-// ended notes that an end was acknowledged.
-func (j *job) ended() {
+// setEnded records that the end of the job was acknowledged.
+func (j *job) setEnded() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.final = true

@@ -13,58 +13,55 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// What is to be written again, and cannot be yet, is remembered for longer than
-// what is there.
-func TestForgottenForLong(t *testing.T) {
+// Writes that cannot be repeated yet are kept longer than other writes.
+func TestUnrepeatableWritesKeptLonger(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	owner, other := v.node(), v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	owner, other := v.node(), v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Hour})
 	owner.create()
 	v.keep()
 	owner.cancel()
 	other.must(other.Continued(t.Context(), "job-1", "job-2"))
 	v.forget()
 	for range 3 {
-		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-			t.Errorf("the look before the end is mended: %v", err)
+		if err := other.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("the check before the end is repaired: %v", err)
 		}
 	}
-	owner.look()
-	other.look()
+	owner.check()
+	other.check()
 	other.continued("job-2")
-	impatient := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Nanosecond})
+	impatient := v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Nanosecond})
 	v.keep()
 	impatient.must(impatient.Continued(t.Context(), "job-1", "job-3"))
-	impatient.look()
+	impatient.check()
 	v.forget()
-	impatient.look()
+	impatient.check()
 	other.continued("job-2")
 }
 
-// What is found forgotten by a look that does not come to it is not forgotten here
-// too.
-func TestForgottenWhereALookEnds(t *testing.T) {
+// Lost writes that a check finds but cannot repeat are not dropped.
+func TestLostWritesKeptAfterFailedCheck(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	n := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	n := v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Hour})
 	v.keep()
 	n.create()
 	v.forget()
-	v.between = func() { v.away = true }
-	if err := n.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-		t.Errorf("a look that ends before it has mended anything: %v", err)
+	v.afterMarks = func() { v.unreachable = true }
+	if err := n.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		t.Errorf("a check that ends before it has repaired anything: %v", err)
 	}
-	v.away = false
-	n.look()
+	v.unreachable = false
+	n.check()
 	n.is(rowmill.StatusPending)
 }
 
-// Data that a client has removed goes once its job is over again, however long that
-// takes.
-func TestForgottenRemovalWaitsForTheEnd(t *testing.T) {
+// A removal of data is repeated after the job has ended again, however long that takes.
+func TestRemovalRepeatedAfterEnd(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	owner, other := v.node(), v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	owner, other := v.node(), v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Hour})
 	owner.create()
 	v.keep()
 	owner.cancel()
@@ -73,19 +70,19 @@ func TestForgottenRemovalWaitsForTheEnd(t *testing.T) {
 	other.must(other.DropParts(t.Context(), "job-1"))
 	v.forget()
 	for range 3 {
-		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-			t.Errorf("the look before the end is mended: %v", err)
+		if err := other.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("the check before the end is repaired: %v", err)
 		}
 	}
-	owner.look()
-	other.look()
+	owner.check()
+	other.check()
 	if owner.get().DataRemoved == nil {
 		t.Error("its record does not say that its data is removed")
 	}
 }
 
-// Who is told that data was removed minds that, though another had it removed.
-func TestForgottenRemovalOfAnother(t *testing.T) {
+// A caller who learned of a removal by another node can rely on the removal.
+func TestRemovalByAnotherNodeLost(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	lost, other := v.node(), v.node()
@@ -97,15 +94,15 @@ func TestForgottenRemovalOfAnother(t *testing.T) {
 		n.must(err)
 	}
 	v.forget()
-	other.look()
+	other.check()
 	if other.get().DataRemoved == nil {
 		t.Error("its record does not say that its data is removed")
 	}
 }
 
-// A job whose end is forgotten with the node that ended it goes on, also at a node
-// that has something to write once it is over.
-func TestWhatWaitsForTheEndHoldsUpNothing(t *testing.T) {
+// A job whose end was lost together with its node runs again, even on a node that keeps
+// a write for after the end.
+func TestWaitingWriteDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	lost, other := v.node(), v.node()
@@ -120,26 +117,27 @@ func TestWhatWaitsForTheEndHoldsUpNothing(t *testing.T) {
 	other.must(v.CloseSession(t.Context(), lost.session))
 	f := other.claim()
 	for range 5 {
-		if err := other.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-			t.Errorf("a look before the end: %v", err)
+		if err := other.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+			t.Errorf("a check before the end: %v", err)
 		}
 	}
 	other.commit(f, "1", 6, 6)
 	if parts, err := other.ListParts(t.Context(), "job-1"); err != nil || len(parts) != 1 {
-		t.Errorf("its parts are %v: %v", parts, err)
+		t.Errorf("the parts are %v: %v", parts, err)
 	}
 	other.merge(f, "m")
 	other.finish(f)
-	other.look()
-	other.whole()
+	other.check()
+	other.wantSuccess()
 	other.continued("job-2")
 	if other.get().DataRemoved == nil {
 		t.Error("its record does not say that its data is removed")
 	}
 }
 
-// Whoever has claimed a job whose claim was forgotten goes on undisturbed.
-func TestAnotherOwnerGoesOn(t *testing.T) {
+// When another node has claimed a job whose claim was lost, the new owner continues
+// undisturbed.
+func TestNewOwnerContinues(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	a, b := v.node(), v.node()
@@ -151,42 +149,42 @@ func TestAnotherOwnerGoesOn(t *testing.T) {
 	v.forget()
 	f := b.claim()
 	if f.Epoch <= old.Epoch {
-		t.Errorf("epoch %d after %d, which was forgotten: two owners could have the same", f.Epoch, old.Epoch)
+		t.Errorf("epoch %d after the lost epoch %d: two owners could have the same", f.Epoch, old.Epoch)
 	}
 	b.run(f)
 	b.commit(f, "2", 2, 2)
-	a.look()
+	a.check()
 	err := a.CommitParts(t.Context(), old, []store.Part{{Key: "3", Rows: 1, Totals: of(1)}}, of(2))
 	if !errors.Is(err, rowmill.ErrLeaseLost) {
-		t.Errorf("a write of the owner that was forgotten: %v, want ErrLeaseLost", err)
+		t.Errorf("a write of the owner whose claim was lost: %v, want ErrLeaseLost", err)
 	}
-	b.has(2, "2")
+	b.wantParts(2, "2")
 	b.commit(f, "4", 4, 6)
 	b.finish(f)
-	a.look()
-	b.look()
-	b.has(6, "2", "4")
+	a.check()
+	b.check()
+	b.wantParts(6, "2", "4")
 	b.is(rowmill.StatusSucceeded)
 }
 
-// What was written again can be forgotten like what was written first, for as long.
-func TestWhatWasWrittenAgainIsRemembered(t *testing.T) {
+// A repeated write is kept as long as a new one, because it can be lost too.
+func TestRepeatedWriteLostAgain(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	n := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	n := v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Hour})
 	f := n.begin()
 	v.keep()
 	n.commit(f, "1", 1, 1)
 	for range 3 {
 		v.forget()
-		n.look()
-		n.has(1, "1")
+		n.check()
+		n.wantParts(1, "1")
 	}
 }
 
-// A job that is stored again as it was claimed has nothing that another owner had
-// recorded, whose writes only that one remembers.
-func TestStoredAgainAsItWasClaimed(t *testing.T) {
+// A job that is stored again as claimed lacks the parts of another owner; only that
+// owner can repeat them.
+func TestStoredAgainAsClaimed(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	lost, n := v.node(), v.node()
@@ -206,42 +204,42 @@ func TestStoredAgainAsItWasClaimed(t *testing.T) {
 	lost.must(v.CloseSession(t.Context(), lost.session))
 	n.run(n.claim())
 	v.forget()
-	n.look()
+	n.check()
 	if got := n.get(); got.Job.RowCounts != (rowmill.RowCounts{}) || got.Cut != "" {
-		t.Errorf("without its parts it has %+v, cut %q", got.Job.RowCounts, got.Cut)
+		t.Errorf("without its parts the job has %+v, cut %q", got.Job.RowCounts, got.Cut)
 	}
 }
 
-// What is acknowledged while the store is looked at is not forgotten.
-func TestAcknowledgedDuringALook(t *testing.T) {
+// Writes that are acknowledged during a check do not count as lost.
+func TestWriteDuringCheck(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(n *node){
-		"a look": (*node).look,
-		"a question for the parts": func(n *node) {
+		"a check": (*node).check,
+		"a list of the parts": func(n *node) {
 			_, err := n.ListParts(n.t.Context(), "job-1")
 			n.must(err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, said := newVault(t), new(complaint)
-			n := v.nodeThat(recall.Config{Log: slog.New(slog.NewTextHandler(said, nil))})
+			v, said := newVault(t), new(logText)
+			n := v.nodeWith(recall.Config{Log: slog.New(slog.NewTextHandler(said, nil))})
 			f := n.begin()
-			v.between = func() {
-				v.between = func() { n.commit(f, "2", 1, 2) } // where it looks twice
+			v.afterMarks = func() {
+				v.afterMarks = func() { n.commit(f, "2", 1, 2) } // when there are two reads
 				n.commit(f, "1", 1, 1)
 			}
 			ask(n)
-			v.between = nil
+			v.afterMarks = nil
 			if text := said.String(); text != "" {
-				t.Errorf("nothing was forgotten, and it says: %s", text)
+				t.Errorf("nothing was lost, but the log says: %s", text)
 			}
 		})
 	}
 }
 
-// Who asks for a job once more that it has, and hears nothing, has lost nothing.
-func TestClaimedOnceMore(t *testing.T) {
+// A repeated claim without an answer loses nothing.
+func TestRepeatedClaim(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	n := v.node()
@@ -256,14 +254,14 @@ func TestClaimedOnceMore(t *testing.T) {
 	}
 	_, err = n.Get(t.Context(), "job-1")
 	n.must(err)
-	n.look()
+	n.check()
 	if made != 1 {
-		t.Errorf("a write that was not forgotten was made %d times", made)
+		t.Errorf("a write that was not lost was made %d times", made)
 	}
 }
 
-// An end of which nobody was told counts once it is seen.
-func TestForgottenEndThatWasFound(t *testing.T) {
+// An end with an unknown outcome counts when a record shows it.
+func TestLostEndThatWasSeen(t *testing.T) {
 	t.Parallel()
 	cancel := func(n *node) error {
 		_, err := n.Cancel(n.t.Context(), "job-1", time.Now(), nil)
@@ -271,8 +269,8 @@ func TestForgottenEndThatWasFound(t *testing.T) {
 	}
 	for name, see := range map[string]func(n *node){
 		"read":                   func(n *node) { _, err := n.Get(n.t.Context(), "job-1"); n.must(err) },
-		"looked at":              (*node).look,
-		"asked for once more":    func(n *node) { _ = cancel(n) }, // it is over
+		"checked":                (*node).check,
+		"cancelled again":        func(n *node) { _ = cancel(n) }, // it has ended
 		"asked for at another's": nil,
 	} {
 		t.Run("a cancel, "+name, func(t *testing.T) {
@@ -281,11 +279,11 @@ func TestForgottenEndThatWasFound(t *testing.T) {
 			n := v.node()
 			n.begin()
 			v.keep()
-			v.silent = true
+			v.loseAnswers = true
 			if err := cancel(n); !errors.Is(err, store.ErrOutcomeUnknown) {
 				t.Errorf("a cancel without an answer: %v", err)
 			}
-			v.silent = false
+			v.loseAnswers = false
 			if see != nil {
 				see(n)
 			} else if n = v.node(); !errors.Is(cancel(n), rowmill.ErrTerminal) {
@@ -293,7 +291,7 @@ func TestForgottenEndThatWasFound(t *testing.T) {
 			}
 			v.forget()
 			n.is(rowmill.StatusRunning)
-			n.look()
+			n.check()
 			n.is(rowmill.StatusCancelled)
 		})
 	}
@@ -305,39 +303,39 @@ func TestForgottenEndThatWasFound(t *testing.T) {
 		n.commit(f, "p", 6, 6)
 		n.merge(f, "m")
 		v.keep()
-		v.silent = true
+		v.loseAnswers = true
 		_, err := n.Finish(t.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, time.Now()) })
 		if !errors.Is(err, store.ErrOutcomeUnknown) {
 			t.Errorf("an end without an answer: %v", err)
 		}
-		v.silent = false
+		v.loseAnswers = false
 		_, err = n.Get(t.Context(), "job-1")
 		n.must(err)
 		v.forget()
-		n.look()
-		n.whole()
+		n.check()
+		n.wantSuccess()
 	})
 }
 
-// A node that stood still until its session was over cancels a job again that it
-// had owned, whoever claims it.
-func TestForgottenCancelOfAnOwnerThatStoodStill(t *testing.T) {
+// A node that was paused until its session expired repeats its cancel of a job that it
+// had owned, whoever claims the job.
+func TestLostCancelOfPausedOwner(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
-	n := v.nodeThat(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+	n := v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Hour})
 	v.keep()
 	n.begin()
 	n.cancel()
 	n.must(v.CloseSession(t.Context(), n.session))
 	v.forget()
-	n.look()
-	n.look()
+	n.check()
+	n.check()
 	n.is(rowmill.StatusCancelled)
 }
 
-// A claim shows that one write was forgotten: the record holds as many as there were,
-// although the claim is one more.
-func TestClaimedAfterOneWriteWasForgotten(t *testing.T) {
+// A claim reveals that one write was lost: the claim is one write more, but the count
+// of writes did not grow.
+func TestClaimAfterOneLostWrite(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	n := v.node()

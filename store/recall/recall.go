@@ -1,15 +1,14 @@
-// Package recall finds and mends what a store has forgotten after it had
-// acknowledged it: the last writes before a crash of a server that does not
-// flush each, or before a failover. It stands between a node and its store,
-// remembers what was acknowledged for a while, looks from time to time whether
-// the store still has it, and writes it again where it has not, in the order in
-// which it was written. All writes of the contract are safe to repeat, so it
-// needs to know none of what they mean.
+// Package recall detects acknowledged writes that a store has lost, and writes them
+// again. A server loses its last writes in a crash when it does not sync each write, or
+// in a failover. The package wraps the store of a node. It keeps acknowledged writes
+// for a while, checks regularly whether the store still has them, and repeats lost
+// writes in their original order. All writes of the contract are safe to repeat, so the
+// package need not know their meaning.
 //
-// What it cannot mend: writes of a node that died too, a claim that another
-// node has taken meanwhile (rows are then run again from what is recorded), and
-// keys, values and the audit, which are rarely written and not looked after.
-// Nothing is written into a store that has lost everything.
+// It cannot repair three kinds of loss: writes of a node that crashed too; a claim,
+// when another node has claimed the job meanwhile (the lost rows are then run again);
+// and keys, values and audit entries, which are rarely written and not tracked. It
+// writes nothing into a store that has lost everything.
 package recall
 
 import (
@@ -29,37 +28,36 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Config says what is remembered.
+// Config configures a Store.
 type Config struct {
 	Store store.Store
 	Log   *slog.Logger
-	// For is how long a write is remembered. Default 30 s: many times what
-	// appendfsync everysec loses, and longer than a restart or a failover
-	// takes.
+	// For is how long a write is kept. Default 30 s: many times the loss of appendfsync
+	// everysec, and longer than a restart or a failover.
 	For time.Duration
-	// Patience is for how much longer one is remembered of a job of which writes
-	// are to be made again, and cannot be yet. Default ten times For.
+	// Patience is how much longer the writes of a job are kept while lost writes cannot
+	// be repeated yet. Default ten times For.
 	Patience time.Duration
-	// Every is the time between looks. Default 2 s.
+	// Every is the time between two checks. Default 2 s.
 	Every time.Duration
 }
 
-// Store is a store that remembers what the one below it has acknowledged.
+// Store wraps a store and repeats acknowledged writes that it loses.
 type Store struct {
 	store.Store
 	cfg  Config
-	name string // of the process as a writer
+	name string // name of this process as a writer
 	life context.Context
 	end  context.CancelFunc
 	done chan struct{}
 
-	looked time.Time // when the last look began that succeeded; for watch alone
+	lastCheck time.Time // start of the last successful check; used only by the goroutine that checks
 
 	mu   sync.Mutex
 	jobs map[string]*job
 }
 
-// New begins to look after a store. Closing it closes that too.
+// New starts the checks of a store. Close also closes the wrapped store.
 func New(cfg Config) *Store {
 	if cfg.For == 0 {
 		cfg.For = 30 * time.Second
@@ -76,26 +74,27 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// newName is a name that no other process has.
+// newName returns a name that no other process has.
 func newName() string {
 	id := uuid.New()
 	return base64.RawURLEncoding.EncodeToString(id[:9])
 }
 
-// Close looks a last time, stops looking and closes the store below.
+// Close checks a last time, stops the checks and closes the wrapped store.
 func (s *Store) Close() error {
 	s.end()
 	<-s.done
-	ctx, cancel := context.WithTimeout(context.Background(), lastLook)
+	ctx, cancel := context.WithTimeout(context.Background(), finalCheckTimeout)
 	defer cancel()
-	if err := s.Look(ctx); err != nil {
-		s.cfg.Log.Warn("looking a last time whether the store has forgotten anything failed", "err", err)
+	if err := s.Check(ctx); err != nil {
+		s.cfg.Log.Warn("last check for lost writes failed; writes that the store has lost are not repeated", "err", err)
 	}
 	return s.Store.Close()
 }
 
-// lastLook bounds the look of a node that stops: what it leaves forgotten stays so.
-const lastLook = 2 * time.Second
+// finalCheckTimeout limits the check of a node that stops. Losses that it does not
+// repair remain.
+const finalCheckTimeout = 2 * time.Second
 
 func (s *Store) watch() {
 	defer close(s.done)
@@ -108,24 +107,24 @@ func (s *Store) watch() {
 		case <-tick.C:
 		}
 		ctx, cancel := context.WithTimeout(s.life, s.cfg.For)
-		if err := s.Look(ctx); err != nil && s.life.Err() == nil {
-			s.cfg.Log.Warn("looking whether the store has forgotten anything failed", "err", err)
+		if err := s.Check(ctx); err != nil && s.life.Err() == nil {
+			s.cfg.Log.Warn("check for lost writes failed; the next check tries again", "err", err)
 		}
 		cancel()
 	}
 }
 
-// Look compares what is remembered with the store, in one round trip, and mends
-// what that has forgotten. The Store does so by itself, and nobody may beside it.
-func (s *Store) Look(ctx context.Context) error {
+// Check compares the kept writes with the store, in one round trip, and repairs losses.
+// The Store calls it by itself; concurrent calls are not allowed.
+func (s *Store) Check(ctx context.Context) error {
 	began := time.Now()
-	ids, jobs := s.remembered()
+	ids, jobs := s.tracked()
 	if len(ids) == 0 {
 		return nil
 	}
-	stand := make([]standing, len(jobs))
+	expected := make([]expectation, len(jobs))
 	for i, j := range jobs {
-		stand[i] = j.stands()
+		expected[i] = j.expects()
 	}
 	marks, err := s.Marks(ctx, ids, s.name)
 	if err != nil {
@@ -133,27 +132,27 @@ func (s *Store) Look(ctx context.Context) error {
 	}
 	var errs []error
 	for i, j := range jobs {
-		if stand[i].forgotten(marks[i]) {
-			err := s.mend(ctx, j)
+		if expected[i].lost(marks[i]) {
+			err := s.repair(ctx, j)
 			j.postpone(err != nil)
 			errs = append(errs, err)
 		} else {
-			j.follow(marks[i])
+			j.syncWith(marks[i])
 		}
 	}
-	s.looked = began
+	s.lastCheck = began
 	return errors.Join(errs...)
 }
 
-// remembered returns the jobs with remembered writes, in order. A write is old
-// enough to be forgotten if the last look has found it so: the time in which no
-// store answers does not count.
-func (s *Store) remembered() (ids []string, jobs []*job) {
+// tracked returns the jobs with kept writes, ordered by id. It drops writes that are
+// older than For at the time of the last successful check. The time in which the store
+// does not answer therefore does not count.
+func (s *Store) tracked() (ids []string, jobs []*job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]
-		if j.prune(s.looked.Add(-s.cfg.For), s.cfg.Patience) {
+		if j.prune(s.lastCheck.Add(-s.cfg.For), s.cfg.Patience) {
 			delete(s.jobs, id)
 			continue
 		}
@@ -162,62 +161,63 @@ func (s *Store) remembered() (ids []string, jobs []*job) {
 	return ids, jobs
 }
 
-// of is what is remembered of a job.
-func (s *Store) of(id string) *job {
+// job returns the state of a job and creates it when missing.
+func (s *Store) job(id string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.locked(id)
+	return s.jobLocked(id)
 }
 
-// known is what is remembered of a job, nil if that is nothing.
-func (s *Store) known(id string) *job {
+// existing returns the state of a job, nil when there is none.
+func (s *Store) existing(id string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobs[id]
 }
 
-func (s *Store) locked(id string) *job {
+func (s *Store) jobLocked(id string) *job {
 	if s.jobs[id] == nil {
-		s.jobs[id] = &job{id: id, writer: store.NewWriter(s.name), mending: make(chan struct{}, 1)}
+		s.jobs[id] = &job{id: id, writer: store.NewWriter(s.name), repairing: make(chan struct{}, 1)}
 	}
 	return s.jobs[id]
 }
 
-// begins remembers a write of a job that is asked for.
-func (s *Store) begins(id string, w *write) (j *job, mends int) {
+// begin adds a write of a job before it is sent.
+func (s *Store) begin(id string, w *write) (j *job, repairs int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j = s.locked(id)
+	j = s.jobLocked(id)
 	return j, j.begin(w)
 }
 
-// asks notes a claim, of which a caller may learn by a Get.
-func (s *Store) asks(id, session string) *job {
+// noteClaim records a claim before its outcome is known. A later Get may show its
+// outcome.
+func (s *Store) noteClaim(id, session string) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := s.locked(id)
+	j := s.jobLocked(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.asked, j.since = session, time.Now()
+	j.claimSession, j.claimSent = session, time.Now()
 	return j
 }
 
-// mend writes again what the store has forgotten of a job.
-func (s *Store) mend(ctx context.Context, j *job) error {
-	done, err := j.repeats(ctx)
+// repair writes lost writes of a job again.
+func (s *Store) repair(ctx context.Context, j *job) error {
+	done, err := j.lockRepair(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	stand := j.stands()
+	expected := j.expects()
 	marks, err := s.Marks(ctx, []string{j.id}, s.name)
-	if err != nil || !stand.forgotten(marks[0]) {
+	if err != nil || !expected.lost(marks[0]) {
 		return err
 	}
 	m := marks[0]
 	fence, final := j.state()
 	if !j.fallBehind() {
-		s.cfg.Log.Warn("the store has forgotten what it had acknowledged, which is written again",
+		s.cfg.Log.Warn("the store has lost acknowledged writes of a job; they are written again",
 			"job", j.id, "writes", m.Writes, "had", j.writer.Acked(), "status", m.Status)
 	}
 	if m.Version == 0 {
@@ -227,18 +227,18 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 	}
 	switch {
 	case fence.Session == "", m.Session == fence.Session && m.Epoch == fence.Epoch:
-	case final && m.Session == fence.Session && !m.Status.Terminal(): // claimed by a look that came no further
+	case final && m.Session == fence.Session && !m.Status.Terminal(): // an earlier check claimed the job and failed later
 		fence.Epoch = m.Epoch
-	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another's, or over all the same
-		j.lose()
+	case m.Epoch > fence.Epoch, m.Status.Terminal(): // another owner has the job, or it has ended anyway
+		j.loseOwnership()
 		fence = store.Fence{}
-	case !final: // its owner here learns it, and claims it again
+	case !final: // the owner here gets ErrLeaseLost and claims the job again
 		fence = store.Fence{}
-	default: // it ended here: nobody is left who would claim it
+	default: // the job ended here, so no owner here will claim it again
 		rec, err := s.Store.Claim(ctx, j.id, fence.Session, store.Adopter{})
 		switch {
-		case errors.Is(err, rowmill.ErrLeaseLost): // of a session before: whoever claims it goes on
-			j.lose()
+		case errors.Is(err, rowmill.ErrLeaseLost): // the session has ended; the next owner continues
+			j.loseOwnership()
 			fence = store.Fence{}
 		case err != nil:
 			return err
@@ -247,18 +247,18 @@ func (s *Store) mend(ctx context.Context, j *job) error {
 		}
 	}
 	err = s.repeat(ctx, j, fence)
-	if final && fence.Session != "" && j.misses() > endPatience {
+	if final && fence.Session != "" && j.countMissingEnd() > maxMissingEnds {
 		err = errors.Join(err, s.reopen(ctx, j, fence))
 	}
 	return err
 }
 
-// endPatience is how many looks an end that is forgotten is waited for, of which
-// others were told.
-const endPatience = 3
+// maxMissingEnds is the number of checks that wait for another node to repeat a lost
+// end.
+const maxMissingEnds = 3
 
-// reopen gives back a job whose end is forgotten and that nobody here runs any
-// more: where nobody is left who was told of the end, it goes on.
+// reopen releases a job whose end was lost, and which no longer runs here. Unless
+// another node repeats the end, the job runs again.
 func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	marks, err := s.Marks(ctx, []string{j.id}, s.name)
 	if err != nil {
@@ -267,7 +267,7 @@ func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	if m := marks[0]; m.Version == 0 || m.Status.Terminal() || m.Session != fence.Session || m.Epoch != fence.Epoch {
 		return nil
 	}
-	s.cfg.Log.Warn("the store has forgotten the end of a job, and nobody writes it again: the job goes on", "job", j.id)
+	s.cfg.Log.Warn("the store has lost the end of a job, and no node has written it again; the job is released and runs again", "job", j.id)
 	if err := s.Store.Release(ctx, fence); err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (s *Store) reopen(ctx context.Context, j *job, fence store.Fence) error {
 	return nil
 }
 
-// create stores a job again: as it was submitted here, or else as it was claimed.
+// create stores a job again: as submitted by this process, or else as claimed.
 func (s *Store) create(ctx context.Context, j *job) error {
 	base, created := j.origin()
 	ctx = store.As(ctx, store.NewWriter(s.name))
@@ -283,43 +283,44 @@ func (s *Store) create(ctx context.Context, j *job) error {
 	switch {
 	case created != nil:
 		if err = created.do(ctx, store.Fence{}); err == nil {
-			j.remade(created)
+			j.repeated(created)
 		}
 	case base != nil:
-		_, _, err = s.Store.Create(ctx, fresh(*base), nil)
+		_, _, err = s.Store.Create(ctx, asSubmitted(*base), nil)
 	}
-	if errors.Is(err, rowmill.ErrConflict) { // another node was faster
+	if errors.Is(err, rowmill.ErrConflict) { // another node has stored it already
 		return nil
 	}
 	return err
 }
 
-// errNotOver says that a write is due once a job is over: the store has forgotten its
-// end. It holds up no other.
-var errNotOver = fmt.Errorf("%w: the store has forgotten the end of a job", rowmill.ErrUnavailable)
+// errEndLost means that a write must wait until another node has repeated the lost end
+// of the job. It does not stop the repeat of other writes.
+var errEndLost = fmt.Errorf("%w: the store has lost the end of the job; the write waits until its node repeats the end", rowmill.ErrUnavailable)
 
-// repeat makes the remembered writes of a job again, those of its owner only
-// with a fence.
+// repeat repeats the kept writes of a job. It skips the owner's writes when fence is
+// empty.
 func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
-	w := store.NewWriter(s.name) // that of j is refused until all is there
+	w := store.NewWriter(s.name) // a new writer, because writes of j.writer are refused until the repair is complete
 	ctx = store.As(ctx, w)
 	var due error
 	for _, again := range j.writes() {
-		if again.owners && fence.Session == "" {
+		if again.needsFence && fence.Session == "" {
 			continue
 		}
 		err := again.do(ctx, fence)
 		if err == nil {
-			j.remade(again)
+			j.repeated(again)
 		}
 		var limit *store.LimitError
 		switch {
 		case err == nil, errors.Is(err, rowmill.ErrTerminal), errors.Is(err, rowmill.ErrConflict), errors.Is(err, rowmill.ErrExpired), errors.As(err, &limit):
-			// it is there, or what came later stands in its place
-		case errors.Is(err, errNotOver):
+			// The record has the write already, or later writes have replaced its
+			// effect.
+		case errors.Is(err, errEndLost):
 			due = err
 		case errors.Is(err, rowmill.ErrLeaseLost):
-			j.lose()
+			j.loseOwnership()
 			return err
 		default:
 			return err
@@ -329,24 +330,24 @@ func (s *Store) repeat(ctx context.Context, j *job, fence store.Fence) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Check(j.id, marks[0].Writes); err != nil { // meanwhile too
+	if err := w.Check(j.id, marks[0].Writes); err != nil { // the store may have lost writes during the repair
 		return err
 	}
 	j.writer.Reset(marks[0].Writes)
-	j.mended(fence)
+	j.repaired(fence)
 	if due != nil {
 		j.fallBehind()
 	}
 	return due
 }
 
-// fresh is the record that a job was created with, from a later one.
-func fresh(rec store.Record) store.Record {
+// asSubmitted restores the record of a submission from a later record.
+func asSubmitted(rec store.Record) store.Record {
 	rec.Job.Status, rec.Job.Started, rec.Job.Message = rowmill.StatusPending, nil, ""
-	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // of others it was known at once
+	if rec.Spec.URL != "" || rec.Spec.File != "" || rec.Spec.Raw != nil || rec.Spec.Continue != nil { // other inputs have a known number at submission
 		rec.Job.NumRows = nil
 	}
-	rec.Job.RowCounts = rowmill.RowCounts{} // those taken over too: nobody here remembers their parts
+	rec.Job.RowCounts = rowmill.RowCounts{} // also for carried rows, because their parts are not known here
 	rec.Job.InputTokens, rec.Job.OutputTokens, rec.Reserved, rec.Shards, rec.Cut = nil, nil, 0, 0, ""
 	return rec
 }

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What was acknowledged and is forgotten, and whether a look alone mends it.
-func TestForgotten(t *testing.T) {
+// TestLostWrites loses each kind of write and checks whether a check alone repairs it.
+func TestLostWrites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(n *node, v *vault){
 		"the end": func(n *node, v *vault) {
@@ -26,13 +26,13 @@ func TestForgotten(t *testing.T) {
 			n.finish(f)
 			v.forget()
 			n.is(rowmill.StatusRunning)
-			n.look()
-			n.whole()
+			n.check()
+			n.wantSuccess()
 			if n.get().Artifacts["full"].Key != "full-key" {
-				n.t.Error("its artifacts are not those that there are")
+				n.t.Error("its artifacts differ")
 			}
 		},
-		"the end with the claim, and what comes between cannot be written at once": func(n *node, v *vault) {
+		"the end with the claim, and the writes between cannot be repeated at once": func(n *node, v *vault) {
 			n.create()
 			v.keep()
 			f := n.claim()
@@ -41,39 +41,39 @@ func TestForgotten(t *testing.T) {
 			n.merge(f, "m")
 			n.finish(f)
 			v.forget()
-			v.full = true
-			if err := n.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-				n.t.Errorf("a look at a store that is full: %v", err)
+			v.refuseChanges = true
+			if err := n.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				n.t.Errorf("a check of a full store: %v", err)
 			}
-			v.full = false
-			n.look()
-			n.whole()
+			v.refuseChanges = false
+			n.check()
+			n.wantSuccess()
 		},
-		"that another continues it": func(n *node, v *vault) {
+		"the id of the job that continues it": func(n *node, v *vault) {
 			n.create()
 			n.cancel()
 			v.keep()
 			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
-			n.look()
+			n.check()
 			n.continued("job-2")
 		},
-		"an end and that another continues it, each by a node of its own": func(n *node, v *vault) {
+		"an end and the id of the next job, each by its own node": func(n *node, v *vault) {
 			n.create()
 			v.keep()
 			n.cancel()
 			other := v.node()
 			n.must(other.Continued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
-			if err := other.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-				n.t.Errorf("the look before the end is mended: %v", err)
+			if err := other.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				n.t.Errorf("the check before the end is repaired: %v", err)
 			}
-			n.look()
+			n.check()
 			n.is(rowmill.StatusCancelled)
-			other.look()
+			other.check()
 			n.continued("job-2")
 		},
-		"who continues a job, and an artifact that another node records again": func(n *node, v *vault) {
+		"the id of the next job, and an artifact that another node records again": func(n *node, v *vault) {
 			n.create()
 			n.cancel()
 			v.keep()
@@ -82,14 +82,14 @@ func TestForgotten(t *testing.T) {
 			_, err := other.AddArtifact(n.t.Context(), "job-1", "columns", store.Artifact{Key: "c", Size: 1})
 			n.must(err)
 			v.forget()
-			other.look()
-			n.look()
+			other.check()
+			n.check()
 			n.continued("job-2")
 			if n.get().Artifacts["columns"].Key != "c" {
 				n.t.Error("the artifact is not recorded")
 			}
 		},
-		"an artifact, and others have gone on": func(n *node, v *vault) {
+		"an artifact, and other nodes have written since": func(n *node, v *vault) {
 			n.create()
 			n.cancel()
 			v.keep()
@@ -97,7 +97,7 @@ func TestForgotten(t *testing.T) {
 			n.must(err)
 			v.forget()
 			n.must(v.node().Continued(n.t.Context(), "job-1", "job-2"))
-			n.look()
+			n.check()
 			if n.get().Artifacts["columns"].Key != "c" {
 				n.t.Error("the artifact is not recorded")
 			}
@@ -110,48 +110,48 @@ func TestForgotten(t *testing.T) {
 			n.commit(f, "3", 1, 4)
 			v.forget()
 			n.commit(f, "4", 2, 6)
-			n.has(6, "1", "2", "3", "4")
+			n.wantParts(6, "1", "2", "3", "4")
 		},
-		"parts, found by a look": func(n *node, v *vault) {
+		"parts, found by a check": func(n *node, v *vault) {
 			f := n.begin()
 			v.keep()
 			n.commit(f, "1", 1, 1)
 			n.commit(f, "2", 2, 3)
 			v.forget()
-			n.look()
-			n.has(3, "1", "2")
+			n.check()
+			n.wantParts(3, "1", "2")
 		},
-		"what cannot be written again at once, and its owner has gone on": func(n *node, v *vault) {
+		"writes that cannot be repeated at once, and the owner has written since": func(n *node, v *vault) {
 			n.create()
 			f := n.claim()
 			v.keep()
 			n.run(f)
 			n.commit(f, "1", 2, 2)
 			v.forget()
-			v.full = true
-			if err := n.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-				n.t.Errorf("a look at a store that is full: %v", err)
+			v.refuseChanges = true
+			if err := n.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+				n.t.Errorf("a check of a full store: %v", err)
 			}
-			v.full = false
+			v.refuseChanges = false
 			n.commit(f, "2", 4, 6)
 			n.is(rowmill.StatusRunning)
-			n.has(6, "1", "2")
+			n.wantParts(6, "1", "2")
 			n.finish(f)
 		},
-		"once more what is just written again": func(n *node, v *vault) {
+		"a write again just after it was repeated": func(n *node, v *vault) {
 			n.create()
 			f := n.claim()
 			v.keep()
 			n.run(f)
 			n.commit(f, "1", 2, 2)
 			v.forget()
-			v.again = true
+			v.forgetAgain = true
 			err := n.CommitParts(n.t.Context(), f, []store.Part{{Key: "2", Rows: 4, Totals: of(4)}}, of(6))
 			if !errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, rowmill.ErrLeaseLost) {
-				n.t.Errorf("a write where the store forgets again: %v, want ErrUnavailable", err)
+				n.t.Errorf("a write where the store loses writes again: %v, want ErrUnavailable", err)
 			}
 			n.commit(f, "2", 4, 6)
-			n.has(6, "1", "2")
+			n.wantParts(6, "1", "2")
 			n.is(rowmill.StatusRunning)
 		},
 		"a merge": func(n *node, v *vault) {
@@ -161,8 +161,8 @@ func TestForgotten(t *testing.T) {
 			v.keep()
 			n.merge(f, "m")
 			v.forget()
-			n.look()
-			n.has(6, "m")
+			n.check()
+			n.wantParts(6, "m")
 		},
 		"parts and their merge, found by the end": func(n *node, v *vault) {
 			f := n.begin()
@@ -172,7 +172,7 @@ func TestForgotten(t *testing.T) {
 			n.merge(f, "m")
 			v.forget()
 			n.finish(f)
-			n.has(6, "m")
+			n.wantParts(6, "m")
 			n.is(rowmill.StatusSucceeded)
 		},
 		"the number of rows and the status": func(n *node, v *vault) {
@@ -181,13 +181,13 @@ func TestForgotten(t *testing.T) {
 			v.keep()
 			n.run(f)
 			v.forget()
-			n.look()
+			n.check()
 			if rec := n.get(); rec.Job.NumRows == nil || *rec.Job.NumRows != 6 || rec.Shards != 1 || rec.Job.Message != "Processing rows." {
 				n.t.Errorf("the record is %+v", rec.Job)
 			}
 			n.is(rowmill.StatusRunning)
 		},
-		"a reservation, within a limit that others have reached meanwhile": func(n *node, v *vault) {
+		"a reservation, and other jobs have reached the limit since": func(n *node, v *vault) {
 			n.create()
 			f := n.claim()
 			v.keep()
@@ -201,7 +201,7 @@ func TestForgotten(t *testing.T) {
 			n.must(err)
 			_, err = v.Reserve(n.t.Context(), store.Fence{JobID: "job-2", Session: n.session, Epoch: rec.Epoch}, 4, &limit)
 			n.must(err)
-			n.look()
+			n.check()
 			if got := n.get().Reserved; got != rowmill.MoneyOf(4) {
 				n.t.Errorf("%v are set aside", got)
 			}
@@ -210,13 +210,13 @@ func TestForgotten(t *testing.T) {
 			v.keep()
 			n.create()
 			v.forget()
-			n.look()
+			n.check()
 			n.is(rowmill.StatusPending)
 			if rec, err := v.Lookup(n.t.Context(), "a", *idem); err != nil || rec.Job.ID != "job-1" {
 				n.t.Errorf("the key leads to %q, %v", rec.Job.ID, err)
 			}
 		},
-		"a submission of which only its owner knows": func(n *node, v *vault) {
+		"a submission that only its owner knows": func(n *node, v *vault) {
 			other := v.node()
 			v.keep()
 			other.create()
@@ -224,15 +224,15 @@ func TestForgotten(t *testing.T) {
 			n.run(f)
 			n.commit(f, "1", 2, 2)
 			v.forget()
-			n.look()
+			n.check()
 			again := n.claim()
 			if again.Epoch <= f.Epoch {
 				n.t.Errorf("epoch %d after %d", again.Epoch, f.Epoch)
 			}
-			n.has(2, "1")
+			n.wantParts(2, "1")
 			n.is(rowmill.StatusRunning)
-			other.look()
-			n.has(2, "1")
+			other.check()
+			n.wantParts(2, "1")
 		},
 		"a claim": func(n *node, v *vault) {
 			n.create()
@@ -243,18 +243,18 @@ func TestForgotten(t *testing.T) {
 			v.forget()
 			err := n.CommitParts(n.t.Context(), f, []store.Part{{Key: "2", Rows: 1, Totals: of(1)}}, of(3))
 			if !errors.Is(err, rowmill.ErrLeaseLost) {
-				n.t.Errorf("a write under a forgotten claim: %v, want ErrLeaseLost", err)
+				n.t.Errorf("a write under a lost claim: %v, want ErrLeaseLost", err)
 			}
-			n.look() // its owner has not claimed it again yet
+			n.check() // the owner has not claimed it again yet
 			again := n.claim()
 			if again.Epoch <= f.Epoch {
 				n.t.Errorf("epoch %d after %d", again.Epoch, f.Epoch)
 			}
-			n.has(2, "1")
+			n.wantParts(2, "1")
 			n.commit(again, "2", 1, 3)
-			n.has(3, "1", "2")
+			n.wantParts(3, "1", "2")
 		},
-		"all of a short job but its submission": func(n *node, v *vault) {
+		"a short job except its submission": func(n *node, v *vault) {
 			n.create()
 			v.keep()
 			f := n.claim()
@@ -264,30 +264,30 @@ func TestForgotten(t *testing.T) {
 			n.finish(f)
 			v.forget()
 			n.is(rowmill.StatusPending)
-			n.look()
-			n.whole()
+			n.check()
+			n.wantSuccess()
 		},
-		"all of a short job": func(n *node, v *vault) {
+		"a whole short job": func(n *node, v *vault) {
 			v.keep()
 			f := n.begin()
 			n.commit(f, "1", 6, 6)
 			n.merge(f, "m")
 			n.finish(f)
 			v.forget()
-			n.look()
-			n.whole()
+			n.check()
+			n.wantSuccess()
 		},
-		"who continues a job, and what is kept of it is noted before anybody has looked": func(n *node, v *vault) {
+		"the id of the next job, and KeepInput comes before a check": func(n *node, v *vault) {
 			n.create()
 			n.cancel()
 			v.keep()
 			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			n.must(n.KeepInput(n.t.Context(), "job-1", time.Now().Add(time.Hour)))
-			n.look()
+			n.check()
 			n.continued("job-2")
 		},
-		"parts that are asked for before anybody has looked": func(n *node, v *vault) {
+		"parts that are listed before a check": func(n *node, v *vault) {
 			f := n.begin()
 			v.keep()
 			n.commit(f, "1", 1, 1)
@@ -296,11 +296,11 @@ func TestForgotten(t *testing.T) {
 			if parts, err := n.ListParts(n.t.Context(), "job-1"); err != nil || len(parts) != 2 {
 				n.t.Errorf("parts %v, %v", parts, err)
 			}
-			n.has(3, "1", "2")
+			n.wantParts(3, "1", "2")
 		},
 		"the end of a job whose claim was not acknowledged": func(n *node, v *vault) {
 			n.create()
-			v.mumbles = true
+			v.loseClaimAnswers = true
 			if _, err := n.Claim(n.t.Context(), "job-1", n.session, store.Adopter{}); !errors.Is(err, store.ErrOutcomeUnknown) {
 				n.t.Fatal(err)
 			}
@@ -314,8 +314,8 @@ func TestForgotten(t *testing.T) {
 			n.finish(f)
 			v.forget()
 			n.is(rowmill.StatusRunning)
-			n.look()
-			n.whole()
+			n.check()
+			n.wantSuccess()
 		},
 		"a cancel by another node than the owner": func(n *node, v *vault) {
 			f := n.begin()
@@ -324,10 +324,10 @@ func TestForgotten(t *testing.T) {
 			other := v.node()
 			other.cancel()
 			v.forget()
-			n.look()
-			other.look()
+			n.check()
+			other.check()
 			n.is(rowmill.StatusCancelled)
-			n.has(1, "1")
+			n.wantParts(1, "1")
 		},
 		"a cancel by a node that has stopped": func(n *node, v *vault) {
 			f := n.begin()
@@ -336,37 +336,37 @@ func TestForgotten(t *testing.T) {
 			other := v.node()
 			other.cancel()
 			v.forget()
-			n.look()
+			n.check()
 			n.must(other.Close())
 			n.is(rowmill.StatusCancelled)
-			n.has(1, "1")
+			n.wantParts(1, "1")
 		},
-		"a cancel of which only the owner is left, who has left the job": func(n *node, v *vault) {
+		"a cancel that only the former owner can repeat": func(n *node, v *vault) {
 			f := n.begin()
 			v.keep()
 			_, err := v.Cancel(n.t.Context(), "job-1", time.Now(), nil)
 			n.must(err)
-			n.look()
+			n.check()
 			n.must(n.Continued(n.t.Context(), "job-1", "job-2"))
 			v.forget()
 			for range 3 {
-				if err := n.Look(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-					n.t.Errorf("a look while the end is missing: %v", err)
+				if err := n.Check(n.t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+					n.t.Errorf("a check while the end is missing: %v", err)
 				}
 				if got := n.get().Session; got != f.Session {
-					n.t.Errorf("session %q owns it", got)
+					n.t.Errorf("session %q owns the job", got)
 				}
 			}
-			_ = n.Look(n.t.Context())
+			_ = n.Check(n.t.Context())
 			again := v.node()
 			if f := again.claim(); f.Session != again.session {
-				n.t.Errorf("session %q owns it", f.Session)
+				n.t.Errorf("session %q owns the job", f.Session)
 			}
 			again.cancel()
-			n.look()
+			n.check()
 			n.continued("job-2")
 		},
-		"a cancel, and the owner has gone on": func(n *node, v *vault) {
+		"a cancel, and the owner has written since": func(n *node, v *vault) {
 			f := n.begin()
 			other := v.node()
 			v.keep()
@@ -375,7 +375,7 @@ func TestForgotten(t *testing.T) {
 			for i, key := range []string{"1", "2", "3"} {
 				n.commit(f, key, 1, int64(i)+1)
 			}
-			other.look()
+			other.check()
 			n.is(rowmill.StatusCancelled)
 		},
 		"an artifact": func(n *node, v *vault) {
@@ -386,7 +386,7 @@ func TestForgotten(t *testing.T) {
 			_, err := n.AddArtifact(n.t.Context(), "job-1", "columns", store.Artifact{Key: "c", Size: 1})
 			n.must(err)
 			v.forget()
-			n.look()
+			n.check()
 			if n.get().Artifacts["columns"].Key != "c" {
 				n.t.Error("the artifact is not recorded")
 			}
@@ -398,21 +398,21 @@ func TestForgotten(t *testing.T) {
 			_, err := n.RemoveData(n.t.Context(), "job-1", time.Now())
 			n.must(err)
 			v.forget()
-			n.look()
+			n.check()
 			if n.get().DataRemoved == nil {
 				n.t.Error("the data counts as there")
 			}
 		},
-		"that the parts are gone": func(n *node, v *vault) {
+		"the removal of the parts": func(n *node, v *vault) {
 			f := n.begin()
 			n.commit(f, "1", 6, 6)
 			n.finish(f)
 			v.keep()
 			n.must(n.DropParts(n.t.Context(), "job-1"))
 			v.forget()
-			n.has(6, "1")
-			n.look()
-			n.has(6)
+			n.wantParts(6, "1")
+			n.check()
+			n.wantParts(6)
 		},
 		"a release": func(n *node, v *vault) {
 			n.create()
@@ -420,9 +420,9 @@ func TestForgotten(t *testing.T) {
 			v.keep()
 			n.must(n.Release(n.t.Context(), f))
 			v.forget()
-			n.look()
+			n.check()
 			if got := n.get().Session; got != "" {
-				n.t.Errorf("session %s still owns it", got)
+				n.t.Errorf("session %s still owns the job", got)
 			}
 		},
 		"twice in a row": func(n *node, v *vault) {
@@ -438,33 +438,33 @@ func TestForgotten(t *testing.T) {
 			v.forget()
 			n.finish(f)
 			v.forget()
-			n.look()
-			n.whole()
+			n.check()
+			n.wantSuccess()
 		},
-		"while it is away for longer than writes are remembered": func(n *node, v *vault) {
+		"a write, and the store is unreachable for longer than For": func(n *node, v *vault) {
 			f := n.begin()
-			n.look()
+			n.check()
 			v.keep()
 			n.commit(f, "1", 1, 1)
-			v.away = true
+			v.unreachable = true
 			for range 3 {
-				if err := n.Look(n.t.Context()); err == nil {
-					n.t.Error("a store that is away was looked at")
+				if err := n.Check(n.t.Context()); err == nil {
+					n.t.Error("a check of an unreachable store succeeded")
 				}
 			}
 			v.forget()
-			v.away = false
-			n.look()
-			n.has(1, "1")
+			v.unreachable = false
+			n.check()
+			n.wantParts(1, "1")
 		},
 		"nothing": func(n *node, v *vault) {
 			f := n.begin()
 			n.commit(f, "1", 1, 1)
 			before := n.get().Version
-			n.look()
-			n.look()
+			n.check()
+			n.check()
 			if got := n.get().Version; got != before {
-				n.t.Errorf("version %d after a look, was %d", got, before)
+				n.t.Errorf("version %d after a check, was %d", got, before)
 			}
 		},
 	} {

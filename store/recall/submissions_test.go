@@ -9,52 +9,52 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// A submission of which its client was told, in whatever way, is stored again.
-func TestForgottenSubmission(t *testing.T) {
+// A submission is stored again if any client got its answer.
+func TestLostSubmission(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(n *node, v *vault){
-		"found where nobody was told that it was stored": func(n *node, v *vault) {
+		"its answer was lost, and a later read finds it": func(n *node, v *vault) {
 			v.keep()
-			v.silent = true
+			v.loseAnswers = true
 			_, _, err := n.Create(n.t.Context(), storetest.Record("job-1", "a", "row"), nil)
 			if !errors.Is(err, store.ErrOutcomeUnknown) {
 				n.t.Errorf("a submission without an answer: %v", err)
 			}
-			v.silent = false
+			v.loseAnswers = false
 			_, err = n.Get(n.t.Context(), "job-1")
 			n.must(err)
 			v.forget()
-			n.look()
+			n.check()
 			n.is(rowmill.StatusPending)
 		},
-		"its client has asked another node too": func(n *node, v *vault) {
+		"its client has sent it to another node too": func(n *node, v *vault) {
 			v.keep()
 			n.create()
 			other := v.node()
 			_, err := other.Lookup(n.t.Context(), "a", *idem)
 			n.must(err)
 			v.forget()
-			other.look()
+			other.check()
 			n.is(rowmill.StatusPending)
 			_, err = other.Lookup(n.t.Context(), "a", *idem)
 			n.must(err)
 		},
-		"its key has led to another meanwhile": func(n *node, v *vault) {
+		"its key belongs to another job since": func(n *node, v *vault) {
 			v.keep()
 			n.create()
 			v.forget()
 			_, _, err := v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), idem)
 			n.must(err)
-			n.look()
+			n.check()
 			n.is(rowmill.StatusPending)
 		},
-		"its key has led to another with other rows": func(n *node, v *vault) {
+		"its key belongs to another job with other rows": func(n *node, v *vault) {
 			v.keep()
 			n.create()
 			v.forget()
 			_, _, err := v.Create(n.t.Context(), storetest.Record("job-2", "a", "row"), &store.Idempotency{Key: idem.Key, BodyHash: "i", TTL: idem.TTL})
 			n.must(err)
-			n.look()
+			n.check()
 			n.is(rowmill.StatusPending)
 		},
 	} {

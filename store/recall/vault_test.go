@@ -17,19 +17,19 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// A vault is a store that can be put back to what it was.
+// A vault is a store that can be put back to an earlier state.
 type vault struct {
 	store.Store
-	t        *testing.T
-	path     string
-	volatile bolt.Volatile
-	kept     []byte
-	away     bool   // nobody reaches it
-	full     bool   // it takes no changes of records
-	again    bool   // it forgets once more after the next
-	mumbles  bool   // nobody hears what came of a claim
-	silent   bool   // or of a submission
-	between  func() // happens once after marks are read, before they arrive
+	t                *testing.T
+	path             string
+	volatile         bolt.Volatile
+	kept             []byte
+	unreachable      bool   // the store is unreachable
+	refuseChanges    bool   // the store refuses all changes of records
+	forgetAgain      bool   // forget is called again after the next Update
+	loseClaimAnswers bool   // answers to claims are lost
+	loseAnswers      bool   // answers to submissions, cancels and finishes are lost
+	afterMarks       func() // called once after marks are read and before they are returned
 }
 
 func newVault(t *testing.T) *vault {
@@ -48,9 +48,9 @@ func (v *vault) open() {
 	v.Store = s
 }
 
-func (v *vault) Close() error { return nil } // of a node, of which there are several
+func (v *vault) Close() error { return nil } // called by each node; the vault serves several
 
-// keep is the moment that a later forget goes back to.
+// keep saves the state that a later forget restores.
 func (v *vault) keep() {
 	v.t.Helper()
 	var err error
@@ -61,7 +61,7 @@ func (v *vault) keep() {
 
 func (v *vault) forget() {
 	v.t.Helper()
-	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // no server is back within one
+	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // a real server takes more than 1 ms to return
 		runtime.Gosched()
 	}
 	err := errors.Join(v.Store.Close(), os.WriteFile(v.path, v.kept, 0o600))
@@ -72,24 +72,24 @@ func (v *vault) forget() {
 }
 
 func (v *vault) Marks(ctx context.Context, ids []string, writer string) ([]store.Mark, error) {
-	if v.away {
+	if v.unreachable {
 		return nil, rowmill.ErrUnavailable
 	}
 	marks, err := v.Store.Marks(ctx, ids, writer)
-	if do := v.between; do != nil {
-		v.between = nil
+	if do := v.afterMarks; do != nil {
+		v.afterMarks = nil
 		do()
 	}
 	return marks, err
 }
 
 func (v *vault) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	if v.full {
+	if v.refuseChanges {
 		return store.Record{}, rowmill.ErrUnavailable
 	}
 	rec, err := v.Store.Update(ctx, f, change)
-	if v.again {
-		v.again = false
+	if v.forgetAgain {
+		v.forgetAgain = false
 		v.forget()
 	}
 	return rec, err
@@ -97,7 +97,7 @@ func (v *vault) Update(ctx context.Context, f store.Fence, change func(*store.Re
 
 func (v *vault) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
 	rec, err := v.Store.Claim(ctx, jobID, session, by)
-	if v.mumbles && err == nil {
+	if v.loseClaimAnswers && err == nil {
 		return store.Record{}, store.ErrOutcomeUnknown
 	}
 	return rec, err
@@ -105,7 +105,7 @@ func (v *vault) Claim(ctx context.Context, jobID, session string, by store.Adopt
 
 func (v *vault) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
 	stored, existed, err := v.Store.Create(ctx, rec, idem)
-	if v.silent && err == nil {
+	if v.loseAnswers && err == nil {
 		return store.Record{}, false, store.ErrOutcomeUnknown
 	}
 	return stored, existed, err
@@ -113,7 +113,7 @@ func (v *vault) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 
 func (v *vault) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
 	rec, err := v.Store.Cancel(ctx, jobID, now, change)
-	if v.silent && err == nil {
+	if v.loseAnswers && err == nil {
 		return store.Record{}, store.ErrOutcomeUnknown
 	}
 	return rec, err
@@ -121,13 +121,13 @@ func (v *vault) Cancel(ctx context.Context, jobID string, now time.Time, change 
 
 func (v *vault) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	rec, err := v.Store.Finish(ctx, f, change)
-	if v.silent && err == nil {
+	if v.loseAnswers && err == nil {
 		return store.Record{}, store.ErrOutcomeUnknown
 	}
 	return rec, err
 }
 
-// A node is a store that remembers, over a vault.
+// A node is a Store over a vault.
 type node struct {
 	*recall.Store
 	t       *testing.T
@@ -135,9 +135,9 @@ type node struct {
 	session string
 }
 
-func (v *vault) node() *node { v.t.Helper(); return v.nodeThat(recall.Config{}) }
+func (v *vault) node() *node { v.t.Helper(); return v.nodeWith(recall.Config{}) }
 
-func (v *vault) nodeThat(remembers recall.Config) *node {
+func (v *vault) nodeWith(remembers recall.Config) *node {
 	v.t.Helper()
 	remembers.Store, remembers.Every = v, time.Hour
 	if remembers.Log == nil {
@@ -159,7 +159,7 @@ func (n *node) must(err error) {
 	}
 }
 
-func (n *node) look() { n.t.Helper(); n.must(n.Look(n.t.Context())) }
+func (n *node) check() { n.t.Helper(); n.must(n.Check(n.t.Context())) }
 
 func (n *node) get() store.Record {
 	n.t.Helper()
@@ -183,7 +183,7 @@ func (n *node) claim() store.Fence {
 	return store.Fence{JobID: "job-1", Session: rec.Session, Epoch: rec.Epoch}
 }
 
-// run takes the job to running, with six rows.
+// run moves the job to running, with six rows.
 func (n *node) run(f store.Fence) {
 	n.t.Helper()
 	_, err := n.Update(n.t.Context(), f, func(r *store.Record) error {
@@ -201,7 +201,7 @@ func (n *node) run(f store.Fence) {
 	n.must(err)
 }
 
-// begin makes the job and takes it to running.
+// begin creates a job and moves it to running.
 func (n *node) begin() store.Fence {
 	n.t.Helper()
 	n.create()
@@ -210,14 +210,14 @@ func (n *node) begin() store.Fence {
 	return f
 }
 
-// whole demands a success whose six rows stand in one merged part.
-func (n *node) whole() {
+// whole checks that the job succeeded with six rows in one merged part.
+func (n *node) wantSuccess() {
 	n.t.Helper()
 	n.is(rowmill.StatusSucceeded)
-	n.has(6, "m")
+	n.wantParts(6, "m")
 }
 
-// of are the totals of so many rows.
+// of returns the totals of n rows.
 func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
 
 func (n *node) commit(f store.Fence, key string, rows, all int64) {
@@ -245,9 +245,8 @@ func (n *node) cancel() {
 	n.must(err)
 }
 
-// has demands the parts that there are, and that record and ledger agree with
-// their rows.
-func (n *node) has(rows int64, keys ...string) {
+// has checks the parts of the job, and that record and ledger agree with them.
+func (n *node) wantParts(rows int64, keys ...string) {
 	n.t.Helper()
 	parts, err := n.vault.ListParts(n.t.Context(), "job-1")
 	n.must(err)
@@ -265,20 +264,20 @@ func (n *node) has(rows int64, keys ...string) {
 	}
 	used, _ := storetest.SumOf(n.t, n.vault, "a", time.Time{}, time.Now().AddDate(0, 0, 2))
 	if done := n.get().Job.RowsDone; used != of(rows) || done != rows {
-		n.t.Errorf("the ledger has %+v and the record %d rows, want those of %d rows", used, done, rows)
+		n.t.Errorf("the ledger has %+v and the record %d rows, want %d rows", used, done, rows)
 	}
 }
 
 func (n *node) is(status rowmill.Status) {
 	n.t.Helper()
 	if got := n.get().Job.Status; got != status {
-		n.t.Errorf("it is %s, want %s", got, status)
+		n.t.Errorf("the job is %s, want %s", got, status)
 	}
 }
 
 func (n *node) continued(by string) {
 	n.t.Helper()
 	if got := n.get().Job.ContinuedBy; got == nil || *got != by {
-		n.t.Errorf("it is continued by %v, want %s", got, by)
+		n.t.Errorf("the job is continued by %v, want %s", got, by)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// everyone is the account under which table audit holds all entries once more.
-const everyone = ""
+// allAccounts is the account under which table audit holds a second copy of all entries.
+const allAccounts = ""
 
 // AppendAudit adds an entry to the audit record.
 func (s *Store) AppendAudit(ctx context.Context, e store.AuditEntry) error {
@@ -26,7 +26,7 @@ func (t *tx) appendAudit(e store.AuditEntry) error {
 	if err != nil {
 		return fmt.Errorf("encode entry %s of the audit record: %w", e.ID, err)
 	}
-	for _, account := range []string{e.Account, everyone} {
+	for _, account := range []string{e.Account, allAccounts} {
 		key := orderKey(account, e.At, e.ID)
 		known, err := t.Get(tableAudit, key)
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) ListAudit(ctx context.Context, account string, limit int, cursor
 
 // entries reads up to limit entries of the audit record.
 func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err error) {
-	for found, err := range t.intact(r) {
+	for found, err := range t.undamaged(r) {
 		if err != nil {
 			return nil, err
 		}
@@ -80,18 +80,18 @@ func (t *tx) entries(r kv.Range, limit int) (entries []store.AuditEntry, err err
 	return entries, nil
 }
 
-// AuditAfter returns entries of all accounts behind a place, oldest first.
+// AuditAfter returns entries of all accounts after a position, oldest first.
 func (s *Store) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
 	if _, err := store.CheckPage(limit, "", positionBytes); err != nil {
 		return nil, err
 	}
 	var entries []store.AuditEntry
-	from := orderKey(everyone, at, id)
+	from := orderKey(allAccounts, at, id)
 	if id != "" {
-		from = append(from, 0) // behind it
+		from = append(from, 0) // start after the entry
 	}
 	err := s.view(ctx, func(t *tx) (err error) {
-		entries, err = t.entries(kv.Range{Table: tableAudit, From: from, To: []byte(everyone + "\x01")}, limit)
+		entries, err = t.entries(kv.Range{Table: tableAudit, From: from, To: []byte(allAccounts + "\x01")}, limit)
 		return err
 	})
 	if err != nil {

@@ -22,8 +22,7 @@ func (s *Store) Finish(ctx context.Context, f store.Fence, change func(*store.Re
 	return s.change(ctx, f, change, true)
 }
 
-// change is Update, and with end Finish. A success is recounted whichever of
-// the two it comes through.
+// change is Update, or Finish when end is true. Both count the rows of a success.
 func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Record) error, end bool) (store.Record, error) {
 	var changed store.Record
 	err := s.write(ctx, func(t *tx) error {
@@ -61,8 +60,8 @@ func (s *Store) change(ctx context.Context, f store.Fence, change func(*store.Re
 	return changed, nil
 }
 
-// Cancel ends a job on its client's behalf. change sees the record as it was
-// before the cancel and may be nil.
+// Cancel ends a job for its client. change gets the record before the cancel and may be
+// nil.
 func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
 	var cancelled store.Record
 	err := s.write(ctx, func(t *tx) error {
@@ -107,7 +106,7 @@ func (s *Store) Cancel(ctx context.Context, jobID string, now time.Time, change 
 	return cancelled, err
 }
 
-// AddArtifact records a further artifact of a job that is over.
+// AddArtifact adds an artifact to a job that has ended.
 func (s *Store) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
 	return s.setArtifact(ctx, jobID, variant, a, func(_ store.Artifact, taken bool) bool { return !taken })
 }
@@ -156,7 +155,7 @@ func (s *Store) setArtifact(ctx context.Context, jobID, variant string, a store.
 	return rec, nil
 }
 
-// sameSpec refuses a changed specification.
+// sameSpec returns an error when the specification of rec differs from the stored one.
 func (t *tx) sameSpec(rec store.Record) error {
 	stored, err := t.Get(tableSpecs, []byte(rec.Job.ID))
 	if err != nil {
@@ -166,7 +165,8 @@ func (t *tx) sameSpec(rec store.Record) error {
 	if err != nil || bytes.Equal(spec, stored) {
 		return err
 	}
-	// What another version wrote may say the same in another order.
+	// Another version of the program may have written the same specification in another
+	// order.
 	before, err := readSpec(stored)
 	if err == nil {
 		stored, err = writeSpec(spec, before)
@@ -177,7 +177,7 @@ func (t *tx) sameSpec(rec store.Record) error {
 	return err
 }
 
-// recount compares the rows that the parts hold with the job's.
+// recount returns an error unless the parts hold exactly NumRows rows.
 func (t *tx) recount(rec *store.Record) error {
 	if rec.Job.NumRows == nil {
 		return fmt.Errorf("its rows were never counted: %w", rowmill.ErrConflict)

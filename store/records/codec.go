@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// The tables, see doc.go.
+// The tables; doc.go describes them.
 const (
 	tableMeta     kv.Table = "meta"
 	tableJobs     kv.Table = "jobs"
@@ -52,7 +52,7 @@ const (
 	tableDeliveryExpires kv.Table = "deliveryexpires"
 )
 
-// tables are all tables but meta.
+// tables lists all tables except meta.
 var tables = []kv.Table{
 	tableJobs, tableTexts, tableSpecs, tableAccounts,
 	tableWaiting, tableOwned, tableTurns, tableIdem, tableIdemAge,
@@ -64,17 +64,17 @@ var tables = []kv.Table{
 
 var keyLayout = []byte("layout")
 
-// A header is a record as table jobs holds it.
+// A header is a record as table jobs stores it.
 type header struct {
 	store.Record
-	Spec    *struct{} `json:"spec,omitempty"` // hides the record's: it is in table specs
+	Spec    *struct{} `json:"spec,omitempty"` // hides the record's Spec, which table specs holds
 	Account string    `json:"account"`
 	Price   *price    `json:"price"`
-	// Writers says how many writes it has from whom (store.Writer).
+	// Writers counts the writes of each writer (store.Writer) in this record.
 	Writers map[string]int64 `json:"writers,omitempty"`
 }
 
-// header reads the small part of a record, or returns rowmill.ErrNotFound.
+// header reads the header of a job, or returns rowmill.ErrNotFound.
 func (t *tx) header(id string) (header, error) {
 	var h header
 	raw, err := t.Get(tableJobs, []byte(id))
@@ -90,35 +90,38 @@ func (t *tx) header(id string) (header, error) {
 	return h, nil
 }
 
-// ours reads the header of a job that this program may write.
-func (t *tx) ours(id string) (header, error) {
+// versionedHeader reads a header. It returns store.ErrNewer when this program must not write the
+// record.
+func (t *tx) versionedHeader(id string) (header, error) {
 	h, err := t.header(id)
 	if err == nil {
 		err = h.CheckVersion()
 	}
-	t.holds = h.Writers[t.writer.Name()]
+	t.recorded = h.Writers[t.writer.Name()]
 	return h, err
 }
 
-// writable is ours for a write on top of all that was acknowledged to its writer.
+// writable reads a header for a write. It fails when the record lacks acknowledged
+// writes of the present writer.
 func (t *tx) writable(id string) (header, error) {
-	h, err := t.ours(id)
+	h, err := t.versionedHeader(id)
 	if err == nil {
-		err = t.writer.Check(id, t.holds)
+		err = t.writer.Check(id, t.recorded)
 	}
 	return h, err
 }
 
-// putHeader writes a header and keeps what it does not know of the one before.
+// putHeader writes a header. It keeps members of the stored header that this version
+// does not know.
 func (t *tx) putHeader(h header) error {
 	id := []byte(h.Job.ID)
 	if t.writer != nil {
-		t.holds = h.Writers[t.writer.Name()] + 1
+		t.recorded = h.Writers[t.writer.Name()] + 1
 		h.Writers = maps.Clone(h.Writers)
 		if h.Writers == nil {
 			h.Writers = map[string]int64{}
 		}
-		h.Writers[t.writer.Name()] = t.holds
+		h.Writers[t.writer.Name()] = t.recorded
 	}
 	stored, err := t.Get(tableJobs, id)
 	if err != nil {
@@ -132,10 +135,10 @@ func (t *tx) putHeader(h header) error {
 	return nil
 }
 
-// wantRecord says that a whole record will be read.
+// wantRecord announces that the transaction will read a whole record.
 func (t *tx) wantRecord(id string) { t.want([]string{id}, tableJobs, tableTexts, tableSpecs) }
 
-// record completes a header to the whole record.
+// record reads the rest of a record and adds it to the header.
 func (t *tx) record(h header) (store.Record, error) {
 	rec, id := h.Record, []byte(h.Job.ID)
 	texts, err := t.Get(tableTexts, id)
@@ -155,9 +158,9 @@ func (t *tx) record(h header) (store.Record, error) {
 	return rec, nil
 }
 
-// save writes what differs of a record, the specification excepted, and moves
-// the job between the indexes of open jobs. A job that is over gives back what
-// it had reserved. before is nil for a new job.
+// save writes the changed parts of a record, except the specification, and moves the
+// job between the indexes. When the job has ended, save releases its reservation.
+// before is nil for a new job.
 func (t *tx) save(before *header, rec store.Record, account string) error {
 	if rec.Job.Status.Terminal() {
 		rec.Reserved = 0
@@ -190,7 +193,7 @@ func (t *tx) save(before *header, rec store.Record, account string) error {
 	return nil
 }
 
-// saveHeader writes a header whose long texts are untouched.
+// saveHeader writes a header. The long texts must be unchanged.
 func (t *tx) saveHeader(before, after header) error {
 	if err := t.putHeader(after); err != nil {
 		return err
@@ -199,7 +202,8 @@ func (t *tx) saveHeader(before, after header) error {
 	return nil
 }
 
-// reindex keeps waiting, owned, reserved, held and due in step with a header.
+// reindex updates the indexes waiting, owned, reserved, held and due after a change of
+// a header.
 func (t *tx) reindex(before *header, after header) {
 	t.reindexMoney(before, after)
 	t.reindexHeld(before, after)
@@ -220,7 +224,7 @@ func (t *tx) reindex(before *header, after header) {
 	}
 }
 
-// reindexMoney keeps reserved in step with a header.
+// reindexMoney updates the index reserved.
 func (t *tx) reindexMoney(before *header, after header) {
 	had, has := before != nil && before.Reserved != 0, after.Reserved != 0
 	key := []byte(after.Account + "\x00" + after.Job.ID)
@@ -232,8 +236,8 @@ func (t *tx) reindexMoney(before *header, after header) {
 	}
 }
 
-// index says where an open job is listed and with which value; the table is empty for a
-// job that is over.
+// index returns the index table of an open job and the value in it. The table is empty
+// for a job that has ended.
 func (h *header) index() (table kv.Table, value []byte) {
 	switch {
 	case h.Job.Status.Terminal():
@@ -244,14 +248,14 @@ func (h *header) index() (table kv.Table, value []byte) {
 	return tableOwned, []byte(string(h.Job.Status) + "\x00" + h.Session)
 }
 
-// orderKey sorts an account's jobs by creation.
+// orderKey returns a key that sorts an account's jobs by creation time, then by id.
 func orderKey(account string, created time.Time, id string) []byte {
 	key := make([]byte, 0, len(account)+1+8+len(id))
 	key = append(append(key, account...), 0)
 	return append(append(key, position(created)...), id...)
 }
 
-// position is a time as eight bytes in its order.
+// position encodes a time in eight bytes that sort like the time.
 func position(at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())^(1<<63))
 }
@@ -259,7 +263,7 @@ func position(at time.Time) []byte {
 // positionBytes is the length of a position.
 const positionBytes = 8
 
-// splitOrderKey undoes orderKey but for the time, which it returns as bytes.
+// splitOrderKey splits the result of orderKey. The time stays encoded.
 func splitOrderKey(key []byte) (account string, created []byte, id string, ok bool) {
 	end := bytes.IndexByte(key, 0)
 	if end < 0 || len(key) < end+1+8 {
@@ -268,7 +272,7 @@ func splitOrderKey(key []byte) (account string, created []byte, id string, ok bo
 	return string(key[:end]), key[end+1 : end+9], string(key[end+9:]), true
 }
 
-// number reads a value of eight bytes.
+// number decodes a value of eight bytes.
 func number(raw []byte) (int64, error) {
 	if len(raw) != 8 {
 		return 0, fmt.Errorf("%d bytes where a number has 8", len(raw))
@@ -276,8 +280,8 @@ func number(raw []byte) (int64, error) {
 	return int64(binary.BigEndian.Uint64(raw)), nil
 }
 
-// Sections are strings one after the other, each behind its length as a
-// uvarint. Reading them back is one copy, however many there are.
+// appendSection appends a section: a string after its length as a uvarint. readSections
+// reads all sections of a value with one copy.
 func appendSection[T string | []byte | json.RawMessage](to []byte, section T) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(section))), section...)
 }
@@ -299,7 +303,7 @@ func readSections(raw []byte) ([]string, error) {
 	return sections, nil
 }
 
-// firstSection returns the first section in place.
+// firstSection returns the first section without a copy.
 func firstSection(raw []byte) ([]byte, error) {
 	length, n := binary.Uvarint(raw)
 	if n <= 0 || length > uint64(len(raw)-n) {
@@ -308,8 +312,8 @@ func firstSection(raw []byte) ([]byte, error) {
 	return raw[n : n+int(length)], nil
 }
 
-// writeTexts returns the long texts of a job: "=" and the system prompt (empty
-// when null), the schema; or nothing when there are none.
+// writeTexts encodes the long texts of a job in two sections: "=" and the system prompt
+// (empty for null), and the schema. It returns nothing when the job has neither.
 func writeTexts(j rowmill.Job) []byte {
 	if j.System == nil && j.Schema == nil {
 		return nil
@@ -343,9 +347,9 @@ func readTexts(raw []byte, j *rowmill.Job) error {
 	return nil
 }
 
-// writeSpec returns a specification: the small fields as JSON, the system
-// prompt, the schema, and each inline row. What it does not know of the small
-// fields of stored, the specification before, stays; nil is none.
+// writeSpec encodes a specification in sections: the small fields as JSON, the system
+// prompt, the schema, and each inline row. stored is the previous specification, nil
+// for none; writeSpec keeps small fields of stored that this version does not know.
 func writeSpec(stored []byte, s rowmill.Spec) ([]byte, error) {
 	var before []byte
 	if stored != nil {

@@ -63,7 +63,7 @@ func TestSpecRoundTrip(t *testing.T) {
 	})
 }
 
-// TestOrderKey checks that keys sort as the jobs they stand for.
+// TestOrderKey checks that keys sort like their jobs.
 func TestOrderKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,7 +80,7 @@ func TestOrderKey(t *testing.T) {
 	})
 }
 
-// FuzzReadSections feeds damaged values: they are refused, never a panic.
+// FuzzReadSections decodes damaged values: each gives an error, never a panic.
 func FuzzReadSections(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(appendSection(appendSection(nil, "a"), ""))
@@ -107,8 +107,8 @@ func FuzzReadSections(f *testing.F) {
 	})
 }
 
-// BenchmarkHeader is what a commit's write of a record costs, with what the
-// stored one has beyond this version looked for and kept.
+// BenchmarkHeader measures the encoding of a record for a commit, including the search
+// for unknown members of the stored record.
 func BenchmarkHeader(b *testing.B) {
 	rec := storetest.Record("job-1", "account", "row")
 	h := header{Record: rec, Account: "account"}

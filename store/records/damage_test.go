@@ -17,11 +17,11 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// last is a byte of a stored value's checksum.
+// last is the offset of a checksum byte in a stored value.
 const last = 11
 
-// TestDamageCostsOneRecord damages one record after another: what is asked for by its name says
-// so, and lists have all the others.
+// TestDamageCostsOneRecord damages one record after another. A read by name must report
+// the damage, and lists must hold all other records.
 func TestDamageCostsOneRecord(t *testing.T) {
 	t.Parallel()
 	ctx, engine, log := t.Context(), mem.New(time.Now), new(bytes.Buffer)
@@ -45,7 +45,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		}
 	}
 
-	// A specification: the job is listed.
+	// A damaged specification: the job is still listed.
 	first := storetest.JobID(0)
 	engine.Damage("specs", []byte(first), last)
 	_, err = s.Get(ctx, first)
@@ -54,7 +54,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		t.Errorf("list: %d jobs, %v", len(jobs), err)
 	}
 
-	// A header: lists have the others.
+	// A damaged header: lists hold the other jobs.
 	second, third := storetest.JobID(1), storetest.JobID(2)
 	engine.Damage("jobs", []byte(second), last)
 	_, err = s.Head(ctx, second)
@@ -74,7 +74,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		t.Errorf("marks %+v, %v", marks, err)
 	}
 
-	// A part: its job cannot be taken for done.
+	// A damaged part: its job cannot succeed.
 	claimed, err := s.Claim(ctx, third, session, store.Adopter{})
 	if err != nil {
 		t.Fatal(err)
@@ -92,12 +92,12 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	})
 	damaged("finish", err)
 
-	// The ledger: no sum without it.
+	// A damaged ledger entry: no sum is returned.
 	engine.Damage("usage", records.FirstKey(t, s, "usage"), last)
 	_, err = s.Usage(ctx, "a", time.Now().AddDate(0, 0, -1), time.Now())
 	damaged("usage", err)
 
-	// A key, a file, an entry of the audit: the others are listed.
+	// A damaged API key, file or audit entry: lists hold the others.
 	for _, id := range []string{"k1", "k2"} {
 		if err := s.PutKey(ctx, store.Key{ID: id, Account: "a"}); err != nil {
 			t.Fatal(err)
@@ -110,13 +110,14 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	if err := s.DeleteKey(ctx, "k1"); err != nil {
 		t.Errorf("delete a damaged key: %v", err)
 	}
-	if !strings.Contains(log.String(), "left a damaged record out of a list") {
+	if !strings.Contains(log.String(), "a stored record is damaged and was left out of a list") {
 		t.Error("nothing was logged")
 	}
 }
 
-// TestDamagedSpecificationEndsItsJob claims a job and cancels another whose specification or texts
-// are damaged: both end, and can be read, listed, tidied and removed as others.
+// TestDamagedSpecificationEndsItsJob claims one job and cancels another whose
+// specification or texts are damaged. Both must end, and can be read, listed, cleaned
+// up and removed like other jobs.
 func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 	t.Parallel()
 	for _, table := range []kv.Table{"specs", "texts"} {

@@ -16,18 +16,17 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// deliveryList leads the keys of an endpoint's deliveries.
+// deliveryList returns the key prefix of an endpoint's deliveries.
 func deliveryList(endpoint string) []byte { return []byte(endpoint + "\x00") }
 
-// An indexKey is a key of an index.
+// An indexKey is a key of an index table.
 type indexKey struct {
 	table kv.Table
 	key   []byte
 }
 
-// indexed are the keys by which a delivery is found, none of nil, each behind its
-// table.
-func indexed(d *store.Delivery) (keys []indexKey) {
+// indexKeys returns the index keys of a delivery, none for nil.
+func indexKeys(d *store.Delivery) (keys []indexKey) {
 	if d == nil {
 		return nil
 	}
@@ -41,7 +40,8 @@ func indexed(d *store.Delivery) (keys []indexKey) {
 	return keys
 }
 
-// decodeDelivery reads a delivery and its document from what is stored; raw is not empty.
+// decodeDelivery decodes a stored delivery and returns its JSON document too. raw must
+// not be empty.
 func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err error) {
 	if len(raw) < 8 {
 		return d, nil, fmt.Errorf("delivery %s is cut off", id)
@@ -54,7 +54,7 @@ func decodeDelivery(id string, raw []byte) (d store.Delivery, doc []byte, err er
 	return d, doc, err
 }
 
-// delivery reads a delivery and its document.
+// delivery reads a delivery and its JSON document.
 func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
 	raw, err := t.Get(tableDeliveries, []byte(id))
 	switch {
@@ -66,13 +66,13 @@ func (t *tx) delivery(id string) (d store.Delivery, doc []byte, err error) {
 	return decodeDelivery(id, raw)
 }
 
-// index changes how a delivery of an endpoint is found: before is nil for a new
-// one, after for one that goes.
+// index updates the indexes for a delivery of an endpoint. before is nil for a new
+// delivery, after is nil for a removed one.
 func (t *tx) index(endpoint string, before, after *store.Delivery) error {
-	for _, key := range indexed(before) {
+	for _, key := range indexKeys(before) {
 		t.Delete(key.table, key.key)
 	}
-	for _, key := range indexed(after) {
+	for _, key := range indexKeys(after) {
 		t.Put(key.table, key.key, nil)
 	}
 	if before != nil && before.Due != nil || after != nil && after.Due != nil {
@@ -81,9 +81,10 @@ func (t *tx) index(endpoint string, before, after *store.Delivery) error {
 	return nil
 }
 
-// indexEndpoint keeps the endpoint's place among those that have deliveries to be sent in step:
-// it is that of the delivery that is due first. Table endpoints holds it, and is written with
-// each change of a delivery, so that of two changes at once one runs again.
+// indexEndpoint updates the endpoint's entry in table endpointsdue, which sorts
+// endpoints by their first due delivery. Every change of a delivery also writes the
+// endpoint's key in table endpoints, so that of two simultaneous changes one conflicts
+// and runs again.
 func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error {
 	was, err := t.Get(tableEndpoints, []byte(endpoint))
 	if err != nil {
@@ -91,7 +92,7 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 	}
 	is := was
 	if before != nil && before.Due != nil && bytes.Equal(position(*before.Due), was) {
-		if is, err = t.firstBut(endpoint, before.ID); err != nil {
+		if is, err = t.firstDueExcept(endpoint, before.ID); err != nil {
 			return err
 		}
 	}
@@ -112,11 +113,11 @@ func (t *tx) indexEndpoint(endpoint string, before, after *store.Delivery) error
 	return nil
 }
 
-// firstBut is the position of the delivery of an endpoint that is due first, but for one; empty
-// where none is.
-func (t *tx) firstBut(endpoint, id string) ([]byte, error) {
+// firstDueExcept returns the position of the first due delivery of an endpoint other than id;
+// nil when there is none.
+func (t *tx) firstDueExcept(endpoint, id string) ([]byte, error) {
 	list := deliveryList(endpoint)
-	for e, err := range t.intact(kv.Prefix(tableDeliveriesDue, list)) {
+	for e, err := range t.undamaged(kv.Prefix(tableDeliveriesDue, list)) {
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +128,7 @@ func (t *tx) firstBut(endpoint, id string) ([]byte, error) {
 	return nil, nil
 }
 
-// saveDelivery writes a delivery over what is stored of it.
+// saveDelivery writes a delivery over its stored document.
 func (t *tx) saveDelivery(before *store.Delivery, stored []byte, d store.Delivery) error {
 	doc, err := document.Rewrite(stored, d)
 	if err != nil {
@@ -161,7 +162,7 @@ func (s *Store) GetDelivery(ctx context.Context, id string) (d store.Delivery, e
 	return d, err
 }
 
-// PutDelivery replaces a delivery whose version still is d.Version.
+// PutDelivery replaces a delivery whose stored version equals d.Version.
 func (s *Store) PutDelivery(ctx context.Context, d store.Delivery) (store.Delivery, error) {
 	if err := d.Check(); err != nil {
 		return d, fmt.Errorf("put delivery %s: %w", d.ID, err)
@@ -208,7 +209,7 @@ func (s *Store) ListDeliveries(ctx context.Context, endpoint string, page store.
 	return found, more, nil
 }
 
-// DueDeliveries returns deliveries that are due, one of each endpoint.
+// DueDeliveries returns due deliveries, one for each endpoint.
 func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (found []store.Delivery, err error) {
 	err = s.view(ctx, func(t *tx) error {
 		found = nil
@@ -238,7 +239,8 @@ func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int) (fo
 	return found, nil
 }
 
-// firstDue is the id of the delivery of each endpoint that has been due for longest at now.
+// firstDue returns, for each endpoint, the id of the delivery that has been due for
+// longest at now.
 func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]string, err error) {
 	first = map[string]string{}
 	var ranges []kv.Range
@@ -246,7 +248,7 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 		list := deliveryList(endpoint)
 		ranges = append(ranges, kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now), Limit: 1})
 	}
-	for e, err := range t.intact(ranges...) {
+	for e, err := range t.undamaged(ranges...) {
 		if err != nil {
 			return nil, err
 		}
@@ -257,8 +259,9 @@ func (t *tx) firstDue(endpoints []string, now time.Time) (first map[string]strin
 	return first, nil
 }
 
-// due is the delivery of an endpoint that has been due for longest at now, nil for none: the one
-// with the id first, or another where that one is damaged or was taken since the scan.
+// due returns the delivery of an endpoint that has been due for longest at now, nil for
+// none. It tries the id first, and the others only when that delivery is damaged or was
+// taken since the scan.
 func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error) {
 	try := func(id string) (*store.Delivery, error) {
 		d, _, err := t.delivery(id)
@@ -278,7 +281,7 @@ func (t *tx) due(endpoint, first string, now time.Time) (*store.Delivery, error)
 		}
 	}
 	list := deliveryList(endpoint)
-	for e, err := range t.intact(kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now)}) {
+	for e, err := range t.undamaged(kv.Range{Table: tableDeliveriesDue, From: list, To: until(list, now)}) {
 		if err != nil {
 			return nil, err
 		}

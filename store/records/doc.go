@@ -1,11 +1,12 @@
-// Package records is a store.Store over an engine of package kv: it owns the tables of the
-// records, and each operation of the contract, once for all engines. It knows no engine.
+// Package records implements store.Store over an engine of package kv. It owns the
+// tables of the records and each operation of the contract, once for all engines. It
+// knows no engine.
 //
 // # Tables
 //
-// Big things that never change are kept apart from small ones that do, so that
-// a progress commit writes about two kilobytes whatever the job's inputs and
-// prompts are, and a list decodes no specification.
+// Large data that never changes is stored apart from small data that does. A commit of
+// progress therefore writes about two kilobytes, however large the inputs and prompts
+// of the job are, and a list decodes no specification.
 //
 //	table     key                                value
 //	meta      "layout"                           number of this layout
@@ -15,37 +16,38 @@
 //	accounts  account 0 created job id           empty
 //	waiting   account 0 created job id           status; open jobs without a session
 //	owned     account 0 created job id           status 0 session; open jobs with one, live or dead
-//	turns     account                            empty; its transaction is that of the last claim
+//	turns     account                            empty; its transaction id is the account's last claim
 //	idem      account 0 key                      job id, body hash, expiry; JSON
 //	idemage   expiry account 0 key               empty
 //	parts     job id 0 shard version index       part, JSON; the version is that of the job's record
-//	partkeys  job id 0 part key                  shard version index, or 0 once the part was merged away
-//	usage     account 0 day model                counters: totals and cost of what was committed that day
-//	keyusage  account 0 day model 0 key id       the part of it that jobs of the key have
+//	partkeys  job id 0 part key                  shard version index, or 0 after the part was merged
+//	usage     account 0 day model                counters: totals and cost of the rows committed that day
+//	keyusage  account 0 day model 0 key id       counters: the share of jobs of this API key
 //	reserved  account 0 job id                   empty; open jobs that have money set aside
 //	granted   account                            empty; written with each reservation under a limit
-//	held      account 0 ended job id             empty; jobs that are over and may have data
-//	due       due job id                         empty; jobs that are over, by when something of them is to be removed
+//	held      account 0 ended job id             empty; ended jobs that may have data
+//	due       due job id                         empty; ended jobs by the time of their next removal
 //	keys      key id                             key, JSON
 //	values    name                               version, document
 //	batches   account 0 dialect 0 job id         empty
 //	files     file id                            file, JSON
-//	filelists account 0 purpose 0 file id        empty; once more under the purpose ""
+//	filelists account 0 purpose 0 file id        empty; a second entry has the purpose ""
 //	filesdue  expires file id                    empty; files that expire
 //	deliveries       delivery id                 version, delivery, JSON
 //	deliverylists    endpoint 0 delivery id      empty
-//	deliveriesdue    endpoint 0 due delivery id  empty; deliveries that are pending
-//	endpoints        endpoint                    due, of the first of them
-//	endpointsdue     due endpoint                empty; endpoints with such, by the first of them
-//	deliveryexpires  expires delivery id         empty; deliveries that are over
-//	audit     account 0 at id                    audit entry, JSON; once more under the account ""
+//	deliveriesdue    endpoint 0 due delivery id  empty; pending deliveries
+//	endpoints        endpoint                    due time of its first pending delivery
+//	endpointsdue     due endpoint                empty; endpoints by their first pending delivery
+//	deliveryexpires  expires delivery id         empty; deliveries that have ended
+//	audit     account 0 at id                    audit entry, JSON; a second entry has the account ""
 //
-// Numbers in keys are big-endian, so that byte order is their order; "created",
-// "ended", "due", "expires" and "at" are nanoseconds since 1970 with the sign bit flipped, "day" is days
-// since 1970.
+// Numbers in keys are big-endian, so that they sort in byte order. "created", "ended",
+// "due", "expires" and "at" are nanoseconds since 1970 with the sign bit flipped; "day"
+// is days since 1970.
 //
 // # Damage
 //
-// What is asked for by its name and is damaged answers store.ErrDamaged, and so do the parts of a
-// job and the ledger, whose sums must be exact. A list leaves a damaged record out and logs it.
+// A read of a damaged record by its name returns store.ErrDamaged. So do reads of the
+// parts of a job and of the ledger, because their sums must be exact. A list skips a
+// damaged record and logs it.
 package records

@@ -11,13 +11,12 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// Layout is the number of the layout of the tables.
 const Layout = layout
 
-// Tables are all tables but meta.
+// Tables lists all tables except meta.
 var Tables = tables
 
-// SetLayout says that the records have another layout, as a newer program does.
+// SetLayout stores another layout number, as a newer program does.
 func SetLayout(ctx context.Context, engine kv.Engine, layout int64) error {
 	return engine.Update(ctx, func(t kv.Tx) error {
 		t.Put(tableMeta, keyLayout, binary.BigEndian.AppendUint64(nil, uint64(layout)))
@@ -25,7 +24,7 @@ func SetLayout(ctx context.Context, engine kv.Engine, layout int64) error {
 	})
 }
 
-// FirstKey is the first key of a table.
+// FirstKey returns the first key of a table.
 func FirstKey(t testing.TB, s *Store, table kv.Table) (key []byte) {
 	t.Helper()
 	err := s.view(t.Context(), func(t *tx) error {
@@ -41,7 +40,7 @@ func FirstKey(t testing.TB, s *Store, table kv.Table) (key []byte) {
 	return key
 }
 
-// Counts are the keys of each table.
+// Counts returns the number of keys in each table.
 func (s *Store) Counts(t testing.TB) map[string]int {
 	counts := map[string]int{}
 	err := s.view(t.Context(), func(t *tx) error {
@@ -62,7 +61,7 @@ func (s *Store) Counts(t testing.TB) map[string]int {
 	return counts
 }
 
-// EditDocuments goes over all documents, as storetest.Harness says.
+// EditDocuments calls edit for all documents, as storetest.Harness requires.
 func (s *Store) EditDocuments(ctx context.Context, edit func(kind, id string, doc []byte) []byte) error {
 	whole := func(kind string) func(key, doc []byte) ([]byte, error) {
 		return func(key, doc []byte) ([]byte, error) { return edit(kind, string(key), doc), nil }
@@ -109,7 +108,7 @@ func (s *Store) EditDocuments(ctx context.Context, edit func(kind, id string, do
 	})
 }
 
-// editStatus edits the state in a header.
+// editStatus edits the status in a header.
 func editStatus(doc []byte, id string, edit func(kind, id string, doc []byte) []byte) ([]byte, error) {
 	var header struct {
 		Job struct {

@@ -13,17 +13,18 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A list of ids is keys of a table that begin with what the list is of and end with an id.
+// A list is an index table. Each of its keys is the list's prefix followed by an id.
 
-// batchList leads the keys of an account's batches of a dialect.
+// batchList returns the key prefix of an account's batches of a dialect.
 func batchList(account, dialect string) []byte { return []byte(account + "\x00" + dialect + "\x00") }
 
-// fileList leads the keys of an account's files of a purpose; all of them for the
-// empty one.
+// fileList returns the key prefix of an account's files with a purpose, or of all its
+// files when purpose is empty.
 func fileList(account, purpose string) []byte { return []byte(account + "\x00" + purpose + "\x00") }
 
-// page visits a page of a list of what some tables hold, and reports whether there are more behind
-// it. An id whose record is damaged, or has gone meanwhile, is left out.
+// page visits one page of ids of a list and reports whether further ids follow. hold
+// names the tables that visit reads. page skips an id when its record is damaged or was
+// removed since the scan.
 func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id string) error, hold ...kv.Table) (more bool, err error) {
 	r := kv.Prefix(table, list)
 	r.Reverse = !page.Ascending
@@ -57,7 +58,7 @@ func (t *tx) page(table kv.Table, list []byte, page store.Page, visit func(id st
 	}
 }
 
-// want says that what some tables hold under ids will be read.
+// want announces that the transaction will read these ids in these tables.
 func (t *tx) want(ids []string, hold ...kv.Table) {
 	for _, table := range hold {
 		for _, id := range ids {
@@ -88,7 +89,7 @@ func (s *Store) Batches(ctx context.Context, account, dialect string, page store
 	return batches, more, nil
 }
 
-// fileDue is the key of a file that expires in the order in which they do.
+// fileDue returns the key of an expiring file, which sorts by expiry.
 func fileDue(f store.File) []byte { return append(position(*f.Expires), f.ID...) }
 
 // CreateFile stores a file.
@@ -115,7 +116,7 @@ func (s *Store) CreateFile(ctx context.Context, f store.File) error {
 	})
 }
 
-// putFile writes a file and where it is found.
+// putFile writes a file and its index entries.
 func (t *tx) putFile(f store.File, raw []byte) {
 	t.Put(tableFiles, []byte(f.ID), raw)
 	for _, purpose := range []string{"", f.Purpose} {

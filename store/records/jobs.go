@@ -16,15 +16,16 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// An idemRecord is what an idempotency key led to.
+// An idemRecord is the stored form of an idempotency key: the job that was created with
+// it.
 type idemRecord struct {
 	JobID    string    `json:"job_id"`
 	BodyHash string    `json:"body_hash"`
 	Expires  time.Time `json:"expires"`
 }
 
-// idemSweep is how many expired idempotency keys a submission removes. More
-// than one, so that the backlog shrinks; few, so that no submission waits.
+// idemSweep is how many expired idempotency keys a submission removes. It is more than
+// one, so that the backlog shrinks, and small, so that no submission is slow.
 const idemSweep = 4
 
 // Create stores a pending job.
@@ -52,7 +53,7 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return err
 		}
 		id := []byte(rec.Job.ID)
-		if _, err := t.Absent(tableTexts, id); err != nil { // so that reading the record back asks for nothing
+		if _, err := t.Absent(tableTexts, id); err != nil { // the read at the end then needs no request to the engine
 			return err
 		}
 		switch free, err := t.Absent(tableJobs, id); {
@@ -67,11 +68,11 @@ func (s *Store) Create(ctx context.Context, rec store.Record, idem *store.Idempo
 			return err
 		}
 		if idem != nil {
-			if err := t.remember(rec.Spec.Account, rec.Job.ID, *idem); err != nil {
+			if err := t.storeIdem(rec.Spec.Account, rec.Job.ID, *idem); err != nil {
 				return err
 			}
 		}
-		// Read back, so that the caller sees what every later reader sees.
+		// Read the record back, so that the caller gets the same as later readers.
 		if stored, err = t.whole(rec.Job.ID); err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func (t *tx) continues(rec store.Record) (first store.Record, found bool, err er
 	}
 	// The writer in the context counts the writes to rec, not to the ended job.
 	other := &tx{Tx: t.Tx, log: t.log}
-	before, err := other.ours(c.Job)
+	before, err := other.versionedHeader(c.Job)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return first, false, nil // the owner of rec reports it
 	}
@@ -119,7 +120,7 @@ func (t *tx) continues(rec store.Record) (first store.Record, found bool, err er
 	return first, false, err
 }
 
-// list enters a job where its account's are listed.
+// list adds a job to the lists of its account.
 func (t *tx) list(rec store.Record) {
 	if raw := rec.Spec.Raw; raw != nil {
 		t.Put(tableBatches, append(batchList(rec.Spec.Account, raw.Dialect), rec.Job.ID...), nil)
@@ -127,7 +128,7 @@ func (t *tx) list(rec store.Record) {
 	t.Put(tableAccounts, orderKey(rec.Spec.Account, rec.Job.Created, rec.Job.ID), nil)
 }
 
-// whole reads a record with all its parts.
+// whole reads a record with its texts and specification.
 func (t *tx) whole(id string) (store.Record, error) {
 	t.wantRecord(id)
 	h, err := t.header(id)
@@ -139,7 +140,7 @@ func (t *tx) whole(id string) (store.Record, error) {
 
 func idemKey(account, key string) []byte { return []byte(account + "\x00" + key) }
 
-// idem reads what an idempotency key led to, expired or not.
+// idem reads an idempotency key, expired or not.
 func (t *tx) idem(key []byte) (known idemRecord, found bool, err error) {
 	raw, err := t.Get(tableIdem, key)
 	if err == nil && raw != nil {
@@ -151,7 +152,8 @@ func (t *tx) idem(key []byte) (known idemRecord, found bool, err error) {
 	return known, found, nil
 }
 
-// lookup finds the record an idempotency key led to. Nothing is found for nil.
+// lookup finds the record that was created with an idempotency key. It finds nothing
+// when idem is nil.
 func (t *tx) lookup(account string, idem *store.Idempotency) (store.Record, bool, error) {
 	if idem == nil {
 		return store.Record{}, false, nil
@@ -167,9 +169,9 @@ func (t *tx) lookup(account string, idem *store.Idempotency) (store.Record, bool
 	return rec, err == nil, err
 }
 
-// remember ties an idempotency key to a job and removes a few expired ones.
-func (t *tx) remember(account, jobID string, idem store.Idempotency) error {
-	if err := t.forget(); err != nil {
+// storeIdem stores an idempotency key for a job and removes a few expired keys.
+func (t *tx) storeIdem(account, jobID string, idem store.Idempotency) error {
+	if err := t.sweepIdem(); err != nil {
 		return err
 	}
 	key := idemKey(account, idem.Key)
@@ -177,14 +179,14 @@ func (t *tx) remember(account, jobID string, idem store.Idempotency) error {
 	if err != nil {
 		return err
 	}
-	if found { // and expired, or lookup had found it
+	if found { // it has expired, else lookup would have found it
 		t.Delete(tableIdemAge, append(position(old.Expires), key...))
 	}
 	known := idemRecord{JobID: jobID, BodyHash: idem.BodyHash, Expires: t.Now().Add(idem.TTL).UTC()}
 	return t.putIdem(key, known)
 }
 
-// putIdem writes what an idempotency key led to.
+// putIdem writes an idempotency key and its index entry.
 func (t *tx) putIdem(key []byte, known idemRecord) error {
 	raw, err := json.Marshal(known)
 	if err != nil {
@@ -195,10 +197,10 @@ func (t *tx) putIdem(key []byte, known idemRecord) error {
 	return nil
 }
 
-// forget removes up to idemSweep idempotency keys that have expired.
-func (t *tx) forget() error {
+// sweepIdem removes up to idemSweep idempotency keys that have expired.
+func (t *tx) sweepIdem() error {
 	swept := 0
-	for e, err := range t.intact(kv.Range{Table: tableIdemAge, To: until(nil, t.Now())}) {
+	for e, err := range t.undamaged(kv.Range{Table: tableIdemAge, To: until(nil, t.Now())}) {
 		if err != nil {
 			return err
 		}
@@ -218,7 +220,7 @@ func (t *tx) forget() error {
 	return nil
 }
 
-// Lookup returns the record that an idempotency key led to.
+// Lookup returns the record that was created with an idempotency key.
 func (s *Store) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
 	var rec store.Record
 	err := s.view(ctx, func(t *tx) error {
@@ -243,7 +245,7 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, err
 }
 
-// Head returns what clients see of a record.
+// Head returns the part of a record that clients see.
 func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	var head *store.Head
 	err := s.view(ctx, func(t *tx) (err error) {
@@ -253,9 +255,9 @@ func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	return head, err
 }
 
-// A stand is what Marks needs of a header. The rest is not decoded: marks of many
-// jobs are asked for each second.
-type stand struct {
+// A markFields has the members of a header that Marks needs. The other members are not
+// decoded, because Marks is called each second for many jobs.
+type markFields struct {
 	Job struct {
 		Status rowmill.Status `json:"status"`
 	} `json:"job"`
@@ -265,7 +267,7 @@ type stand struct {
 	Writers map[string]int64 `json:"writers"`
 }
 
-// Marks returns where records stand.
+// Marks returns the revisions of records.
 func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
 	marks := make([]store.Mark, len(jobIDs))
 	err := s.view(ctx, func(t *tx) error {
@@ -274,7 +276,7 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 		case err != nil:
 			return err
 		case found == 0:
-			return fmt.Errorf("the store has lost all records: restore it, or start the nodes anew: %w", rowmill.ErrUnavailable)
+			return fmt.Errorf("the store has lost all records: restore it, or restart the nodes: %w", rowmill.ErrUnavailable)
 		}
 		for i, id := range jobIDs {
 			raw, err := t.Get(tableJobs, []byte(id))
@@ -286,7 +288,7 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 			case raw == nil:
 				continue
 			}
-			var h stand
+			var h markFields
 			if err := document.Decode(raw, &h); err != nil {
 				return fmt.Errorf("decode the record of job %s: %w", id, err)
 			}
@@ -295,12 +297,12 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 		return ctx.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look where jobs stand: %w", err)
+		return nil, fmt.Errorf("read the revisions of jobs: %w", err)
 	}
 	return marks, nil
 }
 
-// Active returns the ids of jobs that are not over or new.
+// Active returns ids of open and of new jobs.
 func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	found := make([][]string, len(accounts))
 	err := s.view(ctx, func(t *tx) error {
@@ -325,7 +327,7 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 		for i, account := range accounts {
 			at[account] = i
 		}
-		for e, err := range t.intact(ranges...) {
+		for e, err := range t.undamaged(ranges...) {
 			if err != nil {
 				return err
 			}
@@ -342,27 +344,28 @@ func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, 
 		return ctx.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find jobs that are not over: %w", err)
+		return nil, fmt.Errorf("find open jobs: %w", err)
 	}
 	return found, nil
 }
 
-// pageStart is the key in an account's order that a page is to stay below.
+// pageStart returns the key in an account's order below which a page begins.
 func pageStart(account string, limit int, cursor string) ([]byte, error) {
-	place, err := store.CheckPage(limit, cursor, positionBytes)
+	after, err := store.CheckPage(limit, cursor, positionBytes)
 	switch {
 	case err != nil:
 		return nil, err
-	case place == nil:
-		return []byte(account + "\x01"), nil // just beyond the newest
+	case after == nil:
+		return []byte(account + "\x01"), nil // just above the newest
 	}
-	return append([]byte(account+"\x00"), place...), nil
+	return append([]byte(account+"\x00"), after...), nil
 }
 
-// listAtOnce is for how many jobs List makes room in advance: a page of clients.
+// listAtOnce is the most jobs for which List allocates room in advance: a usual page of
+// a client.
 const listAtOnce = 100
 
-// heads appends what clients see of jobs. A damaged job is left out.
+// heads appends the jobs with these ids. It skips damaged records.
 func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
 	t.want(ids, tableJobs, tableTexts)
 	for _, id := range ids {
@@ -378,8 +381,8 @@ func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job,
 	return jobs, nil
 }
 
-// List returns an account's jobs, newest first. Jobs created in the same
-// nanosecond come by id, the larger first.
+// List returns an account's jobs, newest first. Jobs that were created in the same
+// nanosecond are ordered by id, the larger first.
 func (s *Store) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
 	start, err := pageStart(account, limit, cursor)
 	if err != nil {
@@ -392,30 +395,30 @@ func (s *Store) List(ctx context.Context, account string, limit int, cursor stri
 		jobs, next = jobs[:0], ""
 		for r := (kv.Range{Table: tableAccounts, From: prefix, To: start, Reverse: true}); ; {
 			most := limit - len(jobs) + 1
-			places, err := t.ids(r, len(prefix), most)
+			positions, err := t.ids(r, len(prefix), most)
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
-			more := len(places) == most
+			more := len(positions) == most
 			if more {
-				places = places[:most-1]
+				positions = positions[:most-1]
 			}
-			ids := make([]string, len(places))
-			for i, place := range places {
-				if len(place) < positionBytes {
+			ids := make([]string, len(positions))
+			for i, at := range positions {
+				if len(at) < positionBytes {
 					return fmt.Errorf("a key of table %s is cut off", tableAccounts)
 				}
-				ids[i] = place[positionBytes:]
+				ids[i] = at[positionBytes:]
 			}
 			if jobs, err = s.heads(t, jobs, ids); err != nil || !more {
 				return err
 			}
-			last := places[len(places)-1]
+			last := positions[len(positions)-1]
 			if len(jobs) == limit {
 				next = store.EncodeCursor([]byte(last))
 				return nil
 			}
-			r = r.Beyond(append(bytes.Clone(prefix), last...)) // some were damaged
+			r = r.Beyond(append(bytes.Clone(prefix), last...)) // some records were damaged
 		}
 	})
 	if err != nil {

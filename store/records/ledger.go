@@ -16,7 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A used is what one account used of one model on one day: counters, in this order.
+// A used is the usage of a model by an account on a day, stored as counters in
+// this order.
 type used struct {
 	store.Totals
 	Cost rowmill.Money // trillionths of a US dollar
@@ -46,14 +47,14 @@ func day(at time.Time) uint32 {
 	return uint32(min(max(at.Unix()/seconds, 0), math.MaxUint32))
 }
 
-// usageOf is the prefix of an account's usage on a day. The model follows, and
-// where it is by key, a zero and the key.
+// usageOf returns the key prefix of an account's usage on a day. The model follows, and
+// in tableKeyUsage a zero and the API key.
 func usageOf(account string, day uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte(account+"\x00"), day)
 }
 
-// charge adds what was newly committed of a job to the ledger. An estimate is
-// not the account's usage.
+// charge adds newly committed rows of a job to the ledger. Estimates are free and not
+// added.
 func (t *tx) charge(h header, added store.Totals) {
 	if h.Job.RunType == rowmill.RunEstimate || added == (store.Totals{}) {
 		return
@@ -67,8 +68,8 @@ func (t *tx) charge(h header, added store.Totals) {
 	}
 }
 
-// A price is what the ledger needs of a job's model. It stands in the header, so that a commit
-// of parts reads no specification.
+// A price holds the part of a job's model that the ledger needs. It is stored in the
+// header, so that a commit of parts does not read the specification.
 type price struct {
 	Model   string  `json:"model"`
 	Input   float64 `json:"input,omitempty"`
@@ -78,21 +79,22 @@ type price struct {
 
 func priceOf(m rowmill.Model) *price { return &price{m.ID, m.InputPrice, m.OutputPrice, m.NoPrice} }
 
-// model is the model with the price, and without what else is known of it.
+// model returns a model with this price and nothing else.
 func (p *price) model() rowmill.Model {
 	return rowmill.Model{ID: p.Model, InputPrice: p.Input, OutputPrice: p.Output, NoPrice: p.NoPrice}
 }
 
-// A line of the ledger is what was used on a day of what its key names.
+// A line is one entry of the ledger.
 type line struct {
 	table kv.Table
 	day   uint32
-	of    string // the model, in tableKeyUsage with a zero and the key behind it
+	of    string // the model; in tableKeyUsage the model, a zero and the API key
 	used
 }
 
-// usage goes over an account's usage on some days, both ends included: tableUsage has that of
-// each model, tableKeyUsage that of each model and key. The lines are of one moment.
+// usage iterates over an account's usage on the days from from to to, both included.
+// tableUsage has lines by model, tableKeyUsage by model and API key. All lines are read
+// at one moment.
 func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.Seq2[line, error] {
 	prefix := []byte(account + "\x00")
 	var ranges []kv.Range
@@ -117,7 +119,7 @@ func (t *tx) usage(account string, from, to time.Time, tables ...kv.Table) iter.
 	}
 }
 
-// Usage returns what an account's jobs used, by day and model.
+// Usage returns an account's usage by day and model.
 func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
 	var found []store.Usage
 	err := s.view(ctx, func(t *tx) error {
@@ -136,7 +138,7 @@ func (s *Store) Usage(ctx context.Context, account string, from, to time.Time) (
 	return found, nil
 }
 
-// UsageByKey returns what an account's jobs used, by day, model and key.
+// UsageByKey returns an account's usage by day, model and API key.
 func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
 	var all []store.Usage
 	var keyed []store.KeyUsage
@@ -164,7 +166,7 @@ func (s *Store) UsageByKey(ctx context.Context, account string, from, to time.Ti
 	return store.ByKey(all, keyed), nil
 }
 
-// on is what was used of a model on a day.
+// on returns the usage with its day and model.
 func (u used) on(day uint32, model string) store.Usage {
 	return store.Usage{Day: time.Unix(0, 0).UTC().AddDate(0, 0, int(day)), Model: model, Totals: u.Totals, Cost: u.Cost}
 }
@@ -172,7 +174,7 @@ func (u used) on(day uint32, model string) store.Usage {
 // Reserve sets money aside for a job.
 func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	if usd < 0 || math.IsNaN(usd) {
-		return store.Record{}, fmt.Errorf("reserve for job %s: %v USD are no cost", f.JobID, usd)
+		return store.Record{}, fmt.Errorf("reserve for job %s: %v USD is not a valid amount", f.JobID, usd)
 	}
 	var reserved store.Record
 	err := s.write(ctx, func(t *tx) error {
@@ -184,7 +186,7 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 		after := before
 		after.Reserved = rowmill.MoneyOf(usd)
 		if limit != nil && after.Reserved > before.Reserved {
-			if err := t.afford(after, rowmill.MoneyOf(*limit)); err != nil {
+			if err := t.checkLimit(after, rowmill.MoneyOf(*limit)); err != nil {
 				return err
 			}
 		}
@@ -203,12 +205,13 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	return reserved, nil
 }
 
-// afford returns a *store.LimitError where the reservation of h takes its
-// account beyond the limit of the month. Of two that ask at once for an account one runs again,
-// since both write the account's key in tableGranted; and so does one beside which a job of the
-// account commits parts, whose header was wanted before the scan of what the account has spent.
-func (t *tx) afford(h header, limit rowmill.Money) (err error) {
-	e := &store.LimitError{Limit: limit, Asked: h.unused()}
+// checkLimit returns a *store.LimitError when the reservation of h exceeds the monthly
+// limit of its account. Both of two simultaneous reservations of an account write the
+// account's key in tableGranted, so that one conflicts and runs again. A reservation
+// also runs again when a job of the account commits parts meanwhile, because it asks
+// for the headers of these jobs before it scans the usage.
+func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
+	e := &store.LimitError{Limit: limit, Asked: h.unspent()}
 	year, month, _ := t.Now().UTC().Date()
 	begin := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 	account, prefix := []byte(h.Account), []byte(h.Account+"\x00")
@@ -234,12 +237,12 @@ func (t *tx) afford(h header, limit rowmill.Money) (err error) {
 		}
 		other, err := t.header(id)
 		switch {
-		case t.damaged(err): // nobody can commit rows of the job any more
+		case t.damaged(err): // no further rows of this job can be committed
 			continue
 		case err != nil:
 			return err
 		}
-		e.Reserved = e.Reserved.Plus(other.unused())
+		e.Reserved = e.Reserved.Plus(other.unspent())
 	}
 	if e.Spent.Plus(e.Reserved).Plus(e.Asked) > limit {
 		return e
@@ -247,8 +250,8 @@ func (t *tx) afford(h header, limit rowmill.Money) (err error) {
 	return nil
 }
 
-// unused is what a job has set aside beyond the cost of its committed rows.
-func (h *header) unused() rowmill.Money {
+// unspent returns the job's reservation less the cost of its committed rows, at least 0.
+func (h *header) unspent() rowmill.Money {
 	cost := h.Price.model().Cost(&h.Job)
 	if cost == nil {
 		return h.Reserved

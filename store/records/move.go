@@ -18,9 +18,9 @@ import (
 
 var _ store.Movable = (*Store)(nil)
 
-// moved says of each table whose keys Export goes over. Of the others it finds what
-// they hold by these, or they are indexes, which Import makes anew.
-var moved = []struct {
+// exportedTables lists the tables that Export scans. Export reads the other tables by the keys
+// it finds, or they are indexes, which Import builds again.
+var exportedTables = []struct {
 	table kv.Table
 	entry func(t *tx, key, raw []byte) (store.Entry, error)
 }{
@@ -35,7 +35,7 @@ var moved = []struct {
 	{tableAudit, movedAudit},
 }
 
-// Export calls visit with all that is kept.
+// Export calls visit with each stored entry.
 func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error {
 	live := 0
 	err := s.engine.View(ctx, checkLayout)
@@ -43,7 +43,7 @@ func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error
 		live, err = s.LiveSessions(ctx)
 	}
 	if err == nil && live > 0 {
-		err = fmt.Errorf("a node runs, %d sessions live: %w", live, rowmill.ErrConflict)
+		err = fmt.Errorf("%d nodes are running; stop them first: %w", live, rowmill.ErrConflict)
 	}
 	if err == nil {
 		err = s.view(ctx, func(t *tx) error { return t.export(ctx, visit) })
@@ -55,7 +55,7 @@ func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error
 }
 
 func (t *tx) export(ctx context.Context, visit func(store.Entry) error) error {
-	for _, m := range moved {
+	for _, m := range exportedTables {
 		for found, err := range t.Scan(kv.Range{Table: m.table}) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
@@ -105,7 +105,7 @@ func (t *tx) movedJob(key, _ []byte) (e store.Entry, err error) {
 		if err != nil {
 			return e, err
 		}
-		if bytes.Equal(found.Value, gone) {
+		if bytes.Equal(found.Value, mergedAway) {
 			j.Merged = append(j.Merged, string(found.Key[len(prefix):]))
 		}
 	}
@@ -130,13 +130,13 @@ func movedUsage(key, raw []byte, keyed bool) (store.Entry, error) {
 	}
 	account, rest, ok := bytes.Cut(key, []byte{0})
 	if !ok || len(rest) < 4 {
-		return store.Entry{}, fmt.Errorf("no usage has such a key")
+		return store.Entry{}, fmt.Errorf("the key of a usage counter is malformed")
 	}
 	model, id := string(rest[4:]), ""
 	if keyed {
 		end := strings.LastIndexByte(model, 0)
 		if end < 0 {
-			return store.Entry{}, fmt.Errorf("no usage by key has such a key")
+			return store.Entry{}, fmt.Errorf("the key of a usage counter by API key is malformed")
 		}
 		model, id = model[:end], model[end+1:]
 	}
@@ -155,9 +155,9 @@ func (t *tx) movedDelivery(key, raw []byte) (store.Entry, error) {
 	return store.Entry{Delivery: &store.MovedDelivery{Version: d.Version, Delivery: d}}, err
 }
 
-// movedAudit leaves out what stands once more under the account of all.
+// movedAudit skips the second copy of each entry, under allAccounts.
 func movedAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
-	if bytes.HasPrefix(key, []byte(everyone+"\x00")) {
+	if bytes.HasPrefix(key, []byte(allAccounts+"\x00")) {
 		return e, nil
 	}
 	return e, json.Unmarshal(raw, &e.Audit)
@@ -167,7 +167,7 @@ func movedAudit(_ *tx, key, raw []byte) (e store.Entry, err error) {
 func (s *Store) Import(ctx context.Context, entries []store.Entry) error {
 	err := s.write(ctx, func(t *tx) error {
 		for _, e := range entries {
-			if err := t.takeEntry(e); err != nil {
+			if err := t.importEntry(e); err != nil {
 				return fmt.Errorf("%s: %w", e.Kind(), err)
 			}
 		}
@@ -179,16 +179,15 @@ func (s *Store) Import(ctx context.Context, entries []store.Entry) error {
 	return nil
 }
 
-// takeEntry stores an entry.
-func (t *tx) takeEntry(e store.Entry) error {
+func (t *tx) importEntry(e store.Entry) error {
 	switch {
 	case e.Job != nil:
-		return t.takeJob(e.Job)
+		return t.importJob(e.Job)
 	case e.Idempotency != nil:
 		i := e.Idempotency
 		return t.putIdem(idemKey(i.Account, i.Key), idemRecord{JobID: i.Job, BodyHash: i.BodyHash, Expires: i.Expires})
 	case e.Usage != nil:
-		return t.takeUsage(e.Usage)
+		return t.importUsage(e.Usage)
 	case e.Key != nil:
 		return t.putJSON(tableKeys, []byte(e.Key.ID), e.Key)
 	case e.Value != nil:
@@ -216,11 +215,11 @@ func (t *tx) takeEntry(e store.Entry) error {
 	case e.Audit != nil:
 		return t.appendAudit(*e.Audit)
 	}
-	return fmt.Errorf("an entry holds nothing that this version of the program knows")
+	return fmt.Errorf("an entry has a kind that this version of the program does not know; use the version that wrote it")
 }
 
-// takeUsage brings counters to what an entry has.
-func (t *tx) takeUsage(u *store.MovedUsage) error {
+// importUsage sets counters to the amounts of an entry.
+func (t *tx) importUsage(u *store.MovedUsage) error {
 	table, key := tableUsage, append(usageOf(u.Account, day(u.Day)), u.Model...)
 	if u.Key != "" {
 		table, key = tableKeyUsage, append(append(key, 0), u.Key...)
@@ -241,7 +240,7 @@ func (t *tx) takeUsage(u *store.MovedUsage) error {
 	return nil
 }
 
-// putJSON writes a document.
+// putJSON writes doc as JSON.
 func (t *tx) putJSON(table kv.Table, key []byte, doc any) error {
 	raw, err := json.Marshal(doc)
 	if err != nil {
@@ -251,7 +250,7 @@ func (t *tx) putJSON(table kv.Table, key []byte, doc any) error {
 	return nil
 }
 
-func (t *tx) takeJob(j *store.MovedJob) error {
+func (t *tx) importJob(j *store.MovedJob) error {
 	rec := j.Record
 	id, account := []byte(rec.Job.ID), rec.Spec.Account
 	spec, err := writeSpec(nil, rec.Spec)
@@ -283,7 +282,7 @@ func (t *tx) takeJob(j *store.MovedJob) error {
 		}
 	}
 	for _, key := range j.Merged {
-		t.Put(tablePartKeys, append(partsOf(rec.Job.ID), key...), gone)
+		t.Put(tablePartKeys, append(partsOf(rec.Job.ID), key...), mergedAway)
 	}
 	return nil
 }

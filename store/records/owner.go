@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// fenced reads the header of a job that f owns and that is not over.
+// fenced reads the header of an open job that f owns.
 func (t *tx) fenced(f store.Fence) (header, error) {
-	h, err := t.ours(f.JobID)
+	h, err := t.versionedHeader(f.JobID)
 	if err != nil {
 		return h, err
 	}
@@ -32,10 +32,10 @@ func (t *tx) fenced(f store.Fence) (header, error) {
 	case h.Job.Status.Terminal():
 		return h, fmt.Errorf("job %s is %s: %w", f.JobID, h.Job.Status, rowmill.ErrTerminal)
 	}
-	return h, t.writer.Check(f.JobID, t.holds)
+	return h, t.writer.Check(f.JobID, t.recorded)
 }
 
-// alive reports whether one session lives.
+// alive reports whether a session is alive.
 func (t *tx) alive(session string) (bool, error) {
 	alive, err := t.Alive(session)
 	return err == nil && alive[0], err
@@ -76,7 +76,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 		if err := t.saveHeader(before, after); err != nil {
 			return err
 		}
-		t.Put(tableTurns, []byte(after.Account), nil) // the transaction that wrote it is its turn
+		t.Put(tableTurns, []byte(after.Account), nil) // the id of this transaction is the account's turn
 		if claimed, err = t.record(after); errors.Is(err, store.ErrDamaged) {
 			damaged, err = fmt.Errorf("claim job %s, which has failed for that: %w", jobID, err), t.failRuined(after)
 		}
@@ -88,7 +88,7 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 	return claimed, nil
 }
 
-// Release gives a job back.
+// Release makes a job an orphan.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.fenced(f)
@@ -103,33 +103,33 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	})
 }
 
-// An applicant is an account with orphans.
-type applicant struct {
+// A candidate is an account with orphans.
+type candidate struct {
 	account string
-	taken   int     // its jobs with a live owner, and those listed so far
-	turn    uint64  // the transaction in which a job of it was last claimed; 0 for never
-	dead    []place // its orphans of dead sessions, oldest first
-	waiting []place // its next jobs without a session, oldest first
-	more    bool    // there may be more of them than waiting has
+	taken   int       // number of its jobs with a live owner, plus those listed so far
+	turn    uint64    // id of the transaction of the account's last claim; 0 for never
+	dead    []openJob // its orphans of dead sessions, oldest first
+	waiting []openJob // its next jobs without a session, oldest first
+	more    bool      // the table may hold more jobs than waiting does
 }
 
-// A place is one open job in the order of creation.
-type place struct {
+// An openJob is an open job with its key in the order of creation.
+type openJob struct {
 	key []byte
 	store.Orphan
 }
 
-// Orphans lists jobs without a live owner. Whoever has the fewest jobs with an
-// owner comes first, then whoever's last turn is longest ago: so that accounts
-// take turns also across calls and with a single slot.
+// Orphans lists jobs without a live owner. The account with the fewest owned jobs comes
+// first, then the account with the oldest last turn. The accounts therefore take turns
+// across calls, even when each call asks for one job.
 //
-// The cost grows with the jobs that have an owner, the accounts that wait and
-// the limit, not with the jobs that are over or wait.
+// The cost grows with the number of owned jobs, of waiting accounts and with the limit.
+// It does not grow with the number of ended or waiting jobs.
 func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
 	var orphans []store.Orphan
 	err := s.view(ctx, func(t *tx) error {
 		orphans = nil
-		known := map[string]*applicant{}
+		known := map[string]*candidate{}
 		if err := t.owned(known); err != nil {
 			return err
 		}
@@ -138,16 +138,16 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 			return err
 		}
 		for _, l := range waiting {
-			a := applicantOf(known, l.account)
+			a := candidateOf(known, l.account)
 			a.more = l.more
 			if err := a.add(l.first); err != nil {
 				return err
 			}
 		}
-		applicants, err := t.turns(known)
-		for err == nil && len(orphans) < limit && len(applicants) > 0 {
+		candidates, err := t.turns(known)
+		for err == nil && len(orphans) < limit && len(candidates) > 0 {
 			var taken []store.Orphan
-			taken, applicants, err = t.take(applicants, limit-len(orphans))
+			taken, candidates, err = t.take(candidates, limit-len(orphans))
 			orphans = append(orphans, taken...)
 		}
 		return err
@@ -158,18 +158,19 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) 
 	return orphans, nil
 }
 
-// take lists up to n orphans, each the oldest of the account whose turn it is, and leaves out
-// accounts without more. A job that this program may not write, or cannot read, is not listed.
-func (t *tx) take(applicants []*applicant, n int) (taken []store.Orphan, left []*applicant, err error) {
+// take returns up to n orphans, each the oldest of the account whose turn it is, and
+// drops accounts that have no more. It skips a job that this program must not write or
+// cannot read.
+func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, left []*candidate, err error) {
 	var found []store.Orphan
-	for len(found) < n && len(applicants) > 0 {
-		i := first(applicants)
-		orphan, more, err := applicants[i].pop(t)
+	for len(found) < n && len(candidates) > 0 {
+		i := first(candidates)
+		orphan, more, err := candidates[i].pop(t)
 		if err != nil {
 			return nil, nil, err
 		}
 		if !more {
-			applicants = slices.Delete(applicants, i, i+1)
+			candidates = slices.Delete(candidates, i, i+1)
 		}
 		found = append(found, orphan)
 		t.want([]string{orphan.JobID}, tableJobs)
@@ -185,14 +186,14 @@ func (t *tx) take(applicants []*applicant, n int) (taken []store.Orphan, left []
 			return nil, nil, err
 		}
 	}
-	return taken, applicants, nil
+	return taken, candidates, nil
 }
 
-// first is the index of the account whose turn it is.
-func first(applicants []*applicant) int {
+// first returns the index of the account whose turn it is.
+func first(candidates []*candidate) int {
 	best := 0
-	for i, a := range applicants {
-		b := applicants[best]
+	for i, a := range candidates {
+		b := candidates[best]
 		if cmp.Or(cmp.Compare(a.taken, b.taken), cmp.Compare(a.turn, b.turn), strings.Compare(a.account, b.account)) < 0 {
 			best = i
 		}
@@ -200,20 +201,20 @@ func first(applicants []*applicant) int {
 	return best
 }
 
-func applicantOf(known map[string]*applicant, account string) *applicant {
+func candidateOf(known map[string]*candidate, account string) *candidate {
 	a := known[account]
 	if a == nil {
-		a = &applicant{account: account}
+		a = &candidate{account: account}
 		known[account] = a
 	}
 	return a
 }
 
-// owned counts the jobs with a live owner, and notes those with a dead one.
-func (t *tx) owned(known map[string]*applicant) error {
-	var places []place
-	var sessions []string // of the places
-	for e, err := range t.intact(kv.Range{Table: tableOwned}) {
+// owned counts the jobs with a live owner and collects the jobs with a dead one.
+func (t *tx) owned(known map[string]*candidate) error {
+	var jobs []openJob
+	var sessions []string // parallel to jobs
+	for e, err := range t.undamaged(kv.Range{Table: tableOwned}) {
 		if err != nil {
 			return err
 		}
@@ -222,7 +223,7 @@ func (t *tx) owned(known map[string]*applicant) error {
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableOwned)
 		}
-		places = append(places, place{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
+		jobs = append(jobs, openJob{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
 		sessions = append(sessions, session)
 	}
 	once := slices.Compact(slices.Sorted(slices.Values(sessions)))
@@ -230,8 +231,8 @@ func (t *tx) owned(known map[string]*applicant) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range places {
-		a := applicantOf(known, p.Account)
+	for i, p := range jobs {
+		a := candidateOf(known, p.Account)
 		if n, _ := slices.BinarySearch(once, sessions[i]); alive[n] {
 			a.taken++
 		} else {
@@ -242,11 +243,11 @@ func (t *tx) owned(known map[string]*applicant) error {
 }
 
 // turns returns the accounts that have orphans, with their last turns.
-func (t *tx) turns(known map[string]*applicant) (applicants []*applicant, err error) {
+func (t *tx) turns(known map[string]*candidate) (candidates []*candidate, err error) {
 	var ranges []kv.Range
 	for _, a := range known {
 		if len(a.dead)+len(a.waiting) > 0 {
-			applicants = append(applicants, a)
+			candidates = append(candidates, a)
 			ranges = append(ranges, kv.Range{Table: tableTurns, From: []byte(a.account), To: []byte(a.account + "\x00")})
 		}
 	}
@@ -254,25 +255,25 @@ func (t *tx) turns(known map[string]*applicant) (applicants []*applicant, err er
 		if err != nil && !t.damaged(err) {
 			return nil, err
 		}
-		known[string(e.Key)].turn = e.Tx // 0 where it is damaged, as if the account had never had a turn
+		known[string(e.Key)].turn = e.Tx // 0 when the entry is damaged, as for an account that never had a turn
 	}
-	return applicants, nil
+	return candidates, nil
 }
 
-// add notes jobs without a session.
-func (a *applicant) add(found []kv.Entry) error {
+// add appends jobs without a session.
+func (a *candidate) add(found []kv.Entry) error {
 	for _, e := range found {
 		_, _, id, ok := splitOrderKey(e.Key)
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableWaiting)
 		}
-		a.waiting = append(a.waiting, place{e.Key, store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
+		a.waiting = append(a.waiting, openJob{e.Key, store.Orphan{JobID: id, Account: a.account, Status: rowmill.Status(e.Value)}})
 	}
 	return nil
 }
 
-// pop takes the account's oldest orphan.
-func (a *applicant) pop(t *tx) (orphan store.Orphan, more bool, err error) {
+// pop removes and returns the account's oldest orphan.
+func (a *candidate) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 	a.taken++
 	if len(a.waiting) == 0 || len(a.dead) > 0 && bytes.Compare(a.dead[0].key, a.waiting[0].key) < 0 {
 		orphan, a.dead = a.dead[0].Orphan, a.dead[1:]
@@ -289,11 +290,11 @@ func (a *applicant) pop(t *tx) (orphan store.Orphan, more bool, err error) {
 // refillBy is how many jobs of an account are read at once.
 const refillBy = 64
 
-// refill reads the account's next jobs without a session, behind a key.
-func (a *applicant) refill(t *tx, key []byte) error {
+// refill reads the account's next jobs without a session, after key.
+func (a *candidate) refill(t *tx, key []byte) error {
 	a.more = false
 	r := kv.Prefix(tableWaiting, []byte(a.account+"\x00")).Beyond(key)
-	for e, err := range t.intact(r) {
+	for e, err := range t.undamaged(r) {
 		if err == nil {
 			err = a.add([]kv.Entry{{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)}})
 		}

@@ -16,14 +16,14 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// gone is the place of a part that was merged into a complete one: its key
-// stays known, so that a late repeat of its commit does nothing.
-var gone = []byte{0}
+// mergedAway marks the key of a part that was merged into a complete part. The key stays
+// known, so that a late repeat of its commit has no effect.
+var mergedAway = []byte{0}
 
-// partsOf is the prefix of a job's parts, and of their keys.
+// partsOf returns the prefix of a job's keys in tableParts and tablePartKeys.
 func partsOf(jobID string) []byte { return []byte(jobID + "\x00") }
 
-// shardOf is the prefix of a shard's parts.
+// shardOf returns the prefix of a shard's keys in tableParts.
 func shardOf(jobID string, shard int) []byte {
 	return binary.BigEndian.AppendUint32(partsOf(jobID), uint32(shard))
 }
@@ -34,7 +34,7 @@ type partRecord struct {
 	Lost bool `json:"lost,omitempty"` // see LoseParts
 }
 
-// parts goes over the parts whose keys begin with a prefix, in their order, without the lost
+// parts iterates over the parts whose keys begin with a prefix, in key order, without the lost
 // parts.
 func (t *tx) parts(prefix []byte) iter.Seq2[store.Part, error] {
 	return func(yield func(store.Part, error) bool) {
@@ -63,8 +63,8 @@ func (t *tx) allParts(prefix []byte) iter.Seq2[partRecord, error] {
 	}
 }
 
-// addPart appends a part to its shard: the i-th of those that a version of the job's record
-// comes with.
+// addPart adds a part to its shard. version is the version of the job's record after
+// the commit, and i numbers the parts of this commit.
 func (t *tx) addPart(jobID string, version int64, i int, p store.Part) error {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -77,9 +77,8 @@ func (t *tx) addPart(jobID string, version int64, i int, p store.Part) error {
 	return nil
 }
 
-// CommitParts records parts, what they add to the ledger, and the totals over
-// all committed rows. Totals that are behind the record's come from a late
-// repeat and lower nothing.
+// CommitParts stores parts, adds their usage to the ledger, and sets the totals over
+// all committed rows. Smaller totals come from a late repeat and lower no counter.
 func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	for _, p := range parts {
 		if err := p.Check(); err != nil {
@@ -92,7 +91,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return fmt.Errorf("commit parts: %w", err)
 		}
 		after, added := before, 0
-		var more store.Totals // of the parts added
+		var more store.Totals // of the new parts
 		for _, p := range parts {
 			fresh, err := t.Absent(tablePartKeys, append(partsOf(f.JobID), p.Key...))
 			if err != nil {
@@ -104,7 +103,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 					return err
 				}
 				if restored {
-					after.Lost = after.Lost.Less(p.Totals)
+					after.Lost = after.Lost.Minus(p.Totals)
 					added++
 				}
 				continue
@@ -118,7 +117,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			}
 		}
 		t.charge(before, more)
-		if !raise(&after.Job, totals, before.Lost) && added == 0 {
+		if !raiseTotals(&after.Job, totals, before.Lost) && added == 0 {
 			return nil
 		}
 		if more.Rows > 0 {
@@ -129,9 +128,9 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	})
 }
 
-// raise sets the progress fields of a job and reports whether any has grown. The tokens of lost
-// parts count as used.
-func raise(j *rowmill.Job, totals, lost store.Totals) bool {
+// raiseTotals sets the progress fields of a job that have grown, and reports whether any has.
+// The tokens of lost parts count as used.
+func raiseTotals(j *rowmill.Job, totals, lost store.Totals) bool {
 	grown := false
 	lift := func(from, to int64) int64 {
 		if to > from {
@@ -158,8 +157,8 @@ func raise(j *rowmill.Job, totals, lost store.Totals) bool {
 	return grown
 }
 
-// ReplaceParts swaps the parts of a shard for the complete one. A complete
-// part that is recorded already, or has been replaced in turn, is left alone.
+// ReplaceParts replaces the parts of a shard with the complete part. It changes nothing
+// when the complete part is stored already, or was itself replaced.
 func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
 	if err := complete.Check(); err != nil {
 		return fmt.Errorf("replace parts of job %s: %w", f.JobID, err)
@@ -173,7 +172,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 			return fmt.Errorf("replace parts: %w", err)
 		}
 		known, err := t.Get(tablePartKeys, append(partsOf(f.JobID), complete.Key...))
-		if err != nil || bytes.Equal(known, gone) {
+		if err != nil || bytes.Equal(known, mergedAway) {
 			return err
 		}
 		rows, merged := int64(0), 0
@@ -190,7 +189,7 @@ func (s *Store) ReplaceParts(ctx context.Context, f store.Fence, complete store.
 			}
 			rows, merged = rows+p.Rows, merged+1
 			t.Delete(tableParts, append(partsOf(f.JobID), place...))
-			t.Put(tablePartKeys, append(partsOf(f.JobID), p.Key...), gone)
+			t.Put(tablePartKeys, append(partsOf(f.JobID), p.Key...), mergedAway)
 		}
 		if merged == 0 || rows != complete.Rows {
 			return fmt.Errorf("replace parts of job %s, shard %d: %d parts hold %d rows, the complete one %d: %w",
@@ -325,7 +324,7 @@ func (t *tx) restorePart(jobID string, p store.Part) (bool, error) {
 		return false, nil
 	}
 	place, err := t.Get(tablePartKeys, append(partsOf(jobID), p.Key...))
-	if err != nil || bytes.Equal(place, gone) {
+	if err != nil || bytes.Equal(place, mergedAway) {
 		return false, err
 	}
 	key := append(partsOf(jobID), place...)
@@ -362,11 +361,11 @@ func (t *tx) losePart(jobID string, p store.Part) error {
 	return nil
 }
 
-// dropChunk is how many keys one commit of DropParts removes: a few
-// milliseconds' work, so that other writers do not notice.
+// dropChunk is the most keys that one transaction removes. This takes a few
+// milliseconds, so that other writers do not notice.
 const dropChunk = 2048
 
-// DropParts removes the part records of a job that is over.
+// DropParts removes the part records of a job that has ended.
 func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	for more := true; more; {
 		err := s.write(ctx, func(t *tx) error {
@@ -401,7 +400,7 @@ func (s *Store) DropParts(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// dropSome removes up to dropChunk keys, damaged or not, and returns how many.
+// dropSome removes up to dropChunk keys, damaged or not, and returns their number.
 func (t *tx) dropSome(table kv.Table, prefix []byte) (n int, err error) {
 	for e, err := range t.Scan(kv.Prefix(table, prefix)) {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {

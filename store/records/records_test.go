@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns the records of an engine.
+// open returns a store over an engine.
 func open(t testing.TB, engine kv.Engine) *records.Store {
 	t.Helper()
 	s, err := records.Open(t.Context(), engine, nil)
@@ -29,7 +29,7 @@ func open(t testing.TB, engine kv.Engine) *records.Store {
 	return s
 }
 
-// engines are the engines that the records are held to the contract on.
+// engines are the engines on which the conformance suite of the store runs.
 var engines = map[string]func(t *testing.T, clock func() time.Time) (open func(t testing.TB) kv.Engine){
 	"mem": func(_ *testing.T, clock func() time.Time) func(t testing.TB) kv.Engine {
 		e := mem.New(clock)
@@ -74,9 +74,10 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Each table holds something of what storetest fills a store with, and as much of
-// it after a move: a table that is new, and that is forgotten here or there, fails.
-func TestMoveForgetsNoTable(t *testing.T) {
+// TestMoveCoversEveryTable checks that every table holds data after storetest.Everything,
+// and the same number of keys after a move. A new table that the fixture or the move
+// lacks fails this test.
+func TestMoveCoversEveryTable(t *testing.T) {
 	t.Parallel()
 	from, to := open(t, mem.New(time.Now)), open(t, mem.New(time.Now))
 	storetest.Everything(t, from, time.Now())
@@ -90,10 +91,10 @@ func TestMoveForgetsNoTable(t *testing.T) {
 	before, after := from.Counts(t), to.Counts(t)
 	for name, n := range before {
 		if n == 0 {
-			t.Errorf("table %s is empty: have storetest.Everything make something of it", name)
+			t.Errorf("table %s is empty: let storetest.Everything create an entry in it", name)
 		}
 	}
-	// Those that have lost their owners wait, and all accounts have their turn.
+	// Jobs that lost their owners wait, and all accounts keep their turn.
 	before["waiting"] += before["owned"]
 	before["owned"], before["turns"], before["granted"] = 0, 0, 0
 	if diff := cmp.Diff(before, after); diff != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// clock reads a server's clock.
+// clock returns the time of the server's clock.
 func clock(t testing.TB, server *redistest.Server) time.Time {
 	t.Helper()
 	text, err := server.Command("TIME")

@@ -12,12 +12,12 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// heldKey sorts an account's held jobs by their end.
+// heldKey returns a key that sorts an account's held jobs by their end.
 func heldKey(account string, rec store.Record) []byte {
 	return orderKey(account, rec.EndedAt(), rec.Job.ID)
 }
 
-// reindexHeld lists a job that has just ended.
+// reindexHeld adds a job to the index held when it has just ended.
 func (t *tx) reindexHeld(before *header, after header) {
 	if after.Job.Status.Terminal() && (before == nil || !before.Job.Status.Terminal()) {
 		t.Put(tableHeld, heldKey(after.Account, after.Record), nil)
@@ -41,22 +41,22 @@ func (s *Store) Holders(ctx context.Context) ([]string, error) {
 	return accounts, nil
 }
 
-// skipAfter is how many keys of one account are read before the rest of them is skipped, which
-// takes another scan.
+// skipAfter is how many keys of an account are read before a new scan skips its other
+// keys.
 const skipAfter = 16
 
-// A lead is an account with the first keys that it has in an order of jobs.
-type lead struct {
+// An accountKeys is an account with its first keys in a table that orderKey sorts.
+type accountKeys struct {
 	account string
 	first   []kv.Entry
-	more    bool // there may be more keys
+	more    bool // the account may have more keys
 }
 
-// accounts are the accounts that have keys in an order of jobs.
-func (t *tx) accounts(table kv.Table) (accounts []lead, err error) {
+// accounts returns the accounts that have keys in a table that orderKey sorts.
+func (t *tx) accounts(table kv.Table) (accounts []accountKeys, err error) {
 	for r, skip := (kv.Range{Table: table}), true; skip; {
 		skip = false
-		for e, err := range t.intact(r) {
+		for e, err := range t.undamaged(r) {
 			if err != nil {
 				return nil, err
 			}
@@ -65,12 +65,12 @@ func (t *tx) accounts(table kv.Table) (accounts []lead, err error) {
 				return nil, fmt.Errorf("a key of table %s is cut off", table)
 			}
 			if len(accounts) == 0 || accounts[len(accounts)-1].account != account {
-				accounts = append(accounts, lead{account: account})
+				accounts = append(accounts, accountKeys{account: account})
 			}
 			last := &accounts[len(accounts)-1]
 			last.first = append(last.first, kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value)})
 			if len(last.first) == skipAfter {
-				r.From, last.more, skip = []byte(account+"\x01"), true, true // just beyond its last
+				r.From, last.more, skip = []byte(account+"\x01"), true, true // after the account's last key
 				break
 			}
 		}
@@ -78,7 +78,7 @@ func (t *tx) accounts(table kv.Table) (accounts []lead, err error) {
 	return accounts, nil
 }
 
-// Held returns held jobs of an account, those that ended first first.
+// Held returns held jobs of an account, earliest end first.
 func (s *Store) Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
@@ -95,12 +95,13 @@ func (s *Store) Held(ctx context.Context, account string, ended time.Time, limit
 	return ids, nil
 }
 
-// until is the key behind all that begin with a prefix and a time up to at.
+// until returns the key after all keys that begin with prefix and a time up to at.
 func until(prefix []byte, at time.Time) []byte {
 	return kv.After(append(bytes.Clone(prefix), position(at)...))
 }
 
-// ids are up to limit ids: the ends of the keys of a range, behind so many bytes.
+// ids returns up to limit ids from the keys of a range: each key without its first
+// behind bytes.
 func (t *tx) ids(r kv.Range, behind, limit int) (ids []string, err error) {
 	for {
 		r.Limit = limit - len(ids)
@@ -120,37 +121,37 @@ func (t *tx) ids(r kv.Range, behind, limit int) (ids []string, err error) {
 		if n < r.Limit || len(ids) >= limit {
 			return ids, nil
 		}
-		r = r.Beyond(last) // some were damaged
+		r = r.Beyond(last) // some entries were damaged
 	}
 }
 
-// RemoveData says that a job's data must not be read any more.
+// RemoveData records that a job's data must not be read any more.
 func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error) {
-	return s.settle(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.RemoveData(now) })
+	return s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.RemoveData(now) })
 }
 
-// KeepInput says that objects hold the input of a job that is over.
+// KeepInput records that objects hold the input of an ended job.
 func (s *Store) KeepInput(ctx context.Context, jobID string, until time.Time) error {
-	_, err := s.settle(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.KeepInput(until) })
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.KeepInput(until) })
 	return err
 }
 
-// InputGone says that a job's input was removed.
+// InputGone records that a job's input was removed.
 func (s *Store) InputGone(ctx context.Context, jobID string, now time.Time) error {
-	_, err := s.settle(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.InputGone(now) })
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.InputGone(now) })
 	return err
 }
 
-// Continued notes which job takes over the rows of another.
+// Continued records which job takes over the rows of another.
 func (s *Store) Continued(ctx context.Context, jobID, by string) error {
-	_, err := s.settle(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.Continued(by) })
+	_, err := s.changeUnfenced(ctx, jobID, func(rec *store.Record) (bool, error) { return rec.Continued(by) })
 	return err
 }
 
-// settle changes a record without a fence, its specification included. change
-// returns false where there is nothing to write.
-func (s *Store) settle(ctx context.Context, jobID string, change func(*store.Record) (bool, error)) (store.Record, error) {
-	var settled store.Record
+// changeUnfenced changes a record without a fence, including its specification. change returns
+// false when there is nothing to write.
+func (s *Store) changeUnfenced(ctx context.Context, jobID string, change func(*store.Record) (bool, error)) (store.Record, error) {
+	var result store.Record
 	err := s.write(ctx, func(t *tx) error {
 		t.wantRecord(jobID)
 		before, err := t.writable(jobID)
@@ -182,19 +183,19 @@ func (s *Store) settle(ctx context.Context, jobID string, change func(*store.Rec
 				return err
 			}
 		}
-		settled, err = t.whole(jobID)
+		result, err = t.whole(jobID)
 		return err
 	})
 	if err != nil {
 		return store.Record{}, err
 	}
-	return settled, nil
+	return result, nil
 }
 
-// dueKey sorts jobs by when something of them is to be removed.
+// dueKey returns a key that sorts jobs by the time of their next removal.
 func dueKey(at time.Time, jobID string) []byte { return append(position(at), jobID...) }
 
-// reindexDue keeps due in step with a header.
+// reindexDue updates the index due.
 func (t *tx) reindexDue(before *header, after header) {
 	var was, is []byte
 	if before != nil {
@@ -216,7 +217,7 @@ func (t *tx) reindexDue(before *header, after header) {
 	}
 }
 
-// Due returns jobs of which something is to be removed.
+// Due returns jobs that have something to remove.
 func (s *Store) Due(ctx context.Context, by time.Time, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, rowmill.Invalid("limit", "The limit is %d and must be at least 1.", limit)
@@ -232,7 +233,7 @@ func (s *Store) Due(ctx context.Context, by time.Time, limit int) ([]string, err
 	return ids, nil
 }
 
-// DataGone takes a job out of those that are held.
+// DataGone removes a job from the held jobs.
 func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
 		h, err := t.writable(jobID)
@@ -252,7 +253,7 @@ func (s *Store) DataGone(ctx context.Context, jobID string) error {
 	})
 }
 
-// ShowRunning notes that the job's client was told where it stands.
+// ShowRunning records that the job's client has seen its status.
 func (s *Store) ShowRunning(ctx context.Context, jobID string) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.writable(jobID)

@@ -5,10 +5,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A job is ruined once its specification or its texts are damaged: no row of it can run. It ends
-// with what its header has.
+// A job is ruined when its specification or its texts are damaged: none of its rows can
+// run. It ends with the data of its header.
 
-// ruined is the record of a ruined job.
+// ruined builds the record of a ruined job from its header.
 func (t *tx) ruined(h header) (store.Record, error) {
 	rec := h.Record
 	rec.SpecDamaged = true
@@ -25,8 +25,8 @@ func (t *tx) ruined(h header) (store.Record, error) {
 	return rec, nil
 }
 
-// endRuined writes the record of a ruined job that has ended, and a specification in place of the
-// damaged one.
+// endRuined writes the record of a ruined job that has ended, and replaces the damaged
+// specification.
 func (t *tx) endRuined(before header, rec store.Record) error {
 	spec, err := writeSpec(nil, rec.Spec)
 	if err != nil {

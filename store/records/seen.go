@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// seenJobs is how many jobs are remembered at least: some pages of those who look
-	// at a list again and again, and as many jobs that are asked for alone.
-	seenJobs = 512
-	// seenBytes bounds the header and the long texts of a job that is remembered. Most
-	// have 1 KB, so that all of them take a few MB.
-	seenBytes = 4 << 10
+	// cachedJobs is the least number of jobs in the cache: several pages of a list that a
+	// client polls, and as many single jobs.
+	cachedJobs = 512
+	// maxCachedBytes limits the header and the long texts of a cached job. Most jobs have 1
+	// KB, so that the cache takes a few MB.
+	maxCachedBytes = 4 << 10
 )
 
-// seen are the heads that clients asked for last, by the ids of their jobs.
-type seen = memo.Recent[string, seenHead]
+// seen caches the heads that clients read last, by job id.
+type seen = memo.Recent[string, cachedHead]
 
-// A seenHead is good for as long as the header is the same, which changes with every
-// change of its job.
-type seenHead struct {
+// A cachedHead is valid as long as the stored header equals header. Every change of a job
+// changes its header.
+type cachedHead struct {
 	header string
 	head   *store.Head
 }
 
-// head reads what clients see of a record. Nothing is decoded of a header that has
-// not changed since it was last.
+// head reads the part of a record that clients see. It decodes a header only when it
+// has changed since the last read.
 func (s *Store) head(t *tx, id string) (*store.Head, error) {
 	raw, err := t.Get(tableJobs, []byte(id))
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *Store) head(t *tx, id string) (*store.Head, error) {
 	if err := readTexts(texts, &head.Job); err != nil {
 		return nil, fmt.Errorf("decode the texts of job %s: %w", id, err)
 	}
-	if len(header)+len(texts) <= seenBytes {
-		s.seen.Put(id, seenHead{header, head})
+	if len(header)+len(texts) <= maxCachedBytes {
+		s.seen.Put(id, cachedHead{header, head})
 	}
 	return head, nil
 }

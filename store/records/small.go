@@ -36,7 +36,7 @@ func (s *Store) PutKey(ctx context.Context, k store.Key) error {
 	})
 }
 
-// ReplaceKey replaces a key whose hash still is hash.
+// ReplaceKey replaces a key whose stored hash equals hash.
 func (s *Store) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
 	return s.write(ctx, func(t *tx) error {
 		old, err := t.Get(tableKeys, []byte(k.ID))
@@ -70,7 +70,7 @@ func (s *Store) ListKeys(ctx context.Context) ([]store.Key, error) {
 	var keys []store.Key
 	err := s.view(ctx, func(t *tx) error {
 		keys = nil
-		for e, err := range t.intact(kv.Range{Table: tableKeys}) {
+		for e, err := range t.undamaged(kv.Range{Table: tableKeys}) {
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 	})
 }
 
-// value reads a document and its version; 0 and nil where there is none.
+// value reads a document and its version; nil and 0 when there is none.
 func (t *tx) value(name string) (json.RawMessage, int64, error) {
 	raw, err := t.Get(tableValues, []byte(name))
 	if raw == nil {
@@ -132,7 +132,7 @@ func (s *Store) GetValue(ctx context.Context, name string) (json.RawMessage, int
 	return doc, version, err
 }
 
-// PutValue writes a document if its version still is version.
+// PutValue writes a document if its stored version equals version.
 func (s *Store) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
 	if err := store.CheckName("the name of a value", name); err != nil {
 		return 0, fmt.Errorf("put value: %w", err)
@@ -164,7 +164,7 @@ func (s *Store) ListValues(ctx context.Context, prefix string) ([]string, error)
 	err := s.view(ctx, func(t *tx) error {
 		names = nil
 		for e, err := range t.Scan(kv.Prefix(tableValues, []byte(prefix))) {
-			if err != nil && !errors.Is(err, store.ErrDamaged) { // its name can be read
+			if err != nil && !errors.Is(err, store.ErrDamaged) { // the name is still readable
 				return err
 			}
 			names = append(names, string(e.Key))

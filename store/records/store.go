@@ -16,20 +16,21 @@ import (
 
 var _ store.Store = (*Store)(nil)
 
-// Store is a store.Store over an engine. All methods are safe for concurrent use.
+// Store implements store.Store over an engine. All methods are safe for concurrent use.
 type Store struct {
-	store.Sessions // the engine's
+	store.Sessions // implemented by the engine
 
 	engine kv.Engine
 	log    *slog.Logger
 	seen   seen
 }
 
-// layout is the number of the tables that doc.go has. Records of another layout are refused.
+// layout is the number of the table layout in doc.go. Open refuses records of another
+// layout.
 const layout = 4
 
-// Open returns the store over an engine, which Close closes. It refuses records of another
-// layout. log gets what an operator should know; nil discards it.
+// Open returns a store over an engine. Store.Close closes the engine. Open refuses
+// records of another layout. log gets messages for operators; nil discards them.
 func Open(ctx context.Context, engine kv.Engine, log *slog.Logger) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -49,10 +50,10 @@ func Open(ctx context.Context, engine kv.Engine, log *slog.Logger) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Sessions: engine, engine: engine, log: log, seen: seen{Most: seenJobs}}, nil
+	return &Store{Sessions: engine, engine: engine, log: log, seen: seen{Most: cachedJobs}}, nil
 }
 
-// layoutOf is the layout of the records; 0 where there are none.
+// layoutOf returns the layout of the records; 0 when there are none.
 func layoutOf(t kv.Tx) (int64, error) {
 	raw, err := t.Get(tableMeta, keyLayout)
 	if err == nil && raw == nil {
@@ -63,13 +64,13 @@ func layoutOf(t kv.Tx) (int64, error) {
 		found, err = number(raw)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: read the layout of the records: %s", rowmill.ErrUnavailable, err.Error()) // no fault of one job
+		return 0, fmt.Errorf("%w: read the layout of the records: %s", rowmill.ErrUnavailable, err.Error()) // the whole store is affected, not one job
 	}
 	return found, nil
 }
 
-// checkLayout returns store.ErrNewer once a newer version of the program has changed the layout
-// of the records, beside this one or since it stopped answering.
+// checkLayout returns store.ErrNewer when a newer version of the program has changed
+// the layout of the records while this program was running or disconnected.
 func checkLayout(t kv.Tx) error {
 	found, err := layoutOf(t)
 	if err == nil && found == 0 { // Open has written it
@@ -89,7 +90,8 @@ func (s *Store) OpenSession(ctx context.Context, node string, ttl time.Duration)
 	return s.engine.OpenSession(ctx, node, ttl)
 }
 
-// RenewSession extends a session. The sessions of a program that may not write any more end.
+// RenewSession extends a session. It fails when this program must not write any more,
+// so that the session expires.
 func (s *Store) RenewSession(ctx context.Context, session string) error {
 	if err := s.engine.View(ctx, checkLayout); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.engine.View(ctx, checkLayout)
 }
 
-// Time is the time by the engine's clock.
+// Time returns the time of the engine's clock.
 func (s *Store) Time(ctx context.Context) (time.Time, error) { return s.engine.Time(ctx) }
 
 // Confirm reports whether the engine writes to the server that all nodes write to.
@@ -117,9 +119,9 @@ func (s *Store) Close() error { return s.engine.Close() }
 // A tx is a transaction over the tables of the records.
 type tx struct {
 	kv.Tx
-	log    *slog.Logger
-	writer *store.Writer // nil where nobody minds
-	holds  int64         // how many writes of writer's the record has
+	log      *slog.Logger
+	writer   *store.Writer // nil when acknowledged writes are not tracked
+	recorded int64         // number of the writer's writes in the record
 }
 
 // view runs a read transaction.
@@ -127,30 +129,30 @@ func (s *Store) view(ctx context.Context, read func(*tx) error) error {
 	return s.engine.View(ctx, func(t kv.Tx) error { return read(&tx{Tx: t, log: s.log}) })
 }
 
-// write runs a transaction and returns once it is durable. run may be repeated, so it must set
-// its results only at its end.
+// write runs a transaction and returns when it is durable. run may be called several
+// times, so it must set its results only at its end.
 func (s *Store) write(ctx context.Context, run func(*tx) error) error {
 	w := store.WriterOf(ctx)
-	var holds int64
+	var recorded int64
 	err := s.engine.Update(ctx, func(k kv.Tx) error {
 		k.Want(tableMeta, keyLayout)
 		t := &tx{Tx: k, log: s.log, writer: w}
 		err := run(t)
-		holds = t.holds
-		if newer := checkLayout(k); newer != nil { // behind run, so that both read in one answer
+		recorded = t.recorded
+		if newer := checkLayout(k); newer != nil { // after run, so that run's first request also reads the layout
 			return newer
 		}
 		return err
 	})
 	if err == nil {
-		w.Ack(holds)
+		w.Ack(recorded)
 	}
 	return err
 }
 
-// intact goes over the entries of ranges that are not damaged. A damaged entry is left out of
-// lists, so that it costs nobody but its own record, and is logged.
-func (t *tx) intact(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
+// undamaged iterates over the undamaged entries of ranges. It skips and logs a damaged
+// entry, so that lists lose only this record.
+func (t *tx) undamaged(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		for e, err := range t.Scan(ranges...) {
 			if t.damaged(err) {
@@ -163,11 +165,11 @@ func (t *tx) intact(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// damaged reports whether an error is that of one damaged record, and logs it.
+// damaged reports whether err concerns one damaged record, and logs it.
 func (t *tx) damaged(err error) bool {
 	if !errors.Is(err, store.ErrDamaged) {
 		return false
 	}
-	t.log.Error("left a damaged record out of a list", "err", err)
+	t.log.Error("a stored record is damaged and was left out of a list; restore it from a backup", "err", err)
 	return true
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/rowmill/rowmill/store/records"
 )
 
-// TestRecordsUpgradedUnderARunningNode raises the layout, as another program does, while a node
-// is at work: from that moment none of its writes has an
-// effect, it can still read, and its session ends by itself.
+// TestRecordsUpgradedUnderARunningNode raises the layout while a node works, as a newer
+// program does. From then on the node's writes have no effect, its reads work, and its
+// session expires.
 func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
@@ -115,13 +115,13 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 		t.Errorf("open an upgraded store: %v", err)
 	}
 
-	setLayout(records.Layout) // the upgrade is taken back
+	setLayout(records.Layout) // the upgrade is undone
 	if err := s.RenewSession(ctx, session); err != nil {
 		t.Errorf("renew after the upgrade was taken back: %v", err)
 	}
 }
 
-// everything is all that the tables hold.
+// everything returns the content of all tables as text.
 func everything(t *testing.T, engine kv.Engine) string {
 	t.Helper()
 	var all strings.Builder

@@ -18,17 +18,17 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// A gap is a proxy before a server that can keep answers to writes to itself: the server
-// has executed what it was asked, and the connection breaks.
+// A gap is a proxy that can drop answers to writes: the server has executed the
+// request, and the connection breaks.
 type gap struct {
 	net.Listener
 	server string
-	lose   atomic.Int32 // answers still to be lost
-	last   atomic.Bool  // nobody is let in after a loss
+	lose   atomic.Int32 // number of answers to drop
+	last   atomic.Bool  // the proxy accepts no connection after a loss
 	all    sync.WaitGroup
 }
 
-// isWrite matches a call of the script that has a token, and what changes a session.
+// isWrite matches a script call with a token, and commands that change a session.
 var isWrite = regexp.MustCompile(`\r\nrowmill:\r\n\$36\r\n|^\*\d+\r\n\$3\r\n(set|del)\r\n`)
 
 func newGap(t *testing.T, server *redistest.Server) *gap {
@@ -49,7 +49,7 @@ func newGap(t *testing.T, server *redistest.Server) *gap {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		g.all.Wait() // ends with the store's connections, closed before
+		g.all.Wait() // ends with the store's connections, which were closed before
 	})
 	return g
 }
@@ -60,11 +60,11 @@ func (g *gap) serve(client net.Conn) {
 	if err != nil {
 		return
 	}
-	var write atomic.Bool // the answer that comes next is to a write
+	var write atomic.Bool // the next answer belongs to a write
 	g.all.Go(func() {
 		defer server.Close()
 		for question := make([]byte, 1<<16); ; {
-			n, err := client.Read(question) // until either closes
+			n, err := client.Read(question) // until either side closes
 			if isWrite.Match(question[:n]) {
 				write.Store(true)
 			}
@@ -89,7 +89,7 @@ func (g *gap) serve(client net.Conn) {
 	}
 }
 
-// loses decides on the next answer to a write.
+// loses reports whether to drop the next answer to a write.
 func (g *gap) loses() bool {
 	if g.lose.Load() <= 0 {
 		return false
@@ -100,8 +100,8 @@ func (g *gap) loses() bool {
 	return g.lose.Add(-1) >= 0
 }
 
-// TestLostAnswers loses the answer to each kind of write once. The call tries
-// again by itself, and its effect is there once.
+// TestLostAnswers drops the answer to each kind of write once. The call must try again,
+// and its effect must exist once.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -124,7 +124,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 	session := newSession(t, s)
 	limit := 100.0
-	for round, lose := range []int32{0, 1, 1, 2} { // first all scripts are loaded
+	for round, lose := range []int32{0, 1, 1, 2} { // the first round loads all scripts
 		id := func(name string) string { return name + string(rune('0'+round)) }
 		must := func(what string, err error) {
 			t.Helper()
@@ -136,7 +136,7 @@ func TestLostAnswers(t *testing.T) {
 			}
 		}
 		arm := func() { g.lose.Store(lose) }
-		losing := func(*store.Record) { arm() } // the answer after a change was made
+		losing := func(*store.Record) { arm() } // drops the answer to the write after this change
 
 		arm()
 		_, existed, err := s.Create(ctx, storetest.Record(id("job"), "a", "row"), nil)
@@ -243,9 +243,9 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestDoubtIsRemembered loses an answer, and then the way to the server: the
-// last attempt cannot have taken effect, but the first one has.
-func TestDoubtIsRemembered(t *testing.T) {
+// TestUnknownOutcomeIsRemembered drops an answer and then the connection to the server: the last
+// attempt cannot have taken effect, but the first attempt has.
+func TestUnknownOutcomeIsRemembered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	g := newGap(t, server)
@@ -265,12 +265,12 @@ func TestDoubtIsRemembered(t *testing.T) {
 		t.Errorf("update: %v, want ErrOutcomeUnknown", err)
 	}
 	if rec, err := open(t, redis.Config{URL: server.URL()}).Get(t.Context(), "job"); err != nil || rec.Shards != 7 {
-		t.Errorf("the update that was answered to nobody has left %d shards, %v", rec.Shards, err)
+		t.Errorf("the update without an answer has left %d shards, %v", rec.Shards, err)
 	}
 }
 
-// TestUnknownOutcome checks that a write without an answer says so, and a read
-// or a write that never left does not.
+// TestUnknownOutcome checks that only a write that was sent and not answered is
+// ErrOutcomeUnknown.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -297,7 +297,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	// What was sent takes effect late, and then the repeat finds it there.
+	// The write takes effect late, and its repeat then finds it.
 	retry(t, func() error { return s.CommitParts(t.Context(), f, part, of(1)) })
 	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
 		t.Errorf("parts %v, %v", parts, err)
@@ -307,7 +307,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	err := s.CommitParts(t.Context(), f, part, of(1)) // on a connection that has gone: who knows
+	err := s.CommitParts(t.Context(), f, part, of(1)) // on a broken connection, so the outcome is unknown
 	for range 40 {
 		if !errors.Is(err, store.ErrOutcomeUnknown) {
 			break
@@ -319,7 +319,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// retry repeats a call until it succeeds, as its callers do.
+// retry repeats a call until it succeeds, like the callers of the store.
 func retry(t *testing.T, call func() error) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
@@ -329,7 +329,7 @@ func retry(t *testing.T, call func() error) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("it goes on failing: %v", err)
+			t.Fatalf("it still fails: %v", err)
 		}
 	}
 }

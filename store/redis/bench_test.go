@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// counted adds what the server has done since for each of n: commands, and
-// bytes received, sent, and appended to its file.
+// counted returns a function that reports the server's work since the call, for each of
+// n operations: commands, and bytes received, sent, and appended to its file.
 func counted(b *testing.B, server *redistest.Server) (report func(n int64)) {
 	b.Helper()
 	names := map[string]string{
@@ -43,7 +43,7 @@ func counted(b *testing.B, server *redistest.Server) (report func(n int64)) {
 	}
 }
 
-// stored is how many jobs the benchmarks find in the store, of ten accounts.
+// stored is the number of jobs in the store for the benchmarks, of ten accounts.
 const stored = 20_000
 
 func filled(b *testing.B, server *redistest.Server, over bool) *redis.Store {
@@ -83,7 +83,7 @@ func BenchmarkStore(b *testing.B) {
 	}
 }
 
-// BenchmarkOrphans looks for work among jobs that wait, and some that are owned.
+// BenchmarkOrphans lists orphans among waiting jobs and some owned jobs.
 func BenchmarkOrphans(b *testing.B) {
 	server := redistest.Start(b, "appendfsync everysec")
 	s := filled(b, server, false)
@@ -97,8 +97,8 @@ func BenchmarkOrphans(b *testing.B) {
 	report(storetest.TimeOrphans(b, s, true))
 }
 
-// BenchmarkPoll is what a node does each second where somebody listens, for 1,000
-// jobs of ten accounts that are not over.
+// BenchmarkPoll measures the check that a node makes each second for its subscribers:
+// 1,000 open jobs of ten accounts.
 func BenchmarkPoll(b *testing.B) {
 	server := redistest.Start(b)
 	s := open(b, redis.Config{URL: server.URL()})

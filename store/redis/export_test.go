@@ -2,5 +2,5 @@ package redis
 
 import "github.com/rowmill/rowmill/store/kv"
 
-// Engine is what keeps the store's tables.
+// Engine returns the engine of the store.
 func (s *Store) Engine() kv.Engine { return s.engine }

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// hasty does not try again.
+// hasty allows one attempt.
 var hasty = redis.Timeouts{Dial: 10 * time.Second, Answer: 10 * time.Second, Retry: time.Nanosecond}
 
 // claimed creates a job and makes session its owner.
@@ -40,23 +40,23 @@ func newSession(t testing.TB, s *redis.Store) string {
 	return session
 }
 
-// of are the totals of n rows.
+// of returns the totals of n rows.
 func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: 3 * n} }
 
 // always is later than every acknowledgement.
 var always = time.Now().AddDate(1, 0, 0)
 
-// A writer commits one part after the other to a job of its own.
+// A writer commits parts to its own job, one after the other.
 type writer struct {
 	store *redis.Store
 	fence store.Fence
 	rows  int64    // in acknowledged parts
-	acked []string // their keys
+	acked []string // keys of the acknowledged parts
 	times []time.Time
 	doubt *store.Part
 }
 
-// commit writes the part in doubt again, or else the next one.
+// commit repeats the part in doubt, or writes the next part.
 func (w *writer) commit(ctx context.Context) error {
 	p := store.Part{Key: fmt.Sprintf("%s/part-%d", w.fence.JobID, len(w.acked)), Shard: len(w.acked) % 3, Rows: 7, Totals: of(7)}
 	if w.doubt != nil {
@@ -70,9 +70,8 @@ func (w *writer) commit(ctx context.Context) error {
 	return nil
 }
 
-// holds checks that a writer's job has the parts acknowledged to it before
-// safe and none beyond the one in doubt. A tail of the later ones may be
-// missing.
+// holds checks that a writer's job has all parts that were acknowledged before safe,
+// and no unknown part except the one in doubt. The last parts may be missing.
 func (w *writer) holds(t *testing.T, s *redis.Store, safe time.Time) {
 	t.Helper()
 	parts, err := s.ListParts(t.Context(), w.fence.JobID)
@@ -103,12 +102,12 @@ func (w *writer) holds(t *testing.T, s *redis.Store, safe time.Time) {
 		delete(have, w.doubt.Key)
 	}
 	if len(have) > 0 {
-		t.Errorf("job %s: it has the parts %v, which nobody wrote", w.fence.JobID, have)
+		t.Errorf("job %s has parts %v that were never written", w.fence.JobID, have)
 	}
 }
 
-// crowd starts writers and returns them, stopped, once they have failed. That
-// is for then to bring about, which runs once enough commits were acknowledged.
+// crowd starts writers and returns them after they have failed and stopped. then must
+// make them fail; it runs after enough commits were acknowledged.
 func crowd(t *testing.T, s *redis.Store, round string, enough func(commits int) bool, then func()) []*writer {
 	t.Helper()
 	session := newSession(t, s)
@@ -167,7 +166,7 @@ func TestKillLosesNothing(t *testing.T) {
 		for _, w := range writers {
 			w.holds(t, s, always)
 			w.store = s
-			if err := w.commit(t.Context()); err != nil { // the one in doubt, under the same session
+			if err := w.commit(t.Context()); err != nil { // the part in doubt, under the same session
 				t.Fatalf("the repeat of a commit in doubt: %v", err)
 			}
 			w.holds(t, s, always)

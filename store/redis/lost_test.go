@@ -13,9 +13,9 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// TestLostTail kills a server under appendfsync everysec, and then cuts its
-// append-only file at random places, as a crash of the machine does: what is
-// left is an earlier state, whole.
+// TestLostTail kills a server under appendfsync everysec, and then cuts its append-only
+// file at random places, like a crash of the machine. The rest must be a complete
+// earlier state.
 func TestLostTail(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
@@ -37,7 +37,7 @@ func TestLostTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A crash of the server alone: at most the last two seconds.
+	// A crash of the server alone loses at most the last two seconds.
 	check := func(safe time.Time) {
 		t.Helper()
 		if err := server.Restart(t.Context()); err != nil {

@@ -21,7 +21,7 @@ func TestMove(t *testing.T) {
 	server := redistest.Start(t, "appendfsync everysec")
 	var places atomic.Int64
 	shared := func(*testing.T) storetest.Harness {
-		config := redis.Config{URL: server.URL(), Prefix: fmt.Sprintf("move[%d]:", places.Add(1))} // a pattern, if it were taken for one
+		config := redis.Config{URL: server.URL(), Prefix: fmt.Sprintf("move[%d]:", places.Add(1))} // the prefix would match other keys if it were used as a pattern
 		return storetest.Harness{
 			Open: func(t testing.TB) store.Store { return open(t, config) },
 			Now:  func() time.Time { return clock(t, server) },
@@ -50,7 +50,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestClearLeavesOthersAlone removes the records of one prefix of two, beside keys of another program.
+// TestClearLeavesOthersAlone removes the records under the first of two prefixes,
+// beside keys of another program.
 func TestClearLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")

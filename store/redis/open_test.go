@@ -16,8 +16,7 @@ import (
 	"github.com/rowmill/rowmill/store/redis"
 )
 
-// Connections are made with the password that the URL has by then; another server is
-// none of its business.
+// SetURL changes the password for new connections, and refuses another server.
 func TestSetURL(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -28,7 +27,7 @@ func TestSetURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, server, "ACL", "SETUSER", "mill", "<before")
-	command(t, server, "CLIENT", "KILL", "TYPE", "normal") // so that they are made anew
+	command(t, server, "CLIENT", "KILL", "TYPE", "normal") // forces new connections
 	if err := s.PutKey(t.Context(), store.Key{ID: "k", Account: "a", Role: "user", Hash: []byte("h"), Created: time.Unix(1, 0).UTC()}); err != nil {
 		t.Errorf("with the new password: %v", err)
 	}
@@ -51,7 +50,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if name == "no password" { // the harness could not speak to it from the start
+			if name == "no password" { // the harness needs the password from the start
 				server := redistest.Start(t)
 				command(t, server, "CONFIG", "SET", "requirepass", "secret")
 				_, err := redis.Open(t.Context(), redis.Config{URL: server.URL()})
@@ -69,7 +68,7 @@ func TestOpenRefuses(t *testing.T) {
 			says(t, "open", err, tt.words...)
 		})
 	}
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("no server", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t)
 		if err := server.Stop(); err != nil {
@@ -78,7 +77,7 @@ func TestOpenRefuses(t *testing.T) {
 		_, err := redis.Open(t.Context(), redis.Config{URL: server.URL(), Timeouts: hasty})
 		says(t, "open", err, server.Addr(), "cannot be reached")
 		_, err = redis.Open(t.Context(), redis.Config{URL: "redis+sentinel://" + server.Addr() + "/main", Timeouts: hasty})
-		says(t, "open through Sentinels", err, server.Addr(), "no Sentinel says where the Redis primary is")
+		says(t, "open through Sentinels", err, server.Addr(), "no Sentinel knows the Redis primary")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := redis.Open(ended, redis.Config{URL: server.URL()}); err == nil {
@@ -87,7 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("no TLS handshake", func(t *testing.T) {
 		t.Parallel()
-		silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no program answers
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,14 +110,14 @@ func TestConfigIsChecked(t *testing.T) {
 		"":                               "it is empty",
 		"localhost:6379":                 "it has no scheme",
 		"http://localhost:6379":          `the scheme is "http"`,
-		"redis://:hunter2@localhost":     `"localhost" is no host:port`,
-		"redis://:hunter2@localhost:x":   "is no host:port",
+		"redis://:hunter2@localhost":     `"localhost" is not host:port`,
+		"redis://:hunter2@localhost:x":   "is not host:port",
 		"redis://:hunter2@h:1,i:2/0":     "2 servers",
-		"redis://:hunter2@h:1/zero":      `"zero" is no number`,
+		"redis://:hunter2@h:1/zero":      `"zero" is not a database number`,
 		"redis://:%zzhunter2@h:1/0":      "cannot be read",
 		"redis+sentinel://:hunter2@h:1":  "name is missing",
-		"redis+sentinel://h:1,i/main/0":  `"i" is no host:port`,
-		"redis+sentinel://h:1/main/some": `"some" is no number`,
+		"redis+sentinel://h:1,i/main/0":  `"i" is not host:port`,
+		"redis+sentinel://h:1/main/some": `"some" is not a database number`,
 	} {
 		err := redis.Config{URL: url}.Validate()
 		says(t, url, err, "URL", word, "redis+sentinel://")
@@ -146,7 +145,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestDurability changes settings under a store that is open.
+// TestDurability changes settings of the server while the store is open.
 func TestDurability(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -179,7 +178,7 @@ func TestDurability(t *testing.T) {
 	command(t, server, "ACL", "SETUSER", "app", "on", ">secret", "~rowmill:*", "+@all", "-config")
 	bound := open(t, redis.Config{URL: "redis://app:secret@" + server.Addr()})
 	check(bound, "does not say when it syncs")
-	prepared(t, bound) // needs no more than the keys of the prefix
+	prepared(t, bound) // needs only permissions for the keys of the prefix
 
 	set("appendonly", "no")
 	check(s, "no append-only file")

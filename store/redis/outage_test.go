@@ -24,7 +24,7 @@ func command(t testing.TB, s *redistest.Server, args ...string) string {
 	return answer
 }
 
-// says checks an error's text.
+// says checks that an error contains the words.
 func says(t *testing.T, what string, err error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -38,7 +38,7 @@ func says(t *testing.T, what string, err error, words ...string) {
 	}
 }
 
-// writes calls every kind of write once.
+// writes makes every kind of write once.
 func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	t.Helper()
 	ctx := t.Context()
@@ -63,8 +63,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 	}
 }
 
-// prepared is a store with a job that is owned and has a part, and one that
-// waits.
+// prepared stores an owned job with a part, and a waiting job.
 func prepared(t *testing.T, s *redis.Store) store.Fence {
 	t.Helper()
 	if _, _, err := s.Create(t.Context(), storetest.Record("job-waiting", "a", "row"), nil); err != nil {
@@ -80,8 +79,8 @@ func prepared(t *testing.T, s *redis.Store) store.Fence {
 	return f
 }
 
-// refusesWrites checks that a server that takes no writes is told apart from
-// one that may have taken them, and that nothing came of any.
+// refusesWrites checks that writes fail without ErrOutcomeUnknown, and that none of
+// them has an effect.
 func refusesWrites(t *testing.T, server *redistest.Server, s *redis.Store, f store.Fence, words ...string) {
 	t.Helper()
 	before, err := s.Get(t.Context(), f.JobID)
@@ -114,7 +113,7 @@ func TestOutOfMemory(t *testing.T) {
 	refusesWrites(t, server, s, f, "maxmemory", "raise it")
 	command(t, server, "CONFIG", "SET", "maxmemory", "0")
 
-	// Memory that ends in the middle of the work leaves no job half made.
+	// When memory runs out in the middle, no job is stored in part.
 	used, _, _ := strings.Cut(command(t, server, "INFO", "memory")[len("# Memory\r\nused_memory:"):], "\r")
 	var bytes int
 	if _, err := fmt.Sscan(used, &bytes); err != nil {
@@ -136,7 +135,7 @@ func TestOutOfMemory(t *testing.T) {
 	storetest.Consistent(t, s.Engine(), s)
 	command(t, server, "CONFIG", "SET", "maxmemory", "0")
 	for name, err := range writes(t, s, f) {
-		if err != nil && !errors.Is(err, rowmill.ErrTerminal) { // once it is finished
+		if err != nil && !errors.Is(err, rowmill.ErrTerminal) { // after the job is finished
 			t.Errorf("%s with memory: %v", name, err)
 		}
 	}
@@ -149,7 +148,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	s := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
 	f := prepared(t, s)
 	open(t, redis.Config{URL: primary.URL()})
-	if err := primary.Stop(); err != nil { // so that nothing is copied over
+	if err := primary.Stop(); err != nil { // so that nothing is replicated
 		t.Fatal(err)
 	}
 	command(t, server, "REPLICAOF", "127.0.0.1", fmt.Sprint(primary.Port()))
@@ -186,7 +185,7 @@ func TestNoRoomForConnections(t *testing.T) {
 	}
 }
 
-// TestSlowServer pauses the server for less than calls wait.
+// TestSlowServer pauses the server for less time than calls wait.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -207,7 +206,7 @@ func TestSlowServer(t *testing.T) {
 	storetest.Consistent(t, s.Engine(), s)
 }
 
-func TestGoneAndBack(t *testing.T) {
+func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, redis.Config{URL: server.URL(), Timeouts: redis.Timeouts{Retry: time.Minute}})
@@ -216,13 +215,13 @@ func TestGoneAndBack(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// The first calls find connections that have gone.
+	// The first calls use broken connections.
 	retryUntil(t, func() bool {
 		_, err := once.Get(t.Context(), "job")
 		if !errors.Is(err, rowmill.ErrUnavailable) {
 			t.Fatalf("get while the server is gone: %v", err)
 		}
-		return strings.Contains(fmt.Sprint(err), "cannot be reached: look whether it runs")
+		return strings.Contains(fmt.Sprint(err), "cannot be reached: check that it runs")
 	})
 	waited := make(chan error, 1)
 	go func() {
@@ -241,7 +240,7 @@ func TestGoneAndBack(t *testing.T) {
 	storetest.Consistent(t, s.Engine(), s)
 }
 
-// retryUntil repeats until done.
+// retryUntil repeats done until it returns true.
 func retryUntil(t *testing.T, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !done(); {
@@ -251,8 +250,8 @@ func retryUntil(t *testing.T, done func() bool) {
 	}
 }
 
-// TestFailover kills the primary and goes on at the replica that a Sentinel
-// promotes.
+// TestFailover kills the primary. The store must continue on the replica that a
+// Sentinel promotes.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Start(t)
@@ -281,7 +280,7 @@ func TestFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The replica has it all: what it had not would be lost, as documented.
+	// Wait until the replica has all writes; writes that it lacks would be lost.
 	retryUntil(t, func() bool {
 		_, acked, found := strings.Cut(command(t, primary, "INFO", "replication"), ",offset=")
 		acked, _, _ = strings.Cut(acked, ",")
@@ -352,7 +351,7 @@ func TestConfirm(t *testing.T) {
 	confirm("too few replicas")
 }
 
-// waitFor waits until a section of INFO says something.
+// waitFor waits until a section of INFO contains a word.
 func waitFor(t *testing.T, s *redistest.Server, section, word string) {
 	t.Helper()
 	retryUntil(t, func() bool { return strings.Contains(command(t, s, "INFO", section), word) })

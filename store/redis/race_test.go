@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// TestFenceHoldsAtTheWrite takes the job away between the read of a change and
-// its write.
+// TestFenceHoldsAtTheWrite takes the job away between the read and the write of a
+// change.
 func TestFenceHoldsAtTheWrite(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
@@ -49,7 +49,8 @@ func TestFenceHoldsAtTheWrite(t *testing.T) {
 			t.Errorf("%s: the late write is there: %d shards, %v", name, rec.Shards, err)
 		}
 	}
-	// A cancel in between is seen, and the change made again on what it finds.
+	// A cancel between the two is detected, and the change runs again on the cancelled
+	// job.
 	f := claimed(t, s, "job cancelled", newSession(t, s))
 	_, err := s.Update(t.Context(), f, func(r *store.Record) error {
 		_, err := s.Cancel(t.Context(), f.JobID, time.Now(), nil)
@@ -61,9 +62,9 @@ func TestFenceHoldsAtTheWrite(t *testing.T) {
 	storetest.Consistent(t, s.Engine(), s)
 }
 
-// TestReservationsMeet lets jobs of one account ask at the same moment, from
-// several stores, for what one alone can have.
-func TestReservationsMeet(t *testing.T) {
+// TestSimultaneousReservations lets jobs of the same account reserve at the same time, from several
+// stores, an amount that only one can have.
+func TestSimultaneousReservations(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
 	const callers = 8
@@ -94,14 +95,14 @@ func TestReservationsMeet(t *testing.T) {
 		close(begin)
 		all.Wait()
 		if granted.Load() != 1 {
-			t.Fatalf("round %d: %d jobs were granted what is left for one", round, granted.Load())
+			t.Fatalf("round %d: %d jobs were granted an amount for one", round, granted.Load())
 		}
 	}
 	storetest.Consistent(t, stores[0].Engine(), stores[0])
 }
 
-// What a burst of reservations asks of the server grows with their number and
-// not with its square: a look and a write each, and another look where money
+// TestReservationsAreFewCalls checks that the number of calls grows with the number of
+// reservations, not with its square: two calls for each, and one more when the money
 // runs out meanwhile.
 func TestReservationsAreFewCalls(t *testing.T) {
 	t.Parallel()
@@ -130,7 +131,7 @@ func TestReservationsAreFewCalls(t *testing.T) {
 	storetest.Consistent(t, s.Engine(), s)
 }
 
-// scripts is how many scripts a server has executed.
+// scripts returns the number of scripts that a server has executed.
 func scripts(t *testing.T, server *redistest.Server) (calls int) {
 	t.Helper()
 	text, err := server.Command("INFO", "commandstats")

@@ -11,10 +11,10 @@ import (
 	"github.com/rowmill/rowmill/store/records"
 )
 
-// Config says where the server is and how it is used.
+// Config names the server and how to connect to it.
 type Config = redis.Config
 
-// Timeouts bound calls.
+// Timeouts limit the waits of a call.
 type Timeouts = redis.Timeouts
 
 var (
@@ -22,15 +22,15 @@ var (
 	_ store.Movable = (*Store)(nil)
 )
 
-// Store is the records on a server. All methods are safe for concurrent use.
+// Store stores the records on a server. All methods are safe for concurrent use.
 type Store struct {
 	*records.Store
 	engine    *redis.Engine
-	reserving chan struct{} // holds one while a reservation is made
+	reserving chan struct{} // holds one item while a reservation is made
 }
 
-// Open connects to the server. It refuses one that would break the contract (see redis.Open of
-// store/kv/redis), and records that another version of the program wrote.
+// Open connects to the server. It refuses a server that cannot fulfil the contract (see
+// redis.Open of store/kv/redis), and records of another version of the program.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	engine, err := redis.Open(ctx, config)
 	if err != nil {
@@ -43,8 +43,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	return &Store{s, engine, make(chan struct{}, 1)}, nil
 }
 
-// Reserve sets money aside for a job. Those of one process queue up: all that are made for an
-// account at once would meet, and all but one of them would have to look again.
+// Reserve sets money aside for a job. The reservations of a process run one after the
+// other: simultaneous reservations of the same account conflict, and only one succeeds
+// without another run.
 func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	select {
 	case <-ctx.Done():
@@ -55,8 +56,9 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 	return s.Store.Reserve(ctx, f, usd, limit)
 }
 
-// SetURL changes user and password of the connections from now on. See redis.Engine.
+// SetURL changes the user and the password for new connections. See redis.Engine.
 func (s *Store) SetURL(url string) error { return s.engine.SetURL(url) }
 
-// Durability says what the server's settings can lose. See redis.Engine.
+// Durability reports the data losses that the server's settings allow. See
+// redis.Engine.
 func (s *Store) Durability(ctx context.Context) ([]string, error) { return s.engine.Durability(ctx) }

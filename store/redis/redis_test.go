@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens a store that is closed with the test.
+// open opens a store and closes it after the test.
 func open(t testing.TB, config redis.Config) *redis.Store {
 	t.Helper()
 	s, err := redis.Open(t.Context(), config)
@@ -30,7 +30,7 @@ func open(t testing.TB, config redis.Config) *redis.Store {
 	return s
 }
 
-// clock reads a server's clock.
+// clock returns the time of the server's clock.
 func clock(t testing.TB, server *redistest.Server) time.Time {
 	t.Helper()
 	text, err := server.Command("TIME")

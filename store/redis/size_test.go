@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// A job that is over, with 300 inline rows of 200 bytes, takes at most 8 KiB of
-// all keys, however it ended.
+// A job that has ended, with 300 inline rows of 200 bytes, takes at most 8 KiB in all
+// keys, however it ended.
 func TestFinishedJobsTakeLittleMemory(t *testing.T) {
 	t.Parallel()
 	const jobs, most = 30, 8 << 10
@@ -40,9 +40,8 @@ func TestFinishedJobsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// What one key used of one model on one day takes at most 700 bytes: of a hundred
-// keys that use three models each, every day, 77 MB a year. A day on which they
-// used nothing takes nothing.
+// The usage of a model by a key on a day takes at most 700 bytes. A hundred keys
+// that use three models each day take 77 MB a year. A day without usage takes nothing.
 func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 	t.Parallel()
 	const keys, models, most = 100, 3, 700
@@ -81,7 +80,7 @@ func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// endWith ends a job, and settles it as its owner does.
+// endWith ends a job, and cleans up like its owner.
 func endWith(t *testing.T, s *redis.Store, f store.Fence, status rowmill.Status) {
 	t.Helper()
 	part := store.Part{Key: "jobs/" + f.JobID + "/parts/000000-1-0123456789ab.parquet", Rows: 300, Complete: true, Totals: of(300)}
@@ -113,7 +112,7 @@ func endWith(t *testing.T, s *redis.Store, f store.Fence, status rowmill.Status)
 	}
 }
 
-// memory is what all keys take, in bytes.
+// memory returns the size of all keys in bytes.
 func memory(t *testing.T, server *redistest.Server) (sum int) {
 	t.Helper()
 	for _, key := range strings.Fields(command(t, server, "KEYS", "*")) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// testActive asks which jobs of accounts may change.
+// testActive checks which jobs Active returns.
 func testActive(s *suite) {
 	active := func(since time.Time, limit int, accounts ...string) [][]string {
 		s.Helper()
@@ -34,8 +34,8 @@ func testActive(s *suite) {
 	if err := s.Release(s.Context(), released); err != nil {
 		s.Fatal(err)
 	}
-	same("all that are not over", active(none, 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
-	same("the newest of those that wait", active(none, 2, "a")[0], owned.JobID, middle, newest)
+	same("all open jobs", active(none, 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
+	same("the newest waiting job", active(none, 2, "a")[0], owned.JobID, middle, newest)
 	lists := active(none, 10, "a\x20", "unknown", "a")
 	same("of another account", lists[0], other)
 	same("of an account without jobs", lists[1])

@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// adopt has a new process claim a job whose owner is dead.
+// adopt lets a new process claim a job whose owner is dead.
 func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	s.Helper()
 	session := s.session()
@@ -17,7 +17,7 @@ func (s *suite) adopt(id, process string) (store.Fence, func()) {
 		s.Fatalf("claim: %v", err)
 	}
 	if n := len(rec.Adopters); n == 0 || rec.Adopters[n-1] != (store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
-		s.Errorf("who has claimed under epoch %d is not the last of %+v", rec.Epoch, rec.Adopters)
+		s.Errorf("the owner of epoch %d is not the last of %+v", rec.Epoch, rec.Adopters)
 	}
 	s.same("adopters", s.get(id).Adopters, rec.Adopters)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}, func() {
@@ -46,7 +46,7 @@ func (s *suite) wantTried(when, id string, want ...string) {
 	}
 	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
 	if i < 0 {
-		s.Errorf("%s: the job is no orphan", when)
+		s.Errorf("%s: the job is not an orphan", when)
 		return
 	}
 	var got []string
@@ -58,10 +58,10 @@ func (s *suite) wantTried(when, id string, want ...string) {
 	}
 }
 
-// Owners whose sessions end without a word are listed.
+// Owners whose sessions end without a release are listed.
 func testAdopters(s *suite) {
 	id := s.create("a")
-	s.wantTried("nobody has claimed it", id)
+	s.wantTried("it was never claimed", id)
 	first, dies := s.adopt(id, "p1")
 	s.update(first, func(r *store.Record) error {
 		r.Job.Message = "on"
@@ -90,7 +90,7 @@ func testAdopters(s *suite) {
 	s.wantTried("it waited", id)
 }
 
-// What is done of a job clears its owners.
+// Progress of a job empties its list of owners.
 func testAdoptersCleared(s *suite) {
 	id := s.create("a")
 	_, dies := s.adopt(id, "p1")
@@ -123,7 +123,7 @@ func testAdoptersCleared(s *suite) {
 	carried := part("carried")
 	carried.Carried = true
 	commit(carried, 1)
-	s.wantAdopters("rows were taken over", id, "p4")
+	s.wantAdopters("rows were carried", id, "p4")
 	commit(part("p"), 2)
 	s.wantAdopters("a row is done", id)
 	again()
@@ -135,13 +135,13 @@ func testAdoptersCleared(s *suite) {
 	s.wantAdopters("a shard is merged", id)
 	again()
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })
-	s.wantAdopters("it is over", id)
+	s.wantAdopters("it has ended", id)
 }
 
-// The list is as long as anybody cares for.
+// The list of owners has a limit.
 func testAdoptersBounded(s *suite) {
 	id := s.create("a")
-	for i := range store.MostAdopters + 3 {
+	for i := range store.MaxAdopters + 3 {
 		_, dies := s.adopt(id, fmt.Sprint("p", i+10))
 		dies()
 	}

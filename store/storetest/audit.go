@@ -14,8 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// entry returns an entry of the audit record that concerns an account, n
-// seconds after the start.
+// entry returns an audit entry that concerns an account, n seconds after the start.
 func (s *suite) entry(account string, n int) store.AuditEntry {
 	return store.AuditEntry{
 		ID: fmt.Sprintf("entry-%04d", n), At: s.start.Add(time.Duration(n) * time.Second), Account: account,
@@ -31,7 +30,7 @@ func (s *suite) appended(e store.AuditEntry) {
 	}
 }
 
-// audited pages through an account's entries, limit at a time.
+// audited returns all entries of an account, read in pages of limit.
 func (s *suite) audited(account string, limit int) []store.AuditEntry {
 	s.Helper()
 	var all []store.AuditEntry
@@ -63,7 +62,7 @@ func testAudit(s *suite) {
 		byAccount[e.Account] = append([]store.AuditEntry{e}, byAccount[e.Account]...)
 		all = append([]store.AuditEntry{e}, all...)
 	}
-	s.appended(all[7]) // repeated
+	s.appended(all[7]) // a repeated call
 	s.reopen()
 	for _, limit := range []int{1, 3, 20, 100} {
 		if diff := cmp.Diff(all, s.audited("", limit)); diff != "" {
@@ -105,7 +104,7 @@ func testAuditUnderInserts(s *suite) {
 	}
 }
 
-// auditedAfter reads on behind a place, limit at a time, to the end.
+// auditedAfter returns the ids of all entries after a position, read in pages of limit.
 func (s *suite) auditedAfter(at time.Time, id string, limit int) (ids []string) {
 	s.Helper()
 	for {
@@ -128,7 +127,7 @@ func testAuditAfter(s *suite) {
 	}
 	same := s.start.Add(time.Minute)
 	var want []string
-	for n, id := range []string{"a", "a\x01", "a.", "ab", "b"} { // of one time: by id
+	for n, id := range []string{"a", "a\x01", "a.", "ab", "b"} { // at the same time, ordered by id
 		e := s.entry(fmt.Sprint("account", n), n)
 		e.ID, e.At = id, same
 		want = append(want, id)
@@ -136,7 +135,7 @@ func testAuditAfter(s *suite) {
 	}
 	early, late := s.entry("c", 1), s.entry("c", 61)
 	s.appended(late)
-	s.appended(early) // added later, and of an earlier time
+	s.appended(early) // added later, with an earlier time
 	s.reopen()
 	all := append(append([]string{early.ID}, want...), late.ID)
 	for _, limit := range []int{1, 2, 7, 100} {
@@ -197,7 +196,7 @@ func testReplaceKey(s *suite) {
 	if err := s.PutKey(s.Context(), k); err != nil {
 		s.Fatal(err)
 	}
-	for range 2 { // repeated
+	for range 2 { // the second call is a repeat
 		if err := s.ReplaceKey(s.Context(), next, k.Hash); err != nil {
 			s.Fatalf("replace: %v", err)
 		}

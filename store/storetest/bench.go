@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Record is a pending job with its rows inline.
+// Record returns a pending job with inline rows.
 func Record(id, account string, inline ...string) store.Record {
 	return store.Record{
 		Job: rowmill.Job{
@@ -25,11 +25,11 @@ func Record(id, account string, inline ...string) store.Record {
 	}
 }
 
-// KeyID is the key that submitted a Record.
+// KeyID is the API key that submits each Record.
 const KeyID = "0123456789ab"
 
-// SumOf adds up what the account used from one time to another, and demands that
-// all of it stands under KeyID.
+// SumOf adds up the usage of the account between two times, and checks that the whole usage
+// belongs to KeyID.
 func SumOf(t testing.TB, s store.Ledger, account string, from, to time.Time) (totals store.Totals, cost rowmill.Money) {
 	t.Helper()
 	usage, err := s.UsageByKey(t.Context(), account, from, to)
@@ -45,7 +45,7 @@ func SumOf(t testing.TB, s store.Ledger, account string, from, to time.Time) (to
 	return totals, cost
 }
 
-// WantKeys compares what an account used, ever and of all models, by key.
+// WantKeys compares the account's total usage of all models by API key.
 func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]store.Totals) {
 	t.Helper()
 	usage, err := s.UsageByKey(t.Context(), account, time.Time{}, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -61,10 +61,10 @@ func WantKeys(t testing.TB, s store.Ledger, account string, want map[string]stor
 	}
 }
 
-// JobID names the i-th job that Fill makes.
+// JobID returns the id of the i-th job of Fill.
 func JobID(i int) string { return fmt.Sprintf("job-%08d", i) }
 
-// Fill creates n jobs of ten accounts, over or waiting.
+// Fill creates n jobs of ten accounts, ended or waiting.
 func Fill(b *testing.B, s store.Store, n int, over bool) {
 	b.Helper()
 	row := strings.Repeat("x", 1000)
@@ -90,8 +90,8 @@ func Fill(b *testing.B, s store.Store, n int, over bool) {
 	}
 }
 
-// Timed runs step in the benchmark's loop and adds percentiles to its mean. It
-// returns how many steps there were.
+// Timed runs step in the benchmark loop and reports percentiles of its time. It returns
+// the number of steps.
 func Timed(b *testing.B, step func(i int)) int64 {
 	b.Helper()
 	var took []time.Duration
@@ -116,7 +116,7 @@ func TimeCreate(b *testing.B, s store.Store, size int) int64 {
 	})
 }
 
-// TimeGet reads jobs of the n that Fill made.
+// TimeGet reads some of the n jobs of Fill.
 func TimeGet(b *testing.B, s store.Store, n int) {
 	Timed(b, func(i int) {
 		if _, err := s.Get(b.Context(), JobID(i*7919%n)); err != nil {
@@ -125,7 +125,7 @@ func TimeGet(b *testing.B, s store.Store, n int) {
 	})
 }
 
-// TimeList lists 100 jobs of those that Fill made.
+// TimeList lists 100 jobs of Fill.
 func TimeList(b *testing.B, s store.Store) {
 	Timed(b, func(int) {
 		if jobs, _, err := s.List(b.Context(), "account-3", 100, ""); err != nil || len(jobs) != 100 {
@@ -134,7 +134,7 @@ func TimeList(b *testing.B, s store.Store) {
 	})
 }
 
-// TimeOrphans looks for work; there must be some where jobs wait.
+// TimeOrphans lists orphans; there must be some when waiting is set.
 func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
 	return Timed(b, func(int) {
 		if jobs, err := s.Orphans(b.Context(), 64); err != nil || waiting && len(jobs) != 64 {
@@ -143,9 +143,9 @@ func TimeOrphans(b *testing.B, s store.Store, waiting bool) int64 {
 	})
 }
 
-// TimeCommit commits parts to jobs of 64 KB of input from as many goroutines,
-// and reports commits per second. count is called before the first one, and
-// what it returns with how many there were.
+// TimeCommit commits parts to jobs with 64 KB of input, one goroutine for each job, and
+// reports commits per second. It calls count before the first commit, and then report
+// with the number of commits.
 func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func(n int64))) {
 	session, err := s.OpenSession(b.Context(), "n", time.Hour)
 	if err != nil {
@@ -184,8 +184,8 @@ func TimeCommit(b *testing.B, s store.Store, jobs int, count func() (report func
 	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "commits/s")
 }
 
-// TimePoll looks where all jobs of Fill's accounts stand that are not over, of
-// which there must be n, as a node does each second for those who listen.
+// TimePoll reads the marks of all open jobs of Fill's accounts. There must be n of
+// them. A node does this each second for its subscribers.
 func TimePoll(b *testing.B, s store.Store, n int) {
 	accounts := make([]string, 10)
 	for i := range accounts {

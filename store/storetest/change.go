@@ -54,7 +54,7 @@ func testUpdate(s *suite) {
 	s.same("listed", cleared.Job, first(s))
 }
 
-// first is the newest job of account a.
+// first returns the newest job of account a.
 func first(s *suite) rowmill.Job {
 	s.Helper()
 	jobs, _, err := s.List(s.Context(), "a", 1, "")
@@ -64,14 +64,14 @@ func first(s *suite) rowmill.Job {
 	return *jobs[0]
 }
 
-// testUpdateTransitions tries every pair of states, straight and by steps.
+// testUpdateTransitions tries every pair of states, in one step and in several.
 func testUpdateTransitions(s *suite) {
 	path := map[rowmill.Status][]rowmill.Status{
 		rowmill.StatusSubmitted: {},
 		rowmill.StatusStarting:  {rowmill.StatusStarting},
 		rowmill.StatusRunning:   {rowmill.StatusStarting, rowmill.StatusRunning},
 	}
-	further := map[rowmill.Status][]rowmill.Status{ // what may follow, over any number of steps
+	further := map[rowmill.Status][]rowmill.Status{ // reachable states, in any number of steps
 		rowmill.StatusSubmitted: {rowmill.StatusSubmitted, rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed, rowmill.StatusCancelled},
 		rowmill.StatusStarting:  {rowmill.StatusStarting, rowmill.StatusRunning, rowmill.StatusFailed, rowmill.StatusCancelled},
 		rowmill.StatusRunning:   {rowmill.StatusRunning, rowmill.StatusFailed, rowmill.StatusCancelled},
@@ -79,7 +79,7 @@ func testUpdateTransitions(s *suite) {
 	for from, steps := range path {
 		for _, to := range append(rowmill.Statuses(), "", rowmill.StatusUnknown, "nonsense") {
 			if to == rowmill.StatusSucceeded {
-				continue // asks for parts: see testFinishRecounts
+				continue // needs parts, see testFinishRecounts
 			}
 			f := s.owned("a")
 			before := s.update(f, func(r *store.Record) error { return become(r, steps...) })
@@ -208,7 +208,7 @@ func testFinish(s *suite) {
 		s.Errorf("failed: %s, %v", asJSON(s, rec), err)
 	}
 	if got := s.orphans(10); len(got) != 0 {
-		s.Errorf("jobs that are over are orphans: %v", got)
+		s.Errorf("ended jobs are orphans: %v", got)
 	}
 }
 
@@ -230,7 +230,7 @@ func testFinishRecounts(s *suite) {
 		s.unchanged(before)
 	}
 	refuse("no parts")
-	// The totals may say what they like: the parts count.
+	// The totals do not matter: the parts count.
 	if err := s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}, store.Totals{Rows: 10}); err != nil {
 		s.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func testFinishRecounts(s *suite) {
 	refuse("rows that were never counted")
 }
 
-// testTerminal checks that nothing moves a job that is over.
+// testTerminal checks that no call changes a job that has ended.
 func testTerminal(s *suite) {
 	for _, end := range []rowmill.Status{rowmill.StatusSucceeded, rowmill.StatusFailed, rowmill.StatusCancelled} {
 		f := s.running(1)
@@ -317,7 +317,7 @@ func testCancel(s *suite) {
 	s.unchanged(before)
 }
 
-// testCancelRace cancels while the owner finishes: one of them wins.
+// testCancelRace cancels while the owner finishes: exactly one succeeds.
 func testCancelRace(s *suite) {
 	for range 5 {
 		f := s.running(0)
@@ -434,8 +434,7 @@ func testAddArtifactRace(s *suite) {
 	}
 }
 
-// testArtifactCrowd lets as many different artifacts be added at once: each
-// changes the one record that all of them read.
+// testArtifactCrowd adds many artifacts at the same time to one record.
 func testArtifactCrowd(s *suite) {
 	f := s.running(1)
 	s.finish(f, rowmill.StatusSucceeded)

@@ -11,12 +11,12 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// tables is all that an engine holds of some tables: keys and values.
+// tables holds all keys and values of some tables.
 type tables map[kv.Table]map[string][]byte
 
-// Consistent checks what an engine holds against itself, behind the store's back: the indexes of
-// jobs, their totals and the ledger must follow from jobs and parts. s is the store over it, which
-// nobody uses meanwhile.
+// Consistent checks the tables of an engine directly: the indexes of jobs, their totals
+// and the ledger must match the jobs and parts. s is the store over the engine; it must
+// not be in use meanwhile.
 func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 	t.Helper()
 	names := []kv.Table{"jobs", "accounts", "waiting", "owned", "parts", "partkeys", "reserved", "specs"}
@@ -99,7 +99,7 @@ func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 		used[h.Account] = used[h.Account].Plus(sum)
 	}
 	for _, place := range all["partkeys"] {
-		if len(place) > 1 { // else the part was merged into another
+		if len(place) > 1 { // otherwise the part was merged into another
 			listed["partkeys"]++
 		}
 	}
@@ -108,7 +108,7 @@ func Consistent(t testing.TB, engine kv.Engine, s store.Store) {
 	}
 	for _, table := range []kv.Table{"accounts", "waiting", "owned", "reserved", "specs", "parts"} {
 		if len(all[table]) != listed[table] {
-			t.Errorf("table %s has %d keys, %d of them are those of jobs", table, len(all[table]), listed[table])
+			t.Errorf("table %s has %d keys, the jobs account for %d", table, len(all[table]), listed[table])
 		}
 	}
 	for account, want := range used {

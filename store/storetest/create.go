@@ -75,7 +75,7 @@ func testCreateRefuses(s *suite) {
 	}
 }
 
-// testRecordSurvivesWhole stores a record with every field set.
+// testRecordSurvivesWhole stores a record with every member set.
 func testRecordSurvivesWhole(s *suite) {
 	long := strings.Repeat("päng\n", 13000) // an inline input near its limit
 	rec := store.Record{
@@ -167,7 +167,7 @@ func testIdempotency(s *suite) {
 		s.Errorf("another account with the same key: existed %v, %v", existed, err)
 	}
 
-	// A refused submission uses no key up.
+	// A refused submission does not use its idempotency key.
 	taken := s.newRecord("a")
 	taken.Job.ID = first.Job.ID
 	unused := store.Idempotency{Key: "unused", BodyHash: "h", TTL: long}
@@ -255,7 +255,7 @@ func testIdempotencyExpires(s *suite) {
 		s.Fatalf("create with an expired key: existed %v, job %s, %v", existed, second.Job.ID, err)
 	}
 	s.unchanged(first)
-	// What the first life of the key left behind must not end its second.
+	// Leftovers of the first use of the key must not end its second use.
 	for i := range 20 {
 		filler := store.Idempotency{Key: fmt.Sprint("filler", i), BodyHash: "h", TTL: long}
 		if _, _, err := s.Create(s.Context(), s.newRecord("a"), &filler); err != nil {
@@ -295,7 +295,7 @@ func testIdempotencyRace(s *suite) {
 		}
 	}
 	if created != 1 {
-		s.Errorf("%d callers were told that they created the job, want 1", created)
+		s.Errorf("%d callers created the job, want 1", created)
 	}
 }
 
@@ -303,7 +303,7 @@ func testListNewestFirst(s *suite) {
 	var want []string
 	for i := range 7 {
 		want = slices.Insert(want, 0, s.create("a"))
-		s.create(fmt.Sprintf("a%d", i)) // accounts whose names start alike
+		s.create(fmt.Sprintf("a%d", i)) // account names with a common prefix
 		s.create("A")
 	}
 	for limit := 1; limit <= 8; limit++ {
@@ -338,7 +338,7 @@ func testListNewestFirst(s *suite) {
 	}
 }
 
-// testListUnderInserts pages while jobs are created, some with a clock behind.
+// testListUnderInserts lists pages while jobs are created, some with a slow clock.
 func testListUnderInserts(s *suite) {
 	round := 0
 	rapid.Check(s.T, func(t *rapid.T) {

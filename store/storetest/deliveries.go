@@ -14,12 +14,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// at is so many seconds after the start, in whole ms.
+// at returns the time that many seconds after the start, in whole ms.
 func (s *suite) at(seconds int) *time.Time {
 	return pointer(s.start.Truncate(time.Second).Add(time.Duration(seconds) * time.Second))
 }
 
-// delivery is the nth delivery, to an endpoint, due so many seconds after the start.
+// delivery returns the n-th delivery to an endpoint, due that many seconds after the
+// start.
 func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
 	return store.Delivery{
 		ID: fmt.Sprintf("msg-%04d", n), Account: "a", Endpoint: endpoint, Event: "job.succeeded", Job: "job-1",
@@ -34,7 +35,7 @@ func (s *suite) announced(d store.Delivery) {
 	}
 }
 
-// put must succeed.
+// putDelivery replaces a delivery; it must succeed.
 func (s *suite) putDelivery(d store.Delivery) store.Delivery {
 	s.Helper()
 	d, err := s.PutDelivery(s.Context(), d)
@@ -53,7 +54,7 @@ func (s *suite) gotDelivery(id string) store.Delivery {
 	return d
 }
 
-// dueDeliveries are the ids of those that are due.
+// dueDeliveries returns the ids of the due deliveries.
 func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	s.Helper()
 	due, err := s.DueDeliveries(s.Context(), *s.at(seconds), limit)
@@ -66,7 +67,7 @@ func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	return ids
 }
 
-// over is a delivery that is over and goes so many seconds after the start.
+// over ends a delivery and lets it expire that many seconds after the start.
 func (s *suite) over(d store.Delivery, state string, expires int) store.Delivery {
 	d.State, d.Due, d.Expires = state, nil, s.at(expires)
 	return d
@@ -81,7 +82,7 @@ func testDeliveries(s *suite) {
 	}
 	again := s.delivery("one", 1, 99)
 	again.Payload = "other"
-	s.announced(again) // its id is known
+	s.announced(again) // the id exists
 	first.Attempts = []store.DeliveryAttempt{{At: *s.at(5), Millis: 7, Status: 500, Answer: "no\x00", Error: "not 2xx"}}
 	first.Tries, first.Due = 1, s.at(9)
 	stale := first
@@ -93,10 +94,10 @@ func testDeliveries(s *suite) {
 		s.Errorf("put at a version that is past: %v", err)
 	}
 	if _, err := s.PutDelivery(s.Context(), s.delivery("one", 2, 0)); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("put of what is not there: %v", err)
+		s.Errorf("put of an unknown delivery: %v", err)
 	}
 	if _, err := s.GetDelivery(s.Context(), "msg-0002"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("get of what is not there: %v", err)
+		s.Errorf("get of an unknown delivery: %v", err)
 	}
 	other := first
 	other.Endpoint = "two"
@@ -120,7 +121,7 @@ func testDeliveries(s *suite) {
 		s.Errorf("newest first: %v, want %v", got, want)
 	}
 	if got := list("nobody"); len(got) > 0 {
-		s.Errorf("of nobody: %v", got)
+		s.Errorf("list of an unknown endpoint: %v", got)
 	}
 	if _, _, err := s.ListDeliveries(s.Context(), "one", store.Page{}); err == nil {
 		s.Error("a page of nothing was given")
@@ -137,7 +138,7 @@ func testDeliveries(s *suite) {
 }
 
 func testDeliveriesDue(s *suite) {
-	for n := range 4 { // an endpoint with many takes one place
+	for n := range 4 { // an endpoint with many deliveries takes one place
 		s.announced(s.delivery("many", n, 10+n))
 	}
 	s.announced(s.delivery("few", 10, 15))
@@ -158,7 +159,7 @@ func testDeliveriesDue(s *suite) {
 	want(20, 9, "msg-0001", "msg-0010")
 	second := s.putDelivery(s.over(s.gotDelivery("msg-0001"), store.DeliveryDelivered, 100))
 	want(20, 9, "msg-0002", "msg-0010")
-	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // once more
+	second.State, second.Expires, second.Due = store.DeliveryPending, nil, s.at(11) // pending again
 	second = s.putDelivery(second)
 	want(20, 9, "msg-0001", "msg-0010")
 	s.putDelivery(s.over(second, store.DeliveryFailed, 40))
@@ -181,7 +182,7 @@ func testDeliveriesDue(s *suite) {
 	want(99, 9, "msg-0010", "msg-0011")
 }
 
-// testDeliveriesRace has many take one delivery at the same moment.
+// testDeliveriesRace updates one delivery from several goroutines at once.
 func testDeliveriesRace(s *suite) {
 	s.announced(s.delivery("one", 1, 0))
 	seen := s.gotDelivery("msg-0001")
@@ -204,7 +205,8 @@ func testDeliveriesRace(s *suite) {
 	}
 }
 
-// testDeliveriesTakenOnce has many look for what is due, take it and be done with it.
+// testDeliveriesTakenOnce lets several goroutines find due deliveries, take them and
+// complete them.
 func testDeliveriesTakenOnce(s *suite) {
 	const deliveries = 100
 	for n := range deliveries {
@@ -238,7 +240,7 @@ func testDeliveriesTakenOnce(s *suite) {
 					taken[d.ID]++
 					mu.Unlock()
 					if _, err = s.PutDelivery(s.Context(), s.over(d, store.DeliveryDelivered, 500)); err != nil {
-						s.Errorf("put what is our own: %v", err)
+						s.Errorf("put of an own delivery: %v", err)
 					}
 				}
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// wantEvents compares the events of a job, without their times. Those are in order,
-// and a claim's is its epoch.
+// wantEvents compares the events of a job without their times. The times must be in
+// order, and the time of a claim must be its epoch.
 func (s *suite) wantEvents(when, id string, want ...store.Event) {
 	s.Helper()
 	events := s.get(id).Events
@@ -23,10 +23,10 @@ func (s *suite) wantEvents(when, id string, want ...store.Event) {
 	s.same(when+": events", want, events)
 }
 
-// What happens to a job is noted as it is claimed and given back.
+// Claims and releases of a job are noted.
 func testEvents(s *suite) {
 	id := s.create("a")
-	s.wantEvents("nobody has claimed it", id)
+	s.wantEvents("it was never claimed", id)
 	claimed := func(process string, lost bool) store.Event {
 		return store.Event{What: store.EventClaimed, Node: "node " + process, Process: process, Lost: lost}
 	}
@@ -34,7 +34,7 @@ func testEvents(s *suite) {
 	if owner, ok := s.owner(id); !ok || owner.Process != "p1" || owner.At != first.Epoch {
 		s.Errorf("its owner is %+v, %t", owner, ok)
 	}
-	s.update(first, func(r *store.Record) error { // as an owner notes it
+	s.update(first, func(r *store.Record) error { // like an owner
 		r.Note(store.Event{At: first.Epoch, What: store.EventWaits, For: "a \"server\"\n, another", Until: first.Epoch + 5})
 		return become(r, rowmill.StatusStarting)
 	})
@@ -58,7 +58,7 @@ func testEvents(s *suite) {
 	if _, err := s.Cancel(s.Context(), id, s.start, nil); err != nil {
 		s.Fatal(err)
 	}
-	s.wantEvents("it is over", id, all...)
+	s.wantEvents("it has ended", id, all...)
 }
 
 func (s *suite) owner(id string) (store.Event, bool) {
@@ -67,12 +67,12 @@ func (s *suite) owner(id string) (store.Event, bool) {
 	return rec.Owner()
 }
 
-// The list is bounded, and waits go before anything else.
+// The list has a limit, and waits are dropped first.
 func testEventsBounded(s *suite) {
 	id := s.create("a")
 	f, dies := s.adopt(id, "p1")
 	s.update(f, func(r *store.Record) error {
-		for i := range store.MostEvents {
+		for i := range store.MaxEvents {
 			r.Note(store.Event{At: f.Epoch, What: store.EventWaits, For: fmt.Sprint(i)})
 		}
 		return nil
@@ -84,15 +84,15 @@ func testEventsBounded(s *suite) {
 		dies()
 	}
 	events := s.get(id).Events
-	if n := len(events); n != store.MostEvents || events[0].Process != "p1" || events[1].For != fmt.Sprint(more+1) || events[n-1].Process != fmt.Sprint("p", more+1) {
+	if n := len(events); n != store.MaxEvents || events[0].Process != "p1" || events[1].For != fmt.Sprint(more+1) || events[n-1].Process != fmt.Sprint("p", more+1) {
 		s.Errorf("%d events are kept: %+v", n, events)
 	}
-	for i := range store.MostEvents {
+	for i := range store.MaxEvents {
 		_, dies := s.adopt(id, fmt.Sprint("q", i))
 		dies()
 	}
 	events = s.get(id).Events
-	if n := len(events); n != store.MostEvents || events[0].Process != "q0" || events[n-1].Process != fmt.Sprint("q", store.MostEvents-1) {
+	if n := len(events); n != store.MaxEvents || events[0].Process != "q0" || events[n-1].Process != fmt.Sprint("q", store.MaxEvents-1) {
 		s.Errorf("%d events are kept: %+v", n, events)
 	}
 }

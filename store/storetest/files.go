@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// file is the nth file of an account; n is also how many hours after the start it
-// expires, 0 for never.
+// file returns the n-th file of an account. It expires n hours after the start, or
+// never if n is 0.
 func (s *suite) file(account, purpose string, n int) store.File {
 	f := store.File{
 		ID: fmt.Sprintf("file-%04d", n), Account: account, Purpose: purpose, Name: "a name\x00 of \"any\" text", Size: int64(n),
@@ -33,7 +33,7 @@ func (s *suite) filed(f store.File) {
 	}
 }
 
-// pages reads a list of ids by pages of two, and has another made between them.
+// pages reads a list in pages of two ids and calls between after each page.
 func (s *suite) pages(ascending bool, read func(store.Page) ([]string, bool, error), between func()) (ids []string) {
 	s.Helper()
 	page := store.Page{Limit: 2, Ascending: ascending}
@@ -55,9 +55,9 @@ func testFiles(s *suite) {
 	for n := range 5 {
 		s.filed(s.file("a", []string{"batch", "other"}[n%2], n))
 	}
-	s.filed(s.file("a\x01", "batch", 8)) // names that begin alike stay apart
+	s.filed(s.file("a\x01", "batch", 8)) // names with a common prefix stay apart
 	s.filed(s.file("b", "batch", 9))
-	s.filed(s.file("a", "batch", 4)) // the same once more
+	s.filed(s.file("a", "batch", 4)) // a repeated call
 	changed := s.file("a", "batch", 4)
 	changed.Size++
 	if err := s.CreateFile(s.Context(), changed); !errors.Is(err, rowmill.ErrConflict) {
@@ -149,7 +149,7 @@ func testFiles(s *suite) {
 	}
 }
 
-// batch makes a batch of an account and returns its id.
+// batch creates a batch of an account and returns its id.
 func (s *suite) batch(account, dialect string) string {
 	s.Helper()
 	rec := s.newRecord(account)
@@ -160,7 +160,7 @@ func (s *suite) batch(account, dialect string) string {
 		s.Fatal(err)
 	}
 	if diff := cmp.Diff(rec.Spec.Raw, stored.Spec.Raw); diff != "" {
-		s.Errorf("what was kept of a batch (-want +got):\n%s", diff)
+		s.Errorf("the stored batch (-want +got):\n%s", diff)
 	}
 	return stored.Job.ID
 }
@@ -171,7 +171,7 @@ func testBatches(s *suite) {
 		want = append(want, s.batch("a", rowmill.DialectOpenAI))
 		s.batch("a", rowmill.DialectAnthropic)
 		s.batch("b", rowmill.DialectOpenAI)
-		s.create("a") // a job that is none
+		s.create("a") // a job that is not a batch
 	}
 	slices.Sort(want)
 	read := func(page store.Page) (ids []string, more bool, err error) {

@@ -14,19 +14,19 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// priced is a model at 0.05 and 0.2 USD per million tokens. Neither price nor
-// any sum of a few has an exact float.
+// priced returns a model that costs 0.05 and 0.2 USD per million tokens. These prices,
+// and their small sums, have no exact float.
 func priced(id string) rowmill.Model {
 	return rowmill.Model{ID: id, Kind: rowmill.KindGeneration, ContextLength: 4096, InputPrice: 0.05, OutputPrice: 0.2}
 }
 
-// spending creates a running job of an account on the priced model.
+// spending creates a running job of an account with a priced model.
 func (s *suite) spending(account, model string) store.Fence {
 	s.Helper()
 	return s.spendingWith(account, model, "")
 }
 
-// spendingWith is spending with a key; empty for none.
+// spendingWith is spending with an API key; empty for none.
 func (s *suite) spendingWith(account, model, key string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
@@ -37,7 +37,7 @@ func (s *suite) spendingWith(account, model, key string) store.Fence {
 	return s.started(rec)
 }
 
-// started creates a record's job, claims it and takes it to running.
+// started creates a job, claims it and moves it to running.
 func (s *suite) started(rec store.Record) store.Fence {
 	s.Helper()
 	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
@@ -61,7 +61,7 @@ func (s *suite) spend(f store.Fence, key string, totals store.Totals) {
 	}
 }
 
-// used is the usage of an account from days before today to days after.
+// used returns the usage of an account for the days around today.
 func (s *suite) used(account string) []store.Usage {
 	s.Helper()
 	usage, err := s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2))
@@ -71,7 +71,7 @@ func (s *suite) used(account string) []store.Usage {
 	return usage
 }
 
-// usedByKey is the same by key.
+// usedByKey returns the same usage by API key.
 func (s *suite) usedByKey(account string) []store.KeyUsage {
 	s.Helper()
 	usage, err := s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2))
@@ -81,7 +81,7 @@ func (s *suite) usedByKey(account string) []store.KeyUsage {
 	return usage
 }
 
-// wantKeys compares an account's usage of one model, summed over days by key.
+// wantKeys compares an account's usage of a model by API key, summed over days.
 func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 	s.Helper()
 	got, costs := map[string]store.Totals{}, map[string]rowmill.Money{}
@@ -100,8 +100,8 @@ func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 	}
 }
 
-// sumOfKeys demands that the usage by key has an order and is, summed over the
-// keys, the usage.
+// sumOfKeys checks the order of the usage by key, and that its sums over keys equal the
+// usage.
 func (s *suite) sumOfKeys(account string) {
 	s.Helper()
 	var sum []store.Usage
@@ -122,7 +122,7 @@ func (s *suite) sumOfKeys(account string) {
 	}
 }
 
-// wantUsage compares an account's usage, summed over days by model.
+// wantUsage compares an account's usage by model, summed over days.
 func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 	s.Helper()
 	got := map[string]store.Totals{}
@@ -166,7 +166,7 @@ func testUsage(s *suite) {
 	}
 	for _, u := range usage {
 		if u.Day.Location() != time.UTC || !u.Day.Equal(u.Day.Truncate(24*time.Hour)) {
-			s.Errorf("%v is no midnight in UTC", u.Day)
+			s.Errorf("%v is not midnight in UTC", u.Day)
 		}
 	}
 	for name, days := range map[string][2]int{"before": {-9, -3}, "after": {3, 9}, "backwards": {2, -2}} {
@@ -188,7 +188,7 @@ func testUsageByKey(s *suite) {
 	if usage := s.usedByKey("a"); len(usage) != 0 {
 		s.Errorf("an account that never ran a job used %v", usage)
 	}
-	// Names that would meet if they were put together without a mark between.
+	// These names would be equal if they were joined without a separator.
 	s.spend(s.spendingWith("a", "m", "k"), "1", of(1))
 	s.spend(s.spendingWith("a", "m", "k1"), "1", of(2))
 	s.spend(s.spendingWith("a", "m", "1:k"), "1", of(3))
@@ -199,7 +199,7 @@ func testUsageByKey(s *suite) {
 	f := s.spendingWith("a", "m", "k")
 	part := store.Part{Key: "2", Rows: 7, Totals: of(7)}
 	carried := store.Part{Key: "c", Rows: 5, Totals: of(5), Carried: true}
-	for range 2 { // the second time by the next owner
+	for range 2 { // the second call is by the next owner
 		if err := s.CommitParts(s.Context(), f, []store.Part{part, part, carried}, of(12)); err != nil {
 			s.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func testUsageByKey(s *suite) {
 	}
 }
 
-// testUsageRepeated repeats commits late, in part and by the next owner.
+// testUsageRepeated repeats commits late, in part, and by the next owner.
 func testUsageRepeated(s *suite) {
 	f := s.spending("a", "m")
 	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: n} }
@@ -251,7 +251,7 @@ func testUsageRepeated(s *suite) {
 	commit(3, part("a", 1), part("b", 2))
 	commit(3, part("a", 1), part("b", 2))
 	commit(7, part("b", 2), part("c", 4))
-	commit(7, part("a", 100)) // a key says it all
+	commit(7, part("a", 100)) // only the key counts
 	s.wantUsage("a", map[string]store.Totals{"m": of(7)})
 	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}); err != nil {
 		s.Fatal(err)
@@ -269,8 +269,8 @@ func testUsageRepeated(s *suite) {
 	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
 }
 
-// testUsageOfCarriedRows commits rows that another job has run, also beside
-// rows of its own and once more by its next owner.
+// testUsageOfCarriedRows commits rows that another job ran, together with rows of this
+// job, and again by the next owner.
 func testUsageOfCarriedRows(s *suite) {
 	f := s.spending("a", "m")
 	of := store.Totals{Rows: 3, Failed: 1, InputTokens: 30, OutputTokens: 6}
@@ -294,8 +294,8 @@ func testUsageOfCarriedRows(s *suite) {
 	}
 }
 
-// testUsageRace commits the same parts at once, beside writes that fail: what a
-// store does again because of those must not count again.
+// testUsageRace commits the same parts at the same time, next to writes that fail. A
+// transaction that runs again must not count twice.
 func testUsageRace(s *suite) {
 	f, broken := s.spendingWith("a", "m", "k"), s.spending("b", "m")
 	of := store.Totals{Rows: 8, InputTokens: 80, OutputTokens: 9}
@@ -355,7 +355,7 @@ func testUsageOfEstimates(s *suite) {
 	s.wantUsage("a", map[string]store.Totals{})
 }
 
-// estimating creates a running estimate job.
+// estimating creates a running estimate.
 func (s *suite) estimating(account string) store.Fence {
 	s.Helper()
 	rec := s.newRecord(account)
@@ -393,7 +393,7 @@ func testUsageByDay(s *suite) {
 	s.Advance(24*time.Hour - s.Now().Sub(day) - time.Nanosecond) // the last moment of today
 	for n := range 3 {
 		s.spend(s.spendingWith("a", "m", "k"), "p", of)
-		s.Advance(time.Duration(1+n) * 24 * time.Hour) // sessions do not live that long
+		s.Advance(time.Duration(1+n) * 24 * time.Hour) // longer than sessions live
 	}
 	at := func(n int) store.Usage {
 		return store.Usage{Day: day.AddDate(0, 0, n), Model: "m", Totals: of, Cost: priced("m").Charge(10, 20)}
@@ -423,7 +423,7 @@ func testUsageByDay(s *suite) {
 	}
 }
 
-// testUsageIsTheSumOverParts commits at random, with repeats, and compares the
+// testUsageIsTheSumOverParts makes random commits, with repeats, and compares the
 // ledger with the parts.
 func testUsageIsTheSumOverParts(s *suite) {
 	round := 0
@@ -439,7 +439,7 @@ func testUsageIsTheSumOverParts(s *suite) {
 			f := rapid.SampledFrom(fences).Draw(t, "job")
 			var parts []store.Part
 			for range rapid.IntRange(0, 3).Draw(t, "parts") {
-				n := rapid.Int64Range(0, 6).Draw(t, "part") // few, so that they repeat
+				n := rapid.Int64Range(0, 6).Draw(t, "part") // a small range, so that keys repeat
 				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.Totals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
 			}
 			if err := s.CommitParts(s.Context(), f, parts, store.Totals{}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// testNamesApart uses names that would meet if an adapter just joined them.
+// testNamesApart uses names that would be equal if an adapter joined them without care.
 func testNamesApart(s *suite) {
 	accounts := []string{"a", "a:b", "a:b:c", "a b", "a\nb", "ä", "job", ":"}
 	byAccount := map[string]string{}
@@ -51,8 +51,8 @@ func testNamesApart(s *suite) {
 	}
 }
 
-// testTotalsGrowByDigits raises totals across powers of ten, where decimals
-// are ordered otherwise than numbers.
+// testTotalsGrowByDigits raises totals across powers of ten, where decimal text does
+// not sort like numbers.
 func testTotalsGrowByDigits(s *suite) {
 	f := s.running(1 << 40)
 	var highest int64
@@ -67,7 +67,7 @@ func testTotalsGrowByDigits(s *suite) {
 	}
 }
 
-// testLargeSums adds up what has no exact float.
+// testLargeSums adds amounts that have no exact float.
 func testLargeSums(s *suite) {
 	const odd = 1<<53 + 1
 	f := s.spendingWith("a", "m", KeyID)
@@ -78,7 +78,7 @@ func testLargeSums(s *suite) {
 	}
 	s.sumOfKeys("a")
 
-	// Trillionths beyond 2^53, of which one too many is refused.
+	// Trillionths beyond 2^53: one too many must be refused.
 	b := []store.Fence{s.spending("b", "m"), s.spending("b", "m"), s.spending("b", "m")}
 	s.spend(b[0], "1", store.Totals{Rows: 1, InputTokens: 1}) // 50,000 trillionths
 	limit := 9008.0
@@ -90,7 +90,7 @@ func testLargeSums(s *suite) {
 	var refused *store.LimitError
 	_, err := s.Reserve(s.Context(), b[2], 0.000100000001, &limit)
 	if !errors.As(err, &refused) || refused.Spent != 50_000 || refused.Reserved != rowmill.MoneyOf(9000)+rowmill.MoneyOf(7.9999) {
-		// b[0] has set aside 9000.00000005, of which it has spent 0.00000005.
+		// b[0] has reserved 9000.00000005 and spent 0.00000005.
 		s.Errorf("reserve beyond the limit: %v", err)
 	}
 	if _, err := s.Reserve(s.Context(), b[2], 0.00009995, &limit); err != nil {
@@ -98,7 +98,7 @@ func testLargeSums(s *suite) {
 	}
 }
 
-// testReplaceManyParts merges more parts than one step of an adapter takes.
+// testReplaceManyParts merges more parts than an adapter handles in one step.
 func testReplaceManyParts(s *suite) {
 	const parts, each = 1201, 200
 	f := s.running(parts)

@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// RunMove tests that records can be moved from places of one kind to places of
-// another. Both judge by clocks that agree.
+// RunMove tests that records can be moved from one kind of store to another. The clocks
+// of both must agree.
 func RunMove(t *testing.T, from, to func(t *testing.T) Harness) {
 	open := func(t *testing.T, fresh func(t *testing.T) Harness) *suite {
 		h := fresh(t)
@@ -39,17 +39,17 @@ func RunMove(t *testing.T, from, to func(t *testing.T) Harness) {
 	}
 }
 
-// Everything fills a store with records of every kind, in every state that is kept
-// in another way, and leaves no session.
+// Everything fills a store with records of every kind, in every state that is stored
+// differently, and leaves no session.
 func Everything(t *testing.T, s store.Store, now time.Time) {
 	t.Helper()
 	(&suite{T: t, Store: s, start: now.Add(-time.Hour).Truncate(time.Millisecond).UTC()}).everything()
 }
 
-// The jobs that everything makes and tests ask for.
+// Jobs of everything that the tests use.
 const (
-	movedOpen = "job-0001" // runs: parts of shard 0 were merged, one of shard 1 is there
-	movedIdem = "job-0002" // waits; an idempotency key led to it
+	movedOpen = "job-0001" // running: parts of shard 0 were merged, shard 1 has one part
+	movedIdem = "job-0002" // waiting; an idempotency key belongs to it
 )
 
 func (s *suite) everything() {
@@ -136,7 +136,7 @@ func (s *suite) everything() {
 	s.sessions = nil
 }
 
-// time is the time of the store.
+// time returns the time of the store.
 func (s *suite) time() time.Time {
 	now, err := s.Time(s.Context())
 	if err != nil {
@@ -154,7 +154,8 @@ func (s *suite) movable() store.Movable {
 	return m
 }
 
-// exported are all entries as JSON, sorted, and when idempotency keys expire.
+// exported returns all entries, also as sorted JSON, and the expiry of the idempotency
+// keys.
 func (s *suite) exported() (entries []store.Entry, texts []string, expires []time.Time) {
 	s.Helper()
 	err := s.movable().Export(s.Context(), func(e store.Entry) error {
@@ -162,7 +163,7 @@ func (s *suite) exported() (entries []store.Entry, texts []string, expires []tim
 		if i := e.Idempotency; i != nil {
 			expires = append(expires, i.Expires)
 			at := *i
-			at.Expires = time.Time{} // as near as the clocks of stores are
+			at.Expires = time.Time{} // only as exact as the clocks of the stores
 			e = store.Entry{Idempotency: &at}
 		}
 		texts = append(texts, e.Kind()+" "+asJSON(s, e))
@@ -185,7 +186,7 @@ func (s *suite) taken(entries []store.Entry) {
 	}
 }
 
-// looked is what clients and nodes see of all that everything makes.
+// looked returns everything that clients and nodes see of the records of everything.
 func (s *suite) looked() map[string]any {
 	s.Helper()
 	seen := map[string]any{}
@@ -253,7 +254,7 @@ func (s *suite) looked() map[string]any {
 	return seen
 }
 
-// Every kind of entry comes over, and is found by every way by which it was.
+// Every kind of entry is moved, and every read and list finds it.
 func testMoveWhole(a, b *suite) {
 	a.everything()
 	entries, texts, expires := a.exported()
@@ -272,17 +273,17 @@ func testMoveWhole(a, b *suite) {
 	b.taken(entries)
 	_, got, later := b.exported()
 	if diff := cmp.Diff(texts, got); diff != "" {
-		b.Errorf("what was moved (-want +got):\n%s", diff)
+		b.Errorf("moved entries (-want +got):\n%s", diff)
 	}
 	if len(expires) != 1 || len(later) != 1 || expires[0].Sub(later[0]).Abs() > time.Second {
 		b.Errorf("idempotency keys expire at %v, and did at %v", later, expires)
 	}
 	want := a.looked()
 	b.start = a.start
-	b.same("what is seen", want, b.looked())
+	b.same("moved records", want, b.looked())
 }
 
-// Jobs, values and deliveries that were moved go on.
+// Moved jobs, values and deliveries continue.
 func testMoveGoesOn(a, b *suite) {
 	a.everything()
 	entries, _, _ := a.exported()
@@ -319,13 +320,13 @@ func testMoveGoesOn(a, b *suite) {
 	other := b.spending("a", "m")
 	var refused *store.LimitError
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); !errors.As(err, &refused) {
-		b.Errorf("what was set aside before does not count: %v", err)
+		b.Errorf("an earlier reservation does not count: %v", err)
 	}
 	if rec, err := b.Finish(b.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil || rec.Reserved != 0 {
 		b.Errorf("the job does not end: %v, with %v set aside", err, rec.Reserved)
 	}
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); err != nil {
-		b.Errorf("what was set aside does not come back: %v", err)
+		b.Errorf("a reservation is not released: %v", err)
 	}
 	if _, err := b.PutValue(b.Context(), "settings/a", json.RawMessage(`1`), 2); !errors.Is(err, rowmill.ErrConflict) {
 		b.Errorf("a value at a version that is past: %v", err)
@@ -352,7 +353,7 @@ func testMoveGoesOn(a, b *suite) {
 	}
 }
 
-// To import again changes nothing.
+// A repeated import changes nothing.
 func testMoveRepeated(a, b *suite) {
 	a.everything()
 	entries, texts, _ := a.exported()
@@ -383,7 +384,7 @@ func testMoveRefused(a, _ *suite) {
 	}
 }
 
-// A store that was cleared is as one that was never used.
+// A cleared store is like a new one.
 func testMoveCleared(a, _ *suite) {
 	nothing := a.looked()
 	a.everything()
@@ -394,7 +395,7 @@ func testMoveCleared(a, _ *suite) {
 	if left, _, _ := a.exported(); len(left) > 0 {
 		a.Errorf("%d entries are left", len(left))
 	}
-	a.same("what is seen of nothing", nothing, a.looked())
+	a.same("an empty store", nothing, a.looked())
 	a.taken(entries)
 	if _, got, _ := a.exported(); !slices.Equal(texts, got) {
 		a.Errorf("moved back (-want +got):\n%s", cmp.Diff(texts, got))

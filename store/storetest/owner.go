@@ -56,7 +56,7 @@ func testSessionExpires(s *suite) {
 		s.Fatal(err)
 	}
 	f := s.claim(s.create("a"), id)
-	for range 3 { // renewed, it outlives its ttl
+	for range 3 { // with renewals it lives longer than its ttl
 		s.Advance(s.TTL * 6 / 10)
 		if err := s.RenewSession(s.Context(), id); err != nil {
 			s.Fatalf("renew: %v", err)
@@ -79,7 +79,7 @@ func testSessionExpires(s *suite) {
 	}
 }
 
-// refused checks that every write under f is refused with ErrLeaseLost.
+// refused checks that every write under f returns ErrLeaseLost.
 func (s *suite) refused(when string, f store.Fence) {
 	s.Helper()
 	nothing := func(*store.Record) error { return nil }
@@ -111,7 +111,7 @@ func testClaim(s *suite) {
 	s.same("specification", created.Spec, rec.Spec)
 	s.unchanged(rec)
 
-	// A job that went further keeps its state with its next owner.
+	// A job with progress keeps its status under its next owner.
 	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting) })
 	if err := s.CloseSession(s.Context(), session); err != nil {
@@ -216,7 +216,7 @@ func testFencing(s *suite) {
 	}
 }
 
-// orphans are the ids of up to limit orphans.
+// orphans returns the ids of up to limit orphans.
 func (s *suite) orphans(limit int) []string {
 	s.Helper()
 	found, err := s.Orphans(s.Context(), limit)
@@ -250,8 +250,8 @@ func testOrphansFair(s *suite) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	// The n-th orphan of an account comes before anybody's n+1-th, and each
-	// account's come oldest first.
+	// The n-th orphan of any account comes before every n+1-th, and the orphans of an
+	// account come oldest first.
 	rank := map[string]int{}
 	last := 0
 	for _, o := range found {
@@ -260,7 +260,7 @@ func testOrphansFair(s *suite) {
 		}
 		n := rank[o.Account]
 		if n < last {
-			s.Errorf("number %d of account %s comes after somebody's number %d: %v", n, o.Account, last, found)
+			s.Errorf("number %d of account %s comes after number %d of another account: %v", n, o.Account, last, found)
 		}
 		last = n
 		rank[o.Account]++
@@ -278,7 +278,7 @@ func testOrphansFair(s *suite) {
 	}
 }
 
-// testOrphansPriority wants to be told who waits with what.
+// testOrphansPriority checks that orphans carry their priority.
 func testOrphansPriority(s *suite) {
 	want := map[string]rowmill.Priority{}
 	for _, priority := range rowmill.Priorities() {
@@ -308,7 +308,7 @@ func testOrphansPriority(s *suite) {
 	}
 }
 
-// testOrphansTakeTurns claims one job at a time, as a node with few slots does.
+// testOrphansTakeTurns claims one job at a time, like a node with few slots.
 func testOrphansTakeTurns(s *suite) {
 	for name, over := range map[string]bool{"jobs that last": false, "jobs that end at once": true} {
 		big, small := name+" big", name+" small"
@@ -333,7 +333,7 @@ func testOrphansTakeTurns(s *suite) {
 		if !slices.Contains(claimed, late) {
 			s.Errorf("%s: claimed %v while the job of account %q waits", name, claimed, small)
 		}
-		for _, id := range append(backlog, late) { // leave nothing to the next round
+		for _, id := range append(backlog, late) { // leave no job for the next round
 			if _, err := s.Cancel(s.Context(), id, s.start, nil); err != nil && !errors.Is(err, rowmill.ErrTerminal) {
 				s.Fatal(err)
 			}
@@ -371,13 +371,13 @@ func testOrphansOfTheDead(s *suite) {
 	}
 }
 
-// testOneOwner plays nodes that die, come back and write late against a model
-// of who owns the job.
+// testOneOwner simulates nodes that die, return and write late, against a model of the
+// job's owner.
 func testOneOwner(s *suite) {
 	rapid.Check(s.T, func(t *rapid.T) {
 		id := s.create("a")
-		var fences []store.Fence // all there ever were
-		owner := -1              // the fence that counts
+		var fences []store.Fence // all fences so far
+		owner := -1              // index of the valid fence
 		epoch := int64(0)
 		alive := map[string]bool{}
 		var open []string
@@ -443,7 +443,7 @@ func testOneOwner(s *suite) {
 	})
 }
 
-// testMarks asks where records stand.
+// testMarks reads the marks of records.
 func testMarks(s *suite) {
 	f, waiting := s.running(3), s.create("b")
 	over := s.running(1)

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// parts must be listed.
+// parts lists the parts of a job; it must succeed.
 func (s *suite) parts(id string) []store.Part {
 	s.Helper()
 	parts, err := s.ListParts(s.Context(), id)
@@ -23,7 +23,7 @@ func (s *suite) parts(id string) []store.Part {
 	return parts
 }
 
-// keys are the keys of a job's parts in their order.
+// keys returns the keys of a job's parts in order.
 func (s *suite) keys(id string) []string {
 	s.Helper()
 	out := []string{}
@@ -92,7 +92,8 @@ func testCommitPartsRepeated(s *suite) {
 	if job := s.get(f.JobID).Job; job.RowsDone != 7 || *job.InputTokens != 7 || *job.OutputTokens != 7 {
 		s.Errorf("a late repeat lowered the totals: %d rows, %d and %d tokens", job.RowsDone, *job.InputTokens, *job.OutputTokens)
 	}
-	// A key says it all, even if the rest differs; and it counts once in one call.
+	// Only the key identifies a part, even if the rest differs; a key counts once per
+	// call.
 	changed := a
 	changed.Rows = 50
 	commit(8, changed, store.Part{Key: "d", Rows: 1}, store.Part{Key: "d", Rows: 1})
@@ -105,7 +106,7 @@ func testCommitPartsRepeated(s *suite) {
 	s.commit(other, a)
 	s.holds(other.JobID, "a")
 
-	// The next owner's repeat of a commit it cannot know of is harmless too.
+	// The next owner may repeat a commit of its predecessor.
 	if err := s.CloseSession(s.Context(), f.Session); err != nil {
 		s.Fatal(err)
 	}
@@ -163,11 +164,11 @@ func testReplaceParts(s *suite) {
 	after := s.get(f.JobID)
 	s.same("progress", before.Job, after.Job)
 
-	// A late repeat of a part that was merged away must not bring it back.
+	// A late repeat of a merged part must not restore it.
 	s.commit(f, store.Part{Key: "1a", Shard: 1, Rows: 2})
 	s.holds(f.JobID, "0a", "1", "2a")
 
-	// A second merge replaces the first; the first's repeat changes nothing.
+	// A second merge replaces the first. A repeat of the first changes nothing.
 	second := complete
 	second.Key = "1-second"
 	for _, p := range []store.Part{second, complete, second} {
@@ -177,7 +178,7 @@ func testReplaceParts(s *suite) {
 		s.holds(f.JobID, "0a", "1-second", "2a")
 	}
 
-	// A part that holds its whole shard can become the complete one itself.
+	// A part that holds its whole shard can itself become the complete part.
 	whole := store.Part{Key: "2a", Shard: 2, Rows: 9, Complete: true}
 	if err := s.ReplaceParts(s.Context(), f, whole); err != nil {
 		s.Fatal(err)
@@ -302,7 +303,7 @@ func testListParts(s *suite) {
 	s.commit(f, store.Part{Key: "z", Shard: 256, Rows: 1}, store.Part{Key: "y", Shard: 1, Rows: 1})
 	s.commit(f, store.Part{Key: "x", Shard: 256, Rows: 1})
 	s.commit(f, store.Part{Key: "b", Shard: 0, Rows: 1}, store.Part{Key: "a", Shard: 0, Rows: 1}, store.Part{Key: "c", Shard: 70000, Rows: 1})
-	// A job whose id continues another's must not lend it parts.
+	// A job with a longer id must not see the parts of this job.
 	twin := s.newRecord("a")
 	twin.Job.ID = f.JobID + "0"
 	if _, _, err := s.Create(s.Context(), twin, nil); err != nil {

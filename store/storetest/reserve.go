@@ -28,7 +28,7 @@ func (s *suite) reserve(f store.Fence, usd, limit float64) store.Record {
 	return rec
 }
 
-// overLimit must be refused with these amounts, USD.
+// overLimit checks that a reservation is refused with these amounts in USD.
 func (s *suite) overLimit(f store.Fence, asked, spent, reserved, limit float64) {
 	s.Helper()
 	before := s.get(f.JobID)
@@ -48,7 +48,7 @@ func (s *suite) overLimit(f store.Fence, asked, spent, reserved, limit float64) 
 	s.unchanged(before)
 }
 
-// dollars are the totals of rows that cost so much on the priced model.
+// dollars returns totals that cost this many USD on the priced model.
 func dollars(usd int64) store.Totals {
 	return store.Totals{Rows: 1, InputTokens: 8_000_000 * usd, OutputTokens: 3_000_000 * usd}
 }
@@ -62,13 +62,13 @@ func testReserve(s *suite) {
 	s.same("record: nothing else changes", before, after)
 	s.reserve(b, 0.1, 0.3)
 	s.overLimit(c, 0.2, 0, 0.2, 0.3)
-	s.reserve(c, 0.1, 0.3) // exactly the limit: floats would be above it
+	s.reserve(c, 0.1, 0.3) // exactly the limit; as floats the sum would exceed it
 	s.overLimit(s.spending("a", "m"), 1e-12, 0, 0.3, 0.3)
-	s.reserve(other, 0.3, 0.3) // another account's limit
+	s.reserve(other, 0.3, 0.3) // another account has its own limit
 	s.reopen()
 	d := s.spending("a", "m")
 	s.overLimit(d, 0.1, 0, 0.3, 0.3)
-	s.reserve(d, 0.1, 0.5) // the limit is the caller's
+	s.reserve(d, 0.1, 0.5) // the caller sets the limit
 	rec, err := s.Reserve(s.Context(), s.spending("a", "m"), 1000, nil)
 	if err != nil || rec.Reserved != rowmill.MoneyOf(1000) {
 		s.Errorf("without a limit: %v reserved, %v", rec.Reserved, err)
@@ -102,7 +102,7 @@ func testReserveRefuses(s *suite) {
 	}
 }
 
-// testReserveAgain repeats reservations, as retries and next owners do.
+// testReserveAgain repeats reservations, like retries and next owners.
 func testReserveAgain(s *suite) {
 	f := s.spending("a", "m")
 	s.reserve(f, 4, 5)
@@ -120,13 +120,13 @@ func testReserveAgain(s *suite) {
 	}
 	s.reserve(f, 4, 5)
 	s.reserve(f, 4, 1) // granted before
-	s.reserve(f, 3, 1) // less than was granted
+	s.reserve(f, 3, 1) // less than granted
 	s.overLimit(f, 4, 0, 0, 3.5)
 	s.reserve(f, 3.5, 3.5)
 	s.overLimit(s.spending("a", "m"), 1, 0, 3.5, 4)
 	s.reserve(f, 0, 0)
 	s.reserve(s.spending("a", "m"), 4, 4)
-	s.reserve(s.spending("a", "m"), 0, 0) // what costs nothing is within any limit
+	s.reserve(s.spending("a", "m"), 0, 0) // zero is within any limit
 }
 
 func testReserveEndsWithTheJob(s *suite) {
@@ -159,7 +159,7 @@ func testReserveEndsWithTheJob(s *suite) {
 	}
 }
 
-// testReserveCountsNothingTwice spends what was reserved.
+// testReserveCountsNothingTwice spends reserved money.
 func testReserveCountsNothingTwice(s *suite) {
 	f, g := s.spending("a", "m"), s.spending("a", "m")
 	s.reserve(f, 6, 10)
@@ -170,7 +170,7 @@ func testReserveCountsNothingTwice(s *suite) {
 	s.overLimit(s.spending("a", "m"), 1, 7, 4, 10)
 	s.overLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
 
-	// A job's own spending is part of what it asks for.
+	// A job's own spending is part of its reservation.
 	if _, err := s.Cancel(s.Context(), g.JobID, s.start, nil); err != nil {
 		s.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func testReserveCountsNothingTwice(s *suite) {
 	s.reserve(s.spending("a", "m"), 3, 10)
 }
 
-// testReserveRace lets many jobs ask at once for what only some can have.
+// testReserveRace lets many jobs reserve at the same time, with money for only some.
 func testReserveRace(s *suite) {
 	s.spend(s.spending("a", "m"), "p", dollars(1))
 	var granted atomic.Int32
@@ -214,9 +214,8 @@ func testReserveRace(s *suite) {
 	}
 }
 
-// testReserveCrowd lets hundreds of jobs ask at once, as a burst of submissions
-// does: each gets an answer about money, and none is turned away because others
-// ask too.
+// testReserveCrowd lets hundreds of jobs reserve at the same time, like a burst of
+// submissions. Each must be granted or refused for money, never for the load.
 func testReserveCrowd(s *suite) {
 	const crowd = 300
 	for _, room := range []int{crowd, crowd / 3} {
@@ -262,7 +261,7 @@ func testReserveByMonth(s *suite) {
 	s.spend(f, "1", dollars(5))
 	s.overLimit(s.spending("a", "m"), 3, 5, 3, 10)
 	s.Advance(time.Hour)
-	// A new month: what was spent is forgotten, what is set aside is not.
+	// In a new month the spent money is zero, and reservations remain.
 	s.overLimit(s.spending("a", "m"), 8, 0, 3, 10)
 	s.reserve(s.spending("a", "m"), 7, 10)
 	s.spend(f, "2", dollars(1))

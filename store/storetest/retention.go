@@ -20,7 +20,7 @@ func (s *suite) cancelled(account string, at time.Time) string {
 	return id
 }
 
-// held checks which jobs of an account are held that ended by a time.
+// held checks the held jobs of an account that ended by a time.
 func (s *suite) held(account string, by time.Time, limit int, want ...string) {
 	s.Helper()
 	got, err := s.Held(s.Context(), account, by, limit)
@@ -37,7 +37,7 @@ func (s *suite) holders(want ...string) {
 	}
 }
 
-// testHeld checks the order and bounds of held jobs, however they ended.
+// testHeld checks the order and limits of held jobs, however they ended.
 func testHeld(s *suite) {
 	now := s.Now().UTC().Truncate(time.Second)
 	at := func(second int) time.Time { return now.Add(time.Duration(second) * time.Second) }
@@ -64,13 +64,13 @@ func testHeld(s *suite) {
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
 	s.finish(failed, rowmill.StatusFailed)
-	s.held("a", at(-60), 10) // not in May before, when their owner has it
+	s.held("a", at(-60), 10) // their owner wrote an end in May, which does not count
 	if held, err := s.Held(s.Context(), "a", s.Now().Add(time.Minute), 10); err != nil || len(held) != 5 {
 		s.Errorf("%v are held, %v, want all 5", held, err)
 	}
 }
 
-// testTime checks that the store's time is the one that judges sessions.
+// testTime checks that sessions expire by the store's time.
 func testTime(s *suite) {
 	before := s.Now()
 	now, err := s.Time(s.Context())
@@ -79,8 +79,8 @@ func testTime(s *suite) {
 	}
 }
 
-// testEndIsTheStores checks that retention counts from when a job ended by the
-// store's clock, whatever that of the node says that ended it.
+// testEndIsTheStores checks that retention counts from the end by the store's clock,
+// whatever the clock of the node said.
 func testEndIsTheStores(s *suite) {
 	const days = 24 * time.Hour
 	now := s.Now().UTC()
@@ -143,7 +143,7 @@ func testRemoveData(s *suite) {
 	before.DataRemoved, before.InputRemoved, before.Spec.Inline, before.Version = &now, &now, nil, before.Version+1
 	s.same("record without data", before, removed)
 	s.unchanged(removed)
-	removed.Version++ // a write all the same: see Record.RemoveData
+	removed.Version++ // the record is written again: see Record.RemoveData
 	if again, err := s.RemoveData(s.Context(), f.JobID, now.Add(time.Hour)); err != nil {
 		s.Errorf("remove data again: %v", err)
 	} else {
@@ -166,8 +166,7 @@ func testRemoveData(s *suite) {
 	s.holders()
 }
 
-// testShowRunning checks that what a client was told is kept, of open jobs and
-// of those that are over.
+// testShowRunning checks that ShowRunning is stored, for open and ended jobs.
 func testShowRunning(s *suite) {
 	if err := s.ShowRunning(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("show an unknown job: %v, want ErrNotFound", err)
@@ -188,7 +187,7 @@ func testShowRunning(s *suite) {
 	s.held("a", s.Now().Add(time.Minute), 10, over)
 }
 
-// due checks of which jobs something is to be removed by a time.
+// due checks the jobs that have something to remove by a time.
 func (s *suite) due(by time.Time, limit int, want ...string) {
 	s.Helper()
 	got, err := s.Due(s.Context(), by, limit)
@@ -235,7 +234,7 @@ func testDue(s *suite) {
 	s.due(at(31), 10, done.JobID, failed.JobID)
 }
 
-// testInput checks what becomes of a job's rows once it is over.
+// testInput checks the rows of a job after its end.
 func testInput(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	open := s.running(2)
@@ -284,5 +283,5 @@ func testInput(s *suite) {
 		s.Fatal(err)
 	}
 	s.reopen()
-	s.unchanged(want) // what is gone stays so
+	s.unchanged(want) // the input stays removed
 }

@@ -145,7 +145,7 @@ func testListValues(s *suite) {
 	}
 }
 
-// testReopen checks that everything acknowledged is there afterwards.
+// testReopen checks that all acknowledged data survives a reopen.
 func testReopen(s *suite) {
 	f := s.running(4)
 	s.commit(f, store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 2})
@@ -166,7 +166,7 @@ func testReopen(s *suite) {
 			s.Errorf("listed: %v, %v", ids(jobs), err)
 		}
 	}
-	// Whether sessions survive is the adapter's choice; ended, they do not.
+	// An adapter may keep sessions over a reopen. An ended session stays ended.
 	if err := s.CloseSession(s.Context(), f.Session); err != nil {
 		s.Fatal(err)
 	}
@@ -182,8 +182,7 @@ func testReopen(s *suite) {
 	}
 }
 
-// testContext checks that a context that has ended stops every call and leaves
-// nothing behind.
+// testContext checks that a cancelled context stops every call without an effect.
 func testContext(s *suite) {
 	f := s.running(5)
 	s.commit(f, store.Part{Key: "a", Rows: 1})

@@ -1,6 +1,5 @@
-// Package storetest is the conformance suite of store.Store: every sentence of
-// the contract as a test. An adapter passes Run or is not a store. It knows no
-// adapter.
+// Package storetest is the conformance suite of store.Store: it tests every sentence of
+// the contract. Every adapter must pass Run. The package knows no adapter.
 package storetest
 
 import (
@@ -18,32 +17,30 @@ import (
 
 // Harness is a fresh, empty place for records.
 type Harness struct {
-	// Open opens a store on the place. The suite closes it, and may open it
-	// again to see what was kept.
+	// Open opens a store on the place. The suite closes the store, and may open another
+	// to check stored data.
 	Open func(t testing.TB) store.Store
-	// Advance lets d pass on the clock that judges sessions and idempotency
-	// keys. An adapter judged by a server's clock sleeps.
+	// Advance moves the clock that decides when sessions and idempotency keys expire.
+	// With a server's clock, Advance sleeps.
 	Advance func(d time.Duration)
 	// Now reads that clock.
 	Now func() time.Time
-	// Edit goes over the JSON documents of an open store and puts what edit
-	// returns in the place of each: as a newer version might have written it.
-	// kind is one of the constants Doc…, id that of the job, the key or the
-	// entry, behind a part's job its key. Nil where another store keeps them.
+	// Edit replaces each JSON document of an open store with the result of edit, which
+	// imitates a newer version. kind is one of the constants Doc…. id is the id of the
+	// job, the key or the entry; for a part it is the job id followed by the part's
+	// key. Nil when the documents belong to another store.
 	Edit func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte)
-	// Sleeps says that Advance takes as long as it says: tests in which days
-	// pass are skipped.
+	// Sleeps means that Advance really waits. Tests that need days are then skipped.
 	Sleeps bool
-	// TTL is a session's life in the tests that let it expire: short where
-	// Advance sleeps, but long against the time of a few operations. Zero is
-	// a minute.
+	// TTL is the ttl of sessions in the tests that let them expire: short when Advance
+	// sleeps, but long compared with a few operations. Zero means one minute.
 	TTL time.Duration
 }
 
-// long outlives every test by any clock.
+// long is longer than any test.
 const long = 24 * time.Hour
 
-// Run runs the suite. fresh is called once for each test.
+// Run runs the suite. It calls fresh once for each test.
 func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	tests := []struct {
 		name string
@@ -177,9 +174,9 @@ type suite struct {
 	Harness
 	store.Store
 	start time.Time // creation time of the first job
-	made  int       // jobs made so far
+	made  int       // number of jobs so far
 
-	sessions []string // that were opened
+	sessions []string // all opened sessions
 }
 
 // reopen closes the store and opens it again.
@@ -191,7 +188,7 @@ func (s *suite) reopen() {
 	s.Store = s.Open(s)
 }
 
-// newRecord returns a pending job that is a second younger than the last one.
+// newRecord returns a pending job that was created one second after the last one.
 func (s *suite) newRecord(account string) store.Record {
 	s.made++
 	return store.Record{
@@ -222,7 +219,7 @@ func (s *suite) create(account string) string {
 	return rec.Job.ID
 }
 
-// session opens a session that outlives the test.
+// session opens a session that lives longer than the test.
 func (s *suite) session() string {
 	s.Helper()
 	id, err := s.OpenSession(s.Context(), "node", long)
@@ -249,7 +246,7 @@ func (s *suite) owned(account string) store.Fence {
 	return s.claim(s.create(account), s.session())
 }
 
-// running creates a claimed job of rows rows that is running.
+// running creates a claimed and running job with this number of rows.
 func (s *suite) running(rows int64) store.Fence {
 	s.Helper()
 	f := s.owned("a")
@@ -283,7 +280,7 @@ func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
 	return rec
 }
 
-// commit records parts with the totals of their rows alone.
+// commit stores parts with the totals of these parts only.
 func (s *suite) commit(f store.Fence, parts ...store.Part) {
 	s.Helper()
 	var totals store.Totals
@@ -295,7 +292,7 @@ func (s *suite) commit(f store.Fence, parts ...store.Part) {
 	}
 }
 
-// get must find the job.
+// get reads a job, which must exist.
 func (s *suite) get(id string) store.Record {
 	s.Helper()
 	rec, err := s.Get(s.Context(), id)
@@ -310,14 +307,14 @@ func (s *suite) get(id string) store.Record {
 	return rec
 }
 
-// unchanged fails the test when a job differs from before.
+// unchanged checks that a job equals before.
 func (s *suite) unchanged(before store.Record) {
 	s.Helper()
 	s.same("record", before, s.get(before.Job.ID))
 }
 
-// same compares two values as JSON: an adapter may give back a number of a
-// free-form map in another Go type, but not another number.
+// same compares two values as JSON: an adapter may return a number of a free-form map
+// as another Go type, but not as another number.
 func (s *suite) same(what string, want, got any) {
 	s.Helper()
 	if diff := cmp.Diff(asJSON(s, want), asJSON(s, got)); diff != "" {
@@ -334,7 +331,7 @@ func asJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// become takes a record through states.
+// become moves a record through states.
 func become(r *store.Record, states ...rowmill.Status) error {
 	for _, next := range states {
 		if err := r.Job.Become(next, time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)); err != nil {
@@ -344,7 +341,7 @@ func become(r *store.Record, states ...rowmill.Status) error {
 	return nil
 }
 
-// ids are the ids of jobs in their order.
+// ids returns the ids of jobs in order.
 func ids(jobs []*rowmill.Job) []string {
 	out := []string{}
 	for _, j := range jobs {
@@ -356,7 +353,7 @@ func ids(jobs []*rowmill.Job) []string {
 // pointer returns a pointer to a copy of v.
 func pointer[T any](v T) *T { return &v }
 
-// ended returns a context that has ended.
+// ended returns a cancelled context.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

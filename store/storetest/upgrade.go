@@ -16,36 +16,37 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The kinds of documents that Harness.Edit goes over.
+// The kinds of documents that Harness.Edit visits.
 const (
-	DocJob    = "job"    // a job's record, in the form that the store keeps
-	DocStatus = "status" // its state, a JSON string
-	DocSpec   = "spec"   // its specification, without what the store keeps apart
+	DocJob    = "job"    // a job's record in the stored form
+	DocStatus = "status" // the status of a job, a JSON string
+	DocSpec   = "spec"   // the specification without the separately stored parts
 	DocPart   = "part"
 	DocKey    = "key"
-	DocUsage  = "usage" // where the store keeps usage as documents
+	DocUsage  = "usage" // when the store keeps usage as documents
 	DocAudit  = "audit"
 
 	DocDelivery = "delivery"
 )
 
-// unknown is what a newer version might write: an older one decodes it neither
-// as a number nor as a list without changing it.
+// unknown is the value of a member of a newer version. A decoder that is not exact
+// would change its number, its list or its text.
 const unknown = `{"digits":12345678901234567890.10,"list":[],"null":null,"object":{},"text":"\u003c"}`
 
-// A garden plants unknown members into everything that a store holds, at every
-// level, and looks whether they are there after each operation.
+// A garden adds unknown members to every stored document, at every level, and checks
+// after each operation that they are still there.
 type garden struct {
 	*suite
 	planted map[string]json.RawMessage // by kind, id and path
 	now     map[string]json.RawMessage // as of the last look
 }
 
-// free are members whose content is data: what is planted there is no member.
+// free lists members whose content is user data, where an added name is not an unknown
+// member.
 var free = []string{"artifacts", "sampling", "sampling_params", "request_extras", "json_schema", "details"}
 
-// plant adds an unknown member to every object of a document. visit gets the
-// path of each that was there or was added, and may be nil.
+// plant adds an unknown member to every object of a document. visit may be nil; it
+// receives the path of each unknown member, old or new.
 func plant(doc any, path string, add bool, visit func(path string, member any)) {
 	switch value := doc.(type) {
 	case map[string]any:
@@ -85,7 +86,7 @@ func (g *garden) decode(doc []byte) any {
 	return value
 }
 
-// look goes over all documents; with add it plants.
+// look visits all documents; with add it also plants.
 func (g *garden) look(add bool) {
 	g.Helper()
 	g.now = map[string]json.RawMessage{}
@@ -115,8 +116,8 @@ func (g *garden) look(add bool) {
 	}
 }
 
-// after plants, runs an operation, and demands that what was planted is there,
-// but for what the operation is to remove.
+// after plants, runs an operation, and checks that all planted members are still there,
+// except members that the operation removes.
 func (g *garden) after(operation string, run func() error, removes ...string) {
 	g.Helper()
 	g.look(true)
@@ -125,7 +126,7 @@ func (g *garden) after(operation string, run func() error, removes ...string) {
 	}
 	g.look(false)
 	for path, was := range g.planted {
-		if strings.Contains(path, ":/adopters/") { // goes with them
+		if strings.Contains(path, ":/adopters/") { // removed with the adopters
 			continue
 		}
 		if slices.ContainsFunc(removes, func(gone string) bool { return bytes.HasPrefix([]byte(path), []byte(gone)) }) {
@@ -137,8 +138,8 @@ func (g *garden) after(operation string, run func() error, removes ...string) {
 	}
 }
 
-// testUnknownMembers holds that a store keeps what a newer version wrote into
-// its documents through every operation of a job's life, and those on keys.
+// testUnknownMembers checks that all operations on jobs and keys keep the members that
+// a newer version has written.
 func testUnknownMembers(s *suite) {
 	s.edits()
 	g, ctx := &garden{suite: s}, s.Context()
@@ -236,7 +237,7 @@ func (g *garden) deliveries() {
 		})
 	}
 	d = g.over(d, store.DeliveryFailed, 9)
-	g.after("PutDelivery of one that is over", func() error { _, err := g.PutDelivery(g.Context(), d); return err })
+	g.after("PutDelivery of an ended delivery", func() error { _, err := g.PutDelivery(g.Context(), d); return err })
 	g.after("CreateDelivery once more", func() error { return g.CreateDelivery(g.Context(), g.delivery("one", 1, 5)) })
 	if g.planted["delivery msg-0001:/attempts/0"] == nil {
 		g.Error("nothing was planted in the delivery")
@@ -251,7 +252,7 @@ func (g *garden) keysAndAudit() {
 		g.Fatal(err)
 	}
 	key.Name, key.LastUsed = "renamed", &g.start
-	g.after("PutKey over another", func() error { return g.PutKey(ctx, key) })
+	g.after("PutKey over an existing key", func() error { return g.PutKey(ctx, key) })
 	key.Hash = []byte("two")
 	g.after("ReplaceKey", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
 	g.after("ReplaceKey repeated", func() error { return g.ReplaceKey(ctx, key, []byte("one")) })
@@ -269,8 +270,8 @@ func (g *garden) keysAndAudit() {
 	}
 }
 
-// testNewerRecords holds that a job of a newer version can be read, is left as
-// it is by every write, and stands in no other job's way.
+// testNewerRecords checks that a job of a newer version can be read, that no write
+// changes it, and that it does not block other jobs.
 func testNewerRecords(s *suite) {
 	s.edits()
 	ctx := s.Context()
@@ -333,10 +334,10 @@ func (s *suite) claimed(account string) store.Fence {
 	return s.claim(s.create(account), s.session())
 }
 
-// edits skips a test where the documents cannot be edited.
+// edits skips the test when the documents cannot be edited.
 func (s *suite) edits() {
 	s.Helper()
 	if s.Edit == nil {
-		s.Skip("its documents are those of another store, which this is tried with")
+		s.Skip("another store keeps its documents and runs this test")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A write is one of the contract, by its name.
+// A write is a named write of the contract.
 type write struct {
 	name string
 	do   func(context.Context) error
@@ -22,8 +22,8 @@ func (s *suite) must(err error) {
 	}
 }
 
-// testWriters has two nodes write one record, of which the store counts the
-// writes of each, and refuses those of who was told of more than there are.
+// testWriters lets two nodes write one record. The store must count the writes of each,
+// and refuse a writer that was promised more writes than the record holds.
 func testWriters(s *suite) {
 	ctx := s.Context()
 	session := s.session()
@@ -77,7 +77,7 @@ func testWriters(s *suite) {
 	}}
 	release := write{"release", func(ctx context.Context) error { return s.Release(ctx, f) }}
 
-	// counted does writes as a node.
+	// counted makes writes as a node.
 	counted := func(w *store.Writer, writes ...write) {
 		s.Helper()
 		for _, write := range writes {
@@ -90,14 +90,15 @@ func testWriters(s *suite) {
 			}
 		}
 	}
-	// refused does writes as a node that was told of more than there is.
+	// refused makes writes as a node that was promised one write more than the record
+	// holds.
 	refused := func(w *store.Writer, writes ...write) {
 		s.Helper()
 		held, before := holds(w), s.get(f.JobID)
 		w.Ack(held + 1)
 		for _, write := range writes {
-			if err := write.do(store.As(ctx, w)); !errors.Is(err, store.ErrForgotten) {
-				s.Errorf("%s where a write of its writer is forgotten: %v, want ErrForgotten", write.name, err)
+			if err := write.do(store.As(ctx, w)); !errors.Is(err, store.ErrLostWrites) {
+				s.Errorf("%s where a write of its writer was lost: %v, want ErrLostWrites", write.name, err)
 			}
 		}
 		s.unchanged(before)
@@ -111,17 +112,17 @@ func testWriters(s *suite) {
 	counted(owner, claim, release, claim, update, reserve, commit)
 	refused(owner, update, finish, reserve, commit, replace, release)
 	counted(owner, replace)
-	s.must(replace.do(store.As(ctx, owner))) // once more, which changes nothing
+	s.must(replace.do(store.As(ctx, owner))) // a repeat, which changes nothing
 	counted(other, show)
 	refused(other, cancel)
 	counted(owner, finish)
 	refused(other, artifact, continued, keep, drop, remove)
 	counted(other, artifact, continued, keep, drop, gone, remove)
-	s.must(drop.do(store.As(ctx, other))) // once more, which changes nothing
-	for name, want := range map[string]int64{"owner": 8, "other": 8, "somebody else": 0} {
+	s.must(drop.do(store.As(ctx, other))) // a repeat, which changes nothing
+	for name, want := range map[string]int64{"owner": 8, "other": 8, "unknown": 0} {
 		if got := holds(store.NewWriter(name)); got != want {
 			s.Errorf("there are %d writes of %s, want %d", got, name, want)
 		}
 	}
-	s.must(show.do(ctx)) // of who minds nothing
+	s.must(show.do(ctx)) // without a writer
 }

@@ -1,15 +1,14 @@
-// Package move takes all that a deployment keeps from one place to another: from the
-// directory of a single node to Redis and S3, back, or between two of a kind. It owns
-// the order of it and the checks, and knows neither stores nor buckets.
+// Package move copies a whole deployment from one place to another: from the directory
+// of a single node to Redis and S3, back, or between two places of the same kind. It owns
+// the order of the steps and the checks, and knows no concrete stores or buckets.
 //
-//	Begin     the place that is filled is empty; it is marked, and no node starts on it
-//	Objects   each object is copied, read back and compared
-//	Records   each record is stored in the form of the other store
-//	End       what is there is compared with what was; the mark goes
+//	Begin     checks that the target is empty and marks it, so that no node starts on it
+//	Objects   copies each object, reads it back and compares
+//	Records   stores each record in the format of the target
+//	End       compares the target with the source and replaces the mark
 //
-// Objects come first: a record never names what is not there. A move that ends
-// anywhere before its end leaves a place that is marked, and changes nothing at the
-// one that it is from.
+// Objects come first, so that a record never names a missing object. A move that is
+// interrupted leaves a marked target and does not change the source.
 package move
 
 import (
@@ -35,38 +34,38 @@ import (
 )
 
 const (
-	// copiesAtOnce is how many objects are on their way side by side: small ones wait
-	// for answers of a server, large ones fill a network by themselves.
+	// copiesAtOnce is how many objects are copied at the same time: small ones wait for
+	// answers of a server, large ones fill the network on their own.
 	copiesAtOnce = 16
-	// folderPage is how many folders one listing asks for.
+	// folderPage is the number of folders in one listing.
 	folderPage = 1000
-	// batchRecords and batchBytes bound what is stored in one transaction: other
-	// clients of a Redis server wait for as long as it takes.
+	// batchRecords and batchBytes limit one transaction, because other clients of a
+	// Redis server wait until it is complete.
 	batchRecords, batchBytes = 500, 4 << 20
 )
 
-// Records are those of a place.
+// Records is the record store of a place.
 type Records interface {
 	deployment.Records
 	store.Movable
 }
 
-// A Place is where records and objects are kept. Its Pair is of the same records.
+// A Place holds records and objects. Its Pair uses the same records.
 type Place struct {
 	deployment.Pair
 	Records Records
 }
 
-// A Summary is how much was moved.
+// A Summary counts moved records and objects.
 type Summary struct {
-	Kinds   map[string]int64 // records by what they are
+	Kinds   map[string]int64 // number of records by kind
 	Objects int64
 	Bytes   int64 // of the objects
 
-	digest [sha256.Size]byte // of the records, in whatever order
+	digest [sha256.Size]byte // of the records, independent of their order
 }
 
-// Total is the number of records.
+// Total returns the number of records.
 func (s Summary) Total() (n int64) {
 	for _, of := range s.Kinds {
 		n += of
@@ -74,8 +73,8 @@ func (s Summary) Total() (n int64) {
 	return n
 }
 
-// add counts a record. What an idempotency key led to is left out, which may expire
-// at any time, and whose records these are.
+// add counts a record. It skips idempotency keys, which may expire at any time, and the
+// identity of the deployment.
 func (s *Summary) add(e store.Entry) error {
 	if e.Idempotency != nil || isIdentity(e) {
 		return nil
@@ -88,13 +87,13 @@ func (s *Summary) add(e store.Entry) error {
 		s.Kinds = map[string]int64{}
 	}
 	s.Kinds[e.Kind()]++
-	for i, b := range sha256.Sum256(text) { // a sum of sums does not depend on their order
+	for i, b := range sha256.Sum256(text) { // the sum of the hashes does not depend on the order
 		s.digest[i] += b
 	}
 	return nil
 }
 
-// same reports whether the records of both are the same.
+// same reports whether both summaries describe the same records.
 func (s Summary) same(other Summary) bool {
 	return s.digest == other.digest && s.Total() == other.Total()
 }
@@ -107,22 +106,21 @@ func Summarize(ctx context.Context, from Records) (s Summary, err error) {
 	return s, err
 }
 
-// A Move is under way into a place. Its methods are called one after the other, but
-// for Object.
+// A Move copies into one place. Only Object may be called concurrently.
 type Move struct {
-	to      Place
-	mark    deployment.Identity
-	told    func(phase string, done int64)
-	moved   Summary
-	objects atomic.Int64
-	bytes   atomic.Int64
+	to       Place
+	mark     deployment.Identity
+	progress func(phase string, done int64)
+	moved    Summary
+	objects  atomic.Int64
+	bytes    atomic.Int64
 }
 
-// Begin marks a place, which has to be empty, or what a move left that was not
-// finished: with again that is removed, and a *deployment.UnfinishedError otherwise.
-// told hears how many objects, or records, are there; it may be called from several
-// goroutines.
-func Begin(ctx context.Context, to Place, again bool, told func(phase string, done int64)) (*Move, error) {
+// Begin marks a place, which must be empty or hold an unfinished move. With again,
+// Begin removes the data of the unfinished move; otherwise it returns a
+// *deployment.UnfinishedError. progress receives the number of objects or records so far,
+// possibly from several goroutines.
+func Begin(ctx context.Context, to Place, again bool, progress func(phase string, done int64)) (*Move, error) {
 	records, bucket, err := to.Unfinished(ctx, again)
 	if err != nil {
 		return nil, err
@@ -137,7 +135,7 @@ func Begin(ctx context.Context, to Place, again bool, told func(phase string, do
 			return nil, err
 		}
 	}
-	m := &Move{to: to, told: told}
+	m := &Move{to: to, progress: progress}
 	if m.mark, err = to.BeginMove(ctx); err != nil {
 		return nil, err
 	}
@@ -169,13 +167,13 @@ func noObjects(ctx context.Context, to Place) error {
 	return eachFolder(ctx, to.Bucket, "", func(name string) error {
 		objects, err := to.Bucket.List(ctx, name+"/")
 		if err == nil && len(objects) > 0 {
-			err = fmt.Errorf("%s is not empty, it holds %s: name an empty place", to.BucketName, objects[0].Key)
+			err = fmt.Errorf("%s is not empty, it contains %s: name an empty place", to.BucketName, objects[0].Key)
 		}
 		return err
 	})
 }
 
-// eachFolder visits the folders in a folder.
+// eachFolder calls visit for each folder in a folder.
 func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(name string) error) error {
 	for after := ""; ; {
 		names, err := bucket.Folders(ctx, in, after, folderPage)
@@ -194,8 +192,8 @@ func eachFolder(ctx context.Context, bucket blob.Bucket, in string, visit func(n
 	}
 }
 
-// eachObject visits all objects of a bucket that are moved. Those of one job are in
-// memory at a time.
+// eachObject calls visit for each object of a bucket that is moved. It holds the list
+// of a single job in memory at a time.
 func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) error) error {
 	list := func(prefix string) error {
 		objects, err := bucket.List(ctx, prefix)
@@ -218,7 +216,7 @@ func eachObject(ctx context.Context, bucket blob.Bucket, visit func(blob.Info) e
 	})
 }
 
-// Objects copies all objects of a bucket that nobody writes to.
+// Objects copies all objects of a bucket. No process may write to the bucket meanwhile.
 func (m *Move) Objects(ctx context.Context, from blob.Bucket) error {
 	copies, ctx := errgroup.WithContext(ctx)
 	copies.SetLimit(copiesAtOnce)
@@ -236,13 +234,13 @@ func (m *Move) Objects(ctx context.Context, from blob.Bucket) error {
 	return cmp.Or(copies.Wait(), err)
 }
 
-// Measure counts the objects of a bucket that are moved.
+// Measure counts the objects of a bucket that would be moved.
 func Measure(ctx context.Context, from blob.Bucket) (objects int64, err error) {
 	err = eachObject(ctx, from, func(blob.Info) error { objects++; return nil })
 	return objects, err
 }
 
-// Object stores an object, reads it back and compares.
+// Object stores an object, reads it back and compares the content.
 func (m *Move) Object(ctx context.Context, key string, content io.Reader) error {
 	if key == layout.Deployment || strings.HasPrefix(key, layout.Probes) {
 		return nil
@@ -264,15 +262,15 @@ func (m *Move) Object(ctx context.Context, key string, content io.Reader) error 
 		return err
 	}
 	m.bytes.Add(n)
-	m.told("objects", m.objects.Add(1))
+	m.progress("objects", m.objects.Add(1))
 	return nil
 }
 
-// compare reads an object back.
+// compare reads an object back and compares its hash.
 func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Hash) error {
 	stored, err := m.to.Bucket.Open(ctx, key)
 	if err != nil {
-		return fmt.Errorf("read back: %w", err)
+		return fmt.Errorf("read object %s back: %w", key, err)
 	}
 	defer stored.Close()
 	got := sha256.New()
@@ -281,7 +279,7 @@ func (m *Move) compare(ctx context.Context, key string, size int64, want hash.Ha
 		return fmt.Errorf("read object %s back: %w", key, err)
 	}
 	if n != size || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
-		return fmt.Errorf("object %s in %s is not what was written: %d bytes of %d, or others", key, m.to.BucketName, n, size)
+		return fmt.Errorf("object %s in %s differs from its source: it has %d bytes, the source %d; check the object store and start again with --force", key, m.to.BucketName, n, size)
 	}
 	return nil
 }
@@ -293,7 +291,7 @@ func (m *Move) Store(ctx context.Context, from Records) error {
 	flush := func() error {
 		err := m.to.Records.Import(ctx, batch)
 		batch, size = batch[:0], 0
-		m.told("records", m.moved.Total())
+		m.progress("records", m.moved.Total())
 		return err
 	}
 	err := from.Export(ctx, func(e store.Entry) error {
@@ -315,7 +313,7 @@ func (m *Move) Store(ctx context.Context, from Records) error {
 	return err
 }
 
-// weigh is about how many bytes the store writes of an entry.
+// weigh estimates the bytes that the store writes for an entry.
 func weigh(e store.Entry) int {
 	const each = 500
 	switch {
@@ -336,15 +334,15 @@ func weigh(e store.Entry) int {
 	return each
 }
 
-// End compares the records that are there with those that were moved, and those of the
-// place that they are from with what they were before, where that is not nil. Then
-// the place is a deployment's, with a new identity.
+// End compares the stored records with the moved ones. If before is not nil, it also
+// compares the records at the source with before. Then it gives the target a new
+// identity.
 func (m *Move) End(ctx context.Context, from Records, before *Summary, source deployment.Identity) (Summary, deployment.Identity, error) {
 	m.moved.Objects, m.moved.Bytes = m.objects.Load(), m.bytes.Load()
-	m.told("check", 0)
+	m.progress("check", 0)
 	there, err := Summarize(ctx, m.to.Records)
 	if err == nil && !there.same(m.moved) {
-		err = fmt.Errorf("the records at %s are not those that were stored there: %s, where there should be %s", m.to.RecordsName, there, m.moved)
+		err = fmt.Errorf("the records at %s differ from the moved records: stored are %s, moved were %s; start again with --force", m.to.RecordsName, there, m.moved)
 	}
 	if err != nil {
 		return m.moved, deployment.Identity{}, err
@@ -352,7 +350,7 @@ func (m *Move) End(ctx context.Context, from Records, before *Summary, source de
 	if before != nil {
 		after, err := Summarize(ctx, from)
 		if err == nil && !(after.same(*before) && after.same(m.moved)) {
-			err = errors.New("the records have changed while they were moved: a node has run; stop all nodes and begin again with --force")
+			err = errors.New("the records changed during the move, so a node is running; stop all nodes and start again with --force")
 		}
 		if err != nil {
 			return m.moved, deployment.Identity{}, err
@@ -362,7 +360,7 @@ func (m *Move) End(ctx context.Context, from Records, before *Summary, source de
 	return m.moved, settled, err
 }
 
-// String lists how many records there are of each kind.
+// String lists the number of records of each kind.
 func (s Summary) String() string {
 	var kinds []string
 	for kind, n := range s.Kinds {

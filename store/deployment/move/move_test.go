@@ -32,7 +32,7 @@ func place(records move.Records, bucket blob.Bucket, name string) move.Place {
 	return move.Place{Pair: pair, Records: records}
 }
 
-// single is an empty directory.
+// single returns an empty directory place.
 func single(t *testing.T) move.Place {
 	t.Helper()
 	folder := t.TempDir()
@@ -52,7 +52,7 @@ func single(t *testing.T) move.Place {
 	return place(records, bucket, "single")
 }
 
-// shared is an empty Redis and S3.
+// shared returns an empty place on Redis and S3.
 func shared(t *testing.T) move.Place {
 	t.Helper()
 	server, objects := redistest.Start(t, "appendfsync everysec"), s3test.Start(t)
@@ -88,7 +88,7 @@ func put(t *testing.T, bucket blob.Bucket, key, text string) {
 	}
 }
 
-// filled is a directory with everything.
+// filled returns a directory place with records and objects of every kind.
 func filled(t *testing.T) move.Place {
 	t.Helper()
 	p := single(t)
@@ -107,7 +107,7 @@ func filled(t *testing.T) move.Place {
 
 func quiet(string, int64) {}
 
-// moved takes all from a place to another.
+// moved moves everything from one place to another.
 func moved(ctx context.Context, from, to move.Place, again bool) (move.Summary, error) {
 	identity, err := from.Source(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func moved(ctx context.Context, from, to move.Place, again bool) (move.Summary, 
 	return sum, err
 }
 
-// objects are all objects of a bucket that are moved.
+// objects returns all objects of a bucket that are moved, by key.
 func objects(t *testing.T, bucket blob.Bucket) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -187,7 +187,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// A place that is not empty is never touched, with or without again.
+// A place that is not empty is never changed, with or without again.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
@@ -220,12 +220,12 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := moved(t.Context(), single(t), single(t), false); err == nil || !strings.Contains(err.Error(), "nothing to move") {
+	if _, err := moved(t.Context(), single(t), single(t), false); err == nil || !strings.Contains(err.Error(), "no deployment to move") {
 		t.Errorf("of nothing: %v", err)
 	}
 }
 
-// A faulty bucket fails, or tells another content than it was given.
+// A faulty bucket fails to write one key, or returns other content for it.
 type faulty struct {
 	blob.Bucket
 	fail, lie string // keys
@@ -256,8 +256,8 @@ func (l *liar) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// A move that ended in its middle leaves what no node starts on, and what another
-// takes the place of.
+// An interrupted move leaves a place on which no node starts, and which another move
+// can replace.
 func TestUnfinished(t *testing.T) {
 	t.Parallel()
 	for name, bucket := range map[string]faulty{"Fails": {fail: "files/file-1"}, "Lies": {lie: "jobs/job-0007/results/full-1-a.parquet"}} {
@@ -296,8 +296,8 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// A killed process leaves what it has done so far: at each of its steps no node
-// starts there, and the next attempt comes through.
+// A move that is killed at any of its steps leaves a place on which no node starts, and
+// the next attempt succeeds.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
@@ -337,8 +337,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// Records that change under a move are no whole.
-func TestNodeMeanwhile(t *testing.T) {
+// A move fails when the records change meanwhile.
+func TestRecordsChangeDuringMove(t *testing.T) {
 	t.Parallel()
 	from, to, ctx := filled(t), single(t), t.Context()
 	identity, err := from.Source(ctx)
@@ -359,7 +359,7 @@ func TestNodeMeanwhile(t *testing.T) {
 	if _, err := from.Records.PutValue(ctx, "settings/z", json.RawMessage("1"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := m.End(ctx, from.Records, &before, identity); err == nil || !strings.Contains(err.Error(), "have changed") {
+	if _, _, err := m.End(ctx, from.Records, &before, identity); err == nil || !strings.Contains(err.Error(), "records changed during the move") {
 		t.Errorf("the end: %v", err)
 	}
 }

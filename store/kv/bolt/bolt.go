@@ -1,25 +1,26 @@
-// Package bolt is the engine of the embedded store: one bbolt file, one process. It owns the
-// form of that file and the gathering of transactions into commits. It knows nothing of what
-// the records are for.
+// Package bolt is the engine of the embedded store: one bbolt file for one process. It
+// owns the format of that file and combines transactions into commits. It does not know
+// the meaning of the tables.
 //
 // # The file
 //
-// A table is a bucket of bbolt; a value is stored as kv.Seal returns it. The bucket "engine" has
-// the number of this form under "form", and the id of the last transaction as its sequence: no
-// table has that name.
+// A table is a bucket of bbolt, and a value is stored as kv.Seal returns it. The bucket
+// "engine" holds the number of this format under "form", and the id of the last
+// transaction as its sequence. No table has that name.
 //
 // # Durability
 //
-// A commit is one bbolt transaction, which bbolt flushes twice: its pages, then the page that
-// names them. When a write fails (disk full) nothing of its transaction is visible and the
-// store goes on. When a flush fails nobody knows what is on disk, and a second flush may lie
-// about the first: the store then refuses every write until the process is started again.
+// A commit is one bbolt transaction. bbolt syncs it twice: first its pages, then the
+// page that refers to them. When a write fails (disk full), nothing of its transaction
+// is visible and the store continues. When a sync fails, the content of the disk is
+// unknown, and a later sync may wrongly report success. The store then refuses every
+// write until the process restarts.
 //
 // # Free pages
 //
-// A walk over the file at the start finds which pages are free; the list is not written.
-// Inputs that went with the data of their jobs leave free pages behind, 15 for 60 KB, and a
-// commit that wrote the list of them all would grow by 8 bytes for each.
+// At the start, bbolt finds the free pages by a walk over the file; the list of free
+// pages is not written. The removal of old inputs leaves many free pages, 15 for 60 KB,
+// and their list would add 8 bytes per page to every commit.
 package bolt
 
 import (
@@ -40,52 +41,51 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// errClosed is returned by every method of a store that was closed.
+// errClosed is the error of every method of a closed store.
 var errClosed = errors.New("record store is closed")
 
-// Config says where the file is and how it is treated.
+// Config names the file and its limits.
 type Config struct {
-	// Path is the file. Its folder is made when missing. Required.
+	// Path is the file. Its folder is created when missing. Required.
 	Path string
 
-	// LockTimeout is how long Open waits for another process to let go of the
-	// file. Default 1 s: long enough for a predecessor that is just exiting,
-	// short enough that a mistake is seen at once.
+	// LockTimeout is how long Open waits for another process to unlock the file.
+	// Default 1 s: long enough for a previous process that is just exiting, short
+	// enough to report a mistake at once.
 	LockTimeout time.Duration
 
-	// MaxBatch is the most writes one commit takes. Default 512: beyond it
-	// the two syncs are a small share of the time, and one commit stays
-	// within a few milliseconds.
+	// MaxBatch is the most writes in one commit. Default 512: at this size the two
+	// syncs are already a small share of the time, and a commit takes only a few
+	// milliseconds.
 	MaxBatch int
 
-	// MaxBytes bounds the file; a write that needs more fails as on a full
-	// disk. Default 0: unbounded.
+	// MaxBytes limits the size of the file. A write that needs more fails as on a full
+	// disk. Default 0: no limit.
 	MaxBytes int
 
-	// MapBytes is the address space reserved for the file at start. Default
-	// 1 GiB: growing beyond it waits for readers to finish, so it should
-	// rarely happen. It costs no memory.
+	// MapBytes is the address space that is reserved for the file at the start. Default
+	// 1 GiB: growing beyond it waits for all readers, so it should happen rarely.
+	// Reserved address space takes no memory.
 	MapBytes int
 
-	// PingFresh is how young the last successful commit must be for Ping to
-	// take it as the answer instead of writing. Default 1 s: probes then add
-	// no load to a busy store.
+	// PingFresh is the greatest age of the last successful commit at which Ping
+	// succeeds without a write. Default 1 s: probes then add no load to a busy store.
 	PingFresh time.Duration
 
-	// Volatile makes a store for simulations, see there. Default: none.
+	// Volatile makes a store for simulations, see type Volatile. Default: none.
 	Volatile *Volatile
 
-	// Clock judges sessions and idempotency keys. Default time.Now.
+	// Clock decides when sessions and idempotency keys expire. Default time.Now.
 	Clock func() time.Time
 
-	// Logger gets what an operator should know once. Default: discarded.
+	// Logger receives messages for operators. Default: none are logged.
 	Logger *slog.Logger
 
-	// Metrics registers the commit figures. Default: none.
+	// Metrics registers the metrics of commits. Default: none.
 	Metrics prometheus.Registerer
 }
 
-// WithDefaults returns c with the defaults in place of zero values.
+// WithDefaults returns c with defaults for the zero fields.
 func (c Config) WithDefaults() Config {
 	if c.LockTimeout == 0 {
 		c.LockTimeout = time.Second
@@ -108,7 +108,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first field that makes no sense.
+// Validate names the first invalid field.
 func (c Config) Validate() error {
 	switch {
 	case c.Path == "":
@@ -127,9 +127,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Volatile is what stores share that stand for one that several nodes reach, and
-// that is put back to an earlier state of its file: one that opens after another
-// has its sessions, as far as they live. Nothing that they write is synced.
+// Volatile keeps sessions in memory while a store is closed and opened again, for
+// simulations: a test may put the file back to an earlier state between the two, and
+// the live sessions continue. Nothing is synced to disk.
 type Volatile struct {
 	once     sync.Once
 	sessions *kv.Sessions
@@ -142,7 +142,7 @@ func (v *Volatile) share(clock func() time.Time) *kv.Sessions {
 
 var _ kv.Engine = (*Engine)(nil)
 
-// Engine keeps tables in one file. All methods are safe for concurrent use.
+// Engine stores tables in one file. All methods are safe for concurrent use.
 type Engine struct {
 	*kv.Sessions
 	config  Config
@@ -153,18 +153,18 @@ type Engine struct {
 	closed  error
 }
 
-// form is the number of what a file looks like, as the package comment has it. A file of
-// another form is refused.
-const form = 2
+// fileFormat is the number of the file format in the package comment. Open refuses a file of
+// another format.
+const fileFormat = 2
 
 var (
 	bucketEngine = []byte("engine")
-	keyForm      = []byte("form")
+	keyFormat    = []byte("form")
 	keyPing      = []byte("ping")
 )
 
-// Open opens the file, or makes it. Every session of an earlier process is
-// dead from then on. A file that another process holds is refused.
+// Open opens the file, or creates it. All sessions of an earlier process have ended.
+// Open refuses a file that another process has locked.
 func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	return e, nil
 }
 
-// openError says what is wrong with the file and what to do about it.
+// openError adds the cause and the remedy to an error of opening the file.
 func openError(config Config, err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
@@ -208,8 +208,8 @@ func openError(config Config, err error) error {
 	return fmt.Errorf("open record file %s: %w", config.Path, err)
 }
 
-// prepare gives a new file its form, refuses a file of another form, and makes the file's own
-// directory entry durable.
+// prepare writes the format number into a new file and refuses a file of another
+// format. It also makes the directory entry of a new file durable.
 func prepare(db *bbolt.DB, path string) error {
 	fresh := true
 	err := db.View(func(btx *bbolt.Tx) error {
@@ -219,14 +219,14 @@ func prepare(db *bbolt.DB, path string) error {
 		fresh = false
 		bucket := btx.Bucket(bucketEngine)
 		if bucket == nil {
-			return errors.New("another version of rowmill wrote it, in a form that this version does not read: start that version, or move the file away to start without records")
+			return errors.New("another version of rowmill wrote it, in a format that this version does not read: start that version, or move the file away to start without records")
 		}
-		raw := bucket.Get(keyForm)
+		raw := bucket.Get(keyFormat)
 		if len(raw) != 8 {
-			return errors.New("the number of its form is damaged: restore it from a backup")
+			return errors.New("its format number is damaged: restore it from a backup")
 		}
-		if found := binary.BigEndian.Uint64(raw); found != form {
-			return fmt.Errorf("it has the form %d, this version of rowmill reads %d: start the version that wrote it", found, form)
+		if found := binary.BigEndian.Uint64(raw); found != fileFormat {
+			return fmt.Errorf("it has format %d, this version of rowmill reads format %d: start the version that wrote it", found, fileFormat)
 		}
 		return nil
 	})
@@ -238,7 +238,7 @@ func prepare(db *bbolt.DB, path string) error {
 		if err != nil {
 			return err
 		}
-		return bucket.Put(keyForm, binary.BigEndian.AppendUint64(nil, form))
+		return bucket.Put(keyFormat, binary.BigEndian.AppendUint64(nil, fileFormat))
 	})
 	if err != nil {
 		return err
@@ -246,8 +246,7 @@ func prepare(db *bbolt.DB, path string) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// Close waits for the commit in flight, fails what waits, and lets go of the
-// file.
+// Close waits for the present commit, fails the queued writes, and unlocks the file.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		e.commits.stop()
@@ -258,13 +257,13 @@ func (e *Engine) Close() error {
 	return e.closed
 }
 
-// Time is the time by Config.Clock: a store in a file has no other.
+// Time returns the time of Config.Clock.
 func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.config.Clock(), ctx.Err() }
 
 // Confirm has nothing to check: no other engine takes the place of this one.
 func (e *Engine) Confirm(ctx context.Context) error { return ctx.Err() }
 
-// Ping writes to the file unless a commit has just succeeded.
+// Ping writes to the file, unless a commit succeeded within PingFresh.
 func (e *Engine) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -300,7 +299,7 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 	return err
 }
 
-// Update runs one transaction in the next commit and returns once it is on disk.
+// Update runs a transaction in the next commit and returns after the commit is on disk.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 	if err := e.present.check(e.config.Path); err != nil {
 		return err
@@ -308,8 +307,7 @@ func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 	return e.commits.do(ctx, run)
 }
 
-// makeFolder makes a folder and its missing parents, each durable in its own
-// parent.
+// makeFolder creates a folder and its missing parents, and makes each entry durable.
 func makeFolder(path string) error {
 	if info, err := os.Stat(path); err == nil {
 		if !info.IsDir() {
@@ -329,7 +327,7 @@ func makeFolder(path string) error {
 	return syncFolder(parent)
 }
 
-// syncFolder makes the names in a folder durable.
+// syncFolder makes the entries of a folder durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestTheFileMustBePresent(t *testing.T) {
 	refused("deleted")
 }
 
-// edit changes a file that no engine has open.
+// edit changes the file while no engine has it open.
 func edit(t testing.TB, path string, change func(*bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)

@@ -23,12 +23,12 @@ import (
 
 // The states of a write.
 const (
-	writeWaits     = iota // in the queue; its caller may still leave
-	writeTaken            // in a commit; its caller waits for the outcome
-	writeAbandoned        // its caller's context ended first
+	writeWaits     = iota // the write is queued; its caller may still give up
+	writeTaken            // the write is part of a commit; its caller waits for the outcome
+	writeAbandoned        // the caller's context ended before the write was taken
 )
 
-// A write is one caller's share of a commit.
+// A write is one caller's transaction in a commit.
 type write struct {
 	run   func(kv.Tx) error
 	state atomic.Int32
@@ -36,8 +36,8 @@ type write struct {
 	done  chan struct{}
 }
 
-// A committer gathers writes: those that arrive while a commit is in flight
-// share the next one, and an idle store commits at once.
+// A committer combines writes. Writes that arrive during a commit share the next
+// commit; an idle store commits at once.
 type committer struct {
 	db       *bbolt.DB
 	sessions *kv.Sessions
@@ -47,13 +47,13 @@ type committer struct {
 	latency  prometheus.Histogram
 	size     prometheus.Histogram
 
-	mu      sync.Mutex
-	filled  sync.Cond // queue has grown, or closed was set
-	queue   []*write
-	closed  bool
-	broken  error     // set for good once a sync has failed
-	lastGot time.Time // when the last commit succeeded
-	stopped chan struct{}
+	mu          sync.Mutex
+	filled      sync.Cond // signals that queue has grown or closed was set
+	queue       []*write
+	closed      bool
+	broken      error     // set after a failed sync, never cleared
+	lastSuccess time.Time // time of the last successful commit
+	stopped     chan struct{}
 }
 
 func startCommitter(db *bbolt.DB, sessions *kv.Sessions, config Config) *committer {
@@ -81,9 +81,9 @@ func startCommitter(db *bbolt.DB, sessions *kv.Sessions, config Config) *committ
 	return c
 }
 
-// do queues a write and waits for it. When ctx ends before the write was
-// taken, it never runs; afterwards its outcome is waited for, so that run does
-// not outlive the call.
+// do queues a write and waits for it. When ctx ends before the write is taken, run is
+// not called. After that, do waits for the outcome, so that run has returned when do
+// returns.
 func (c *committer) do(ctx context.Context, run func(kv.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (c *committer) do(ctx context.Context, run func(kv.Tx) error) error {
 	}
 }
 
-// loop commits until stop.
+// loop commits batches until stop is called.
 func (c *committer) loop() {
 	defer close(c.stopped)
 	for {
@@ -122,18 +122,18 @@ func (c *committer) loop() {
 			return
 		}
 		if err != nil {
-			settle(batch, err)
+			answer(batch, err)
 			continue
 		}
 		c.commit(batch)
-		// Those just answered often have their next write ready: let them
-		// queue it, or they always miss the commit that starts now.
+		// Callers that were just answered often have their next write ready. Let them
+		// queue it, or they always miss the next commit.
 		runtime.Gosched()
 	}
 }
 
-// next waits for writes and takes a batch of them, with the error they must be
-// answered when they cannot be committed any more.
+// next waits for writes and takes a batch. The error is not nil when the batch can no
+// longer be committed; its writes must get this error.
 func (c *committer) next() ([]*write, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *committer) next() ([]*write, error) {
 	}
 }
 
-// stop fails what waits and returns once the commit in flight has ended.
+// stop fails the queued writes and returns after the present commit.
 func (c *committer) stop() {
 	c.mu.Lock()
 	c.closed = true
@@ -171,20 +171,20 @@ func (c *committer) stop() {
 	<-c.stopped
 }
 
-// succeededWithin reports whether a commit succeeded at most d ago and nothing
-// broke since.
+// succeededWithin reports whether a commit succeeded at most d ago and no sync has
+// failed since.
 func (c *committer) succeededWithin(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.closed && c.broken == nil && !c.lastGot.IsZero() && c.clock().Sub(c.lastGot) < d
+	return !c.closed && c.broken == nil && !c.lastSuccess.IsZero() && c.clock().Sub(c.lastSuccess) < d
 }
 
-// errNothing rolls back a transaction in which nobody wrote: it needs no flush.
+// errNothing rolls back a bbolt transaction without writes, to avoid the syncs.
 var errNothing = errors.New("nothing to commit")
 
-// commit runs a batch in one transaction of bbolt and answers every write in it. A write that
-// fails leaves nothing behind. Where the commit itself fails the writes run one by one, so that
-// no write suffers for another's size.
+// commit runs a batch in one bbolt transaction and answers all its writes. A failed
+// write changes nothing. When the commit itself fails, the writes run one by one, so
+// that one write that is too large does not fail the others.
 func (c *committer) commit(batch []*write) {
 	err := c.try(batch)
 	if err != nil && len(batch) > 1 && c.ok() {
@@ -193,7 +193,7 @@ func (c *committer) commit(batch []*write) {
 		}
 		return
 	}
-	settle(batch, err)
+	answer(batch, err)
 }
 
 func (c *committer) ok() bool {
@@ -202,8 +202,8 @@ func (c *committer) ok() bool {
 	return c.broken == nil
 }
 
-// settle answers every write: with its own error, or else with err.
-func settle(batch []*write, err error) {
+// answer answers every write with its own error, or else with err.
+func answer(batch []*write, err error) {
 	for _, w := range batch {
 		if w.err == nil {
 			w.err = err
@@ -212,7 +212,7 @@ func settle(batch []*write, err error) {
 	}
 }
 
-// try runs a batch in one transaction.
+// try runs a batch in one bbolt transaction.
 func (c *committer) try(batch []*write) error {
 	start := time.Now()
 	err := c.update(func(btx *bbolt.Tx) error {
@@ -245,15 +245,15 @@ func (c *committer) try(batch []*write) error {
 	c.latency.Observe(time.Since(start).Seconds())
 	c.size.Observe(float64(len(batch)))
 	c.mu.Lock()
-	c.lastGot = c.clock()
+	c.lastSuccess = c.clock()
 	c.mu.Unlock()
 	return nil
 }
 
-// update is db.Update with its errors sorted: after one that leaves the file
-// in doubt the committer is broken.
+// update calls db.Update. After an error that leaves the state of the file unknown, it
+// marks the committer as broken.
 func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
-	var own error // what run returned; not the file's fault
+	var own error // error of run, not of the file
 	defer func() {
 		if p := recover(); p != nil {
 			err = c.breakDown(fmt.Errorf("record file %s: %w", c.db.Path(), damaged(p)))
@@ -272,7 +272,7 @@ func (c *committer) update(run func(*bbolt.Tx) error) (err error) {
 	return fmt.Errorf("write record file %s: %w", c.db.Path(), err)
 }
 
-// breakDown makes err the answer to every further write.
+// breakDown makes err the result of all later writes.
 func (c *committer) breakDown(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,9 +283,9 @@ func (c *committer) breakDown(err error) error {
 	return c.broken
 }
 
-// syncFailed tells a failed sync from a failed write. bbolt returns the bare
-// errno of fdatasync and "file sync error" from growing the file; failed
-// writes come as *fs.PathError.
+// syncFailed distinguishes a failed sync from a failed write. bbolt returns the plain
+// errno of fdatasync, and "file sync error" when it grows the file; a failed write is
+// an *fs.PathError.
 func syncFailed(err error) bool {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -33,7 +33,7 @@ func openHere(t testing.TB) *Engine {
 	return s
 }
 
-// gate occupies the committer until it is opened.
+// gate blocks the committer until release is called.
 func gate(s *Engine) (release func()) {
 	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -60,7 +60,7 @@ func waiting(s *Engine, n int) {
 	}
 }
 
-// commits is how many transactions the file has seen.
+// commits returns the number of transactions of the file.
 func commits(t testing.TB, s *Engine) (n int) {
 	t.Helper()
 	if err := s.View(t.Context(), func(t kv.Tx) error { n = t.(*tx).btx.ID(); return nil }); err != nil {
@@ -85,7 +85,7 @@ func TestWritesShareACommit(t *testing.T) {
 				switch i {
 				case 7: // fails before it writes
 					return boom
-				case 13: // fails half way
+				case 13: // fails after its write
 					t.Put(tableValues, key, key)
 					return boom
 				case 21:
@@ -196,7 +196,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-func TestCloseFailsWhatWaits(t *testing.T) {
+func TestCloseFailsQueuedWrites(t *testing.T) {
 	t.Parallel()
 	s := openHere(t)
 	release := gate(s)
@@ -225,7 +225,7 @@ func TestCloseFailsWhatWaits(t *testing.T) {
 	}
 }
 
-// TestReadsCostNoSync checks that writes that put nothing commit nothing.
+// TestReadsCostNoSync checks that updates without writes commit nothing.
 func TestReadsCostNoSync(t *testing.T) {
 	t.Parallel()
 	s := openHere(t)
@@ -240,9 +240,9 @@ func TestReadsCostNoSync(t *testing.T) {
 	}
 }
 
-// TestBrokenForGood checks that a failed sync ends writing, and that a failed
-// write does not.
-func TestBrokenForGood(t *testing.T) {
+// TestFailedSyncStopsWrites checks that a failed sync stops all writes, and that a failed write
+// does not.
+func TestFailedSyncStopsWrites(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		err    error
@@ -258,7 +258,7 @@ func TestBrokenForGood(t *testing.T) {
 		}
 	}
 	s := openHere(t)
-	own := syscall.EIO // a write's own error is never the file's
+	own := syscall.EIO // a write's own error is not an error of the file
 	if err := s.Update(t.Context(), func(t kv.Tx) error { t.Put(tableValues, []byte("k"), nil); return own }); !errors.Is(err, own) {
 		t.Errorf("own error: %v", err)
 	}

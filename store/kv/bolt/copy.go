@@ -11,10 +11,10 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Copy writes the records as they stand at one moment within the call to a new
-// file, which Open opens. Writers go on meanwhile; the pages that they give up
-// are free again only when it is done, so the file grows by what is written
-// until then. The copy is not synced. A path that is taken is an error.
+// Copy writes a consistent copy of all records to a new file, which Open
+// can open. Writes continue during the copy. Pages that they replace become free only
+// after the copy, so the file grows meanwhile. The copy is not synced. An existing path
+// is an error.
 func (e *Engine) Copy(ctx context.Context, path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -23,7 +23,7 @@ func (e *Engine) Copy(ctx context.Context, path string) error {
 	w := &copyWriter{ctx: ctx, file: file}
 	err = e.db.View(func(btx *bbolt.Tx) error {
 		_, err := btx.WriteTo(w)
-		return cmp.Or(w.err, err) // bbolt keeps no more than the text of it
+		return cmp.Or(w.err, err) // bbolt keeps only the text of the error
 	})
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		err = errClosed
@@ -34,7 +34,7 @@ func (e *Engine) Copy(ctx context.Context, path string) error {
 	return nil
 }
 
-// A copyWriter writes until its context ends.
+// A copyWriter writes to file until ctx ends.
 type copyWriter struct {
 	ctx  context.Context
 	file *os.File

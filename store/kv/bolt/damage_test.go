@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// TestADamagedFileIsRefused damages a file at random. It is opened, or refused with an
-// error that names it; nothing ends the process.
+// TestADamagedFileIsRefused damages a file at random places. Open must open it, or
+// refuse it with an error that names the file; the process must not crash.
 func TestADamagedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "records.db")
@@ -21,7 +21,7 @@ func TestADamagedFileIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 300 { // branches with leaves, a bucket with pages in a row, and inline ones
+	for i := range 300 { // branches with leaves, a bucket with overflow pages, and inline buckets
 		if i%50 == 0 {
 			putLarge(t, s, i)
 			continue

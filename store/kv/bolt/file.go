@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv/bolt/pages"
 )
 
-// openFile opens the record file for bbolt, once it is locked and its pages are whole.
+// openFile opens and locks the record file for bbolt and checks its pages.
 func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flag, mode)
 	if err != nil || c.Volatile != nil {
@@ -34,8 +34,8 @@ func damaged(reason any) error {
 	return fmt.Errorf("it is damaged (%v): restore it from a backup", reason)
 }
 
-// openBolt opens a file whose pages are whole. What else is wrong with it makes bbolt
-// panic.
+// openBolt opens the record file. bbolt panics on damage that pages.Check does not
+// find.
 func (c Config) openBolt() (db *bbolt.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -46,7 +46,7 @@ func (c Config) openBolt() (db *bbolt.DB, err error) {
 		OpenFile:        c.openFile,
 		Timeout:         c.LockTimeout,
 		FreelistType:    bbolt.FreelistMapType,
-		NoFreelistSync:  true, // see "Free pages" in doc.go
+		NoFreelistSync:  true, // see "Free pages" in the package comment
 		InitialMmapSize: c.MapBytes,
 		MaxSize:         c.MaxBytes,
 		NoSync:          c.Volatile != nil,
@@ -54,11 +54,11 @@ func (c Config) openBolt() (db *bbolt.DB, err error) {
 	})
 }
 
-// lockRetry is the pause between two tries to lock a file.
+// lockRetry is the pause between two attempts to lock the file.
 const lockRetry = 50 * time.Millisecond
 
-// lock takes the lock that bbolt takes; to take it again through the same file does
-// nothing.
+// lock takes the lock that bbolt takes later. Taking it again through the same open
+// file has no effect.
 func (c Config) lock(file *os.File) error {
 	for begun := time.Now(); ; time.Sleep(lockRetry) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// TestFreePagesAreNotWritten checks that a commit does not grow with what was
-// removed from the file.
+// TestFreePagesAreNotWritten checks that the size of a commit does not grow with the
+// number of free pages.
 func TestFreePagesAreNotWritten(t *testing.T) {
 	t.Parallel()
 	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db"), Volatile: new(Volatile)})
@@ -32,7 +32,7 @@ func TestFreePagesAreNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := commitBytes(t, e)
-	const perPage = 8 // bytes of the list
+	const perPage = 8 // bytes in a list of free pages
 	if list := int64(e.db.Stats().FreePageN * perPage); list < 20_000 || after-before > list/2 {
 		t.Errorf("a commit takes %d bytes, before the removals %d; the list of free pages has %d", after, before, list)
 	}
@@ -41,7 +41,7 @@ func TestFreePagesAreNotWritten(t *testing.T) {
 	}
 }
 
-// commitBytes are the bytes of pages that a small write takes.
+// commitBytes returns the size of the pages that a small write allocates.
 func commitBytes(t *testing.T, e *Engine) int64 {
 	t.Helper()
 	before := e.db.Stats()

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// TestProgressLeavesSpecAlone measures what a progress commit writes.
+// TestProgressLeavesSpecAlone measures the pages that a commit of progress writes.
 func TestProgressLeavesSpecAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "records.db")
@@ -53,8 +53,8 @@ func TestProgressLeavesSpecAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Meta, freelist, root and a leaf for each of the seven buckets: some eleven
-	// pages of 4 KiB. The prompt alone would be 256.
+	// Meta, freelist, root and a leaf for each of the seven buckets are about eleven
+	// pages of 4 KiB. The prompt alone would be 256 pages.
 	if each := float64(engine.PagesWritten()-before) / (2 * commits); each > 20 {
 		t.Errorf("a write of progress puts %.1f pages", each)
 	}

@@ -11,24 +11,24 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A tx is a transaction of the records, one of several in a transaction of bbolt. Its writes
-// wait until it has ended well.
+// A tx is one transaction of the records within a bbolt transaction. Its writes are
+// applied after its function has succeeded.
 type tx struct {
 	btx      *bbolt.Tx
 	sessions *kv.Sessions
 	now      time.Time
 	writes   kv.Writes
-	cursors  []cursor // of a view
+	cursors  []cursor // used only in a view
 }
 
-// A cursor is where a view has found a key of a table before: to go on from there takes no
-// allocation.
+// A cursor keeps the bbolt cursor of a table, so that later reads of the table in a
+// view allocate nothing.
 type cursor struct {
 	table kv.Table
 	at    *bbolt.Cursor
 }
 
-// stored returns a value as the file has it, nil for none.
+// stored returns the stored bytes of a key, nil for none.
 func (t *tx) stored(table kv.Table, key []byte) []byte {
 	i := slices.IndexFunc(t.cursors, func(c cursor) bool { return c.table == table })
 	if i < 0 {
@@ -67,10 +67,10 @@ func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	return value == nil, err
 }
 
-// Want does nothing: the file is at hand.
+// Want does nothing, because reads of the file are cheap.
 func (t *tx) Want(kv.Table, ...[]byte) {}
 
-// Scan goes over the entries of ranges.
+// Scan iterates over the entries of ranges.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		for _, r := range ranges {
@@ -81,7 +81,7 @@ func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// scan goes over one range, and reports whether yield wants more.
+// scan iterates over one range and reports whether yield wants more.
 func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 	bucket := t.btx.Bucket([]byte(r.Table))
 	if bucket == nil {
@@ -100,7 +100,8 @@ func (t *tx) scan(r kv.Range, yield func(kv.Entry, error) bool) bool {
 	return true
 }
 
-// start says how a cursor gets to the first key of a range, and on from there.
+// start returns functions that move a cursor to the first key of a range and to the
+// next key.
 func start(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte)) {
 	if !r.Reverse {
 		return func() ([]byte, []byte) { return c.Seek(r.From) }, c.Next
@@ -116,7 +117,7 @@ func start(c *bbolt.Cursor, r kv.Range) (first, next func() (key, value []byte))
 	}, c.Prev
 }
 
-// inside reports whether a key that a cursor has reached still is in the range.
+// inside reports whether a key that the cursor has reached is in the range.
 func inside(r kv.Range, key []byte) bool {
 	switch {
 	case key == nil:
@@ -127,13 +128,13 @@ func inside(r kv.Range, key []byte) bool {
 	return r.To == nil || bytes.Compare(key, r.To) < 0
 }
 
-// Put writes a value once the transaction has ended.
+// Put writes a value when the transaction ends.
 func (t *tx) Put(table kv.Table, key, value []byte) { t.writes.Put(table, key, value) }
 
-// Delete removes a key once the transaction has ended.
+// Delete removes a key when the transaction ends.
 func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
-// Add adds to counters: transactions run one after the other, so it may read them.
+// Add adds to counters. It may read them, because transactions run one after the other.
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	value, err := t.Get(table, key)
 	if err == nil {
@@ -146,7 +147,7 @@ func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
 	t.writes.Put(table, key, value)
 }
 
-// Alive reports whether sessions live.
+// Alive reports whether sessions are alive.
 func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	for _, session := range sessions {
 		alive = append(alive, t.sessions.Alive(session))
@@ -154,10 +155,11 @@ func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	return alive, nil
 }
 
-// Now is the clock as the transaction began.
+// Now returns the clock at the start of the transaction.
 func (t *tx) Now() time.Time { return t.now }
 
-// apply puts the writes of a transaction into that of bbolt, and reports whether there are any.
+// apply adds the writes of the transaction to the bbolt transaction, and reports
+// whether there are any.
 func (t *tx) apply() (wrote bool, err error) {
 	list, err := t.writes.All()
 	if err != nil || len(list) == 0 {

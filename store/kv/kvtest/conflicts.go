@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// testConflicts lets something happen between what a transaction reads and its commit. The
-// transaction runs again where that matters to it, and only there.
+// testConflicts makes a change between the reads of a transaction and its commit. The
+// transaction must run again when the change concerns its read set, and only then.
 func testConflicts(s *suite) {
 	if s.Serial {
 		s.Skip("transactions run one after the other")
@@ -75,7 +75,7 @@ func testConflicts(s *suite) {
 		{"another key is written", get("a"), put("b"), 1},
 		{"a key that was scanned is written", scan, put("a"), 1},
 		{"a key that was wanted before a scan is written behind the scan", wanted, func() {}, 2},
-		{"a transaction that fails has read what is no more so", fails, put("b"), 2},
+		{"a transaction fails because of a value that has changed since", fails, put("b"), 2},
 		{"a session that lived is closed", func(t kv.Tx) error { _, err := t.Alive(session); return err }, func() {
 			if err := s.CloseSession(s.Context(), session); err != nil {
 				s.Fatal(err)

@@ -1,5 +1,5 @@
-// Package kvtest is the conformance suite of kv.Engine: every rule of package kv as a test. It
-// knows no engine.
+// Package kvtest is the conformance suite of kv.Engine: it tests every rule of package
+// kv. It knows no engine.
 package kvtest
 
 import (
@@ -12,22 +12,23 @@ import (
 
 // Harness is a fresh, empty place for tables.
 type Harness struct {
-	// Open opens an engine on the place. The suite closes it, and may open it again to see
-	// what was kept.
+	// Open opens an engine on the place. The suite closes the engine, and may open
+	// another to check stored data.
 	Open func(t testing.TB) kv.Engine
-	// Advance lets time pass on the clock that judges sessions.
+	// Advance moves the clock that decides when sessions expire.
 	Advance func(d time.Duration)
-	// Damage changes a byte of the stored form of a value, as kv.Seal returns it. No engine is
-	// open on the place meanwhile.
+	// Damage changes one byte of a stored value in the form of kv.Seal. No engine is
+	// open on the place during the call.
 	Damage func(t testing.TB, table kv.Table, key []byte, at int)
-	// Serial says that transactions run one after the other: none can run within another.
+	// Serial means that transactions run one after the other, so that none can run
+	// within another.
 	Serial bool
-	// TTL is a session's life in the tests that let it expire: short where Advance sleeps.
-	// Zero is a minute.
+	// TTL is the ttl of sessions in the tests that let them expire: short when Advance
+	// sleeps. Zero means one minute.
 	TTL time.Duration
 }
 
-// Run runs the suite. fresh is called once for each test.
+// Run runs the suite. It calls fresh once for each test.
 func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	for _, tt := range []struct {
 		name string
@@ -82,7 +83,7 @@ const (
 	other kv.Table = "other"
 )
 
-// reopen closes the engine, runs between, and opens it again.
+// reopen closes the engine, calls between, and opens the engine again.
 func (s *suite) reopen(between func()) {
 	s.Helper()
 	if err := s.Close(); err != nil {
@@ -92,7 +93,7 @@ func (s *suite) reopen(between func()) {
 	s.Engine = s.Open(s)
 }
 
-// update must succeed.
+// update runs a transaction that must succeed.
 func (s *suite) update(run func(t kv.Tx) error) {
 	s.Helper()
 	if err := s.Update(s.Context(), run); err != nil {
@@ -100,7 +101,7 @@ func (s *suite) update(run func(t kv.Tx) error) {
 	}
 }
 
-// put writes values, each behind its key.
+// put writes values. pairs lists keys and values in turn.
 func (s *suite) put(pairs ...string) {
 	s.Helper()
 	s.update(func(t kv.Tx) error {
@@ -111,7 +112,7 @@ func (s *suite) put(pairs ...string) {
 	})
 }
 
-// get returns the value of a key, and whether it has one.
+// get returns the value of a key; found is false when the key has none.
 func (s *suite) get(key string) (value string, found bool) {
 	s.Helper()
 	err := s.View(s.Context(), func(t kv.Tx) error {
@@ -125,7 +126,7 @@ func (s *suite) get(key string) (value string, found bool) {
 	return value, found
 }
 
-// want compares the value of a key with what it must be.
+// want compares the value of a key with the expected value.
 func (s *suite) want(key, value string) {
 	s.Helper()
 	if got, found := s.get(key); !found || got != value {
@@ -133,7 +134,7 @@ func (s *suite) want(key, value string) {
 	}
 }
 
-// keys are the keys of ranges, as one transaction scans them.
+// keys returns the keys of ranges, read by one scan.
 func (s *suite) keys(ranges ...kv.Range) (keys []string) {
 	s.Helper()
 	err := s.View(s.Context(), func(t kv.Tx) error {
@@ -152,7 +153,7 @@ func (s *suite) keys(ranges ...kv.Range) (keys []string) {
 	return keys
 }
 
-// ended returns a context that has ended.
+// ended returns a cancelled context.
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// testOwnWrites holds that a transaction sees its own writes in Get and not in Scan.
+// testOwnWrites checks that a transaction sees its own writes in Get and not in Scan.
 func testOwnWrites(s *suite) {
 	s.put("a", "1", "b", "2")
 	s.update(func(t kv.Tx) error {
@@ -66,8 +66,8 @@ func testEmptyIsNotNone(s *suite) {
 	}
 }
 
-// testScan scans one table among others: keys in byte order, from the first on and below the
-// last, in both directions.
+// testScan scans one of several tables in both directions: keys come in byte order,
+// from the lower bound, included, to the upper bound, excluded.
 func testScan(s *suite) {
 	keys := []string{"\x00", "a", "a\x00", "a\x00b", "a\xff", "b", "\xff", "\xff\xff"}
 	s.update(func(t kv.Tx) error {
@@ -116,7 +116,8 @@ func testScan(s *suite) {
 	}
 }
 
-// testScanMany goes over more keys than an engine reads at once, as a whole and in pages.
+// testScanMany scans more keys than an engine reads in one request, at once and in
+// pages.
 func testScanMany(s *suite) {
 	const many, page = 700, 130
 	var want []string
@@ -149,7 +150,8 @@ func testScanMany(s *suite) {
 	}
 }
 
-// testScanRanges scans ranges of two tables and of one that was never written, and breaks off.
+// testScanRanges scans ranges of two tables and of a table without writes, and stops
+// early.
 func testScanRanges(s *suite) {
 	s.update(func(t kv.Tx) error {
 		for _, key := range []string{"a", "b", "c"} {
@@ -179,7 +181,8 @@ func testScanRanges(s *suite) {
 	}
 }
 
-// testIDsGrow holds that each value tells its transaction, and these their order.
+// testIDsGrow checks that each value carries the id of its transaction, and that ids
+// grow.
 func testIDsGrow(s *suite) {
 	s.put("first", "", "with first", "")
 	s.put("second", "")
@@ -225,7 +228,7 @@ func testViewWritesNothing(s *suite) {
 	}
 }
 
-// testViewIsOneMoment writes between the reads of a view.
+// testViewIsOneMoment writes between two reads of a view.
 func testViewIsOneMoment(s *suite) {
 	s.put("a", "1", "b", "1")
 	runs := 0
@@ -256,11 +259,11 @@ func testViewIsOneMoment(s *suite) {
 	}
 }
 
-// testDamage changes each byte of a value, and expects the loss of that value alone.
+// testDamage changes each byte of a value, and checks that only this value is lost.
 func testDamage(s *suite) {
 	s.put("a", "1", "b", "value", "c", "3")
 	s.update(func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
-	const header = 8 // the id of the transaction is not in the checksum
+	const header = 8 // the checksum does not cover the transaction id
 	for at := header; at < header+5+len("value"); at++ {
 		s.put("b", "value")
 		s.reopen(func() { s.Damage(s, table, []byte("b"), at) })

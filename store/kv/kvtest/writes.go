@@ -56,7 +56,7 @@ func testKeysAreBounded(s *suite) {
 	}
 }
 
-// crowd runs do from several goroutines at once, rounds times each.
+// crowd calls do from several goroutines at once, rounds times each.
 func (s *suite) crowd(rounds int, do func(worker, round int) error) {
 	s.Helper()
 	var wg sync.WaitGroup
@@ -73,7 +73,8 @@ func (s *suite) crowd(rounds int, do func(worker, round int) error) {
 	wg.Wait()
 }
 
-// testNoUpdateIsLost counts by reading and writing, from several goroutines.
+// testNoUpdateIsLost increments a number by a read and a write, from several
+// goroutines.
 func testNoUpdateIsLost(s *suite) {
 	s.crowd(20, func(int, int) error {
 		return s.Update(s.Context(), func(t kv.Tx) error {
@@ -89,7 +90,8 @@ func testNoUpdateIsLost(s *suite) {
 	s.want("n", "160")
 }
 
-// testAbsenceIsRead lets several make the same key, of whom one must find it absent.
+// testAbsenceIsRead lets several goroutines create the same key. Exactly one must find
+// it absent.
 func testAbsenceIsRead(s *suite) {
 	var made atomic.Int32
 	s.crowd(20, func(_, round int) error {
@@ -112,8 +114,8 @@ func testAbsenceIsRead(s *suite) {
 	}
 }
 
-// testGuardKey adds entries up to a bound that a scan finds: a key that all writers write makes
-// the scan exact.
+// testGuardKey adds entries up to a limit that a scan counts. The guard key, which all
+// writers write, makes the scan exact.
 func testGuardKey(s *suite) {
 	const most = 10
 	guard := []byte("guard")
@@ -141,8 +143,8 @@ func testGuardKey(s *suite) {
 	}
 }
 
-// testErrorsCountAtOneMoment moves an amount to and fro between two keys, and has transactions
-// fail that do not see the sum.
+// testErrorsCountAtOneMoment moves amounts between two keys. A transaction that does
+// not see the constant sum fails; such an error must not count.
 func testErrorsCountAtOneMoment(s *suite) {
 	s.put("a", "5", "b", "5")
 	both := func(t kv.Tx) (a, b int, err error) {
@@ -164,7 +166,7 @@ func testErrorsCountAtOneMoment(s *suite) {
 			case a+b != 10:
 				return fmt.Errorf("a is %d and b is %d", a, b)
 			case worker%2 == 0:
-				return nil // looks only
+				return nil // reads only
 			}
 			by := 1 - 2*(round%2)
 			t.Put(table, []byte("a"), []byte(strconv.Itoa(a+by)))
@@ -189,8 +191,8 @@ func testAdd(s *suite) {
 	add(1, 2)
 	add(10, 1<<53+1)
 	want(11, 1<<53+3)
-	add(1, 1, 7) // a later version of the program counts more
-	add(1)       // an earlier one less
+	add(1, 1, 7) // a later version of the program has more counters
+	add(1)       // an earlier version has fewer
 	want(13, 1<<53+4, 7)
 	add(math.MaxInt64, math.MaxInt64-1<<53-3)
 	want(math.MaxInt64, math.MaxInt64, 7)
@@ -216,7 +218,7 @@ func testAddsDoNotConflict(s *suite) {
 	}
 }
 
-// alive is what a transaction finds of a session.
+// alive reports whether a session is alive, as a transaction sees it.
 func (s *suite) alive(session string) (alive bool) {
 	s.Helper()
 	err := s.View(s.Context(), func(t kv.Tx) error {
@@ -266,8 +268,8 @@ func testSessions(s *suite) {
 	}
 }
 
-// testFenceHoldsAtCommit closes a session while transactions write that want it alive: what they
-// say they have written was written before.
+// testFenceHoldsAtCommit closes a session while transactions that require the session
+// write. A transaction that starts after the close must fail.
 func testFenceHoldsAtCommit(s *suite) {
 	session, err := s.OpenSession(s.Context(), "node", time.Hour)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package mem is an engine in memory, for tests: it keeps nothing beyond its process. Its
-// transactions run beside each other and conflict, as those of several nodes at one server do.
+// Package mem is an engine in memory, for tests; its data ends with the process. Its
+// transactions run concurrently and conflict, like transactions of several nodes on the
+// same server.
 package mem
 
 import (
@@ -22,37 +23,37 @@ var (
 	errClosed = errors.New("record store is closed")
 )
 
-// Engine keeps tables in memory. All methods are safe for concurrent use.
+// Engine stores tables in memory. All methods are safe for concurrent use.
 type Engine struct {
 	*kv.Sessions
 	clock func() time.Time
 
-	again sync.Mutex // held by a transaction that runs again
+	again sync.Mutex // held by a transaction that runs again after a conflict
 
 	mu     sync.Mutex
 	now    state
 	closed bool
 }
 
-// A state is all tables at one moment. It never changes.
+// A state holds all tables at one moment. It never changes.
 type state struct {
-	tables map[kv.Table][]kv.Entry // in the order of the keys; values as kv.Seal returns them
+	tables map[kv.Table][]kv.Entry // sorted by key; values as kv.Seal returns them
 	last   uint64                  // id of the last transaction
 }
 
-// New returns an engine without tables, whose sessions a clock judges.
+// New returns an engine without tables. clock decides when its sessions expire.
 func New(clock func() time.Time) *Engine {
 	return &Engine{Sessions: kv.NewSessions(clock), clock: clock}
 }
 
-// Reopen returns an engine that has the tables of one that was closed, and none of its sessions.
+// Reopen returns a new engine with the tables of a closed one and without its sessions.
 func (e *Engine) Reopen() *Engine {
 	again := New(e.clock)
 	again.now, _ = e.state()
 	return again
 }
 
-// Damage changes a byte of what is stored under a key.
+// Damage flips one bit in the stored value of a key.
 func (e *Engine) Damage(t kv.Table, key []byte, at int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -73,7 +74,7 @@ func (e *Engine) state() (state, error) {
 	return e.now, nil
 }
 
-// Time is the time by the clock.
+// Time returns the time of the clock.
 func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.clock(), ctx.Err() }
 
 // Confirm has nothing to check: no other engine takes the place of this one.
@@ -105,8 +106,9 @@ func (e *Engine) View(ctx context.Context, read func(kv.Tx) error) error {
 	return err
 }
 
-// Update runs a transaction until it does not conflict. Those that run again do so one after the
-// other, or a crowd at one key would do little but conflict.
+// Update runs a transaction until it does not conflict. Transactions that conflicted
+// run one after the other, because many writers of the same key would otherwise conflict
+// again and again.
 func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 	if done, err := e.try(ctx, run); done {
 		return err
@@ -120,7 +122,7 @@ func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 	}
 }
 
-// try runs a transaction once, and reports whether that counts.
+// try runs a transaction once. done is false when it conflicted.
 func (e *Engine) try(ctx context.Context, run func(kv.Tx) error) (done bool, err error) {
 	t, err := e.begin(ctx)
 	if err != nil {
@@ -134,11 +136,11 @@ func (e *Engine) begin(ctx context.Context) (*tx, error) {
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return nil, err
 	}
-	return &tx{engine: e, state: now, now: e.clock(), read: map[place]uint64{}}, nil
+	return &tx{engine: e, state: now, now: e.clock(), read: map[tableKey]uint64{}}, nil
 }
 
-// commit writes what a transaction has written, unless it has failed. It reports whether that
-// counts: else the transaction runs again.
+// commit applies the writes of a transaction, unless it has failed. counts is false
+// when the transaction conflicted and must run again.
 func (e *Engine) commit(t *tx, failed error) (counts bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

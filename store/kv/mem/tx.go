@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// find is where a key stands among entries, or would.
+// find returns the index of a key in sorted entries, or where it belongs.
 func find(entries []kv.Entry, key []byte) (int, bool) {
 	return slices.BinarySearchFunc(entries, key, func(e kv.Entry, key []byte) int { return bytes.Compare(e.Key, key) })
 }
@@ -24,15 +24,15 @@ func (s state) get(t kv.Table, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// id is that of the transaction that wrote a key, 0 for none.
-func (s state) id(at place) uint64 {
+// id returns the id of the transaction that wrote a key, 0 for none.
+func (s state) id(at tableKey) uint64 {
 	if i, found := find(s.tables[at.table], []byte(at.key)); found {
 		return s.tables[at.table][i].Tx
 	}
 	return 0
 }
 
-// write applies a write to a state that nobody sees yet.
+// write applies a write to a state that is not yet shared.
 func (s state) write(w kv.Write) {
 	entries := s.tables[w.Table]
 	i, found := find(entries, w.Key)
@@ -46,24 +46,24 @@ func (s state) write(w kv.Write) {
 	s.tables[w.Table] = entries
 }
 
-// A place is a key of a table.
-type place struct {
+// A tableKey is a key of a table.
+type tableKey struct {
 	table kv.Table
 	key   string
 }
 
-// An add is what is to be added to counters.
+// An add holds the amounts to add to counters.
 type add struct {
-	place
+	tableKey
 	more []int64
 }
 
-// A tx is one run of a transaction, over the state in which it began.
+// A tx is one run of a transaction on the state at its start.
 type tx struct {
 	engine *Engine
 	state  state
 	now    time.Time
-	read   map[place]uint64
+	read   map[tableKey]uint64
 	alive  []string
 	writes kv.Writes
 	adds   []add
@@ -79,7 +79,7 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	if value, written := t.writes.Get(table, key); written {
 		return value, nil
 	}
-	at := place{table, string(key)}
+	at := tableKey{table, string(key)}
 	t.read[at] = t.state.id(at)
 	return t.state.get(table, key)
 }
@@ -90,10 +90,10 @@ func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
 	return value == nil, err
 }
 
-// Want does nothing: all is at hand.
+// Want does nothing, because all data is in memory.
 func (t *tx) Want(kv.Table, ...[]byte) {}
 
-// Scan goes over the entries of ranges.
+// Scan iterates over the entries of ranges.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		for _, r := range ranges {
@@ -130,10 +130,10 @@ func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
 // Add adds to counters.
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
-	t.adds = append(t.adds, add{place{table, string(key)}, slices.Clone(more)})
+	t.adds = append(t.adds, add{tableKey{table, string(key)}, slices.Clone(more)})
 }
 
-// Alive reports whether sessions live.
+// Alive reports whether sessions are alive.
 func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	for _, session := range sessions {
 		lives := t.engine.Alive(session)
@@ -145,5 +145,5 @@ func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	return alive, nil
 }
 
-// Now is the clock as the run began.
+// Now returns the clock at the start of the run.
 func (t *tx) Now() time.Time { return t.now }

@@ -16,108 +16,108 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// errClosed is returned by every method of a store that was closed.
+// errClosed is the error of every method of a closed store.
 var errClosed = errors.New("record store is closed")
 
-// A verdict is what an error of the driver says about the call.
-type verdict struct {
-	cause   string // short, for the metrics
-	doubt   bool   // the server may have executed it
-	again   bool   // another attempt may succeed soon
-	full    bool   // the server has no room
-	explain string // cause and remedy for an operator, where the server cannot serve now
+// An errorClass classifies an error of the driver.
+type errorClass struct {
+	cause         string // label for the metrics
+	maybeExecuted bool   // the server may have executed the call
+	again         bool   // another attempt may succeed soon
+	full          bool   // the server has no memory left
+	explain       string // cause and remedy for an operator; set when the server cannot serve now
 }
 
-// refusals are the server's refusals to execute anything, by the word that
-// leads their text. Scripts give them before their first write or not at all,
-// so nothing has happened. Servers before Redis 7 put the word, behind a
-// hyphen, into the text of an error of their own.
+// refusals lists the errors by which a server refuses to execute anything, by the first
+// word of their text. Scripts return them before their first write or never, so nothing
+// has been written. Servers before Redis 7 put the word, after a hyphen, into the text
+// of another error.
 var refusals = []struct {
 	word string
-	verdict
+	errorClass
 }{
-	{"LOADING", verdict{cause: "loading", again: true, explain: "the Redis server is loading its data after a start: wait until it has"}},
-	{"READONLY", verdict{cause: "readonly", again: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
-	{"MASTERDOWN", verdict{cause: "masterdown", again: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
-	{"NOREPLICAS", verdict{cause: "noreplicas", again: true, explain: "the Redis server takes no writes because too few replicas follow it: bring them back, or lower min-replicas-to-write"}},
-	{"BUSY", verdict{cause: "busy", again: true, explain: "the Redis server is busy with a script of somebody's: end it with SCRIPT KILL if it does not end by itself"}},
-	{"ERR max number of clients", verdict{cause: "maxclients", again: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
-	{"OOM", verdict{cause: "oom", full: true, explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
-	{"CLUSTERDOWN", verdict{cause: "clusterdown", again: true, explain: "the Redis server says that its cluster is down: use a primary without cluster mode"}},
-	{"TRYAGAIN", verdict{cause: "tryagain", again: true, explain: "the Redis server asks to try again: look at its log if it goes on"}},
-	{"UNBLOCKED", verdict{cause: "unblocked", again: true, explain: "the Redis server has changed its role during a command"}},
-	{"MISCONF", verdict{cause: "misconf", explain: "the Redis server takes no writes because it cannot save its data: look for a full or failing disk in its log"}},
-	{"NOAUTH", verdict{cause: "auth", explain: "the Redis server asks for a password: put it into the URL"}},
-	{"WRONGPASS", verdict{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
-	{"NOPERM", verdict{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
+	{"LOADING", errorClass{cause: "loading", again: true, explain: "the Redis server is loading its data after a start: wait until it is done"}},
+	{"READONLY", errorClass{cause: "readonly", again: true, explain: "the Redis server is a read-only replica: let the URL name the primary, or the Sentinels that know it"}},
+	{"MASTERDOWN", errorClass{cause: "masterdown", again: true, explain: "the Redis server is a replica that has lost its primary: let the URL name the primary, or the Sentinels that know it"}},
+	{"NOREPLICAS", errorClass{cause: "noreplicas", again: true, explain: "the Redis server takes no writes because too few replicas follow it: bring them back, or lower min-replicas-to-write"}},
+	{"BUSY", errorClass{cause: "busy", again: true, explain: "the Redis server is busy with a script of another program: end it with SCRIPT KILL if it does not end by itself"}},
+	{"ERR max number of clients", errorClass{cause: "maxclients", again: true, explain: "the Redis server has no room for another connection: raise its maxclients, or lower the pool size of its clients"}},
+	{"OOM", errorClass{cause: "oom", full: true, explain: "the Redis server has reached its maxmemory: raise it, or free memory; nothing can be written until then"}},
+	{"CLUSTERDOWN", errorClass{cause: "clusterdown", again: true, explain: "the Redis server says that its cluster is down: use a primary without cluster mode"}},
+	{"TRYAGAIN", errorClass{cause: "tryagain", again: true, explain: "the Redis server asks to try again: look at its log if it goes on"}},
+	{"UNBLOCKED", errorClass{cause: "unblocked", again: true, explain: "the Redis server changed its role during a command"}},
+	{"MISCONF", errorClass{cause: "misconf", explain: "the Redis server takes no writes because it cannot save its data: check its log for a full or failing disk"}},
+	{"NOAUTH", errorClass{cause: "auth", explain: "the Redis server asks for a password: put it into the URL"}},
+	{"WRONGPASS", errorClass{cause: "auth", explain: "the Redis server refuses user or password of the URL: correct them"}},
+	{"NOPERM", errorClass{cause: "auth", explain: "the Redis user lacks a permission: allow it all commands on the keys of the prefix (+@all ~<prefix>*)"}},
 }
 
-// judge sorts an error that the driver gave a call with that context.
-func judge(ctx context.Context, err error) verdict {
+// classify classifies an error that the driver returned for a call with context ctx.
+func classify(ctx context.Context, err error) errorClass {
 	text := err.Error()
 	if strings.Contains(text, "sentinels specified in configuration are unreachable") {
 		if strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS") {
-			return verdict{cause: "auth", explain: "the Sentinels refuse user or password: the URL holds those of the servers, give the Sentinels' beside it"}
+			return errorClass{cause: "auth", explain: "the Sentinels refuse user or password: the URL holds the login of the servers, set the login of the Sentinels separately"}
 		}
-		return verdict{cause: "sentinel", again: true, explain: "no Sentinel says where the Redis primary is: look whether they run and know its name"}
+		return errorClass{cause: "sentinel", again: true, explain: "no Sentinel knows the Redis primary: check that the Sentinels run and know its name"}
 	}
 	var reply driver.Error
 	if errors.As(err, &reply) {
 		text = reply.Error()
 		for _, r := range refusals {
 			if strings.HasPrefix(text, r.word) || strings.Contains(text, "-"+r.word+" ") {
-				return r.verdict
+				return r.errorClass
 			}
 		}
-		return verdict{cause: "reply", explain: "the Redis server refuses a command: look at its log, and whether it is a Redis that nodes support"}
+		return errorClass{cause: "reply", explain: "the Redis server refuses a command: look at its log, and whether it is a Redis that nodes support"}
 	}
 	var op *net.OpError
 	var distrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, driver.ErrClosed):
-		return verdict{cause: "closed"}
+		return errorClass{cause: "closed"}
 	case errors.Is(err, driver.ErrPoolTimeout), errors.Is(err, driver.ErrPoolExhausted):
-		return verdict{cause: "pool", again: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
+		return errorClass{cause: "pool", again: true, explain: "all connections to the Redis server are in use: it answers slowly, or the pool is too small"}
 	case errors.As(err, &distrusted):
-		return verdict{cause: "tls", explain: "the Redis server's certificate is not trusted: name the file of the authority that signed it"}
-	case errors.As(err, &op) && op.Op == "dial", // or a TLS handshake that has taken too long:
+		return errorClass{cause: "tls", explain: "the Redis server's certificate is not trusted: name the file of the authority that signed it"}
+	case errors.As(err, &op) && op.Op == "dial", // or a TLS handshake that took too long:
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return verdict{cause: "dial", again: true, explain: "the Redis server cannot be reached: look whether it runs"}
+		return errorClass{cause: "dial", again: true, explain: "the Redis server cannot be reached: check that it runs"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return verdict{cause: "context", doubt: true}
+		return errorClass{cause: "context", maybeExecuted: true}
 	}
-	return verdict{cause: "connection", doubt: true, again: true, explain: "the Redis server does not answer or breaks its connections: look at its log, its load and its maxclients"}
+	return errorClass{cause: "connection", maybeExecuted: true, again: true, explain: "the Redis server does not answer or breaks its connections: check its log, its load and its maxclients"}
 }
 
-// try repeats a call until the server has answered, for as long as Timeouts
-// allow. doubt says that an attempt before the last may have been executed
-// too. A write whose last attempt failed after any of them may have been
-// executed returns store.ErrOutcomeUnknown.
-func (e *Engine) try(ctx context.Context, write bool, call func(context.Context) error) (doubt bool, err error) {
+// try repeats a call until the server answers, at most as long as Timeouts.Retry
+// allows. maybeExecuted means that the server may have executed an earlier attempt too. When
+// the last attempt of a write fails and the server may have executed any attempt, the
+// error is store.ErrOutcomeUnknown.
+func (e *Engine) try(ctx context.Context, write bool, call func(context.Context) error) (maybeExecuted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	start := time.Now()
 	defer func() { e.latency.Observe(time.Since(start).Seconds()) }()
-	var v verdict // on the last attempt
+	var v errorClass // of the last attempt
 	err = retry.Redis.Within(e.config.Timeouts.Retry).Do(ctx, func() error {
 		err := call(ctx)
 		if err == nil || errors.Is(err, driver.Nil) {
 			return nil
 		}
-		v = judge(ctx, err)
+		v = classify(ctx, err)
 		e.failures.WithLabelValues(v.cause).Inc()
-		doubt = doubt || v.doubt
+		maybeExecuted = maybeExecuted || v.maybeExecuted
 		return err
 	}, func(error) bool { return v.again }, nil)
 	if err != nil {
-		err = e.failed(ctx, write && doubt, v, err)
+		err = e.failed(ctx, write && maybeExecuted, v, err)
 	}
-	return doubt, err
+	return maybeExecuted, err
 }
 
-// failed composes the error of a call that was given up.
-func (e *Engine) failed(ctx context.Context, unknown bool, v verdict, err error) error {
+// failed builds the error of a call that was given up.
+func (e *Engine) failed(ctx context.Context, unknown bool, v errorClass, err error) error {
 	switch {
 	case v.cause == "closed":
 		err = errClosed

@@ -20,24 +20,27 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// What the engine remembers of values that it has read or written in transactions, so that the
-// owner of a job need not read before it writes again.
+// Limits of the cache of values that transactions have read or written. With this
+// cache, the owner of a job can write again without a read.
 const (
 	knownValues = 2048
-	knownBytes  = 8 << 10 // of a value, at most
+	knownBytes  = 8 << 10 // greatest size of a cached value
 )
 
-// A staleError says that what a transaction rests on has changed since it was read.
-type staleError struct{ place }
+// A staleError means that data which a transaction has read has changed since.
+type staleError struct{ tableKey }
 
-func (e *staleError) Error() string { return "others changed it at the same time" }
+func (e *staleError) Error() string {
+	return "other transactions changed the same records at the same time"
+}
 
-// queues is how many keys transactions can queue up for.
+// queues is the number of locks for conflicting transactions.
 const queues = 64
 
-// queue is where the transactions of this process queue up that have met at a key: one after
-// the other they meet only those of other processes.
-func (e *Engine) queue(at place) *sync.Mutex {
+// queue returns the lock for a key at which transactions of this process have
+// conflicted. They run one after the other, so that they conflict only with other
+// processes.
+func (e *Engine) queue(at tableKey) *sync.Mutex {
 	return &e.queues[maphash.Comparable(e.seed, at)%queues]
 }
 
@@ -57,17 +60,18 @@ func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 	return e.until(ctx, true, func(t *tx) error { return contain.Run(func() error { return run(t) }) })
 }
 
-// until runs a transaction for as long as it conflicts, and pauses longer each time: of those
-// that meet one succeeds each time, and the others must not keep the server from it.
+// until repeats a transaction while it conflicts, with growing pauses. Of several
+// conflicting transactions one succeeds each time, and the others must not slow the
+// server down.
 func (e *Engine) until(ctx context.Context, update bool, run func(*tx) error) error {
 	var stale *staleError
 	err := retry.Contention.Do(ctx, func() error {
 		if stale != nil {
-			queue := e.queue(stale.place)
+			queue := e.queue(stale.tableKey)
 			queue.Lock()
 			defer queue.Unlock()
 		}
-		return e.once(ctx, update && stale == nil, update, run)
+		return e.runOnce(ctx, update && stale == nil, update, run)
 	}, func(err error) bool { return errors.As(err, &stale) }, nil)
 	if errors.As(err, &stale) {
 		err = fmt.Errorf("%w: %w: try again", rowmill.ErrUnavailable, err)
@@ -75,27 +79,27 @@ func (e *Engine) until(ctx context.Context, update bool, run func(*tx) error) er
 	return err
 }
 
-// once runs a transaction once and commits it. It is a *staleError where others have written what it
-// has read, also where it has failed by itself.
-func (e *Engine) once(ctx context.Context, believes, update bool, run func(*tx) error) error {
+// runOnce runs a transaction once and commits it. It returns a *staleError when another
+// transaction has written a key that it read, even if run itself failed.
+func (e *Engine) runOnce(ctx context.Context, optimistic, update bool, run func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t := &tx{ctx: ctx, engine: e, now: e.now(), believes: believes, read: map[place][]byte{}, guessed: map[place]bool{}}
+	t := &tx{ctx: ctx, engine: e, now: e.now(), optimistic: optimistic, read: map[tableKey][]byte{}, assumedAbsent: map[tableKey]bool{}}
 	own := run(t)
 	list, err := t.writes.All()
 	if own == nil {
 		own = err
 	}
 	writes := update && own == nil && t.wrote()
-	if !writes && t.trips < 2 && (!believes || len(t.alive) == 0) {
-		return own // one answer is of one moment
+	if !writes && t.trips < 2 && (!optimistic || len(t.alive) == 0) {
+		return own // all reads came in one answer, so they saw the same moment
 	}
 	r := request{read: t.read, alive: t.alive}
 	if !writes {
 		_, err := e.run(ctx, r)
 		if err != nil {
-			e.forget(t, err)
+			e.dropCached(t, err)
 			return err
 		}
 		return own
@@ -103,22 +107,22 @@ func (e *Engine) once(ctx context.Context, believes, update bool, run func(*tx) 
 	r.token, r.writes, r.adds = uuid.NewString(), list, t.adds
 	done, err := e.run(ctx, r)
 	if err != nil {
-		e.forget(t, err)
+		e.dropCached(t, err)
 		return err
 	}
-	e.learn(t, list, done.id)
+	e.cacheValues(t, list, done.id)
 	return nil
 }
 
-// learn remembers what a transaction has read and written.
-func (e *Engine) learn(t *tx, list []kv.Write, id string) {
+// cacheValues caches the values that a transaction has read and written.
+func (e *Engine) cacheValues(t *tx, list []kv.Write, id string) {
 	for at, stored := range t.read {
-		if !t.guessed[at] && len(stored) <= knownBytes {
+		if !t.assumedAbsent[at] && len(stored) <= knownBytes {
 			e.known.Put(at, stored)
 		}
 	}
 	for _, w := range list {
-		at := place{w.Table, string(w.Key)}
+		at := tableKey{w.Table, string(w.Key)}
 		switch {
 		case w.Value == nil:
 			e.known.Put(at, nil)
@@ -131,12 +135,13 @@ func (e *Engine) learn(t *tx, list []kv.Write, id string) {
 		}
 	}
 	for _, a := range t.adds {
-		e.known.Drop(a.place)
+		e.known.Drop(a.tableKey)
 	}
 }
 
-// forget forgets what a transaction has rested on in vain, or may have written.
-func (e *Engine) forget(t *tx, err error) {
+// dropCached removes the values that a failed transaction has read, or may have written,
+// from the cache.
+func (e *Engine) dropCached(t *tx, err error) {
 	if stale := (*staleError)(nil); errors.As(err, &stale) {
 		e.conflicts.Inc()
 	}
@@ -145,22 +150,22 @@ func (e *Engine) forget(t *tx, err error) {
 	}
 	list, _ := t.writes.All()
 	for _, w := range list {
-		e.known.Drop(place{w.Table, string(w.Key)})
+		e.known.Drop(tableKey{w.Table, string(w.Key)})
 	}
 }
 
-// A request is what the script is asked for.
+// A request holds the arguments of the script.
 type request struct {
 	token  string
-	read   map[place][]byte
+	read   map[tableKey][]byte
 	alive  []string
 	adds   []add
 	writes []kv.Write
-	gets   []place
+	gets   []tableKey
 	scans  []kv.Range
 }
 
-// An answer is what the script returned.
+// An answer holds the result of the script.
 type answer struct {
 	id          string
 	gets, scans []any
@@ -186,7 +191,7 @@ func (e *Engine) run(ctx context.Context, r request) (answer, error) {
 	}
 	switch text(0) {
 	case "stale":
-		return answer{}, &staleError{place{kv.Table(text(1)), text(2)}}
+		return answer{}, &staleError{tableKey{kv.Table(text(1)), text(2)}}
 	case "damaged":
 		table := strings.TrimPrefix(text(1), e.name(""))
 		return answer{}, &kv.DamagedError{Table: kv.Table(table), Key: []byte(text(2))}
@@ -195,14 +200,14 @@ func (e *Engine) run(ctx context.Context, r request) (answer, error) {
 	if err != nil || len(list) != 5 {
 		return answer{}, fmt.Errorf("the Redis script answered %q", list)
 	}
-	e.heard(time.UnixMicro(micros))
+	e.noteTime(time.UnixMicro(micros))
 	a := answer{id: text(2)}
 	a.gets, _ = list[3].([]any)
 	a.scans, _ = list[4].([]any)
 	return a, nil
 }
 
-// args are the arguments of the script.
+// args encodes a request as the arguments of the script.
 func (e *Engine) args(r request) []any {
 	var args []any
 	list := func(n int, of ...any) { args = append(append(args, n), of...) }
@@ -215,7 +220,7 @@ func (e *Engine) args(r request) []any {
 		sessions = append(sessions, e.session(session))
 	}
 	for _, a := range r.adds {
-		adds = append(adds, e.name(a.table), a.key, kv.Head(a.table, []byte(a.key)), growth(a.more))
+		adds = append(adds, e.name(a.table), a.key, kv.Head(a.table, []byte(a.key)), encodeAmounts(a.more))
 	}
 	for _, w := range r.writes {
 		if w.Value == nil {
@@ -250,12 +255,12 @@ func (e *Engine) args(r request) []any {
 	return args
 }
 
-// name is what the server calls a table.
+// name returns the name of a table on the server.
 func (e *Engine) name(t kv.Table) string { return e.config.Prefix + "t:" + string(t) }
 
-// growth is what counters grow by, as the script takes it. The last one is always there, so that
-// all counters are made.
-func growth(more []int64) []byte {
+// encodeAmounts encodes the amounts to add to counters for the script. The last amount is
+// included even when it is zero, so that the script creates all counters.
+func encodeAmounts(more []int64) []byte {
 	var raw []byte
 	for i, n := range more {
 		if n != 0 || i == len(more)-1 {

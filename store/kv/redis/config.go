@@ -16,24 +16,24 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Config says where the server is and how it is spoken to.
+// Config names the server and how to connect to it.
 type Config struct {
-	// URL is the server: redis://[user:password@]host:port/db, rediss:// for
-	// TLS, or redis+sentinel://[user:password@]h1:p1,h2:p2/primary/db (and
-	// rediss+sentinel://) to ask Sentinels where the primary is. User and
-	// password are the server's. Required.
+	// URL is the address of the server: redis://[user:password@]host:port/db; rediss://
+	// for TLS; or redis+sentinel://[user:password@]h1:p1,h2:p2/primary/db (and
+	// rediss+sentinel://) to ask Sentinels for the primary. User and password are those
+	// of the servers. Required.
 	URL string
 
-	// SentinelUsername and SentinelPassword are what the Sentinels themselves
-	// ask for. Default: nothing.
+	// SentinelUsername and SentinelPassword are the login at the Sentinels. Default:
+	// none.
 	SentinelUsername, SentinelPassword string
 
-	// TLS is how a rediss server is verified. Default: the system's roots and
-	// at least TLS 1.2.
+	// TLS is the client configuration for a rediss URL. Default: the system's root
+	// certificates and at least TLS 1.2.
 	TLS *tls.Config
 
-	// Prefix leads the name of every key, so that a server can be shared.
-	// Default "rowmill:".
+	// Prefix is the first part of every key name, so that several programs can share a
+	// server. Default "rowmill:".
 	Prefix string
 
 	// AllowLostWrites lets Open take a server behind Sentinels whose
@@ -41,39 +41,41 @@ type Config struct {
 	// writes until the partition ends, and a failover then loses them all.
 	AllowLostWrites bool
 
-	// Timeouts bound what a call waits for.
+	// Timeouts limit the waits of a call.
 	Timeouts Timeouts
 
-	// PoolSize is the most connections. Default 32: a server answers in well
-	// under a millisecond, so that so many are some 30,000 calls a second.
+	// PoolSize is the most connections. Default 32: a server answers in well under a
+	// millisecond, so 32 connections allow about 30,000 calls a second.
 	PoolSize int
 
-	// Logger gets what an operator should know once, and what the driver
-	// says, the same at most every 10 s. The driver has one logger in a
-	// process: that of the store opened last. Default: discarded.
+	// Logger receives messages for operators, and messages of the driver, each kind at
+	// most once in 10 s. The driver has one logger for the whole process: the logger of
+	// the store that was opened last. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// Metrics registers the figures of calls. Default: none.
+	// Metrics registers the metrics of calls. Default: none.
 	Metrics prometheus.Registerer
 }
 
-// Timeouts bound what a call waits for, beside its context. A context that is
-// cancelled without a deadline is noticed when one of these passes.
+// Timeouts limit the waits of a call, in addition to its context. When a context
+// without a deadline is cancelled, the call returns after one of these timeouts at the
+// latest.
 type Timeouts struct {
-	// Dial is one attempt at a connection. Default 2 s: within a site it takes
-	// milliseconds, and a packet may be lost once.
+	// Dial limits one attempt to connect. Default 2 s: within a site a connection takes
+	// milliseconds, and one packet may be lost.
 	Dial time.Duration
-	// Answer is one wait for an answer or for a write to be taken. Default
-	// 3 s: beyond a slow disk's worst sync, and short against a lease.
+	// Answer limits one wait for an answer, or for the server to read a request.
+	// Default 3 s: longer than the slowest sync of a slow disk, and short compared to a
+	// lease.
 	Answer time.Duration
-	// Retry is how long a call goes on trying while the server cannot be
-	// reached, or says that it cannot serve now (it loads its data, it has
-	// become a replica). Default 5 s: it covers a restart and a quick failover
-	// without a word to the caller, who has deadlines of its own.
+	// Retry limits the time of all attempts of a call while the server cannot be
+	// reached or says that it cannot serve now (it loads its data, or it has become a
+	// replica). Default 5 s: a restart or a quick failover causes no error for the
+	// caller, who has deadlines of its own.
 	Retry time.Duration
 }
 
-// WithDefaults returns c with the defaults in place of zero values.
+// WithDefaults returns c with defaults for the zero fields.
 func (c Config) WithDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = "rowmill:"
@@ -99,7 +101,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names the first field that makes no sense.
+// Validate names the first invalid field.
 func (c Config) Validate() error {
 	switch {
 	case c.Timeouts.Dial < 0:
@@ -117,17 +119,17 @@ func (c Config) Validate() error {
 	return err
 }
 
-// An address is a URL taken apart.
+// An address is a parsed URL.
 type address struct {
 	tls      bool
 	hosts    []string // the server, or the Sentinels
-	primary  string   // the Sentinels' name of it; empty without Sentinels
+	primary  string   // name of the primary at the Sentinels; empty without Sentinels
 	db       int
 	username string
 	password string
 }
 
-// parseAddress reads a URL. Its errors never repeat the URL, which may hold a
+// parseAddress parses a URL. Its errors never repeat the URL, which may contain a
 // password.
 func parseAddress(text string) (address, error) {
 	const forms = "give redis://[user:password@]host:port/db, rediss://… or redis+sentinel://[user:password@]h1:p1,h2:p2/primary/db"
@@ -158,7 +160,7 @@ func parseAddress(text string) (address, error) {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		user, err := url.Parse("redis://" + authority[:at] + "@host")
 		if err != nil || user.User == nil {
-			return refuse("user and password cannot be read; escape what is not a letter or digit as %%XX")
+			return refuse("user and password cannot be read; escape characters other than letters and digits as %%XX")
 		}
 		a.username = user.User.Username()
 		a.password, _ = user.User.Password()
@@ -167,12 +169,12 @@ func parseAddress(text string) (address, error) {
 	for _, host := range strings.Split(authority, ",") {
 		name, port, err := net.SplitHostPort(host)
 		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || number == 0 || name == "" {
-			return refuse("%q is no host:port", host)
+			return refuse("%q is not host:port", host)
 		}
 		a.hosts = append(a.hosts, host)
 	}
 	if !sentinel && len(a.hosts) > 1 {
-		return refuse("it names %d servers, which only Sentinels may be", len(a.hosts))
+		return refuse("it names %d servers; only a redis+sentinel URL may name several", len(a.hosts))
 	}
 	db := path
 	if sentinel {
@@ -184,7 +186,7 @@ func parseAddress(text string) (address, error) {
 	if db != "" {
 		number, err := strconv.ParseUint(db, 10, 16)
 		if err != nil {
-			return refuse("%q is no number of a database", db)
+			return refuse("%q is not a database number", db)
 		}
 		a.db = int(number)
 	}
@@ -194,8 +196,8 @@ func parseAddress(text string) (address, error) {
 // Values for DialerRetries, MaxRetries and PipelinePoolSize.
 const once, never = 1, -1
 
-// connect makes the driver's client. The driver's own retries are off: a call
-// that is retried must know whether an earlier attempt may have been executed.
+// connect creates the driver's client. The retries of the driver are disabled, because
+// try must know whether the server may have executed an earlier attempt.
 func (e *Engine) connect(a address) *driver.Client {
 	c := e.config
 	var tlsConfig *tls.Config
@@ -231,7 +233,7 @@ func (e *Engine) options(addr string) *driver.Options {
 	}
 }
 
-// login is whom a new connection is made for.
+// login returns the user and the password for a new connection.
 func (e *Engine) login() (username, password string) {
 	at := e.at.Load()
 	return at.username, at.password

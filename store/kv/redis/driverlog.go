@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// driverLogEvery is how often the driver may say the same again. It has a line
-// for every dial that fails: dozens a second while the server is away.
+// driverLogEvery is the least time between two driver messages of the same format. The
+// driver logs every failed dial: dozens a second while the server is unreachable.
 const driverLogEvery = 10 * time.Second
 
-// driverLog hands the driver's lines to a logger: of those with one format, one
-// each driverLogEvery, with the number of those that were left out before it.
+// driverLog passes messages of the driver to a logger: one message of each format in
+// driverLogEvery, with the number of suppressed messages before it.
 type driverLog struct {
 	logger *slog.Logger
 
 	mu   sync.Mutex
-	said map[string]*saying // by format; the driver has a few dozen
+	said map[string]*messageState // by format; the driver has a few dozen formats
 }
 
-// A saying is what became of the lines with one format.
-type saying struct {
+// A messageState is the state of the messages with one format.
+type messageState struct {
 	last    time.Time
-	leftOut int // since last
+	leftOut int // number of suppressed messages since last
 }
 
 func newDriverLog(logger *slog.Logger) *driverLog {
-	return &driverLog{logger: logger, said: map[string]*saying{}}
+	return &driverLog{logger: logger, said: map[string]*messageState{}}
 }
 
-// Printf is what the driver calls.
+// Printf is called by the driver.
 func (l *driverLog) Printf(ctx context.Context, format string, args ...any) {
 	leftOut, due := l.due(format, time.Now())
 	if due {
@@ -39,20 +39,20 @@ func (l *driverLog) Printf(ctx context.Context, format string, args ...any) {
 	}
 }
 
-// due reports whether a line is to be written, and how many were not before it.
+// due reports whether a message must be logged, and how many were suppressed before it.
 func (l *driverLog) due(format string, now time.Time) (leftOut int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.said[format]
 	switch {
 	case s == nil:
-		l.said[format] = &saying{last: now}
+		l.said[format] = &messageState{last: now}
 		return 0, true
 	case now.Sub(s.last) < driverLogEvery:
 		s.leftOut++
 		return 0, false
 	}
 	leftOut = s.leftOut
-	*s = saying{last: now}
+	*s = messageState{last: now}
 	return leftOut, true
 }

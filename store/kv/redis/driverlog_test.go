@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestDriverLogRepeatsItselfSeldom(t *testing.T) {
+func TestDriverLogLimitsRepeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

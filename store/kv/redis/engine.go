@@ -20,18 +20,18 @@ import (
 
 var _ kv.Engine = (*Engine)(nil)
 
-// Engine keeps tables on a Redis server that any number of processes share. All methods are safe
-// for concurrent use.
+// Engine stores tables on a Redis server that any number of processes share. All
+// methods are safe for concurrent use.
 type Engine struct {
 	config    Config
 	sentinels bool
 	client    *driver.Client
-	at        atomic.Pointer[address] // as SetURL had it last
-	ahead     atomic.Int64            // how far the server's clock is ahead of this machine's, ns
-	known     memo.Recent[place, []byte]
+	at        atomic.Pointer[address] // of the last SetURL, or of Open
+	ahead     atomic.Int64            // how far the server's clock is ahead of the local clock, ns
+	known     memo.Recent[tableKey, []byte]
 
 	latency   prometheus.Histogram
-	failures  *prometheus.CounterVec // attempts without an answer, or refused by the server
+	failures  *prometheus.CounterVec // attempts that the server did not answer or refused
 	unknown   prometheus.Counter
 	conflicts prometheus.Counter
 
@@ -39,14 +39,14 @@ type Engine struct {
 	seed   maphash.Seed
 
 	mu      sync.Mutex
-	own     map[string]lease // sessions that were opened here
+	own     map[string]lease // sessions that this engine opened
 	closing sync.Once
 	closed  error
 }
 
-// Open connects to the server. It refuses one that would break the contract:
-// Redis Cluster, a replica, an eviction policy, a version before 6.2. What the
-// server's settings can lose is for Durability to say.
+// Open connects to the server. It refuses a server that cannot fulfil the contract:
+// Redis Cluster, a replica, an eviction policy, a version before 6.2. Durability
+// reports the data losses that the server's settings allow.
 func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	}
 	metrics := promauto.With(config.Metrics)
 	e := &Engine{
-		config: config, sentinels: at.primary != "", known: memo.Recent[place, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
+		config: config, sentinels: at.primary != "", known: memo.Recent[tableKey, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
 		latency: metrics.NewHistogram(prometheus.HistogramOpts{
 			Name:    "rowmill_store_redis_seconds",
 			Help:    "Time of one round trip to the Redis server, with its repeats.",
@@ -99,7 +99,8 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	return e, nil
 }
 
-// refuseOld refuses records that a version of the program before this layout wrote.
+// refuseOld returns an error when the server holds records of a version before this
+// layout.
 func (e *Engine) refuseOld(ctx context.Context) error {
 	var found string
 	_, err := e.try(ctx, false, func(ctx context.Context) (err error) {
@@ -112,9 +113,9 @@ func (e *Engine) refuseOld(ctx context.Context) error {
 	return err
 }
 
-// SetURL has connections from now on made with the user and password of another URL of
-// the same server; those there are go on as they are. It refuses another server or
-// database, and a server behind Sentinels, which the driver gives no new password.
+// SetURL changes the user and the password for new connections; existing connections
+// stay as they are. It refuses a URL of another server or database. It also refuses
+// when Sentinels are used, because the driver cannot change the password then.
 func (e *Engine) SetURL(url string) error {
 	at, err := parseAddress(url)
 	if err != nil {
@@ -132,7 +133,7 @@ func (e *Engine) SetURL(url string) error {
 	return nil
 }
 
-// Time is the time by the server's clock.
+// Time returns the time of the server's clock.
 func (e *Engine) Time(ctx context.Context) (now time.Time, err error) {
 	if _, err = e.try(ctx, false, func(ctx context.Context) (err error) {
 		now, err = e.client.Time(ctx).Result()
@@ -140,20 +141,20 @@ func (e *Engine) Time(ctx context.Context) (now time.Time, err error) {
 	}); err != nil {
 		return time.Time{}, fmt.Errorf("ask for the server's time: %w", err)
 	}
-	e.heard(now)
+	e.noteTime(now)
 	return now, nil
 }
 
-// heard notes what the server's clock says.
-func (e *Engine) heard(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
+// noteTime records the time of the server's clock.
+func (e *Engine) noteTime(now time.Time) { e.ahead.Store(int64(time.Until(now))) }
 
-// now is about what the server's clock says.
+// now estimates the time of the server's clock.
 func (e *Engine) now() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())).Round(0) }
 
-// pingFor is how long the key of a ping is kept.
+// pingFor is the expiry of the key that Ping writes.
 const pingFor = time.Hour
 
-// Ping writes a key. It does not try again: the question is about now.
+// Ping writes a key. It makes one attempt, because it reports the present state.
 func (e *Engine) Ping(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -162,12 +163,12 @@ func (e *Engine) Ping(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	v := judge(ctx, err)
+	v := classify(ctx, err)
 	e.failures.WithLabelValues(v.cause).Inc()
 	return e.failed(ctx, false, v, err)
 }
 
-// Close closes the connections. Calls in flight fail.
+// Close closes the connections. Calls in progress fail.
 func (e *Engine) Close() error {
 	e.closing.Do(func() { e.closed = e.client.Close() })
 	return e.closed

@@ -51,9 +51,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestAnotherEngineWrites lets a transaction read what its engine has written and another engine
-// has changed since. What the engine remembers decides nothing, whether the transaction writes,
-// fails or finds nothing to do.
+// TestAnotherEngineWrites lets a transaction read a value that its engine has cached
+// and that another engine has changed since. The cached value must not affect the
+// result, whether the transaction writes, fails or has nothing to do.
 func TestAnotherEngineWrites(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")

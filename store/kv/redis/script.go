@@ -2,28 +2,30 @@ package redis
 
 import driver "github.com/redis/go-redis/v9"
 
-// script is all that the engine asks of a server for tables: it checks what a transaction has
-// read, writes, and reads, in one step.
+// script performs all reads and writes of tables. In one step it checks the read set of
+// a transaction, writes, and reads.
 //
 //	ARGV[1]  prefix of all names
-//	ARGV[2]  token of the call, empty for one that only reads
-//	ARGV[3…] lists, each behind its length, of
+//	ARGV[2]  token of the call, empty for a call that only reads
+//	ARGV[3…] lists, each after its length, of
 //	         checks    name of the table, key, id that the value must have; empty for no value
-//	         sessions  name of the session, which must live
+//	         sessions  name of a session that must be alive
 //	         adds      table, key, head of the checksum (kv.Head), and for each counter that
 //	                   grows 9 bytes: its index and its upper and lower half
 //	         puts      table, key, checksum and value
 //	         deletes   table, key
 //	         gets      table, key
-//	         scans     table, "1" for a reverse one, first, last, most entries or -1
+//	         scans     table, "1" for a reverse scan, first, last, most entries or -1
 //
-// It answers stale, with the table and the key of a check that fails, or the name of a session
-// that is over; damaged, with the table and the key of counters; or ok, the server's clock in
-// microseconds, the id of the transaction, a list of values, and a list of keys and values for
-// each scan. A call that is repeated with its token answers as before, and does nothing.
+// It answers in three ways: "stale", with the table and the key of a failed check, or
+// the name of a session that has ended; "damaged", with the table and the key of
+// counters; or "ok", the server's clock in microseconds, the id of the transaction, a
+// list of values, and for each scan a list of keys and values. A repeated call with the
+// same token gets the same answer and writes nothing.
 //
-// Halves of counters are numbers of 32 bits, since those of Lua end at 2^53. The first write is
-// a SET, which a server without memory refuses: it takes those behind it.
+// The halves of counters are 32-bit numbers, because Lua numbers are exact only up to
+// 2^53. The first write is a SET, because a server without free memory refuses SET; the
+// server accepts all writes after it.
 var script = driver.NewScript(`
 local A, call, P, token, n = ARGV, redis.call, ARGV[1], ARGV[2], 2
 local function list(width, f)

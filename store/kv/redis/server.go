@@ -10,22 +10,22 @@ import (
 	driver "github.com/redis/go-redis/v9"
 )
 
-// minMajor and minMinor are the oldest version: ranges by name in both
-// directions, and scripts that read the clock and then write.
+// minMajor and minMinor are the oldest supported version. It has ranges by name in both
+// directions, and scripts that read the clock before a write.
 const minMajor, minMinor = 6, 2
 
-// A server is what a Redis server says of itself.
+// A server holds the information that a Redis server reports about itself.
 type server struct {
 	info   map[string]string // INFO
 	config map[string]string // CONFIG GET; nil where it is forbidden
 	denied error             // why config is nil
 }
 
-// settings are the settings asked for. Servers before Redis 7 take one name
-// at a time.
+// settings are the settings that inspect reads. Servers before Redis 7 accept one name
+// per CONFIG GET.
 var settings = []string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
-// inspect asks the server about itself.
+// inspect reads the server's information and settings.
 func (e *Engine) inspect(ctx context.Context) (server, error) {
 	found := server{info: map[string]string{}, config: map[string]string{}}
 	var text string
@@ -48,7 +48,7 @@ func (e *Engine) inspect(ctx context.Context) (server, error) {
 		})
 		var refused driver.Error
 		switch {
-		case errors.As(err, &refused): // forbidden, or renamed
+		case errors.As(err, &refused): // CONFIG GET is forbidden, or renamed
 			found.config, found.denied = nil, err
 			return found, nil
 		case err != nil:
@@ -59,8 +59,8 @@ func (e *Engine) inspect(ctx context.Context) (server, error) {
 	return found, nil
 }
 
-// refusal is why the server cannot hold records, or nil. sentinels says that a Sentinel may
-// make a replica the primary.
+// refusal returns the reason why the server cannot hold records, or nil. sentinels says that a
+// Sentinel may make a replica the primary.
 func (v server) refusal(sentinels, allowLostWrites bool) error {
 	switch {
 	case sentinels && !allowLostWrites && v.config["min-replicas-to-write"] == "0":
@@ -68,13 +68,13 @@ func (v server) refusal(sentinels, allowLostWrites bool) error {
 			"set min-replicas-to-write 1, with two replicas or more, or set store.allow_lost_writes to accept this")
 	case v.info["cluster_enabled"] == "1" || v.info["redis_mode"] == "cluster":
 		return errors.New("the server runs in Redis Cluster mode, which cannot write several keys in one step: " +
-			"use a primary without cluster mode, with Sentinels if it shall fail over")
+			"use a primary without cluster mode, with Sentinels for failover")
 	case v.info["role"] != "master":
 		return fmt.Errorf("the server's role is %q: let the URL name the primary, or the Sentinels that know it", v.info["role"])
 	case v.old():
 		return fmt.Errorf("the server's version is %s: version %d.%d is the oldest that works", v.info["redis_version"], minMajor, minMinor)
 	case v.evicts():
-		return fmt.Errorf("the server's maxmemory-policy is %s, which throws records away when memory is short: set it to noeviction", v.info["maxmemory_policy"])
+		return fmt.Errorf("the server's maxmemory-policy is %s, which deletes records when memory is short: set it to noeviction", v.info["maxmemory_policy"])
 	}
 	return nil
 }
@@ -92,9 +92,9 @@ func (v server) evicts() bool {
 	return policy != "" && policy != "noeviction"
 }
 
-// Durability says, a sentence each, what the server's settings can lose of
-// what was acknowledged, or what keeps them from being known. It returns
-// nothing where they can lose nothing.
+// Durability returns one sentence for each way in which the server's settings can lose
+// acknowledged writes, or the reason why the settings cannot be read. It returns
+// nothing when no loss is possible.
 func (e *Engine) Durability(ctx context.Context) ([]string, error) {
 	found, err := e.inspect(ctx)
 	if err != nil {
@@ -103,8 +103,8 @@ func (e *Engine) Durability(ctx context.Context) ([]string, error) {
 	return found.losses(e.sentinels), nil
 }
 
-// losses lists what can be lost. sentinels says that somebody may make a
-// replica the primary.
+// losses lists the possible losses. sentinels means that a failover may make a replica
+// the primary.
 func (v server) losses(sentinels bool) []string {
 	var lost []string
 	say := func(format string, args ...any) { lost = append(lost, fmt.Sprintf(format, args...)) }
@@ -124,11 +124,11 @@ func (v server) losses(sentinels bool) []string {
 			say("Redis does not sync while it rewrites its append-only file: a crash of its machine at that time loses acknowledged writes. Set no-appendfsync-on-rewrite no.")
 		}
 		if v.info["aof_last_write_status"] == "err" {
-			say("Redis could not write its append-only file the last time it tried: look for a full or failing disk.")
+			say("Redis could not write its append-only file the last time it tried: check for a full or failing disk.")
 		}
 	}
 	if v.evicts() {
-		say("Redis throws records away when memory is short (maxmemory-policy %s). Set maxmemory-policy noeviction.", v.info["maxmemory_policy"])
+		say("Redis deletes records when memory is short (maxmemory-policy %s). Set maxmemory-policy noeviction.", v.info["maxmemory_policy"])
 	}
 	if replicas := v.info["connected_slaves"]; sentinels || replicas != "" && replicas != "0" {
 		text := "Redis acknowledges writes before its replicas have them (%s connected): a failover loses what the new primary had not received"

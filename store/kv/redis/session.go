@@ -13,14 +13,14 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A session is a key that expires. Its value is the ttl in milliseconds, which is also the
-// shortest.
+// session returns the key of a session. The key expires with the session. Its value is
+// the ttl in milliseconds, so one millisecond is the shortest ttl.
 func (e *Engine) session(id string) string { return e.config.Prefix + "session:" + id }
 
-// A lease is what the engine knows of a session that was opened here.
+// A lease is the local state of a session that this engine opened.
 type lease struct {
 	ttl   time.Duration
-	until time.Time // by the clock of this machine, and no later than by the server's
+	until time.Time // by the local clock; not later than by the server's clock
 }
 
 // OpenSession starts a session.
@@ -38,7 +38,7 @@ func (e *Engine) OpenSession(ctx context.Context, node string, ttl time.Duration
 	return id, nil
 }
 
-// note remembers a session that was opened or renewed.
+// note stores the lease of a session that was opened or renewed.
 func (e *Engine) note(id string, ttl time.Duration, asked time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,8 +50,9 @@ func (e *Engine) note(id string, ttl time.Duration, asked time.Time) {
 	e.own[id] = lease{ttl, asked.Add(ttl)}
 }
 
-// likely reports whether a session was opened here and should still live. A commit finds out.
-func (e *Engine) likely(id string) bool {
+// probablyAlive reports whether this engine opened the session and its lease has not expired.
+// The commit verifies it.
+func (e *Engine) probablyAlive(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Now().Before(e.own[id].until)
@@ -100,11 +101,11 @@ func (e *Engine) CloseSession(ctx context.Context, session string) error {
 	return nil
 }
 
-// LiveSessions returns how many sessions there are that have not expired.
+// LiveSessions returns the number of sessions that have not expired.
 func (e *Engine) LiveSessions(ctx context.Context) (int, error) {
-	const count = 1000 // keys that the server looks at in one step, well below a millisecond
+	const count = 1000 // keys that the server examines in one step, in well under a millisecond
 	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(e.session("")) + "*"
-	live := map[string]bool{} // a key may come twice
+	live := map[string]bool{} // SCAN may return a key twice
 	for cursor := uint64(0); ; {
 		var keys []string
 		next := cursor

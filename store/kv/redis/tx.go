@@ -14,15 +14,15 @@ import (
 	"github.com/rowmill/rowmill/store/kv"
 )
 
-// A place is a key of a table.
-type place struct {
+// A tableKey is a key of a table.
+type tableKey struct {
 	table kv.Table
 	key   string
 }
 
-// An add is what is to be added to counters.
+// An add holds the amounts to add to counters.
 type add struct {
-	place
+	tableKey
 	more []int64
 }
 
@@ -31,20 +31,20 @@ type tx struct {
 	ctx    context.Context
 	engine *Engine
 	now    time.Time
-	// believes says that what the engine knows, and the sessions that should live, are taken
-	// for true until the commit.
-	believes bool
-	read     map[place][]byte // as stored, nil for none
-	guessed  map[place]bool   // of read: taken for absent, and not read
-	wanted   []place          // to be read with what is read next
-	trips    int              // answers that read came in
-	alive    []string
-	writes   kv.Writes
-	adds     []add
+	// optimistic makes the transaction use cached values and local leases without a
+	// request; the commit verifies them.
+	optimistic    bool
+	read          map[tableKey][]byte // as stored, nil for no value
+	assumedAbsent map[tableKey]bool   // keys of read that were assumed to be absent, and not read
+	wanted        []tableKey          // keys to read with the next request
+	trips         int                 // number of answers with reads
+	alive         []string
+	writes        kv.Writes
+	adds          []add
 }
 
-// unchecked counts for an answer that nobody has given: it makes the engine check what was read,
-// also where nothing is written.
+// unchecked is added to trips for a value that came from the cache or was assumed. It
+// forces a check at the end, even when nothing is written.
 const unchecked = 2
 
 // wrote reports whether there is anything to write.
@@ -58,7 +58,7 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	if value, written := t.writes.Get(table, key); written {
 		return value, nil
 	}
-	at := place{table, string(key)}
+	at := tableKey{table, string(key)}
 	if _, read := t.read[at]; !read {
 		if err := t.fetch(at); err != nil {
 			return nil, err
@@ -67,27 +67,27 @@ func (t *tx) Get(table kv.Table, key []byte) ([]byte, error) {
 	return open(at, t.read[at])
 }
 
-// Absent reports whether a key has no value. The commit finds out.
+// Absent reports whether a key has no value. It may assume so; the commit verifies it.
 func (t *tx) Absent(table kv.Table, key []byte) (bool, error) {
-	at := place{table, string(key)}
+	at := tableKey{table, string(key)}
 	_, read := t.read[at]
-	if _, written := t.writes.Get(table, key); t.believes && !read && !written {
-		t.read[at], t.guessed[at] = nil, true
+	if _, written := t.writes.Get(table, key); t.optimistic && !read && !written {
+		t.read[at], t.assumedAbsent[at] = nil, true
 		t.trips += unchecked
 	}
 	value, err := t.Get(table, key)
 	return value == nil, err
 }
 
-// Want notes keys to be read with the next that is not there.
+// Want adds keys to the next request.
 func (t *tx) Want(table kv.Table, keys ...[]byte) {
 	for _, key := range keys {
-		t.wanted = append(t.wanted, place{table, string(key)})
+		t.wanted = append(t.wanted, tableKey{table, string(key)})
 	}
 }
 
-// open returns the value in what is stored.
-func open(at place, stored []byte) ([]byte, error) {
+// open returns the value in the stored bytes.
+func open(at tableKey, stored []byte) ([]byte, error) {
 	if stored == nil {
 		return nil, nil
 	}
@@ -95,22 +95,22 @@ func open(at place, stored []byte) ([]byte, error) {
 	return value, err
 }
 
-// fetch reads a key, and those that are wanted, in one answer.
-func (t *tx) fetch(first place) error {
+// fetch reads a key and all wanted keys in one request.
+func (t *tx) fetch(first tableKey) error {
 	t.wanted = append(t.wanted, first)
 	_, err := t.ask()
 	return err
 }
 
-// ask reads the keys that are wanted, as far as the engine does not know them, and ranges, in one
-// answer.
+// ask reads ranges and the wanted keys in one request. It leaves out keys that are in
+// the cache, if optimistic is set.
 func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
-	var gets []place
+	var gets []tableKey
 	for _, at := range t.wanted {
 		if _, read := t.read[at]; read || slices.Contains(gets, at) {
 			continue
 		}
-		if stored, known := t.engine.known.Get(at); known && t.believes {
+		if stored, known := t.engine.known.Get(at); known && t.optimistic {
 			t.read[at], t.trips = stored, t.trips+unchecked
 			continue
 		}
@@ -137,14 +137,14 @@ func (t *tx) ask(ranges ...kv.Range) (scans []any, err error) {
 	return got.scans, nil
 }
 
-// A scan of one range without a limit gets a few entries first, since many scans are broken off,
-// and then more.
+// A scan of a single range without a small limit first reads a small chunk, because many
+// scans stop early, and then larger chunks.
 const (
 	firstChunk = 64
 	mostChunk  = 4096
 )
 
-// Scan goes over the entries of ranges. Those of several ranges come in one answer.
+// Scan iterates over the entries of ranges. Several ranges are read in one request.
 func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		if len(ranges) == 1 && (ranges[0].Limit == 0 || ranges[0].Limit > mostChunk) {
@@ -165,7 +165,7 @@ func (t *tx) Scan(ranges ...kv.Range) iter.Seq2[kv.Entry, error] {
 	}
 }
 
-// scanInChunks goes over a range that may have many entries.
+// scanInChunks iterates over a range that may have many entries.
 func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
 	left := cmp.Or(r.Limit, math.MaxInt)
 	for chunk := firstChunk; left > 0; chunk = min(4*chunk, mostChunk) {
@@ -184,7 +184,8 @@ func (t *tx) scanInChunks(r kv.Range, yield func(kv.Entry, error) bool) {
 	}
 }
 
-// entries hands keys and what is stored under them to yield, and reports whether it wants more.
+// entries passes keys with their stored values to yield, and reports whether yield
+// wants more.
 func entries(table kv.Table, list []any, yield func(kv.Entry, error) bool) (last []byte, more bool) {
 	for i := 0; i+1 < len(list); i += 2 {
 		key, _ := list[i].(string)
@@ -209,15 +210,15 @@ func (t *tx) Delete(table kv.Table, key []byte) { t.writes.Delete(table, key) }
 
 // Add adds to counters.
 func (t *tx) Add(table kv.Table, key []byte, more ...int64) {
-	t.adds = append(t.adds, add{place{table, string(key)}, append([]int64(nil), more...)})
+	t.adds = append(t.adds, add{tableKey{table, string(key)}, append([]int64(nil), more...)})
 }
 
-// Alive reports whether sessions live.
+// Alive reports whether sessions are alive.
 func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	alive = make([]bool, len(sessions))
 	var ask []int
 	for i, session := range sessions {
-		if alive[i] = t.believes && t.engine.likely(session); !alive[i] && session != "" {
+		if alive[i] = t.optimistic && t.engine.probablyAlive(session); !alive[i] && session != "" {
 			ask = append(ask, i)
 		}
 	}
@@ -236,7 +237,7 @@ func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 			})
 			return err
 		}); err != nil {
-			return nil, fmt.Errorf("look for sessions: %w", err)
+			return nil, fmt.Errorf("read sessions: %w", err)
 		}
 	}
 	for i, session := range sessions {
@@ -247,5 +248,5 @@ func (t *tx) Alive(sessions ...string) (alive []bool, err error) {
 	return alive, nil
 }
 
-// Now is about the server's clock as the run began.
+// Now estimates the server's clock at the start of the run.
 func (t *tx) Now() time.Time { return t.now }

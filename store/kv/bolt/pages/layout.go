@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// How bbolt lays out a page, version 2 of its file.
+// The page layout of bbolt, version 2 of its file format.
 const (
-	pageHeader    = 16 // number 8, kind 2, count 2, further pages in a row 4
+	pageHeader    = 16 // page id 8, kind 2, count 2, number of overflow pages 4
 	branchElement = 16 // position 4, length of the key 4, page 8
 	leafElement   = 16 // flags 4, position 4, length of the key 4, of the value 4
 	bucketHeader  = 16 // root page 8, sequence 8
@@ -18,18 +18,20 @@ const (
 	kindBranch = 0x01
 	kindLeaf   = 0x02
 
-	flagBucket = 0x01 // of a leaf's element
+	flagBucket = 0x01 // flag of a leaf element
 
 	magicBolt   = 0xED0CDAED
 	versionBolt = 2
 
-	// maxPage bounds pages in a row: what a damaged header asks for is not read.
+	// maxPage limits a page with its overflow pages, so that a damaged header cannot
+	// cause a huge read.
 	maxPage = 1 << 30
 )
 
 var order = binary.NativeEndian
 
-// A meta names a state of the file. The page of a transaction is its number modulo two.
+// A meta describes one state of the file. The meta page of a transaction is its number
+// modulo two.
 type meta [metaBytes]byte
 
 const metaBytes = 64
@@ -45,7 +47,7 @@ func (m *meta) valid() bool {
 	return order.Uint32(m[0:]) == magicBolt && order.Uint32(m[4:]) == versionBolt && order.Uint64(m[56:]) == hash.Sum64()
 }
 
-// readMeta reads a meta page. One that is not whole is not valid.
+// readMeta reads a meta page. An incomplete page gives an invalid meta.
 func readMeta(file io.ReaderAt, pageSize int, page uint64) (m meta, err error) {
 	_, err = file.ReadAt(m[:], int64(page)*int64(pageSize)+pageHeader)
 	if errors.Is(err, io.EOF) {
@@ -54,15 +56,15 @@ func readMeta(file io.ReaderAt, pageSize int, page uint64) (m meta, err error) {
 	return m, err
 }
 
-// readNewestMeta reads both meta pages and returns the newer valid one. Without a valid one
-// the result is not valid.
+// readNewestMeta reads both meta pages and returns the newer valid one, or an invalid
+// meta when neither is valid.
 func readNewestMeta(file io.ReaderAt) (meta, error) {
 	first, err := readMeta(file, 0, 0)
 	if err != nil {
 		return meta{}, err
 	}
 	sizes := []int{first.pageSize()}
-	if !first.valid() { // the size of pages is not known
+	if !first.valid() { // the page size is unknown
 		sizes = sizes[:0]
 		for size := 1 << 10; size <= 1<<16; size <<= 1 {
 			sizes = append(sizes, size)
@@ -80,27 +82,27 @@ func readNewestMeta(file io.ReaderAt) (meta, error) {
 	return first, nil
 }
 
-// A page is what pages of a file hold in a row, its header included.
+// A page holds a page with its overflow pages, header included.
 type page []byte
 
 func (p page) kind() uint16 { return order.Uint16(p[8:]) }
 func (p page) count() int   { return int(order.Uint16(p[10:])) }
 
-// length is how many bytes the page of a header takes, or an error where it is none of
-// number id.
+// length returns the number of bytes of the page with this header, or an error when the
+// header is not that of page id.
 func length(header []byte, id uint64, pageSize int) (int, error) {
 	kind := order.Uint16(header[8:])
 	if found := order.Uint64(header); found != id || kind != kindBranch && kind != kindLeaf {
-		return 0, fmt.Errorf("page %d is none: it has the number %d and is of kind %d", id, found, kind)
+		return 0, fmt.Errorf("page %d is invalid: its header has page number %d and kind %d", id, found, kind)
 	}
 	further := int64(order.Uint32(header[12:]))
 	if length := (further + 1) * int64(pageSize); length <= maxPage {
 		return int(length), nil
 	}
-	return 0, fmt.Errorf("page %d is none: it goes on for %d pages", id, further)
+	return 0, fmt.Errorf("page %d is invalid: its header claims %d overflow pages", id, further)
 }
 
-// branch calls visit for the pages below a branch, and the first key in each.
+// branch calls visit with each child page of a branch and its first key.
 func (p page) branch(visit func(key []byte, id uint64)) error {
 	for i := range p.count() {
 		start := pageHeader + i*branchElement
@@ -118,7 +120,7 @@ func (p page) branch(visit func(key []byte, id uint64)) error {
 	return nil
 }
 
-// leaf calls visit for the elements of a leaf.
+// leaf calls visit with each element of a leaf.
 func (p page) leaf(visit func(flags uint32, key, value []byte) error) error {
 	for i := range p.count() {
 		start := pageHeader + i*leafElement
@@ -139,8 +141,8 @@ func (p page) leaf(visit func(flags uint32, key, value []byte) error) error {
 	return nil
 }
 
-// buckets calls found for the buckets of a leaf: root is 0 for one that has no pages of
-// its own, but the page inline.
+// buckets calls found with each bucket of a leaf. root is 0 for a bucket without pages
+// of its own, which is stored inline.
 func (p page) buckets(found func(name []byte, root uint64, inline page) error) error {
 	return p.leaf(func(flags uint32, key, value []byte) error {
 		switch {

@@ -1,6 +1,6 @@
-// Package pages looks over a bbolt file before bbolt opens it: bbolt takes what it reads for
-// whole, and ends the process over a page that is damaged. The package knows how bbolt lays
-// out its pages, and nothing of what is in them.
+// Package pages checks a bbolt file before bbolt opens it, because bbolt trusts its
+// file and crashes the process on a damaged page. The package knows the page layout of
+// bbolt, but not the content of the pages.
 package pages
 
 import (
@@ -13,22 +13,22 @@ import (
 	"slices"
 )
 
-// Check returns an error that names the first damaged page of a bbolt file. Pages have no
-// checksums: Check sees that the pages form a tree with ordered keys, no more.
+// Check returns an error that names the first damaged page of a bbolt file. Pages have
+// no checksums: Check only verifies that the pages form a tree with ordered keys.
 func Check(file *os.File) error {
 	last, err := readNewestMeta(file)
 	if err != nil || !last.valid() {
-		return err // without a meta page bbolt refuses the file itself
+		return err // bbolt itself refuses a file without a valid meta page
 	}
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	if least := int64(last.pages()) * int64(last.pageSize()); last.pages() > maxPages || info.Size() < least {
-		return fmt.Errorf("it has %d bytes where %d pages of %d were written", info.Size(), last.pages(), last.pageSize())
+		return fmt.Errorf("it has %d bytes, but its meta page claims %d pages of %d bytes", info.Size(), last.pages(), last.pageSize())
 	}
 	w := walk{file: file, pageSize: last.pageSize(), seen: make([]bool, last.pages())}
-	w.next = []place{{id: last.root()}}
+	w.next = []pageRef{{id: last.root()}}
 	for len(w.next) > 0 {
 		at := w.next[len(w.next)-1]
 		w.next = w.next[:len(w.next)-1]
@@ -39,28 +39,28 @@ func Check(file *os.File) error {
 	return nil
 }
 
-// maxPages bounds a file; the largest that bbolt maps has 2^36 pages.
+// maxPages limits the file; the largest file that bbolt maps has 2^36 pages.
 const maxPages = 1 << 36
 
-// A walk goes over the pages of a file, each of which has one place in it.
+// A walk visits the pages of a file. Each page must be reached only once.
 type walk struct {
 	file     io.ReaderAt
 	pageSize int
 	seen     []bool
-	next     []place
+	next     []pageRef
 	scratch  []byte
 }
 
-// A place is where a page is named, and what keys belong there: from the first on, and
-// below the second; nil is no bound.
-type place struct {
+// A pageRef is a reference to a page with the range of its keys: from first, included, to
+// next, excluded. A nil bound is open.
+type pageRef struct {
 	id          uint64
 	first, next []byte
 }
 
-func (w *walk) visit(at place) error {
+func (w *walk) visit(at pageRef) error {
 	if at.id < 2 || at.id >= uint64(len(w.seen)) {
-		return fmt.Errorf("the file has %d", len(w.seen))
+		return fmt.Errorf("the file has only %d pages", len(w.seen))
 	}
 	p, err := w.read(at.id)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *walk) visit(at place) error {
 	}
 	for further := range uint64(len(p) / w.pageSize) {
 		if id := at.id + further; id >= uint64(len(w.seen)) || w.seen[id] {
-			return errors.New("it is in two places, or goes on beyond the file")
+			return errors.New("it is referenced twice, or extends beyond the file")
 		}
 		w.seen[at.id+further] = true
 	}
@@ -78,7 +78,7 @@ func (w *walk) visit(at place) error {
 	if err := w.buckets(p); err != nil {
 		return err
 	}
-	keys := keyOrder{place: at}
+	keys := keyOrder{pageRef: at}
 	err = p.leaf(func(_ uint32, key, _ []byte) error {
 		keys.see(key)
 		return nil
@@ -86,7 +86,7 @@ func (w *walk) visit(at place) error {
 	return cmp.Or(err, keys.wrong)
 }
 
-// read reads a page. The result is good until the next read.
+// read reads a page. The result is valid until the next read.
 func (w *walk) read(id uint64) (page, error) {
 	offset := int64(id) * int64(w.pageSize)
 	w.scratch = slices.Grow(w.scratch[:0], w.pageSize)[:w.pageSize]
@@ -104,15 +104,15 @@ func (w *walk) read(id uint64) (page, error) {
 	return w.scratch, nil
 }
 
-// branch puts what is below a branch on the way.
-func (w *walk) branch(at place, p page) error {
+// branch queues the child pages of a branch.
+func (w *walk) branch(at pageRef, p page) error {
 	if p.count() == 0 {
 		return errors.New("it is a branch without pages")
 	}
-	keys, from := keyOrder{place: at}, len(w.next)
+	keys, from := keyOrder{pageRef: at}, len(w.next)
 	err := p.branch(func(key []byte, id uint64) {
 		keys.see(key)
-		w.next = append(w.next, place{id: id, first: bytes.Clone(key), next: at.next})
+		w.next = append(w.next, pageRef{id: id, first: bytes.Clone(key), next: at.next})
 	})
 	for i := from; i+1 < len(w.next); i++ {
 		w.next[i].next = w.next[i+1].first
@@ -120,12 +120,12 @@ func (w *walk) branch(at place, p page) error {
 	return cmp.Or(err, keys.wrong)
 }
 
-// buckets puts the buckets in a leaf on the way.
+// buckets queues the root pages of the buckets in a leaf.
 func (w *walk) buckets(p page) error {
 	return p.buckets(func(name []byte, root uint64, inline page) error {
 		switch {
 		case root != 0:
-			w.next = append(w.next, place{id: root})
+			w.next = append(w.next, pageRef{id: root})
 			return nil
 		case len(inline) < pageHeader || inline.kind() != kindLeaf:
 			return fmt.Errorf("bucket %q has no page", name)
@@ -134,16 +134,16 @@ func (w *walk) buckets(p page) error {
 	})
 }
 
-// A keyOrder sees the keys of a page one after the other.
+// A keyOrder checks the order of the keys of a page.
 type keyOrder struct {
-	place
+	pageRef
 	last  []byte
 	wrong error
 }
 
 func (k *keyOrder) see(key []byte) {
 	if bytes.Compare(key, k.first) < 0 || k.next != nil && bytes.Compare(key, k.next) >= 0 || k.last != nil && bytes.Compare(key, k.last) <= 0 {
-		k.wrong = errors.New("its keys are those of another page, or out of order")
+		k.wrong = errors.New("its keys belong to another page, or are out of order")
 	}
 	k.last = key
 }

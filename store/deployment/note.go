@@ -13,18 +13,17 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 )
 
-// A Note says that there are objects of a job that no record knows. The
-// objects stay where they are; the note, an object beside them, says since
-// when that has been so.
+// A Note is an object in the bucket that marks a job as unknown to the records. The
+// objects of the job stay in place. The note says since when they have been unknown.
 type Note struct {
 	JobID   string    `json:"job_id"`
 	Found   time.Time `json:"found"`
 	Objects int       `json:"objects"`
 	Bytes   int64     `json:"bytes"`
-	Newest  time.Time `json:"newest"` // when the last of them was written
+	Newest  time.Time `json:"newest"` // when the newest object was written
 }
 
-// NoteOf describes a job's objects.
+// NoteOf returns a note that describes a job's objects.
 func NoteOf(job string, objects []blob.Info, found time.Time) Note {
 	n := Note{JobID: job, Found: found.UTC().Truncate(time.Second), Objects: len(objects)}
 	for _, o := range objects {
@@ -36,8 +35,7 @@ func NoteOf(job string, objects []blob.Info, found time.Time) Note {
 	return n
 }
 
-// SetAside keeps a note unless there is one, which then counts. It returns the
-// one that is kept.
+// SetAside writes a note, unless the job has one. It returns the stored note.
 func SetAside(ctx context.Context, bucket blob.Bucket, n Note) (Note, error) {
 	if before, err := ReadNote(ctx, bucket, n.JobID); !errors.Is(err, rowmill.ErrNotFound) {
 		return before, err
@@ -47,7 +45,7 @@ func SetAside(ctx context.Context, bucket blob.Bucket, n Note) (Note, error) {
 		err = put(ctx, bucket, layout.SetAside(n.JobID), text)
 	}
 	if err != nil {
-		return n, fmt.Errorf("note that no record knows job %s: %w", n.JobID, err)
+		return n, fmt.Errorf("write a note of the unknown job %s: %w", n.JobID, err)
 	}
 	return n, nil
 }
@@ -64,7 +62,7 @@ func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err 
 		err = json.Unmarshal(text, &n)
 	}
 	if err == nil && n.JobID != job {
-		err = fmt.Errorf("it is that of %q", n.JobID)
+		err = fmt.Errorf("it belongs to job %q", n.JobID)
 	}
 	if err != nil {
 		return n, fmt.Errorf("read the note of job %s: %w", job, err)
@@ -72,11 +70,11 @@ func ReadNote(ctx context.Context, bucket blob.Bucket, job string) (n Note, err 
 	return n, nil
 }
 
-// Noted returns the jobs that there are notes of, sorted.
+// Noted returns the ids of the jobs with notes, sorted.
 func Noted(ctx context.Context, bucket blob.Bucket) ([]string, error) {
 	notes, err := bucket.List(ctx, layout.SetAsides)
 	if err != nil {
-		return nil, fmt.Errorf("list the jobs that were set aside: %w", err)
+		return nil, fmt.Errorf("list the jobs that are set aside: %w", err)
 	}
 	jobs := make([]string, len(notes))
 	for i, o := range notes {

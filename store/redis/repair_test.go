@@ -18,9 +18,9 @@ import (
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
-// TestForgottenTailIsWrittenAgain kills a server and cuts its file back to
-// before the last parts and the end of a job, and to before its claim.
-func TestForgottenTailIsWrittenAgain(t *testing.T) {
+// TestLostTailIsWrittenAgain kills a server and cuts its file back, first to
+// before the last parts and the end of a job, then to before the claim.
+func TestLostTailIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec", "auto-aof-rewrite-percentage 0")
 	s := recall.New(recall.Config{
@@ -45,7 +45,7 @@ func TestForgottenTailIsWrittenAgain(t *testing.T) {
 	}
 	size := func() int64 {
 		t.Helper()
-		wait.For(t, "the server has written all", func() bool { // which a slow sync holds back
+		wait.For(t, "the server has written all", func() bool { // a slow sync delays this
 			return strings.Contains(command(t, server, "INFO", "persistence"), "aof_buffer_length:0\r")
 		})
 		info, err := os.Stat(file())
@@ -81,22 +81,22 @@ func TestForgottenTailIsWrittenAgain(t *testing.T) {
 		must(os.Truncate(file(), keep))
 		must(server.Restart(t.Context()))
 		if rec, err := s.Get(t.Context(), id); err != nil || rec.Job.Status.Terminal() {
-			t.Fatalf("the end was not forgotten: %s, %v", rec.Job.Status, err)
+			t.Fatalf("the end was not lost: %s, %v", rec.Job.Status, err)
 		}
-		must(s.Look(t.Context()))
+		must(s.Check(t.Context()))
 		rec, err = s.Get(t.Context(), id)
 		if err != nil || rec.Job.Status != rowmill.StatusSucceeded || rec.Job.RowsDone != 6 {
 			t.Errorf("it is %s with %d rows, %v", rec.Job.Status, rec.Job.RowsDone, err)
 		}
 		if from == "claim" && rec.Epoch <= f.Epoch {
-			t.Errorf("epoch %d after %d, which was forgotten", rec.Epoch, f.Epoch)
+			t.Errorf("epoch %d after the lost epoch %d", rec.Epoch, f.Epoch)
 		}
 	}
 	storetest.Consistent(t, s.Store.(*redis.Store).Engine(), s.Store.(*redis.Store))
 }
 
-// TestNothingIsWrittenIntoAnEmptyServer takes everything away from a node that
-// remembers a job.
+// TestNothingIsWrittenIntoAnEmptyServer removes all data while a node keeps writes of a
+// job.
 func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "appendfsync everysec")
@@ -108,8 +108,8 @@ func TestNothingIsWrittenIntoAnEmptyServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, server, "FLUSHALL")
-	if err := s.Look(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
-		t.Errorf("a look at an empty server: %v, want ErrUnavailable", err)
+	if err := s.Check(t.Context()); !errors.Is(err, rowmill.ErrUnavailable) {
+		t.Errorf("a check of an empty server: %v, want ErrUnavailable", err)
 	}
 	if left := command(t, server, "DBSIZE"); left != "0" {
 		t.Errorf("%s keys were written", left)
