@@ -102,7 +102,7 @@ func (s *storage) openRedis(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	remembered := recall.New(recall.Config{Store: records, Log: s.Logger, For: s.Settings.Jobs.SettleTime})
+	remembered := recall.New(recall.Config{Store: records, Log: s.Logger, For: s.Settings.Jobs.SettleTime, FailedAt: records.FailedAt})
 	s.Store, s.redis = remembered, records
 	s.opened("store", func(context.Context) error { return remembered.Close() })
 	warnings, err := records.Durability(ctx)

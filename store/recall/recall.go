@@ -40,6 +40,10 @@ type Config struct {
 	Patience time.Duration
 	// Every is the time between two checks. Default 2 s.
 	Every time.Duration
+	// FailedAt returns when the store last did not answer. Within three times Every of
+	// it, a missing job may be one that the store lost and another node writes again:
+	// Get and Head then return rowmill.ErrUnavailable. Default: the store never fails.
+	FailedAt func() time.Time
 }
 
 // Store wraps a store and repeats acknowledged writes that it loses.
@@ -67,6 +71,9 @@ func New(cfg Config) *Store {
 	}
 	if cfg.Every == 0 {
 		cfg.Every = 2 * time.Second
+	}
+	if cfg.FailedAt == nil {
+		cfg.FailedAt = func() time.Time { return time.Time{} }
 	}
 	s := &Store{Store: cfg.Store, cfg: cfg, name: newName(), jobs: make(map[string]*job), done: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -2,6 +2,7 @@ package recall_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/recall"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -474,4 +476,28 @@ func TestLostWrites(t *testing.T) {
 			test(v.node(), v)
 		})
 	}
+}
+
+// After the store has failed, a missing job may be one that another node writes again.
+func TestMissingAfterAFailure(t *testing.T) {
+	t.Parallel()
+	var failed atomic.Pointer[time.Time]
+	failed.Store(&time.Time{})
+	n := newVault(t).nodeWith(recall.Config{FailedAt: func() time.Time { return *failed.Load() }})
+	wants := func(what string, want error) {
+		t.Helper()
+		if _, err := n.Get(t.Context(), "job-none"); !errors.Is(err, want) {
+			t.Errorf("%s: get %v, want %v", what, err, want)
+		}
+		if _, err := n.Head(t.Context(), "job-none"); !errors.Is(err, want) {
+			t.Errorf("%s: head %v, want %v", what, err, want)
+		}
+	}
+	wants("before a failure", rowmill.ErrNotFound)
+	now := time.Now()
+	failed.Store(&now)
+	wants("after a failure", rowmill.ErrUnavailable)
+	long := now.Add(-4 * time.Hour)
+	failed.Store(&long)
+	wants("long after it", rowmill.ErrNotFound)
 }

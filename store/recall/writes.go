@@ -253,13 +253,23 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	if j := s.existing(jobID); err == nil && j != nil {
 		j.observe(rec)
 	}
-	return rec, err
+	return rec, s.notYet(err)
+}
+
+// notYet turns rowmill.ErrNotFound into rowmill.ErrUnavailable if the store has just failed, so
+// that no client takes a job for gone that a node is about to write again.
+func (s *Store) notYet(err error) error {
+	if !errors.Is(err, rowmill.ErrNotFound) || time.Since(s.cfg.FailedAt()) > 3*s.cfg.Every {
+		return err
+	}
+	return fmt.Errorf("%w: the record store has just come back, and may have lost writes that are repeated within seconds", rowmill.ErrUnavailable)
 }
 
 // Head returns the part of the record that clients see.
 func (s *Store) Head(ctx context.Context, jobID string) (*store.Head, error) {
 	if s.existing(jobID) == nil {
-		return s.Store.Head(ctx, jobID)
+		head, err := s.Store.Head(ctx, jobID)
+		return head, s.notYet(err)
 	}
 	rec, err := s.Get(ctx, jobID)
 	return rec.Head(), err

@@ -321,6 +321,26 @@ func TestEmptied(t *testing.T) {
 	}
 }
 
+// TestFailedAt stops and starts the server.
+func TestFailedAt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, redis.Config{URL: server.URL(), Timeouts: hasty})
+	if at := s.FailedAt(); at.Unix() != 0 {
+		t.Errorf("failed at %v before a failure", at)
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	if _, err := s.Time(t.Context()); err == nil {
+		t.Error("a stopped server answers")
+	}
+	if at := s.FailedAt(); at.Before(before) {
+		t.Errorf("failed at %v, want after %v", at, before)
+	}
+}
+
 // TestConfirm lets Sentinels disagree with a client that still writes to another server.
 func TestConfirm(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/redis"
@@ -62,3 +63,6 @@ func (s *Store) SetURL(url string) error { return s.engine.SetURL(url) }
 // Durability reports the data losses that the server's settings allow. See
 // redis.Engine.
 func (s *Store) Durability(ctx context.Context) ([]string, error) { return s.engine.Durability(ctx) }
+
+// FailedAt returns when the server last did not answer. See redis.Engine.
+func (s *Store) FailedAt() time.Time { return s.engine.FailedAt() }

@@ -107,6 +107,9 @@ func (e *Engine) try(ctx context.Context, write bool, call func(context.Context)
 		}
 		v = classify(ctx, err)
 		e.failures.WithLabelValues(v.cause).Inc()
+		if v.again {
+			e.failedAt.Store(time.Now().UnixNano())
+		}
 		maybeExecuted = maybeExecuted || v.maybeExecuted
 		return err
 	}, func(error) bool { return v.again }, nil)

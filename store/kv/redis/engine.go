@@ -35,6 +35,8 @@ type Engine struct {
 	unknown   prometheus.Counter
 	conflicts prometheus.Counter
 
+	failedAt atomic.Int64 // when an attempt failed that may succeed later, ns
+
 	queues [queues]sync.Mutex
 	seed   maphash.Seed
 
@@ -167,6 +169,9 @@ func (e *Engine) Ping(ctx context.Context) error {
 	e.failures.WithLabelValues(v.cause).Inc()
 	return e.failed(ctx, false, v, err)
 }
+
+// FailedAt returns when the server last did not answer, or could not serve.
+func (e *Engine) FailedAt() time.Time { return time.Unix(0, e.failedAt.Load()) }
 
 // Close closes the connections. Calls in progress fail.
 func (e *Engine) Close() error {
