@@ -223,8 +223,15 @@ func TestResults_RemovedByRetentionAre410(t *testing.T) {
 	if err := w.bucket.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(resultPaths, "/v1/jobs/%s/results?format=parquet&include_inputs=1&include_cumulative_logprobs=1",
-		"/v1/jobs/%s/results-url?include_inputs=1&include_cumulative_logprobs=1") {
+	paths := append(resultPaths, "/v1/jobs/%s/results?format=parquet&include_inputs=1&include_cumulative_logprobs=1",
+		"/v1/jobs/%s/results-url?include_inputs=1&include_cumulative_logprobs=1")
+	for _, path := range paths { // storage has lost the files
+		w.get(fmt.Sprintf(path, id)).wantError(503, "results_missing", "rowmill storage check")
+	}
+	if _, err := w.store.RemoveData(t.Context(), id, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
 		w.get(fmt.Sprintf(path, id)).wantError(410, "results_expired", "retention")
 	}
 }

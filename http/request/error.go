@@ -93,9 +93,9 @@ func Describe(err error) *Error {
 		return Errorf(http.StatusRequestEntityTooLarge, "body_too_large",
 			"the request body is larger than %d bytes; put the rows into a file of CSV, Parquet or JSON Lines, upload it with POST /v1/uploads, and send file: and its id as inputs, or its URL", tooLarge.Limit).Closing()
 	case errors.Is(err, archive.ErrRemoved) && errors.Is(err, rowmill.ErrNotFound):
-		// The record was read before the removal, so it does not show it.
-		return Errorf(http.StatusGone, "results_expired",
-			"the result files of this job are not in the service's storage: retention has just removed them, or the storage has lost them; "+
+		// The record does not show a removal: it was read before it, or storage lost the files.
+		return NotNow("results_missing",
+			"the result files of this job are not in the service's storage; ask again, and if the answer stays, the storage has lost them: "+
 				"an operator finds out with rowmill storage check")
 	case errors.Is(err, archive.ErrRemoved):
 		return Errorf(http.StatusGone, "results_expired", "retention has removed the results of this job; submit it again to have them")

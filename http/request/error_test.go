@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 		{rowmill.ErrConflict, 409, "conflict"},
 		{&rowmill.TransitionError{From: rowmill.StatusFailed, To: rowmill.StatusRunning}, 409, "conflict"},
 		{rowmill.ErrExpired, 410, "expired"},
-		{archive.Removed(rowmill.ErrNotFound), 410, "results_expired"},
+		{archive.Removed(rowmill.ErrNotFound), 503, "results_missing"},
 		{archive.Removed(blob.ErrLost), 410, "results_expired"},
 		{archive.ErrBusy, 503, "busy"},
 		{&http.MaxBytesError{Limit: 5}, 413, "body_too_large"},
