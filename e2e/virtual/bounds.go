@@ -66,7 +66,9 @@ func (w *world) mayRerun() int {
 		switch f.Kind {
 		case "clock", "unacknowledged":
 		case "drain":
-			if w.silenced() {
+			// Workers of other nodes keep answered rows for the next owner. They drop
+			// them if no node has a place for the job before they stop waiting.
+			if w.silenced() || w.Places > 0 {
 				bound += flight
 			}
 		case "forget":
