@@ -12,7 +12,6 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/commit"
 	"github.com/rowmill/rowmill/actors/ingest"
-	"github.com/rowmill/rowmill/actors/storage"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/contain"
@@ -73,9 +72,12 @@ func (p *process) tidied(ctx context.Context, job string) error {
 		if rec, err = p.keepResults(ctx, rec); err != nil {
 			return err // the parts stay: they are the only copy
 		}
-		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec), p.dropOtherResults(ctx, rec))
-	case !rec.Counted(): // no part is recorded: the rows ran while the input was read
-		err = p.dropParts(ctx, rec)
+		err = errors.Join(cfg.Store.DropParts(ctx, job), p.dropParts(ctx, rec, nil), p.dropOtherResults(ctx, rec))
+	case !rec.Counted(): // only carried parts are recorded: the rows ran while the input was read
+		var kept []store.Part
+		if kept, err = cfg.Store.ListParts(ctx, job); err == nil {
+			err = p.dropParts(ctx, rec, kept)
+		}
 	}
 	if err != nil {
 		return err
@@ -98,7 +100,7 @@ func (p *process) keepResults(ctx context.Context, rec store.Record) (store.Reco
 		if err == nil {
 			continue
 		}
-		if storage.Passing(err) {
+		if !errors.Is(err, archive.ErrNotStored) {
 			return rec, err
 		}
 		p.log.Error("a result cannot be read, so it is made again from the parts", "job", rec.Job.ID, "result", name, "err", err)
@@ -131,21 +133,23 @@ func (p *process) makeAgain(ctx context.Context, rec store.Record, name string) 
 	return p.cfg.Store.ReplaceArtifact(ctx, rec.Job.ID, name, rec.Artifacts[name], store.Artifact{Key: again.Key, Size: size})
 }
 
-// dropParts removes the parts of a job, except the parts that a later owner wrote: the
-// store that this node reads may not know that owner yet.
-func (p *process) dropParts(ctx context.Context, rec store.Record) error {
+// dropParts removes the parts of a job, except some kept parts, and except the parts that a
+// later owner wrote: the store that this node reads may not know that owner yet.
+func (p *process) dropParts(ctx context.Context, rec store.Record, kept []store.Part) error {
 	prefix := layout.Parts(rec.Job.ID)
 	objects, err := p.cfg.Blob.List(ctx, prefix)
 	if err != nil {
 		return err
 	}
-	later := func(o blob.Info) bool { return layout.Epoch(o.Key) > rec.Epoch }
-	if !slices.ContainsFunc(objects, later) {
+	stays := func(o blob.Info) bool {
+		return layout.Epoch(o.Key) > rec.Epoch || slices.ContainsFunc(kept, func(p store.Part) bool { return p.Key == o.Key })
+	}
+	if !slices.ContainsFunc(objects, stays) {
 		return p.cfg.Blob.DeletePrefix(ctx, prefix)
 	}
 	var errs []error
 	for _, o := range objects {
-		if !later(o) {
+		if !stays(o) {
 			errs = append(errs, p.cfg.Blob.Delete(ctx, o.Key))
 		}
 	}

@@ -313,6 +313,9 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roari
 	if err != nil {
 		return nil, fmt.Errorf("commit a part of shard %d: %w", n, err)
 	}
+	if err := archive.ReadBack(ctx, t.Bucket, object); err != nil {
+		return nil, err
+	}
 	part.Size = object.Size
 	totals := t.totals.Plus(part.Totals)
 	if err := t.Parts.CommitParts(ctx, t.fence, []store.Part{part}, totals); err != nil {

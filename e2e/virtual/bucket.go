@@ -29,8 +29,9 @@ type shelf struct {
 
 // An item is one version of an object.
 type item struct {
-	info blob.Info
-	data []byte
+	info  blob.Info
+	data  []byte
+	shown time.Time // when readers see it; zero: at once
 }
 
 func newShelf() *shelf { return &shelf{objects: make(map[string]*item)} }
@@ -38,7 +39,7 @@ func newShelf() *shelf { return &shelf{objects: make(map[string]*item)} }
 func (s *shelf) get(key string) (*item, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.objects[key]; i != nil {
+	if i := s.objects[key]; i != nil && !time.Now().Before(i.shown) {
 		return i, nil
 	}
 	return nil, fmt.Errorf("object %s: %w", key, rowmill.ErrNotFound)
@@ -46,11 +47,34 @@ func (s *shelf) get(key string) (*item, error) {
 
 func (s *shelf) put(key string, data []byte) blob.Info {
 	sum := md5.Sum(data) //nolint:gosec // as S3 makes its tags
-	i := &item{blob.Info{Key: key, Size: int64(len(data)), ETag: `"` + hex.EncodeToString(sum[:]) + `"`, Modified: time.Now()}, data}
+	i := &item{info: blob.Info{Key: key, Size: int64(len(data)), ETag: `"` + hex.EncodeToString(sum[:]) + `"`, Modified: time.Now()}, data: data}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects[key] = i
 	return i.info
+}
+
+// spoil does to an object that was just acknowledged what a fault says.
+func (s *shelf) spoil(key string, f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.objects[key]
+	if i == nil {
+		return
+	}
+	switch f.How {
+	case "lost":
+		delete(s.objects, key)
+	case "cut":
+		half := *i
+		half.data = i.data[:len(i.data)/2]
+		half.info.Size = int64(len(half.data))
+		s.objects[key] = &half
+	case "hidden":
+		late := *i
+		late.shown = time.Now().Add(time.Duration(f.For))
+		s.objects[key] = &late
+	}
 }
 
 func (s *shelf) remove(match func(key string) bool) {
@@ -100,7 +124,7 @@ func newBucket(s *shelf, run func(context.Context, effect) error) *bucket {
 }
 
 func (b *bucket) call(ctx context.Context, kind, key string, writes bool, do func() error) error {
-	return b.run(ctx, effect{kind: "blob." + kind, key: short(key), writes: writes, do: do})
+	return b.run(ctx, effect{kind: "blob." + kind, key: short(key), object: key, writes: writes, do: do})
 }
 
 func (b *bucket) Name() string { return "shelf" }

@@ -39,8 +39,18 @@ func (e entry) String() string {
 type effect struct {
 	kind   string // store.claim, blob.put, ask.report, …
 	key    string
+	object string // full key of an object
 	writes bool
 	do     func() error
+}
+
+// unstored is the kind of a fault: the bucket acknowledges a part or a result and loses it,
+// stores half of it, or shows it late.
+const unstored = "unstored"
+
+// derived reports whether an effect writes an object that nodes can make again.
+func (e effect) derived() bool {
+	return e.kind == "blob.put" && (strings.Contains(e.object, "/parts/") || strings.Contains(e.object, "/results/"))
 }
 
 // A gate counts the effects of all processes of a machine.
@@ -221,6 +231,12 @@ func (p *proc) strike(ctx context.Context, e effect, what string) error {
 		w.tell(p.node, e.kind, e.key, "held up for "+time.Duration(f.For).String())
 		w.later(time.Duration(f.For), func() { _ = p.happen(e, "late") })
 		return p.unknown(ctx, e, f)
+	case unstored:
+		err := p.happen(e, "acknowledged, and then "+f.How)
+		if err == nil {
+			w.shelf.spoil(e.object, *f)
+		}
+		return err
 	case "forget":
 		err := p.happen(e, "then the store forgets")
 		w.forget(time.Duration(f.For))
@@ -275,12 +291,19 @@ func (w *world) struckBy(node int, e effect) *Fault {
 	if e.writes {
 		g.counts[""]++
 	}
+	if e.derived() {
+		g.counts[unstored]++
+	}
 	if w.whole() {
 		return nil
 	}
 	for i := range w.Faults {
 		f := &w.Faults[i]
-		if f.Nth == 0 || f.Node != node || w.struck[i] || f.On == "" && !e.writes || f.On != "" && f.On != e.kind || g.counts[f.On] != f.Nth {
+		strikes := f.On == e.kind || f.On == "" && e.writes
+		if f.Kind == unstored {
+			strikes = e.derived()
+		}
+		if f.Nth == 0 || f.Node != node || w.struck[i] || !strikes || g.counts[f.On] != f.Nth {
 			continue
 		}
 		w.mu.Lock()

@@ -58,6 +58,7 @@ func kinds() []kind {
 				f.For = -f.For
 			}
 		}},
+		{unstored, 0, false, nil}, // see losses
 		{"forget", 3, false, func(g *generator, f *Fault) { g.moment(f); f.For = g.upTo(2 * time.Second); f.After = true }},
 	}
 }
@@ -102,6 +103,9 @@ const apart = 26_000_000
 
 // harsh is the first seed of schedules in which servers limit their clients or crash.
 const harsh = 28_000_000
+
+// lossy is the first seed of schedules in which the bucket loses what it acknowledged.
+const lossy = 30_000_000
 
 // Generate returns the schedule of a seed.
 func Generate(seed uint64) Schedule {
@@ -173,7 +177,22 @@ func Generate(seed uint64) Schedule {
 	servers := &generator{Rand: rand.New(rand.NewPCG(seed, 18)), Schedule: equal.Schedule} //nolint:gosec // as above
 	servers.limits()
 	servers.crashes()
-	return servers.Schedule
+	if seed < lossy {
+		return servers.Schedule
+	}
+	storage := &generator{Rand: rand.New(rand.NewPCG(seed, 19)), Schedule: servers.Schedule} //nolint:gosec // as above
+	storage.losses()
+	return storage.Schedule
+}
+
+// losses makes the bucket lose parts and results that it has acknowledged.
+func (g *generator) losses() {
+	for range g.IntN(4) {
+		g.Faults = append(g.Faults, Fault{
+			Kind: unstored, On: unstored, Nth: 1 + g.IntN(1+g.IntN(12)), Node: g.IntN(len(g.Nodes)),
+			How: g.one("lost", "cut", "hidden"), For: g.upTo(20 * time.Second),
+		})
+	}
 }
 
 // repeats makes many rows of a job equal, and sometimes its owner fail while copies are

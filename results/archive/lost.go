@@ -90,6 +90,10 @@ func readPart(ctx context.Context, bucket blob.Bucket, p store.Part) error {
 	return results.CheckPart(ctx, o)
 }
 
+// ErrNotStored means that storage acknowledged an object and does not have it, or only a part of
+// it. It comes with rowmill.ErrUnavailable: the object must be written again.
+var ErrNotStored = errors.New("storage acknowledged an object that cannot be read")
+
 // visible is how long a bucket may take to show an object that it has acknowledged.
 const visible = 30 * time.Second
 
@@ -178,8 +182,7 @@ func ReadBack(ctx context.Context, bucket blob.Bucket, written blob.Info) error 
 	if err == nil || passes(err) {
 		return err
 	}
-	// Not wrapped: that the object is missing is no answer yet.
-	return fmt.Errorf("storage acknowledged object %s, but it cannot be read: %s", written.Key, err.Error())
+	return fmt.Errorf("%w: %w: object %s: %s", rowmill.ErrUnavailable, ErrNotStored, written.Key, err.Error())
 }
 
 func readFooter(ctx context.Context, bucket blob.Bucket, written blob.Info) error {
