@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// An Assignee is a worker of the job as its owner knows it.
+// An Assignee is a worker of the job, as seen by the job's owner.
 type Assignee struct {
 	Worker  string
-	Address string // of its node; empty for the owner's own
+	Address string // of the worker's node; empty on the owner's own node
 
 	heard   time.Time
-	last    *Heartbeat // its newest, but for the rows it names
+	last    *Heartbeat // its newest heartbeat, without the rows that it lists
 	sent    int64      // number of the last batch of spans
-	unseen  []Batch    // those that it has not said it received
+	unseen  []Batch    // batches that the worker has not confirmed yet
 	parts   map[string]*reported
 	taken   int64 // number of the last batch of rows taken back
 	revoked Revocation
-	counted counts // what the owner's counts have of it
+	counted counts // the worker's contribution to the owner's counts
 }
 
-// counts are how many workers are in some states. With them a heartbeat costs the
-// same however many workers there are.
+// counts holds the number of workers in some states. The owner updates it with each
+// heartbeat, so the cost of a heartbeat does not grow with the number of workers.
 type counts struct {
-	working int // have engines and stay
-	hungry  int // could get rows now, and have nothing to do
-	idle    int // have rows that could be given back, and no engine
+	working int // have engines and do not drain
+	hungry  int // could get rows now, and their engines have nothing to do
+	idle    int // have rows to give back, and no engine
 	away    int // cannot use the bucket
 }
 
@@ -33,8 +33,8 @@ func (c counts) plus(d counts, times int) counts {
 	return counts{c.working + times*d.working, c.hungry + times*d.hungry, c.idle + times*d.idle, c.away + times*d.away}
 }
 
-// A reported part is one of which a worker has not heard yet that it may forget
-// it.
+// A reported part is in the heartbeats of a worker until the worker receives its
+// acknowledgement.
 type reported struct {
 	Part
 	acked bool
@@ -49,7 +49,7 @@ func (a *Assignee) away() time.Duration {
 
 func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
 
-// counts are those of one worker.
+// counts returns the counts of this worker alone.
 func (a *Assignee) counts() (c counts) {
 	if a.last == nil {
 		return c
@@ -69,12 +69,12 @@ func one(is bool) int {
 	return 0
 }
 
-// servable reports whether a worker could get rows now.
+// servable reports whether the worker can get rows now.
 func (a *Assignee) servable() bool {
 	return a.last != nil && !a.last.Leaves && len(a.unseen) == 0 && a.last.Ports > 0 && a.last.Want
 }
 
-// revocable reports whether a worker has rows that could be asked back.
+// revocable reports whether the owner can ask the worker to give rows back.
 func (a *Assignee) revocable() bool {
 	return a.last != nil && !a.last.Leaves && a.last.Recalled >= a.revoked.Number && a.last.Ready > 0
 }

@@ -10,44 +10,43 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A State is how far a row is.
+// A State is the progress of a row.
 type State string
 
-// The states of a row, in their order. Elsewhere stands for rows that a book
-// does not have: a worker's knows only its own.
+// The states of a row, in their order. A book returns Elsewhere for a row that it does
+// not have: the book of a worker has only the worker's rows.
 const (
 	Elsewhere State = "elsewhere"
-	Free      State = "free"      // nobody has it
+	Free      State = "free"      // no worker has it
 	Copy      State = "copy"      // it gets the answer of an equal row, once that is committed
 	Assigned  State = "assigned"  // a worker has it
-	Finished  State = "finished"  // and its answer stands
-	Written   State = "written"   // in a part that is durable
+	Finished  State = "finished"  // it has an answer
+	Written   State = "written"   // in a durable part
 	Committed State = "committed" // in a part that is recorded: done
 )
 
-// A book says of each row in which state it is:
+// A book has the state of each row:
 //
 //	free ──assign──► assigned ──finish──► finished ──write──► written ──commit──► committed
 //	 ▲                  │                                        ▲
 //	 └──────release─────┘                                        │
 //	                    └─────────────────write──────────────────┘
 //
-// A copy is assigned to nobody: it is written once its original is committed. Only
-// one that a worker has from before runs as other rows do.
+// A copy is never assigned. It is written after its original is committed. Only a copy
+// that a worker got before the list of copies was known runs like other rows.
 //
-// The owner of a job keeps one for all its rows; a row is written there as
-// soon as its part is reported, since an answer is seen by its worker only.
-// Each worker keeps one for the rows it has, in which a free row is one that it
-// gives back, and a committed one is gone. A row is in one state at a time, and
-// who breaks that loses or repeats it.
+// The owner of a job keeps a book of all rows. Only the worker sees an answer, so in the
+// owner's book a row is written as soon as a worker reports its part. Each worker keeps
+// a book of its own rows. In that book a free row is a row to give back, and a committed
+// row is removed. A row must be in one state at a time, or it is lost or runs twice.
 type book struct {
 	free, copies, finished, written, committed Rows
 	assigned                                   map[string]*Rows // by worker
-	holders                                    map[int][]*Rows  // those of workers that have rows of a shard
+	holders                                    map[int][]*Rows  // by shard: the row sets of the workers with rows there
 	held                                       int64            // how many rows are assigned
 }
 
-// newBook is the book of a job with these shards, of which parts are recorded.
+// newBook returns the book of a job with these shards and recorded parts.
 func newBook(shards []shard.Info, parts []store.Part) (*book, error) {
 	b := &book{assigned: make(map[string]*Rows)}
 	for n, info := range shards {
@@ -75,7 +74,7 @@ func span(from, to int) *roaring.Bitmap {
 	return rows
 }
 
-// assign gives rows to a worker.
+// assign moves rows to a worker.
 func (b *book) assign(worker string, shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)
@@ -91,7 +90,7 @@ func (b *book) assign(worker string, shard int, rows *roaring.Bitmap) {
 	b.held += have.Count() - before
 }
 
-// set says which rows of a shard are copies, nil for none, as far as nobody has them.
+// set says which unassigned rows of a shard are copies; nil means none.
 func (b *book) set(shard int, copies *roaring.Bitmap) {
 	if copies == nil {
 		copies = roaring.New()
@@ -106,7 +105,7 @@ func (b *book) set(shard int, copies *roaring.Bitmap) {
 	b.copies.Add(shard, rows)
 }
 
-// take takes rows of a shard from a worker.
+// take removes rows of a shard from the rows of a worker.
 func (b *book) take(have *Rows, shard int, rows *roaring.Bitmap) {
 	before := have.Count()
 	have.remove(shard, rows)
@@ -116,7 +115,7 @@ func (b *book) take(have *Rows, shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// leave notes that a worker has no row of a shard any more.
+// leave notes that a worker has no more rows of a shard.
 func (b *book) leave(have *Rows, shard int) {
 	rest := slices.DeleteFunc(b.holders[shard], func(r *Rows) bool { return r == have })
 	if b.holders[shard] = rest; len(rest) == 0 {
@@ -124,7 +123,7 @@ func (b *book) leave(have *Rows, shard int) {
 	}
 }
 
-// release frees those of some rows that are assigned to a worker.
+// release frees the given rows, as far as they are assigned to the worker.
 func (b *book) release(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.in(shard, rows)
@@ -132,8 +131,7 @@ func (b *book) release(worker string, shard int, rows *roaring.Bitmap) {
 	b.free.Add(shard, rows)
 }
 
-// releaseAll frees all rows that are assigned to a worker, and returns how many
-// those are.
+// releaseAll frees all rows that are assigned to a worker, and returns their number.
 func (b *book) releaseAll(worker string) int64 {
 	have := b.of(worker)
 	for n, rows := range have.shards {
@@ -145,7 +143,7 @@ func (b *book) releaseAll(worker string) int64 {
 	return have.Count()
 }
 
-// finish notes that rows of a worker are answered.
+// finish notes that rows of a worker have answers.
 func (b *book) finish(worker string, shard int, rows *roaring.Bitmap) {
 	have := b.of(worker)
 	rows = have.in(shard, rows)
@@ -153,19 +151,19 @@ func (b *book) finish(worker string, shard int, rows *roaring.Bitmap) {
 	b.finished.Add(shard, rows)
 }
 
-// write notes that rows are in a durable part, whoever has them.
+// write notes that rows are in a durable part, whichever worker has them.
 func (b *book) write(shard int, rows *roaring.Bitmap) {
 	b.forget(shard, rows)
 	b.written.Add(shard, rows)
 }
 
-// commit notes that rows are recorded.
+// commit notes that the store has recorded rows.
 func (b *book) commit(shard int, rows *roaring.Bitmap) {
 	b.forget(shard, rows)
 	b.committed.Add(shard, rows)
 }
 
-// forget takes rows out of the book.
+// forget removes rows from the book.
 func (b *book) forget(shard int, rows *roaring.Bitmap) {
 	b.free.remove(shard, rows)
 	b.copies.remove(shard, rows)
@@ -176,12 +174,12 @@ func (b *book) forget(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// past reports whether any of some rows is written or committed.
+// past reports whether at least one of the rows is written or committed.
 func (b *book) past(shard int, rows *roaring.Bitmap) bool {
 	return !b.written.in(shard, rows).IsEmpty() || !b.committed.in(shard, rows).IsEmpty()
 }
 
-// of are the rows assigned to a worker.
+// of returns the rows that are assigned to a worker.
 func (b *book) of(worker string) *Rows {
 	if b.assigned[worker] == nil {
 		b.assigned[worker] = new(Rows)
@@ -189,7 +187,7 @@ func (b *book) of(worker string) *Rows {
 	return b.assigned[worker]
 }
 
-// where says in which state a row is, and which worker it is assigned to.
+// where returns the state of a row, and its worker if the row is assigned.
 func (b *book) where(shard, row int) (state State, worker string) {
 	switch {
 	case b.free.has(shard, row):

@@ -6,20 +6,20 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// copies are rows that are not assigned, but get the answers of others. The owner
-// has them written itself, a shard at a time.
+// copies tracks the rows that get the answer of an equal row. They are never assigned:
+// the owner writes them, one shard at a time.
 type copies struct {
-	of      *shard.Copies // nil for none
-	settled int           // of all shards before it every row but copies is committed
-	next    int           // no shard before it has copies that are not written
+	of      *shard.Copies // nil if there are none
+	settled int           // in all shards before this one, every row is committed or a copy
+	next    int           // shards before this one have no copies left to write
 }
 
-// copiesAhead is how many shards are looked through for one whose copies can be
-// written: the originals of most are of its own or of those just before.
+// copiesAhead is the number of shards that Copyable examines. Most originals are in the
+// same shard as their copies or shortly before it.
 const copiesAhead = 64
 
-// Copies says which rows are copies, once that is known of the whole input; nil for
-// none. What workers have is theirs.
+// Copies sets the copies of the whole input; nil means none. Rows that workers already
+// have stay with them.
 func (o *Owner) Copies(of *shard.Copies) {
 	o.copies = copies{of: of}
 	for n := range o.plan.shards {
@@ -32,8 +32,8 @@ func (o *Owner) Copies(of *shard.Copies) {
 	o.dueAll = true
 }
 
-// Copyable returns the copies of a shard whose originals are all committed; false
-// where there are none now.
+// Copyable returns a shard and its copies, once all their originals are committed. ok is
+// false if there is no such shard now.
 func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	c := &o.copies
 	if c.of == nil || o.book.copies.Count() == 0 {
@@ -53,7 +53,7 @@ func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	return 0, nil, false
 }
 
-// answered reports whether every row of a shard but copies is committed.
+// answered reports whether each row of a shard is committed or a copy.
 func (o *Owner) answered(n int) bool {
 	rows, done, copied := uint64(o.plan.shards[n].Rows), o.book.committed.of(n), o.copies.of.Rows(n) //nolint:gosec // a number of rows
 	if done == nil {
@@ -65,8 +65,8 @@ func (o *Owner) answered(n int) bool {
 	return done.GetCardinality()+copied.GetCardinality() >= rows && done.OrCardinality(copied) == rows
 }
 
-// Copied turns a part with the copies of a shard into the record to commit, unless a
-// worker has one of them after all.
+// Copied returns the record to commit for a part with copies of a shard. The proposal is
+// a repeat if one of these rows is no longer a copy, because a worker has it.
 func (o *Owner) Copied(p Part) Proposal {
 	if o.book.copies.in(p.Shard, p.Rows.Bitmap).GetCardinality() != p.Rows.GetCardinality() {
 		return Proposal{Part: p, Repeat: true}

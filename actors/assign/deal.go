@@ -8,34 +8,33 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A deal hands out rows by the groups of their prefixes. Shards in a row make a
-// block, whose rows are dealt in shares, each some of the groups: a worker gets
-// one share after another, each from all shards of the block, so that rows which
-// begin alike meet on one worker at about the same time. Blocks follow one another
-// in the order of the input; where every share of a block is somebody's, the next
-// block is begun, and at the end workers help each other.
+// A deal assigns rows by the groups of their prefixes. Consecutive shards make a block.
+// The rows of a block are divided into shares, and each share has some of the groups. A
+// worker gets one share after another, with rows from all shards of the block, so rows
+// with the same prefix run on one worker at about the same time. Blocks follow the order
+// of the input. When every share of a block has a worker, the next block begins. At the
+// end several workers share a share.
 type deal struct {
 	free   *Rows
 	shards []shard.Info
-	groups []byte // by row of the job
+	groups []byte // by number of the row in the job
 	blocks []dealBlock
 	cursor map[string]share // by worker
 }
 
-// A dealBlock is shards that are dealt together.
+// A dealBlock is a range of shards that are dealt together.
 type dealBlock struct {
-	from, to int // shards, to excluded
+	from, to int // shards, without to
 	shares   int
-	numbers  [1 + shard.Groups]int     // of the share that a group is in
-	rows     map[int][]*roaring.Bitmap // by shard with free rows, as far as they were asked for: those of each share
+	numbers  [1 + shard.Groups]int     // by group: the share that has it
+	rows     map[int][]*roaring.Bitmap // by shard: the rows of each share. A shard is added at its first use, and removed when it has no free rows
 }
 
-// A share is one of a block.
+// A share identifies a share of a block.
 type share struct{ block, number int }
 
-// shareBytes is about the text of a share: a part of what a worker has loaded, 16
-// MiB by default, so that a share is there as a whole while it runs. Group 0 is a
-// share of its own.
+// shareBytes is the approximate text size of a share. A worker loads 16 MiB by default,
+// so it has a whole share in memory. Group 0 has a share of its own.
 const shareBytes = 4 << 20
 
 func newDeal(shards []shard.Info, free *Rows, groups []byte) *deal {
@@ -54,7 +53,8 @@ func newDeal(shards []shard.Info, free *Rows, groups []byte) *deal {
 	return d
 }
 
-// divide puts groups that follow one another into shares of about as many rows.
+// divide spreads the groups over the shares. Each share gets consecutive groups, and
+// about the same number of rows.
 func (b *dealBlock) divide(groups []byte) {
 	var rows [1 + shard.Groups]int
 	for _, group := range groups {
@@ -68,8 +68,7 @@ func (b *dealBlock) divide(groups []byte) {
 	}
 }
 
-// rows are free rows of one shard for a worker; false where none of those that
-// are dealt is free.
+// rows returns free rows of a single shard for a worker; ok is false if no dealt row is free.
 func (d *deal) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	if s, has := d.cursor[worker]; has {
 		if n, rows, ok = d.of(s); ok {
@@ -85,7 +84,7 @@ func (d *deal) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	return d.of(s)
 }
 
-// of are free rows of a share, of the first shard that has any.
+// of returns the free rows of a share in the first shard that has any.
 func (d *deal) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
 		if rows = d.freeOf(s, n); rows != nil {
@@ -95,7 +94,7 @@ func (d *deal) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 	return 0, nil, false
 }
 
-// freeOf are the free rows of a share in one shard, nil for none.
+// freeOf returns the free rows of a share in one shard; nil if there are none.
 func (d *deal) freeOf(s share, n int) *roaring.Bitmap {
 	b, free := &d.blocks[s.block], d.free.of(n)
 	if free == nil {
@@ -111,7 +110,7 @@ func (d *deal) freeOf(s share, n int) *roaring.Bitmap {
 	return nil
 }
 
-// sharesOf finds the rows that each share of a block has in a shard.
+// sharesOf computes the rows of each share of a block in one shard.
 func (d *deal) sharesOf(b *dealBlock, n int) []*roaring.Bitmap {
 	shares := make([]*roaring.Bitmap, b.shares)
 	for i := range shares {
@@ -124,8 +123,8 @@ func (d *deal) sharesOf(b *dealBlock, n int) []*roaring.Bitmap {
 	return shares
 }
 
-// next is the first share with free rows that is nobody's, or of those that are
-// somebody's the one of which most is free.
+// next returns the first share with free rows that no worker has, or else the share with
+// the most free rows.
 func (d *deal) next() (share, bool) {
 	taken := make(map[share]bool, len(d.cursor))
 	for _, s := range d.cursor {
@@ -167,7 +166,7 @@ func (d *deal) hasFree(b dealBlock) bool {
 	return false
 }
 
-// count is how many rows of a share are free.
+// count returns the number of free rows of a share.
 func (d *deal) count(s share) (rows int) {
 	b := &d.blocks[s.block]
 	for n := b.from; n < b.to; n++ {
@@ -178,7 +177,7 @@ func (d *deal) count(s share) (rows int) {
 	return rows
 }
 
-// last is the last shard of the block that has a shard.
+// last returns the last shard of the block that contains shard n.
 func (d *deal) last(n int) int {
 	i, _ := slices.BinarySearchFunc(d.blocks, n, func(b dealBlock, n int) int { return b.to - 1 - n })
 	return d.blocks[i].to - 1

@@ -6,8 +6,8 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// dealt is an owner of shards of so many rows each, whose rows have groups in turn,
-// and are large enough for a share for each of so many.
+// dealt returns an owner with this number of shards, and rows in each. The groups of the
+// rows take turns. The shards are large enough for this number of shares.
 func dealt(t *testing.T, shards, rows, shares int) *Owner {
 	t.Helper()
 	infos := make([]shard.Info, shards)
@@ -26,7 +26,8 @@ func dealt(t *testing.T, shards, rows, shares int) *Owner {
 	return o
 }
 
-// take assigns the next span to a worker, and returns the groups of its rows.
+// take takes the next span for a worker from the plan, and returns the groups of its
+// rows.
 func take(t *testing.T, o *Owner, worker string) (s Span, groups map[byte]bool) {
 	t.Helper()
 	s, ok := o.plan.span(worker, maxSpanRows)
@@ -43,13 +44,13 @@ func take(t *testing.T, o *Owner, worker string) (s Span, groups map[byte]bool) 
 	return s, groups
 }
 
-// As long as there are shares for all, rows of a group go to one worker, from all
-// shards of the block one after another.
+// While there are enough shares, one worker gets all rows of a group, from one shard of
+// the block after another.
 func TestAGroupGoesToOneWorker(t *testing.T) {
 	t.Parallel()
 	o := dealt(t, 4, 1020, 6)
 	whose, shards := map[byte]string{}, map[int]bool{}
-	for i := 0; o.plan.free.Count() > 1020; i++ { // at the end they help each other
+	for i := 0; o.plan.free.Count() > 1020; i++ { // at the end workers share a share
 		worker := [...]string{"a", "b"}[i%2]
 		s, groups := take(t, o, worker)
 		for group := range groups {
@@ -68,8 +69,8 @@ func TestAGroupGoesToOneWorker(t *testing.T) {
 	}
 }
 
-// With more workers than shares everybody gets rows, and rows that come back are
-// dealt again.
+// With more workers than shares each worker gets rows, and rows that come back are dealt
+// again.
 func TestSharesAreSharedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	o := dealt(t, 2, 510, 2)
@@ -84,7 +85,7 @@ func TestSharesAreSharedAtTheEnd(t *testing.T) {
 	}
 }
 
-// Shares have about as many rows each, however their groups differ.
+// Shares have about the same number of rows, even if groups differ in size.
 func TestSharesAreOfOneSize(t *testing.T) {
 	t.Parallel()
 	b := dealBlock{shares: 5}
@@ -100,7 +101,7 @@ func TestSharesAreOfOneSize(t *testing.T) {
 		rows[b.numbers[group]]++
 	}
 	for number, n := range rows[1:] {
-		if equal := len(groups) / 4; rows[0] != 0 || n < equal-11 || n > equal+11 { // a group more or less
+		if equal := len(groups) / 4; rows[0] != 0 || n < equal-11 || n > equal+11 { // one group more or less
 			t.Errorf("share %d has %d rows of %d", 1+number, n, len(groups))
 		}
 	}
@@ -109,8 +110,7 @@ func TestSharesAreOfOneSize(t *testing.T) {
 	}
 }
 
-// Shards of which rows ran before the others were read are dealt as far as they
-// are left.
+// If some rows of a shard ran before the groups were known, the other rows are dealt.
 func TestWhatIsLeftIsDealt(t *testing.T) {
 	t.Parallel()
 	const rows = 1020
@@ -151,8 +151,8 @@ func TestWhatIsLeftIsDealt(t *testing.T) {
 	}
 }
 
-// A block is bounded in bytes, and shards of rows without groups are not dealt but
-// come behind those that are.
+// A block has a limit in bytes. Shards with rows without a group are not dealt: they
+// follow after the dealt shards.
 func TestBlocksAreBounded(t *testing.T) {
 	t.Parallel()
 	infos := make([]shard.Info, 6)
@@ -163,7 +163,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Group(make([]byte, 45)) // of the fifth shard not all rows
+	o.Group(make([]byte, 45)) // some rows of the fifth shard have no group
 	if blocks := o.plan.deal.blocks; len(blocks) != 2 || blocks[0].to != 2 || blocks[1].from != 2 || blocks[1].to != 4 {
 		t.Fatalf("blocks are %+v", blocks)
 	}

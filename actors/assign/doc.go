@@ -1,19 +1,19 @@
-// Package assign decides who has which rows of a job, and knows how far each
-// is. It knows no actors and no engines: whoever carries its messages, and
-// whatever is lost on the way, no row is lost and none runs twice but those of
-// workers that were given up.
+// Package assign decides which worker gets which rows of a job, and tracks the state of
+// each row. It knows no actors and no engines. Messages may be lost, repeated or
+// overtaken: still no row is lost, and only rows of workers that were declared lost run
+// twice.
 //
 //	plan    which free rows go to which worker
-//	book    the state of each row: free, assigned, finished, written, committed
-//	Owner   the owner's side: the book of all rows, its workers, their parts
-//	Worker  a worker's side: the book of the rows it has
-//	Ledger  the parts that are recorded
+//	book    the state of each row: free, copy, assigned, finished, written, committed
+//	Owner   the owner's side: the book of all rows, the workers and their parts
+//	Worker  the worker's side: the book of its own rows
+//	Ledger  the recorded parts
 //
-// A worker sends a Heartbeat, with what it has, wants and has written, and is
-// answered with an Assignment. Each says how things stand; what must not happen
-// twice is numbered. Rows go to a worker in batches of spans, which it confirms
-// with the next heartbeat; they come back in numbered batches too, or as parts,
-// which stay in its heartbeats until an assignment acknowledges them. The next
-// owner, under a later epoch, hears from all workers what they hold before it
-// assigns a row.
+// A worker sends a Heartbeat with its rows, its needs and its written parts. The owner
+// answers with an Assignment. Both messages state the whole situation; everything that
+// must happen only once has a number. Rows go to a worker in batches of spans, and the
+// next heartbeat confirms them. Rows come back in numbered batches, or as parts, which
+// stay in the heartbeats until an assignment acknowledges them. The next owner has a
+// later epoch, and it learns from all workers which rows they hold before it assigns a
+// row.
 package assign

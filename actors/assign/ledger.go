@@ -7,13 +7,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Ledger knows which parts of a job are recorded, as the store has them.
+// A Ledger has the parts of a job that the store has recorded.
 type Ledger struct {
 	Totals store.Totals
 	Rows   int64 // of the job
 
 	shards []shardParts
-	open   int // shards that are not complete
+	open   int // number of shards that are not complete
 }
 
 type shardParts struct {
@@ -22,7 +22,7 @@ type shardParts struct {
 	complete bool // one part holds the whole shard
 }
 
-// NewLedger replays the part records of a job with these shards.
+// NewLedger returns the ledger of a job with these shards and part records.
 func NewLedger(shards []shard.Info, parts []store.Part) (*Ledger, error) {
 	l := &Ledger{shards: make([]shardParts, len(shards)), open: len(shards)}
 	for i, info := range shards {
@@ -49,8 +49,8 @@ func (l *Ledger) Add(p store.Part) {
 	s.parts = append(s.parts, p)
 }
 
-// Complete notes that a part holds its whole shard, in place of those it was
-// merged from.
+// Complete notes that one part has all rows of its shard. It replaces the parts that
+// were merged.
 func (l *Ledger) Complete(p store.Part) {
 	s := &l.shards[p.Shard]
 	if !s.complete {
@@ -59,10 +59,10 @@ func (l *Ledger) Complete(p store.Part) {
 	s.complete, s.parts = true, []store.Part{p}
 }
 
-// Shards is how many shards the job has.
+// Shards returns the number of shards of the job.
 func (l *Ledger) Shards() int { return len(l.shards) }
 
-// Parts are the parts of a shard.
+// Parts returns the recorded parts of a shard.
 func (l *Ledger) Parts(shard int) []store.Part { return l.shards[shard].parts }
 
 // Mergeable reports whether all rows of a shard are recorded in several parts.
@@ -75,13 +75,13 @@ func (l *Ledger) Mergeable(shard int) bool {
 	return !s.complete && rows == 0
 }
 
-// Whole reports whether one part holds all of a shard.
+// Whole reports whether one part has all rows of a shard.
 func (l *Ledger) Whole(shard int) bool { return l.shards[shard].complete }
 
 // Finished reports whether every shard is complete.
 func (l *Ledger) Finished() bool { return l.open == 0 }
 
-// Merged is the record of the complete part that parts were merged into.
+// Merged returns the record of the complete part that replaces the given parts.
 func Merged(key string, size int64, parts []store.Part) store.Part {
 	p := store.Part{Key: key, Shard: parts[0].Shard, Complete: true, Size: size}
 	for _, part := range parts {

@@ -23,8 +23,8 @@ func TestLedgerKnowsACompletePartWithoutMerging(t *testing.T) {
 	}
 }
 
-// A ledger and a book replayed from the records equal those that made them,
-// whatever the order of parts, and finish exactly when all rows are in.
+// The state rebuilt from the records equals the original ledger and book, in any order
+// of the parts. Both finish exactly when all rows are recorded.
 func TestReplayEqualsTheOriginal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

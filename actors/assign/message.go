@@ -2,52 +2,51 @@ package assign
 
 import "github.com/rowmill/rowmill/store"
 
-// What the owner of a job and its workers tell each other. Heartbeats and
-// assignments say how things stand, not what has changed: any of them may be
-// lost, be repeated or be overtaken by a newer one, and no row is the worse for
-// it. A heartbeat is answered with an assignment.
+// Messages between the owner of a job and its workers. Heartbeats and assignments state
+// the whole situation, not a change, so each may be lost, repeated or overtaken by a
+// newer one without harm to any row. The owner answers a heartbeat with an assignment.
 type (
-	// A Heartbeat says what a worker has and wants.
+	// A Heartbeat states a worker's rows and needs.
 	Heartbeat struct {
 		Job     string
-		Epoch   int64  // of the owner it is for
-		Worker  string // unique for ever
-		Number  int64  // of the worker's heartbeats; one that is overtaken is not heard
+		Epoch   int64  // of the owner that it is sent to
+		Worker  string // never used again
+		Number  int64  // counts the worker's heartbeats; the owner ignores an older one after a newer one
 		Address string
 
-		// Fresh says that it has no assignment of this epoch yet. Holds are then
-		// the rows it has from earlier owners, those in Parts included.
+		// Fresh: the worker has no assignment of this epoch yet. Holds then lists its
+		// rows from earlier owners, including the rows in Parts.
 		Fresh bool
 		Holds []ShardRows
 
-		Received int64       // number of the last batch of spans it has
-		Recalled int64       // number of the last revocation it has obeyed
-		Back     []ShardRows // rows it gives back
+		Received int64       // number of the last batch of spans that arrived
+		Recalled int64       // number of the last revocation that the worker carried out
+		Back     []ShardRows // rows that the worker gives back
 		Batch    int64       // number of Back
 		Suspects []Suspect   // rows of Back that may have crashed a server
-		Parts    []Part      // written, not known to be acknowledged
+		Parts    []Part      // written, and not yet acknowledged
 
-		Want   bool // it has room for more rows
-		Hungry bool // its engines have room and it has nothing for them
-		Ready  int  // rows it could give back
-		Ports  int  // engines it can use
-		Leaves bool // it is draining: no more rows
-		Left   bool // it has nothing any more
+		Want   bool // the worker has room for more rows
+		Hungry bool // its engines have room, and it has no rows for them
+		Ready  int  // number of rows that it could give back
+		Ports  int  // number of engines that it can use
+		Leaves bool // the worker drains: it takes no more rows
+		Left   bool // the worker has drained: it has no rows and no parts
 
-		// Away is for how long the worker's node has not been able to use the
-		// bucket, in milliseconds.
+		// Away is the time since the worker's node could last use the bucket, in
+		// milliseconds; 0 while it can.
 		Away int64
 
-		// Waits is what other jobs keep the worker waiting for, one of the constants
-		// below; empty while its rows run.
+		// Waits is one of the constants below if other jobs keep this worker waiting;
+		// empty while its rows run.
 		Waits string
 
 		Warnings []string
-		Refused  map[string]string // by engine: why it cannot run the job
-		Fault    *Fault            // what ends the job, or at least this worker
+		Refused  map[string]string // by engine: the reason why it cannot run the job
+		Fault    *Fault            // an error that stops this worker, and perhaps the job
 	}
 
-	// A Part is a part object that is durable.
+	// A Part describes a durable part object.
 	Part struct {
 		Key    string
 		Shard  int
@@ -56,48 +55,50 @@ type (
 		Size   int64 // bytes
 	}
 
-	// A Fault is why a worker cannot go on.
+	// A Fault is the reason why a worker cannot continue.
 	Fault struct {
-		Row     int64  // -1 where it is no row's
-		Code    string // of a row
+		Row     int64  // number of the row; -1 if the error belongs to no row
+		Code    string // error code; empty if there is none
 		Message string
-		Err     error // on the worker's node
+		Err     error // on the worker's own node only: it is not sent
 	}
 
-	// An Assignment says what a worker shall do and what has become of its rows.
+	// An Assignment gives a worker new rows, and says what happened to its reported rows
+	// and parts.
 	Assignment struct {
 		Job       string
 		Epoch     int64
 		Worker    string
-		Batches   []Batch  // those that it has not said it received
+		Batches   []Batch  // batches that the worker has not confirmed
 		Exhausted bool     // no row is free now
-		Acked     []string // of the parts it reported: committed, or not needed
+		Acked     []string // keys of reported parts that are committed or not needed
 		Taken     int64    // number of the last batch of rows taken back
 		Revoke    Revocation
-		Stop      bool // let go of everything
+		Stop      bool // drop all rows and stop
 	}
 
-	// A Batch is spans for one worker, numbered from 1.
+	// A Batch is a list of spans for one worker, numbered from 1.
 	Batch struct {
 		Number int64
 		Spans  []Span
 	}
 
-	// A Revocation asks for rows back that were not sent to an engine.
+	// A Revocation asks a worker to give back rows that it has not sent to an engine.
 	Revocation struct {
 		Number int64
 		Rows   int
 	}
 )
 
-// What rows of other jobs keep a worker waiting for.
+// Reasons why a worker waits for other jobs.
 const (
-	WaitsForServer = "server" // for its turn at one: none of its rows is there
-	WaitsForMemory = "memory" // its rows go out one at a time
-	WaitsForWrite  = "write"  // its finished rows for their turn to be written
+	WaitsForServer = "server" // for its turn at a server: none of its rows runs
+	WaitsForMemory = "memory" // for memory: it sends one row at a time
+	WaitsForWrite  = "write"  // for its turn to write finished rows
 )
 
-// WellFormed reports whether all row sets of a heartbeat are there.
+// WellFormed reports whether each list of rows is present and not empty, and each part
+// has a key.
 func (h *Heartbeat) WellFormed() bool {
 	for _, list := range [][]ShardRows{h.Holds, h.Back} {
 		for _, s := range list {

@@ -15,13 +15,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A hand is a worker of the model: its side of the agreement and what a worker
-// does with its rows, without engines.
+// A hand is a worker in the model: the worker's side of the protocol, and simple rules
+// for its rows in place of engines.
 type hand struct {
 	*Worker
 	name      string
-	unsent    Rows // could be given back
-	finished  Rows // not written
+	unsent    Rows // could still be given back
+	finished  Rows // not written yet
 	exhausted bool
 	parts     int
 	leaves    bool
@@ -69,7 +69,7 @@ func (h *hand) surrender(n int) {
 	}
 }
 
-// write makes a part of the finished rows of some shard.
+// writePart makes a part from the finished rows of a shard.
 func (h *hand) writePart() {
 	for shard, rows := range h.finished.shards {
 		h.parts++
@@ -80,32 +80,32 @@ func (h *hand) writePart() {
 	}
 }
 
-// A site is a job in the model; its records outlive owners.
+// A site is a job in the model. Its records survive a change of owner.
 type site struct {
 	t       *rapid.T
 	shards  []shard.Info
-	groups  []byte        // of the first rows
-	copies  *shard.Copies // nil for none
+	groups  []byte        // of the first rows of the job
+	copies  *shard.Copies // nil if there are none
 	records []store.Part
-	pending []Proposal // that are being committed
+	pending []Proposal // not committed yet
 	owner   *Owner
-	listed  []byte // the list of copies
-	copied  []Part // that the owner has begun to write
-	read    int    // shards that the owner knows: the first one reads the input while rows run
+	listed  []byte // the encoded list of copies
+	copied  []Part // parts with copies that the owner has begun to write
+	read    int    // number of shards that the owner knows: the first owner reads the input while rows run
 	epoch   int64
 	hands   []*hand
 	made    int
-	late    []*Heartbeat   // that may still arrive
-	runs    map[string]int // by row: how often it was run
+	late    []*Heartbeat   // heartbeats that may still arrive
+	runs    map[string]int // by row: number of runs
 	lost    map[string]bool
 }
 
-// MarshalText has sets travel in documents.
+// MarshalText encodes a set as text for JSON.
 func (s RowSet) MarshalText() ([]byte, error) {
 	return []byte(base64.StdEncoding.EncodeToString(s.Encode())), nil
 }
 
-// UnmarshalText reads one.
+// UnmarshalText decodes the text.
 func (s *RowSet) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.DecodeString(string(text))
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *RowSet) UnmarshalText(text []byte) error {
 	return err
 }
 
-// carry is a message as it arrives elsewhere.
+// carry returns a message as another node receives it: encoded and decoded.
 func carry[T any](t *rapid.T, m T) T {
 	doc, err := json.Marshal(m)
 	if err != nil {
@@ -130,13 +130,13 @@ func carry[T any](t *rapid.T, m T) T {
 
 func (s *site) newOwner() {
 	s.epoch++
-	s.pending, s.copied = nil, nil // what an owner is committing when it dies the store may refuse
+	s.pending, s.copied = nil, nil // commits that were pending when the owner died may never happen
 	var err error
 	if s.epoch > 1 {
 		s.read = len(s.shards)
 	}
 	whole := s.read == len(s.shards)
-	if !whole { // it hears of shards while the input is read
+	if !whole { // the owner learns about shards while the input is read
 		s.owner, err = NewOwner(nil, nil)
 	} else {
 		s.owner, err = NewOwner(s.shards, s.records)
@@ -155,7 +155,7 @@ func (s *site) newOwner() {
 	s.owner.Assigning = s.epoch == 1
 }
 
-// readOn has the owner know so many further shards, if there are as many.
+// readOn appends up to n more shards to the owner.
 func (s *site) readOn(n int) {
 	n = min(n, len(s.shards)-s.read)
 	var copies []*roaring.Bitmap
@@ -168,7 +168,7 @@ func (s *site) readOn(n int) {
 	}
 }
 
-// copiesOf are the copies of a shard, nil for none.
+// copiesOf returns the copies in a shard; nil if there are none.
 func (s *site) copiesOf(n int) *roaring.Bitmap {
 	if s.copies == nil {
 		return nil
@@ -176,7 +176,7 @@ func (s *site) copiesOf(n int) *roaring.Bitmap {
 	return s.copies.Rows(n)
 }
 
-// drawCopies has rows be equal to earlier ones.
+// drawCopies makes some rows equal to earlier rows.
 func (s *site) drawCopies() {
 	var list bytes.Buffer
 	w := shard.NewCopiesWriter(&list)
@@ -211,7 +211,7 @@ func (s *site) drawCopies() {
 	}
 }
 
-// copy begins to write the copies of a shard, of which each original is done.
+// copy starts to write the copies of a shard with committed originals.
 func (s *site) copy() {
 	n, rows, ok := s.owner.Copyable()
 	if !ok {
@@ -231,7 +231,7 @@ func (s *site) copy() {
 	s.copied = append(s.copied, Part{Key: fmt.Sprint("copies-", s.made), Shard: n, Rows: NewRowSet(rows)})
 }
 
-// writtenCopies tells the owner of what it has begun to copy.
+// writtenCopies reports the written copies to the owner.
 func (s *site) writtenCopies() {
 	for _, p := range s.copied {
 		if made := s.owner.Copied(p); !made.Repeat {
@@ -247,7 +247,8 @@ func (s *site) newHand() {
 	s.hands = append(s.hands, &hand{Worker: NewWorker(name, s.epoch, fmt.Sprint(s.epoch)), name: name})
 }
 
-// exchange lets a worker report and obey, with either message lost on the way.
+// exchange sends a worker's report to the owner and applies the answer. Each message may
+// be lost.
 func (s *site) exchange(h *hand, loseReport, loseOrders bool) {
 	r := carry(s.t, h.report())
 	if loseReport || r.Epoch != s.epoch {
@@ -286,8 +287,8 @@ func (s *site) hear(r *Heartbeat) *Assignee {
 			s.pending = append(s.pending, p)
 			continue
 		}
-		// A worker that was heard too late goes on with rows that others have
-		// done meanwhile; what it puts into one part with them is dropped too.
+		// After a late heartbeat a worker may still run rows that other workers have
+		// finished. If such rows are in a part, the owner drops the whole part.
 		for _, rel := range p.Rows.ToArray() {
 			s.lost[fmt.Sprint(p.Shard, "/", rel)] = true
 		}
@@ -295,9 +296,9 @@ func (s *site) hear(r *Heartbeat) *Assignee {
 	return a
 }
 
-// commit records what was proposed.
+// commit records the pending proposals.
 func (s *site) commit() {
-	if s.read < len(s.shards) { // nothing is recorded yet
+	if s.read < len(s.shards) { // nothing is recorded before the whole input is read
 		return
 	}
 	for _, p := range s.pending {
@@ -312,7 +313,7 @@ func (s *site) sign(o *Assignment) *Assignment {
 	return o
 }
 
-// forgo notes that rows of a worker may run again.
+// forgo notes that the rows of a worker may run again.
 func (s *site) forgo(h *hand) {
 	for _, rows := range h.holds() {
 		for _, rel := range rows.Rows.ToArray() {
@@ -321,7 +322,7 @@ func (s *site) forgo(h *hand) {
 	}
 }
 
-// run lets a worker run some of its rows.
+// run makes a worker finish up to n of its rows.
 func (s *site) run(h *hand, n int) {
 	for shard, rows := range h.unsent.shards {
 		some := roaring.New()
@@ -345,8 +346,8 @@ func (s *site) run(h *hand, n int) {
 	}
 }
 
-// Whatever is lost on the way, whoever dies, owners included: every row is
-// committed once, and only rows of workers that were lost run again.
+// Messages may be lost, and workers and owners may die. Still every row is committed
+// once, and only rows of lost workers run again.
 func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -358,7 +359,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 			}
 			s.shards = append(s.shards, info)
 		}
-		if rapid.Bool().Draw(t, "dealt") { // in shares, of all shards or the first of them
+		if rapid.Bool().Draw(t, "dealt") { // in shares, in all shards or the first ones
 			s.groups = make([]byte, rapid.IntRange(1, 1600).Draw(t, "rows with groups"))
 			for i := range s.groups {
 				s.groups[i] = byte(i * 37)
@@ -378,7 +379,7 @@ func TestOwnerAndWorkersLoseNoRow(t *testing.T) {
 			s.check()
 		}
 		s.readOn(len(s.shards))
-		for _, h := range s.hands { // from here on nothing is lost
+		for _, h := range s.hands { // no message is lost from here on
 			h.Adopt(s.epoch, fmt.Sprint(s.epoch))
 		}
 		s.commit()
@@ -426,8 +427,8 @@ func (s *site) allDone() bool {
 	return true
 }
 
-// check looks whether the owner has each row in one state, and no worker has a
-// row in two.
+// check verifies that each row is in exactly one state of the owner's book, and that no
+// worker has a row in two states.
 func (s *site) check() {
 	whole, shared := 0, int64(0)
 	for n, info := range s.shards[:s.read] {
@@ -450,13 +451,13 @@ func (s *site) check() {
 		shared += share.Assigned
 	}
 	b := s.owner.book
-	if most := b.held + b.written.Count(); shared < b.held || shared > most { // of those that are written some are of workers that are gone
+	if most := b.held + b.written.Count(); shared < b.held || shared > most { // some written rows belong to workers that were removed
 		s.t.Fatalf("workers share %d rows, want %d to %d", shared, b.held, most)
 	}
 }
 
-// count returns how many rows of a shard are in some state, each as often as it
-// is, and which those are.
+// count returns the number of rows of a shard over all states, with repetitions, and
+// their set.
 func (b *book) count(shard int) (count int, all *roaring.Bitmap) {
 	all = roaring.New()
 	states := []*Rows{&b.free, &b.copies, &b.finished, &b.written, &b.committed}
@@ -491,7 +492,7 @@ func (s *site) step() {
 		s.readOn(rapid.IntRange(1, 2).Draw(t, "shards read"))
 	case 13, 14:
 		s.commit()
-	case 12: // a report arrives after those that were made later
+	case 12: // a report arrives after newer ones
 		if len(s.late) > 0 {
 			r := s.late[rapid.IntRange(0, len(s.late)-1).Draw(t, "late")]
 			if r.Epoch == s.epoch && s.owner.workers[r.Worker] != nil {
@@ -510,12 +511,12 @@ func (s *site) step() {
 		if len(s.hands) < 4 {
 			s.newHand()
 		}
-	case 9: // the owner takes it for dead; it may live
+	case 9: // the owner declares the worker lost, but it may still run
 		if a := s.owner.workers[h.name]; a != nil && rapid.Bool().Draw(t, "dies") {
 			s.forgo(h)
 			s.owner.Remove(a)
 		}
-	case 10: // another owner, which hears some of the workers in time
+	case 10: // a new owner, which hears from some of the workers in time
 		if !rapid.Bool().Draw(t, "owner dies") {
 			return
 		}

@@ -11,42 +11,42 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Owner is what the owner of a job has agreed with its workers: the book of
-// all rows, and who gets more.
+// An Owner is the owner's side of the protocol: the book of all rows, the workers, and
+// the plan for free rows.
 type Owner struct {
-	Assigning bool // every earlier worker has been heard, or waited for long enough
-	Nodes     int  // that could work for the job, as far as is known
+	Assigning bool // true once each earlier worker was heard, or the wait for them is over
+	Nodes     int  // number of known nodes that could work for the job
 
 	rows    int64 // of all shards
 	book    *book
 	plan    *plan
 	workers map[string]*Assignee
-	sorted  []*Assignee            // the same, by name
-	at      map[string][]*Assignee // the same, by address
-	counts  counts                 // of them
-	due     []*Assignee            // to be looked at by Serve
-	dueAll  bool                   // the same of all of them: rows have become free
-	retired map[string]bool        // workers that must let go of what they have
-	split   time.Time              // since when some workers' nodes can use the bucket, and some cannot
+	sorted  []*Assignee            // workers by name
+	at      map[string][]*Assignee // workers by address
+	counts  counts                 // of all workers
+	due     []*Assignee            // workers that Serve examines next
+	dueAll  bool                   // Serve examines all workers next: rows have become free
+	retired map[string]bool        // workers that were removed or refused: they must drop their rows
+	split   time.Time              // since when some nodes can use the bucket and other nodes cannot
 	known   map[string]bool        // keys of the parts of earlier owners
 	copies  copies
 
-	suspects suspects // rows that were given back
+	suspects suspects // rows that may have crashed a server, reported with rows given back
 
-	complete int              // shards of which all rows are committed
+	complete int              // number of shards with all rows committed
 	nodes    map[string]*pace // by address
-	paces    map[string]*pace // the same by worker, those that are gone included
+	paces    map[string]*pace // by worker, including removed workers
 }
 
-// A Proposal is a part that a worker has reported.
+// A Proposal is a reported part, with the record to commit.
 type Proposal struct {
 	Worker string
 	Part
 	Record store.Part // to be committed
-	Repeat bool       // some of its rows are done already: it is dropped as a whole
+	Repeat bool       // another part has some of its rows: the whole part is dropped
 }
 
-// NewOwner takes up a job with these shards, of which parts are recorded.
+// NewOwner returns the owner's state for a job with these shards and recorded parts.
 func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	b, err := newBook(shards, parts)
 	if err != nil {
@@ -68,16 +68,16 @@ func NewOwner(shards []shard.Info, parts []store.Part) (*Owner, error) {
 	return o, nil
 }
 
-// Group has the rows of which it is given the group, the first of the job, dealt by
-// groups: order.Groups says which a row has. What workers have is theirs.
+// Group deals the first rows of the job by their groups, one group for each row (see
+// order.Groups). Rows that workers already have stay with them.
 func (o *Owner) Group(groups []byte) {
 	if len(groups) > 0 {
 		o.plan.deal = newDeal(o.plan.shards, o.plan.free, groups)
 	}
 }
 
-// Append takes in shards that follow those there are, while the input of a job is
-// still being read, and which of their rows are copies: of each shard, nil for none.
+// Append adds the next shards of a job while the input is still being read. copies has
+// the copies in each new shard; nil means none.
 func (o *Owner) Append(shards []shard.Info, copies []*roaring.Bitmap) {
 	for i, info := range shards {
 		o.book.free.Add(len(o.plan.shards)+i, span(0, info.Rows))
@@ -97,11 +97,11 @@ func rowsIn(shards []shard.Info) (rows int64) {
 	return rows
 }
 
-// Shards is how many shards there are, as far as is known.
+// Shards returns the number of known shards.
 func (o *Owner) Shards() int { return len(o.plan.shards) }
 
-// Hear takes a heartbeat in. It returns the parts in it that are new. A nil
-// worker has to stop.
+// Hear processes a heartbeat and returns its new parts. If a is nil, the worker must
+// stop.
 func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal) {
 	if o.retired[h.Worker] || !o.possible(h) {
 		return nil, nil
@@ -116,7 +116,7 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 		behind = o.behind(h)
 	}
 	a.heard = now
-	if a.last != nil && h.Number <= a.last.Number { // overtaken on its way
+	if a.last != nil && h.Number <= a.last.Number { // a newer heartbeat arrived first
 		return a, nil
 	}
 	newest := *h
@@ -140,8 +140,9 @@ func (o *Owner) Hear(h *Heartbeat, now time.Time) (a *Assignee, parts []Proposal
 	return a, parts
 }
 
-// behind reports whether rows that a worker holds are done by others, as after its node
-// stood still: it has to let go of what it has not begun, and gets what is left of that.
+// behind reports whether other workers have finished rows that this worker holds, for
+// example after its node was suspended. The owner then takes back all rows that the
+// worker has not sent, and assigns the open ones again.
 func (o *Owner) behind(h *Heartbeat) bool {
 	var own Rows
 	for _, p := range h.Parts {
@@ -156,9 +157,9 @@ func (o *Owner) behind(h *Heartbeat) bool {
 	})
 }
 
-// Stranded are the workers whose nodes have not been able to use the bucket for
-// as long as patience in which those of others were: what they have finished
-// should not wait for them any longer. It is to be asked from time to time.
+// Stranded returns the workers whose nodes could not use the bucket for at least
+// patience, if other nodes could during this time: their finished rows should not wait
+// any longer. Call it regularly.
 func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Assignee) {
 	for _, a := range o.sorted {
 		if a.away() >= patience && patience > 0 {
@@ -166,7 +167,7 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 		}
 	}
 	switch away := o.Away(); {
-	case away == 0 || away == len(o.workers): // nobody is better off than others
+	case away == 0 || away == len(o.workers): // all nodes are equally well off
 		o.split = time.Time{}
 	case o.split.IsZero():
 		o.split = now
@@ -177,11 +178,11 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 	return stranded
 }
 
-// Away is how many workers' nodes cannot use the bucket.
+// Away returns the number of workers whose nodes cannot use the bucket.
 func (o *Owner) Away() int { return o.counts.away }
 
-// Waits is what all workers that have servers are kept waiting for, or the first
-// of them where that differs; empty where one is not.
+// Waits returns the first reason to wait among the workers with servers; empty if one of
+// these workers does not wait.
 func (o *Owner) Waits() (waits string) {
 	for _, a := range o.sorted {
 		switch {
@@ -195,7 +196,7 @@ func (o *Owner) Waits() (waits string) {
 	return waits
 }
 
-// Done reports whether all rows are.
+// Done reports whether all rows are committed.
 func (o *Owner) Done() bool { return o.book.committed.Count() == o.rows }
 
 func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
@@ -216,8 +217,8 @@ func (o *Owner) hearParts(a *Assignee, parts []Part) (fresh []Proposal) {
 	return fresh
 }
 
-// propose turns a reported part into the record to commit, unless rows of it
-// are in another part.
+// propose returns the record to commit for a reported part, or a repeat if another part
+// has some of its rows.
 func (o *Owner) propose(a *Assignee, p Part) Proposal {
 	if o.book.past(p.Shard, p.Rows.Bitmap) {
 		o.release(a.Worker, p.Shard, p.Rows.Bitmap)
@@ -226,7 +227,7 @@ func (o *Owner) propose(a *Assignee, p Part) Proposal {
 	return o.proposal(a.Worker, p)
 }
 
-// proposal is a part of rows that are in no other.
+// proposal returns the record of a part; no other part has its rows.
 func (o *Owner) proposal(worker string, p Part) Proposal {
 	o.book.write(p.Shard, p.Rows.Bitmap)
 	rec := store.Part{Key: p.Key, Shard: p.Shard, Rows: int64(p.Rows.GetCardinality()), Totals: p.Totals, Size: p.Size}
@@ -236,16 +237,15 @@ func (o *Owner) proposal(worker string, p Part) Proposal {
 	return Proposal{Worker: worker, Part: p, Record: rec}
 }
 
-// possible reports whether all rows of a heartbeat are of the job.
+// possible reports whether all rows of a heartbeat exist in the job.
 func (o *Owner) possible(h *Heartbeat) bool {
 	return o.plan.possibleAll(h.Holds) && o.plan.possibleAll(h.Back) && h.suspectsGivenBack() &&
 		!slices.ContainsFunc(h.Parts, func(p Part) bool { return !o.plan.possible(p.Shard, p.Rows.Bitmap) })
 }
 
-// join takes in a worker that was not known. It returns nil where rows that it
-// has were assigned to another meanwhile.
+// join adds a new worker. It returns nil if other workers have some of its rows.
 func (o *Owner) join(h *Heartbeat) *Assignee {
-	if !h.Fresh { // it has assignments of ours that we know nothing of
+	if !h.Fresh { // it has assignments of this epoch that this owner did not send
 		return nil
 	}
 	holds := rowsOf(h.Holds)
@@ -270,27 +270,27 @@ func (o *Owner) join(h *Heartbeat) *Assignee {
 	return a
 }
 
-// release frees rows of a worker, which others may get.
+// release frees rows of a worker for other workers.
 func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.book.release(worker, shard, rows)
 	o.plan.touch(shard)
 	o.dueAll = true
 }
 
-// look notes what has changed with a worker, and that it is to be served.
+// look updates the counts of a worker, and lets Serve examine it.
 func (o *Owner) look(a *Assignee) {
 	o.count(a, a.counts())
 	o.due = append(o.due, a)
 }
 
-// count replaces what the owner's counts have of a worker.
+// count replaces a worker's contribution to the counts.
 func (o *Owner) count(a *Assignee, now counts) {
 	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
 	a.counted = now
 }
 
-// Committed notes that a part is recorded now. It returns its worker, nil where
-// that is gone.
+// Committed notes that a part is recorded. It returns the part's worker, or nil if the
+// worker was removed.
 func (o *Owner) Committed(worker string, p Part, now time.Time) *Assignee {
 	o.commit(worker, p, now)
 	a := o.workers[worker]
@@ -300,11 +300,11 @@ func (o *Owner) Committed(worker string, p Part, now time.Time) *Assignee {
 	if a.parts[p.Key] != nil {
 		a.parts[p.Key].acked = true
 	}
-	o.due = append(o.due, a) // it has fewer rows than before
+	o.due = append(o.due, a) // the worker has fewer rows than before
 	return a
 }
 
-// Assignment is what a worker is told.
+// Assignment returns the current assignment of a worker.
 func (o *Owner) Assignment(a *Assignee) *Assignment {
 	m := &Assignment{
 		Worker: a.Worker, Batches: slices.Clone(a.unseen), Exhausted: o.Exhausted(), Taken: a.taken, Revoke: a.revoked,
@@ -317,8 +317,8 @@ func (o *Owner) Assignment(a *Assignee) *Assignment {
 	return m
 }
 
-// Remove lets a worker go and frees its rows, but for those of parts that it
-// has reported. It returns how many rows will be run again.
+// Remove removes a worker. It frees the worker's rows, except rows in reported parts,
+// and returns how many rows will run again.
 func (o *Owner) Remove(a *Assignee) (again int64) {
 	o.plan.forget(a.Worker)
 	delete(o.workers, a.Worker)
@@ -339,7 +339,8 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	return o.book.releaseAll(a.Worker)
 }
 
-// Excuse takes all workers for heard at a time: before it nobody listened.
+// Excuse treats all workers as heard at the given time, because no heartbeat could be
+// processed before.
 func (o *Owner) Excuse(at time.Time) {
 	for _, a := range o.workers {
 		if a.heard.Before(at) {
@@ -348,12 +349,12 @@ func (o *Owner) Excuse(at time.Time) {
 	}
 }
 
-// Silent are the workers on other nodes that have not been heard of since then.
+// Silent returns the workers on other nodes with no heartbeat since the given time.
 func (o *Owner) Silent(since time.Time) []*Assignee {
 	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return a.Address == "" || !a.heard.Before(since) })
 }
 
-// At is the worker on the node at an address; nil where there is none.
+// At returns a worker on the node with this address; nil if there is none.
 func (o *Owner) At(address string) *Assignee {
 	if there := o.at[address]; len(there) > 0 {
 		return there[0]
@@ -364,19 +365,19 @@ func (o *Owner) At(address string) *Assignee {
 // Exhausted reports whether no row is free.
 func (o *Owner) Exhausted() bool { return o.plan.exhausted() }
 
-// Free is how many rows no worker has, of those that are known.
+// Free returns the number of free rows in the known shards.
 func (o *Owner) Free() int64 { return o.book.free.Count() }
 
-// Workers are all workers, in an order that does not change.
+// Workers returns all workers, sorted by name.
 func (o *Owner) Workers() []*Assignee { return slices.Clone(o.sorted) }
 
-// A Place is where a row is.
+// A Place is the state of a row and its worker.
 type Place struct {
 	State  State  `json:"state"`
-	Worker string `json:"worker,omitempty"` // it is assigned to
+	Worker string `json:"worker,omitempty"` // set if the row is assigned
 }
 
-// Where says where a row of the job is, by its number in the input.
+// Where returns the place of a row, by its number in the input.
 func (o *Owner) Where(row int64) (p Place) {
 	n, found := slices.BinarySearchFunc(o.plan.shards, row, func(s shard.Info, row int64) int {
 		switch {

@@ -10,8 +10,8 @@ import (
 
 var start = time.Unix(1000, 0)
 
-// hears lets an owner hear of a worker that holds rows of shard 0 and has
-// written some of them.
+// hears sends the owner a first heartbeat of a worker that holds rows of shard 0 and has
+// written the given parts.
 func hears(t *testing.T, o *Owner, worker string, holds [2]int, parts ...Part) (*Assignee, []Proposal) {
 	t.Helper()
 	h := &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Want: true, Address: worker, Parts: parts}
@@ -35,8 +35,8 @@ func owner(t *testing.T, rows int, parts ...store.Part) *Owner {
 	return o
 }
 
-// A part with rows that are in another one is dropped as a whole; those of its
-// rows that are not are run again.
+// If another part has some rows of a part, the owner drops the whole part, and its other
+// rows run again.
 func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10, committed("earlier", 0, rows(0, 6)))
@@ -52,7 +52,7 @@ func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
 	}
 }
 
-// A part of a whole shard needs no list of its rows.
+// The record of a part with a whole shard has no list of rows.
 func TestOwnerKnowsACompletePart(t *testing.T) {
 	t.Parallel()
 	_, parts := hears(t, owner(t, 10), "w", [2]int{0, 10}, part("all", 0, 10))
@@ -65,8 +65,8 @@ func TestOwnerKnowsACompletePart(t *testing.T) {
 	}
 }
 
-// The part of a worker that is gone is committed all the same, and its rows do
-// not run again.
+// The reported part of a removed worker is still committed, and its rows do not run
+// again.
 func TestOwnerKeepsThePartsOfTheLost(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
@@ -85,8 +85,7 @@ func TestOwnerKeepsThePartsOfTheLost(t *testing.T) {
 	}
 }
 
-// Parts that an earlier owner has recorded are acknowledged and not committed
-// twice.
+// Parts recorded by an earlier owner are acknowledged and not committed again.
 func TestOwnerKnowsThePartsOfEarlierOwners(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10, committed("old", 0, rows(0, 5)))
@@ -99,8 +98,7 @@ func TestOwnerKnowsThePartsOfEarlierOwners(t *testing.T) {
 	}
 }
 
-// An owner that stood still has not heard its workers: that is no sign that
-// they are lost.
+// After an owner was suspended, missing heartbeats do not mean that workers are lost.
 func TestOwnerExcusesWhoCouldNotBeHeard(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
@@ -115,8 +113,9 @@ func TestOwnerExcusesWhoCouldNotBeHeard(t *testing.T) {
 	}
 }
 
-// A worker that has rows which others have done, as after its node stood still, lets go
-// of what it has not begun; one whose own parts those are in goes on.
+// If other workers have finished rows of a worker, for example after its node was
+// suspended, the worker gives back all rows that it has not sent. If the worker's own
+// parts have these rows, it continues.
 func TestOwnerTakesBackWhatOthersHaveDone(t *testing.T) {
 	t.Parallel()
 	join := func(own ...Part) *Assignment {
@@ -136,7 +135,7 @@ func TestOwnerTakesBackWhatOthersHaveDone(t *testing.T) {
 	}
 }
 
-// Who has nothing to do gets rows that another has not begun.
+// A worker with nothing to do gets rows that another worker has not sent.
 func TestOwnerRevokesForTheHungry(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
@@ -157,7 +156,7 @@ func TestOwnerRevokesForTheHungry(t *testing.T) {
 	}
 }
 
-// Rows that are not of the job are not heard of.
+// The owner refuses a heartbeat with rows that do not exist.
 func TestOwnerHearsNothingImpossible(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
@@ -188,7 +187,7 @@ func TestOwnerRefusesRecordsOfAnotherInput(t *testing.T) {
 	}
 }
 
-// A node that has started again may have a worker before its former one is lost.
+// A restarted node may have a new worker before the owner declares the old one lost.
 func TestOwnerFindsWorkersByTheirNodes(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 100)
@@ -209,15 +208,15 @@ func TestOwnerFindsWorkersByTheirNodes(t *testing.T) {
 	}
 }
 
-// Near the end of a job a worker that has much to do gets no few rows more: they are
-// for who has less.
+// Near the end of a job a worker that has many rows does not get a few more: they go to
+// workers with fewer rows.
 func TestOwnerKeepsTheLastRowsForThoseWhoNeedThem(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 40)
 	report := func(worker string, ready int, hungry bool) *Heartbeat {
 		return &Heartbeat{Worker: worker, Number: 1, Fresh: true, Ports: 1, Want: true, Ready: ready, Hungry: hungry, Address: worker}
 	}
-	rich, _ := o.Hear(report("rich", 100, false), start) // of 40 rows two workers get 10 at a time
+	rich, _ := o.Hear(report("rich", 100, false), start) // two workers share 40 rows: 10 at a time
 	poor, _ := o.Hear(report("poor", 4, false), start)
 	hungry, _ := o.Hear(report("hungry", 0, true), start)
 	o.Serve()

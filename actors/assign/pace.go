@@ -2,29 +2,29 @@ package assign
 
 import "time"
 
-// Rows of a worker are committed every few seconds, so that what is counted over less
-// than a minute would jump. It is counted in steps of paceStep.
+// The rows of a worker are committed every few seconds, so a rate over a short time
+// would jump. The rate covers a minute, in steps of paceStep.
 const (
 	paceStep  = 5 * time.Second
 	paceSteps = 12
 )
 
-// A pace is how many rows were committed, in all and of late.
+// A pace counts committed rows, in total and over the last minute.
 type pace struct {
-	began time.Time // when counting began
+	began time.Time // start of step 0
 	all   int64
-	steps [paceSteps]int64 // by number of the step since then, modulo
-	last  int64            // number of the step that is counted now
+	steps [paceSteps]int64 // by number of the step, modulo paceSteps
+	last  int64            // number of the current step
 }
 
-// add counts rows that are committed now.
+// add counts rows that were committed at now.
 func (p *pace) add(rows int64, now time.Time) {
 	p.turn(now)
 	p.all += rows
 	p.steps[p.last%paceSteps] += rows
 }
 
-// turn goes on to the step of a time and forgets those that are too old.
+// turn moves to the step of the given time and clears steps that are too old.
 func (p *pace) turn(now time.Time) {
 	for step := int64(now.Sub(p.began) / paceStep); p.last < step; {
 		p.last = max(p.last, step-paceSteps) + 1
@@ -32,7 +32,7 @@ func (p *pace) turn(now time.Time) {
 	}
 }
 
-// rate is how many rows a second were committed of late; nil before a whole step is
+// rate returns the rows per second over the last minute; nil before the first step is
 // over.
 func (p *pace) rate(now time.Time) *float64 {
 	p.turn(now)

@@ -9,46 +9,47 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A plan chooses which of the free rows go to which worker. Each worker gets
-// one shard after another, so that its parts hold many rows of few shards; when
-// none is left that nobody has begun, it helps with the one of which most is
-// free. Which of its rows a worker sends first is the worker's business.
+// A plan chooses free rows for a worker. Each worker gets one shard after another, so
+// its parts hold many rows of few shards. When each shard with free rows has begun, the
+// worker helps with the shard that has the most free rows. The worker itself decides
+// which of its rows it sends first.
 type plan struct {
 	shards []shard.Info
 	free   *Rows
 	begun  []bool         // per shard
-	open   map[int]bool   // those begun that may have free rows
-	next   int            // no shard before it is not begun
+	open   map[int]bool   // shards that have begun and may have free rows
+	next   int            // all shards before this one have begun
 	cursor map[string]int // by worker: the shard it gets rows of
-	deal   *deal          // of rows that go by their prefixes first; nil for none
+	deal   *deal          // deals rows by prefix before other rows are assigned; nil if there is none
 }
 
-// targetSpan is how many bytes of text a span aims at: enough to make the
-// message small beside the work, little enough to share the end of a job.
+// targetSpan is the target size of a span in bytes of text: large enough that messages
+// are small beside the work, small enough that workers can share the end of a job.
 const targetSpan = 256 << 10
 
-// maxSpanRows bounds a span of tiny rows, leastBatch keeps what is assigned at
-// the end of a job from becoming messages about single rows.
+// maxSpanRows limits the rows of a span if rows are tiny. leastBatch is the smallest
+// number of rows to assign, so that no messages about single rows are sent at the end of
+// a job.
 const (
 	maxSpanRows = 1024
 	leastBatch  = 4
 )
 
-// newPlan plans the free rows of shards.
+// newPlan returns a plan for the free rows of shards.
 func newPlan(shards []shard.Info, free *Rows) *plan {
 	p := &plan{free: free, open: make(map[int]bool), cursor: make(map[string]int)}
 	p.grow(shards)
 	return p
 }
 
-// grow takes in shards that follow those there are.
+// grow appends shards.
 func (p *plan) grow(shards []shard.Info) {
 	p.shards, p.begun = append(p.shards, shards...), append(p.begun, make([]bool, len(shards))...)
 }
 
-// share is how many rows one of so many workers may get at a time: where there
-// are several at most half of an equal share of what is free, so that they end
-// together (guided self-scheduling, Polychronopoulos and Kuck 1987).
+// share returns how many rows a worker may get at a time. With several workers this is
+// at most half of an equal share of the free rows, so that workers finish at about the
+// same time (guided self-scheduling, Polychronopoulos and Kuck 1987).
 func (p *plan) share(workers int) int {
 	if workers < 2 {
 		return math.MaxInt
@@ -56,8 +57,8 @@ func (p *plan) share(workers int) int {
 	return max(leastBatch, int(p.free.Count()/int64(2*workers)))
 }
 
-// span returns the next rows for a worker, at most so many, or false when no
-// row is free. Whoever asks assigns them.
+// span returns the next rows for a worker, at most this many; ok is false if no row is
+// free. The caller assigns them.
 func (p *plan) span(worker string, most int) (Span, bool) {
 	if p.deal != nil {
 		if n, free, ok := p.deal.rows(worker); ok {
@@ -73,10 +74,10 @@ func (p *plan) span(worker string, most int) (Span, bool) {
 	return p.spanOf(n, p.free.of(n), most), true
 }
 
-// spanOf is the first of some free rows of a shard, at most so many.
+// spanOf returns a span with the first of the given free rows, at most this many.
 func (p *plan) spanOf(n int, free *roaring.Bitmap, most int) Span {
 	rows := min(spanRows(p.shards[n]), most, int(free.GetCardinality()))
-	last, _ := free.Select(uint32(rows - 1)) // there are that many
+	last, _ := free.Select(uint32(rows - 1)) // free has at least this many rows
 	s := Span{Shard: n, From: int(free.Minimum()), To: int(last) + 1, Of: p.shards[n]}
 	if s.To-s.From > rows {
 		except := s.Rows()
@@ -86,7 +87,7 @@ func (p *plan) spanOf(n int, free *roaring.Bitmap, most int) Span {
 	return s
 }
 
-// spanRows is how many rows of a shard make a span.
+// spanRows returns the number of rows in a span of this shard.
 func spanRows(s shard.Info) int {
 	if s.Bytes == 0 {
 		return maxSpanRows
@@ -94,7 +95,7 @@ func spanRows(s shard.Info) int {
 	return int(max(1, min(maxSpanRows, targetSpan*int64(s.Rows)/s.Bytes)))
 }
 
-// shardFor finds a shard with free rows for a worker.
+// shardFor returns a shard with free rows for a worker.
 func (p *plan) shardFor(worker string) (int, bool) {
 	if p.exhausted() {
 		return 0, false
@@ -114,8 +115,8 @@ func (p *plan) shardFor(worker string) (int, bool) {
 	return n, true
 }
 
-// abandoned is the first begun shard with free rows of which no worker gets any. It
-// costs as much as there are workers, however many shards there are.
+// abandoned returns the first shard that has begun and has free rows, but no worker. The
+// cost depends on the number of workers, not on the number of shards.
 func (p *plan) abandoned() (int, bool) {
 	taken := make(map[int]bool, len(p.cursor))
 	for _, n := range p.cursor {
@@ -133,7 +134,7 @@ func (p *plan) abandoned() (int, bool) {
 	return first, found
 }
 
-// untouched is the first shard with free rows that is not begun.
+// untouched returns the first shard with free rows that has not begun.
 func (p *plan) untouched() (int, bool) {
 	for ; p.next < len(p.shards); p.next++ {
 		if !p.begun[p.next] && p.free.of(p.next) != nil {
@@ -143,7 +144,7 @@ func (p *plan) untouched() (int, bool) {
 	return 0, false
 }
 
-// fullest is the shard with most free rows.
+// fullest returns the shard with the most free rows.
 func (p *plan) fullest() int {
 	best, most := -1, 0
 	for n := range p.free.shards {
@@ -154,10 +155,10 @@ func (p *plan) fullest() int {
 	return best
 }
 
-// touch notes that a worker has rows of a shard, or has given some back.
+// touch notes that a worker got rows of a shard or gave rows back.
 func (p *plan) touch(shard int) { p.begun[shard], p.open[shard] = true, true }
 
-// forget lets others have the shard that a worker gets rows of.
+// forget makes the current shard of a worker available to other workers.
 func (p *plan) forget(worker string) {
 	delete(p.cursor, worker)
 	if p.deal != nil {
@@ -168,12 +169,12 @@ func (p *plan) forget(worker string) {
 // exhausted reports whether no row is free.
 func (p *plan) exhausted() bool { return p.free.Count() == 0 }
 
-// possible reports whether some rows of a shard are of the job.
+// possible reports whether these rows of a shard exist in the job.
 func (p *plan) possible(shard int, rows *roaring.Bitmap) bool {
 	return shard >= 0 && shard < len(p.shards) && !rows.IsEmpty() && int(rows.Maximum()) < p.shards[shard].Rows
 }
 
-// possibleAll is the same of rows of several shards.
+// possibleAll does the same for rows of several shards.
 func (p *plan) possibleAll(list []ShardRows) bool {
 	return !slices.ContainsFunc(list, func(s ShardRows) bool { return !p.possible(s.Shard, s.Rows.Bitmap) })
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// rows is a set of consecutive rows.
+// rows returns a set of consecutive rows.
 func rows(from, to int) *roaring.Bitmap { return span(from, to) }
 
-// committed is the record of a part with these rows.
+// committed returns the record of a part with these rows.
 func committed(key string, shard int, set *roaring.Bitmap) store.Part {
 	accepted, _ := set.ToBytes()
 	return store.Part{Key: key, Shard: shard, Accepted: accepted, Rows: int64(set.GetCardinality()), Totals: store.Totals{Rows: int64(set.GetCardinality())}}
 }
 
-// someShards draws shards and parts that hold some of their rows.
+// someShards draws shards, and parts with some of their rows.
 func someShards(t *rapid.T, most int) (shards []shard.Info, done []*roaring.Bitmap, parts []store.Part, open int64) {
 	for n := range rapid.IntRange(0, most).Draw(t, "shards") {
 		info := shard.Info{Rows: rapid.IntRange(1, 3000).Draw(t, "rows")}
@@ -42,8 +42,8 @@ func someShards(t *rapid.T, most int) (shards []shard.Info, done []*roaring.Bitm
 	return shards, done, parts, open
 }
 
-// Every row that is not done is assigned to exactly one worker or free, whoever
-// takes, gives back and leaves; none is assigned twice, and in the end all are.
+// Workers take rows, give rows back and leave in any order. Each row that is not done is
+// free or assigned to exactly one worker, and in the end all rows were assigned once.
 func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -98,7 +98,7 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 				if ok {
 					assigned(s)
 				}
-			case 4: // some of what is out comes back
+			case 4: // some assigned rows come back
 				for n, rows := range out.shards {
 					back := rows.Clone()
 					back.RemoveRange(rapid.Uint64Range(0, 3000).Draw(t, "from"), 3000)
@@ -126,8 +126,8 @@ func TestPlanAssignsEveryOpenRowOnce(t *testing.T) {
 	})
 }
 
-// A worker stays with its shard, and another gets one of its own as long as
-// there is one.
+// A worker stays with its shard, and another worker gets another shard while there is
+// one.
 func TestPlanKeepsWorkersApart(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 2000}, {Rows: 2000}, {Rows: 2000}}, nil)
@@ -145,7 +145,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 	}
 }
 
-// A worker of an earlier owner keeps what it has, unless somebody else has it.
+// A worker of an earlier owner keeps its rows, unless another worker has them.
 func TestOwnerRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
@@ -172,8 +172,8 @@ func TestOwnerRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
 	}
 }
 
-// Shards that a worker has given back or left are found again, in their order, also
-// after all of their rows were somebody's.
+// The plan finds shards again that a worker gave back or left, in their order, even if
+// all their rows were assigned before.
 func TestPlanFindsWhatWasGivenBack(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)

@@ -12,14 +12,14 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Rows are rows of a job, by shard. Rows of a shard are numbered from its
-// first. The zero value is empty and ready to use.
+// Rows is a set of rows of a job, by shard. Rows of a shard are numbered from 0. The
+// zero value is empty and ready to use.
 type Rows struct {
 	shards map[int]*roaring.Bitmap // none is empty
 	count  int64
 }
 
-// Add takes rows of a shard in.
+// Add adds rows of a shard.
 func (r *Rows) Add(shard int, rows *roaring.Bitmap) {
 	have := r.shards[shard]
 	if have == nil {
@@ -37,7 +37,7 @@ func (r *Rows) Add(shard int, rows *roaring.Bitmap) {
 	r.count += int64(have.GetCardinality() - before)
 }
 
-// remove takes rows of a shard out.
+// remove removes rows of a shard.
 func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
 	have := r.shards[shard]
 	if have == nil {
@@ -51,10 +51,11 @@ func (r *Rows) remove(shard int, rows *roaring.Bitmap) {
 	}
 }
 
-// of are the rows of one shard, nil for none. They must not be changed.
+// of returns the rows of a shard; nil if there are none. The caller must not change
+// them.
 func (r *Rows) of(shard int) *roaring.Bitmap { return r.shards[shard] }
 
-// in are those of some rows of a shard that are among these: a copy.
+// in returns the given rows of a shard that are also in r, as a copy.
 func (r *Rows) in(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	if have := r.shards[shard]; have != nil {
 		return roaring.And(have, rows)
@@ -62,7 +63,7 @@ func (r *Rows) in(shard int, rows *roaring.Bitmap) *roaring.Bitmap {
 	return roaring.New()
 }
 
-// All goes through the rows, in the order of their shards.
+// All iterates over the rows, in the order of their shards.
 func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
 	return func(yield func(int, *roaring.Bitmap) bool) {
 		for _, n := range slices.Sorted(maps.Keys(r.shards)) {
@@ -73,10 +74,10 @@ func (r *Rows) All() iter.Seq2[int, *roaring.Bitmap] {
 	}
 }
 
-// Count is how many rows there are.
+// Count returns the number of rows.
 func (r *Rows) Count() int64 { return r.count }
 
-// countOf is how many of them are of one shard.
+// countOf returns the number of rows of a shard.
 func (r *Rows) countOf(shard int) int {
 	if have := r.shards[shard]; have != nil {
 		return int(have.GetCardinality())
@@ -84,13 +85,13 @@ func (r *Rows) countOf(shard int) int {
 	return 0
 }
 
-// has reports whether a row is among them.
+// has reports whether r has the row.
 func (r *Rows) has(shard, row int) bool {
 	have := r.shards[shard]
 	return have != nil && have.ContainsInt(row)
 }
 
-// list is how rows travel: a copy, by shard.
+// list returns a copy of the rows as they are sent in messages.
 func (r *Rows) list() []ShardRows {
 	var out []ShardRows
 	for n, rows := range r.All() {
@@ -99,7 +100,7 @@ func (r *Rows) list() []ShardRows {
 	return out
 }
 
-// rowsOf reads a list.
+// rowsOf returns the rows of a list.
 func rowsOf(list []ShardRows) (r Rows) {
 	for _, s := range list {
 		r.Add(s.Shard, s.Rows.Bitmap)
@@ -107,23 +108,24 @@ func rowsOf(list []ShardRows) (r Rows) {
 	return r
 }
 
-// ShardRows are rows of one shard.
+// ShardRows is a set of rows of a shard.
 type ShardRows struct {
 	Shard int
 	Rows  RowSet
 }
 
-// A RowSet is a set of rows of a shard that never changes.
+// A RowSet is an immutable set of rows of a shard.
 type RowSet struct{ *roaring.Bitmap }
 
-// NewRowSet returns a copy of rows, in runs where that is shorter.
+// NewRowSet returns a copy of rows, with runs where they make it smaller.
 func NewRowSet(rows *roaring.Bitmap) RowSet {
 	rows = rows.Clone()
 	rows.RunOptimize()
 	return RowSet{rows}
 }
 
-// Encode returns the set in the portable format of RoaringBitmap; nothing for none.
+// Encode returns the set in the portable format of RoaringBitmap; nil if there is no
+// bitmap.
 func (s RowSet) Encode() []byte {
 	if s.Bitmap == nil {
 		return nil
@@ -133,7 +135,7 @@ func (s RowSet) Encode() []byte {
 	return to.Bytes()
 }
 
-// DecodeRowSet reads a set and refuses what is none.
+// DecodeRowSet decodes a set and refuses an invalid one.
 func DecodeRowSet(raw []byte) (RowSet, error) {
 	if len(raw) == 0 {
 		return RowSet{}, nil
@@ -148,28 +150,29 @@ func DecodeRowSet(raw []byte) (RowSet, error) {
 	return s, nil
 }
 
-// A Span is a set of rows of one shard, assigned together: those from From to
-// To, but for some.
+// A Span is a set of rows of a shard that are assigned together: the rows from From to
+// To, without the rows in Except.
 type Span struct {
 	Shard  int
 	From   int
 	To     int // excluded
 	Except RowSet
 	Of     shard.Info // the shard
-	// Block is the last shard of those whose rows are dealt with these, and Share
-	// the number of what one worker gets of them; 0 where each shard goes by itself.
+	// Rows dealt by prefix come from a block of shards. Block is the last shard of this
+	// block, and Share the number of the share in the block. Both are 0 if the rows are
+	// not dealt.
 	Block int
 	Share int
-	// Suspects are rows of it that may have crashed a server. Spans that were cut from it
-	// may have them too.
+	// Suspects are rows of the span that may have crashed a server. A span that was cut
+	// from another span may list rows that it does not have.
 	Suspects []Suspect
 }
 
-// Behind is the shard behind which rows of the span may stay: that of a block's
-// last rows.
+// Behind returns the shard that rows of this span may lag behind: the last shard of
+// their block, or their own shard.
 func (s Span) Behind() int { return max(s.Shard, s.Block) }
 
-// Rows are the rows of the span.
+// Rows returns the rows of the span.
 func (s Span) Rows() *roaring.Bitmap {
 	rows := roaring.New()
 	rows.AddRange(uint64(s.From), uint64(s.To))
@@ -179,7 +182,7 @@ func (s Span) Rows() *roaring.Bitmap {
 	return rows
 }
 
-// Count is how many rows the span has.
+// Count returns the number of rows of the span.
 func (s Span) Count() int {
 	n := s.To - s.From
 	if s.Except.Bitmap != nil {
@@ -188,8 +191,8 @@ func (s Span) Count() int {
 	return n
 }
 
-// After is what is left of the span from a row on. It begins with a row that the
-// span has.
+// After returns the rest of the span, from this row on. The rest begins with a row of
+// the span.
 func (s Span) After(row int) Span {
 	s.From = min(row, s.To)
 	for s.From < s.To && !s.Has(s.From) {
@@ -203,7 +206,7 @@ func (s Span) After(row int) Span {
 	return s
 }
 
-// Cut splits off the last n rows of a span that has more.
+// Cut splits off the last n rows of a span with more than n rows.
 func (s Span) Cut(n int) (rest, last Span) {
 	row, err := s.Rows().Select(uint32(s.Count() - n))
 	if err != nil {
@@ -219,7 +222,7 @@ func (s Span) Cut(n int) (rest, last Span) {
 	return s, last
 }
 
-// Has reports whether a row between From and To is of the span.
+// Has reports whether the span has this row, which must be between From and To.
 func (s Span) Has(row int) bool {
 	return s.Except.Bitmap == nil || !s.Except.ContainsInt(row)
 }

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The two halves of a span have its rows, in their order, and as many as were
-// asked for.
+// The two halves of a span have all its rows, in their order, and the requested number.
 func TestSpan_Cut(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -21,7 +20,7 @@ func TestSpan_Cut(t *testing.T) {
 			}
 		}
 		if s.Count() < 2 {
-			s.Except = RowSet{} // else there would be nothing to cut
+			s.Except = RowSet{} // otherwise there would be nothing to cut
 		}
 		n := rapid.IntRange(1, s.Count()-1).Draw(t, "n")
 		whole := s.Rows()

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// What a report costs the owner of a job of a thousand million rows: a heartbeat
-// with a part of 1,000 rows is heard, the part committed, new rows are assigned
-// and the answer is made, with so many workers that each have their share.
+// BenchmarkOwnerReport measures the cost of a report for the owner of a job with a
+// billion rows: a heartbeat with a part of 1,000 rows arrives, the part is committed,
+// new rows are assigned and the answer is made. Each worker has its share of the rows.
 func BenchmarkOwnerReport(b *testing.B) {
 	for _, workers := range []int{10, 100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
@@ -28,11 +28,11 @@ func BenchmarkOwnerReport(b *testing.B) {
 type crowd struct {
 	owner *Owner
 	hands []*hand
-	took  time.Duration // of the owner
+	took  time.Duration // time that the owner used
 }
 
 const (
-	crowdShards    = 61_036 // of a thousand million rows
+	crowdShards    = 61_036 // for a billion rows
 	crowdShardRows = 16_384
 	crowdPart      = 1_000
 )
@@ -61,7 +61,7 @@ func newCrowd(tb testing.TB, workers int) *crowd {
 	return c
 }
 
-// report runs what a worker does between two heartbeats, and its next one.
+// report simulates the work between two heartbeats of a worker, and sends the next one.
 func (c *crowd) report(tb testing.TB, h *hand) {
 	for n, rows := range h.unsent.shards {
 		some := rows.Clone()

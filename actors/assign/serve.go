@@ -2,14 +2,13 @@ package assign
 
 import "slices"
 
-// spansPerBatch is how many spans a worker gets at a time: the one it works on
-// and the next ones.
+// spansPerBatch is the number of spans that a worker gets at a time: one to work on, and
+// the next ones.
 const spansPerBatch = 4
 
-// Serve assigns rows to those who have room and of whom something is new, and to
-// others where rows have become free; and it revokes some where a worker has
-// nothing to do and another has rows waiting. It returns whose assignments have
-// changed.
+// Serve assigns rows to workers with room that have sent something new, or to all
+// workers with room if rows have become free. It revokes rows if one worker has nothing
+// to do and another has rows waiting. It returns the workers with changed assignments.
 func (o *Owner) Serve() (changed []*Assignee) {
 	if !o.Assigning {
 		return nil
@@ -19,7 +18,7 @@ func (o *Owner) Serve() (changed []*Assignee) {
 		look = slices.Clone(o.sorted)
 	}
 	o.due, o.dueAll = nil, false
-	slices.SortStableFunc(look, func(a, b *Assignee) int { return b.counted.hungry - a.counted.hungry }) // those who have nothing to do first
+	slices.SortStableFunc(look, func(a, b *Assignee) int { return b.counted.hungry - a.counted.hungry }) // workers with nothing to do go first
 	for _, a := range look {
 		if o.Exhausted() {
 			break
@@ -32,7 +31,7 @@ func (o *Owner) Serve() (changed []*Assignee) {
 	return append(changed, o.revoke()...)
 }
 
-// assign gives a worker its next spans; false when there are none.
+// assign gives a worker its next spans; it returns false if there are none.
 func (o *Owner) assign(a *Assignee) bool {
 	var spans []Span
 	for most := o.most(a); most > 0 && len(spans) < spansPerBatch; {
@@ -53,15 +52,16 @@ func (o *Owner) assign(a *Assignee) bool {
 	return true
 }
 
-// leastPart is the least part of what a worker has ready that is worth a message.
+// leastPart: new rows below a quarter of the worker's ready rows are not worth a
+// message.
 const leastPart = 4
 
-// most is how many rows a worker may get now. One that has something to do gets
-// no more than an equal share of all that is not written, with those who are on
-// their way: when the owner dies nobody evens out who has how much. And it gets
-// nothing where that is little beside what it has: near the end of a job a thousand
-// workers would ask for a few rows dozens of times each, of as many shards, and those
-// rows would not be there for who has none.
+// most returns how many rows a worker may get now. A worker that still has rows gets at
+// most an equal share of all rows that are not written, counting the nodes that may
+// still join: if the owner dies, no owner balances the rows for a while. The worker gets
+// nothing if that is little beside the rows that it has ready. Otherwise, near the end
+// of a job, a thousand workers would ask dozens of times for a few rows each, from many
+// shards, and these rows would be missing for workers without rows.
 func (o *Owner) most(a *Assignee) int {
 	workers := max(o.Working(), o.Nodes)
 	most := o.plan.share(workers)
@@ -76,15 +76,15 @@ func (o *Owner) most(a *Assignee) int {
 	return most
 }
 
-// Working is how many workers have engines and stay.
+// Working returns the number of workers that have engines and do not drain.
 func (o *Owner) Working() int { return o.counts.working }
 
-// leastRevoked is how many rows must wait with a worker to be worth a message.
+// leastRevoked is the smallest number of waiting rows that is worth a revocation.
 const leastRevoked = 2
 
-// revoke asks those back for rows who have most waiting, so that as many hungry
-// workers get an equal share; and for all rows of a worker that has no engine
-// while others have.
+// revoke asks the workers with the most waiting rows to give some back, so that the
+// hungry workers get an equal share. If a worker has no engine and others have one, it
+// asks for all rows of the worker without an engine.
 func (o *Owner) revoke() (changed []*Assignee) {
 	if o.counts.idle > 0 && o.counts.working > 0 {
 		for _, a := range o.sorted {
@@ -112,7 +112,7 @@ func (o *Owner) revoke() (changed []*Assignee) {
 	return append(changed, most)
 }
 
-// recall asks a worker for rows back.
+// recall asks a worker to give rows back.
 func (o *Owner) recall(a *Assignee, rows int) {
 	a.revoked = Revocation{a.revoked.Number + 1, rows}
 	o.count(a, a.counts())

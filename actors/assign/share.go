@@ -2,16 +2,16 @@ package assign
 
 import "time"
 
-// A Share is what the workers on one node have of a job.
+// A Share is one node's part of the work on a job.
 type Share struct {
-	Address  string   // of the node; empty for the owner's own
-	Assigned int64    // rows that they have and that are not committed
-	Done     int64    // rows of theirs that were committed under this owner
-	Rate     *float64 // rows a second of the last minute; nil before that is known
+	Address  string   // of the node; empty for the owner's own node
+	Assigned int64    // rows that its workers have and that are not committed
+	Done     int64    // rows of its workers that were committed under this owner
+	Rate     *float64 // rows per second over the last minute; nil before it is known
 }
 
-// Shares are those of all nodes that have a worker. What it costs does not grow with
-// the rows.
+// Shares returns the share of each node that has a worker. Its cost does not grow with
+// the number of rows.
 func (o *Owner) Shares(now time.Time) []Share {
 	var shares []Share
 	at := make(map[string]int) // by address
@@ -25,7 +25,7 @@ func (o *Owner) Shares(now time.Time) []Share {
 		}
 		shares[i].Assigned += o.book.of(a.Worker).Count()
 		for _, p := range a.parts {
-			if !p.acked { // out of the book of the worker, and not committed yet
+			if !p.acked { // no longer in the worker's book, and not committed yet
 				shares[i].Assigned += int64(p.Rows.GetCardinality())
 			}
 		}
@@ -33,10 +33,11 @@ func (o *Owner) Shares(now time.Time) []Share {
 	return shares
 }
 
-// Complete is how many shards have all their rows committed, and how many there are.
+// Complete returns the number of shards with all rows committed, and the number of all
+// shards.
 func (o *Owner) Complete() (complete, all int) { return o.complete, len(o.plan.shards) }
 
-// commit enters rows that are recorded, for the node whose worker had them.
+// commit notes recorded rows, and counts them for the node of their worker.
 func (o *Owner) commit(worker string, p Part, now time.Time) {
 	before, whole := o.book.committed.Count(), o.whole(p.Shard)
 	o.book.commit(p.Shard, p.Rows.Bitmap)
@@ -54,7 +55,7 @@ func (o *Owner) whole(shard int) bool {
 	return o.book.committed.countOf(shard) == o.plan.shards[shard].Rows
 }
 
-// pace is where the rows of a worker are counted: with those of others of its node.
+// pace returns the counter for a worker's rows, shared by all workers of its node.
 func (o *Owner) pace(a *Assignee, now time.Time) *pace {
 	if o.nodes[a.Address] == nil {
 		o.nodes[a.Address] = &pace{began: now}

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// What a node has is counted over its workers, one after another or beside each other,
-// and what it has done also where the worker that did it is gone.
+// A node's share covers all its workers, at the same time or one after another.
+// Committed rows still count after their worker was removed.
 func TestOwnerKnowsWhoHasWhat(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 5}}, nil)
@@ -32,7 +32,7 @@ func TestOwnerKnowsWhoHasWhat(t *testing.T) {
 	if got := o.Shares(later)[0]; got.Assigned != 2 || got.Done != 4 || got.Rate == nil || *got.Rate != 0.2 {
 		t.Errorf("%+v, want 4 rows in 20 s", got)
 	}
-	_, parts = at("c", "one", 8, 10, part("last", 8, 10)) // of the same node, beside it
+	_, parts = at("c", "one", 8, 10, part("last", 8, 10)) // another worker of the same node
 	if got := o.Shares(later); len(got) != 2 || got[0].Assigned != 4 {
 		t.Errorf("%+v, want those of both workers", got)
 	}
@@ -44,7 +44,7 @@ func TestOwnerKnowsWhoHasWhat(t *testing.T) {
 	if complete, all := o.Complete(); complete != 0 || all != 2 {
 		t.Errorf("%d of %d shards are complete", complete, all)
 	}
-	again := Part{Key: "rest", Shard: 0, Rows: NewRowSet(rows(2, 8))} // some are committed
+	again := Part{Key: "rest", Shard: 0, Rows: NewRowSet(rows(2, 8))} // some of these rows are committed already
 	for range 2 {
 		o.Committed("b", again, later)
 	}
@@ -68,7 +68,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	p.add(30, start.Add(59*time.Second))
-	if got := at(60); *got != 30.0/55 { // the first step is too long ago
+	if got := at(60); *got != 30.0/55 { // the first step is too old
 		t.Errorf("%v", *got)
 	}
 	for _, long := range []int{59 + 60, 3600, 1 << 30} {
@@ -76,7 +76,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("%v rows/s after %d s", *got, long)
 		}
 	}
-	p.add(7, start) // a clock that was turned back
+	p.add(7, start) // a clock that was set back
 	if got := at(1 << 30); p.all != 87 || *got <= 0 {
 		t.Errorf("%v rows/s, %d rows", *got, p.all)
 	}

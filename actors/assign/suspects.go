@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Suspect is a row that was in flight when an inference server crashed, and may have
-// caused that. A worker that gives the row back says so, and the owner tells the next
-// worker, which sends the row apart from others.
+// A Suspect is a row that was in flight when an inference server crashed, and that may
+// have caused the crash. The worker reports it when it gives the row back. The owner
+// passes this on to the next worker, which sends the row apart from others.
 type Suspect struct {
 	Shard   int
 	Row     int // of the shard
@@ -16,14 +16,14 @@ type Suspect struct {
 	Crashes int // how often a server crashed while the row was alone there
 }
 
-// suspects are such rows, by place.
+// suspects has suspect rows by their place.
 type suspects map[place]Suspect
 
 type place struct{ shard, row int }
 
 func (s suspects) add(row Suspect) { s[place{row.Shard, row.Row}] = row }
 
-// in returns those of some rows, in order; nil for none.
+// in returns the suspects that has accepts, in the order of rows; nil if there are none.
 func (s suspects) in(has func(shard, row int) bool) (rows []Suspect) {
 	for at, row := range s {
 		if has(at.shard, at.row) {
@@ -38,7 +38,7 @@ func (s suspects) remove(has func(shard, row int) bool) {
 	maps.DeleteFunc(s, func(at place, _ Suspect) bool { return has(at.shard, at.row) })
 }
 
-// suspectsGivenBack reports whether the suspects of a heartbeat are rows that it gives back.
+// suspectsGivenBack reports whether the heartbeat gives back all rows in Suspects.
 func (h *Heartbeat) suspectsGivenBack() bool {
 	if len(h.Suspects) == 0 {
 		return true

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// The next worker that gets a row hears what the one before said of it, also after it gave
-// the row back unloaded, until the row is committed.
+// The next worker that gets a row gets the suspect as the last worker reported it, also if
+// a worker gave the row back without loading it, until the row is committed.
 func TestSuspectsTravel(t *testing.T) {
 	t.Parallel()
 	o, want := owner(t, 10), []Suspect{{Row: 2, Group: 1, Crashes: 1}}
 	beats := map[string]*Worker{}
-	// tell has a worker report, and returns the suspects among the spans that are new to it.
+	// tell sends a worker's report, and returns the suspects in its new spans.
 	tell := func(name string, holds bool) (told []Suspect) {
 		w := beats[name]
 		if w == nil {
@@ -61,7 +61,7 @@ func TestSuspectsTravel(t *testing.T) {
 	}
 }
 
-// A worker speaks of rows that it gives back.
+// A worker may report only rows that it gives back as suspects.
 func TestSuspectsAreRowsGivenBack(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
@@ -73,8 +73,8 @@ func TestSuspectsAreRowsGivenBack(t *testing.T) {
 	}
 }
 
-// A new owner assigns all rows that were given back to the earlier owner. The worker reports
-// none of them.
+// A new owner assigns all rows that were given back to the earlier owner. The worker
+// reports no such row.
 func TestSuspectsEndWithTheirOwner(t *testing.T) {
 	t.Parallel()
 	w := worker()

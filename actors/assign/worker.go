@@ -7,25 +7,25 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// A Worker is a worker's side of what it has agreed with the owner of its job:
-// the book of its rows, and which parts wait to be acknowledged.
+// A Worker is the worker's side of the protocol: the book of its rows, and the parts
+// that are not acknowledged yet.
 type Worker struct {
 	name     string
-	beats    int64 // ever
+	beats    int64 // number of heartbeats, over all owners
 	epoch    int64
 	session  string // of the owner
-	fresh    bool   // no assignment of this epoch yet
+	fresh    bool   // there is no assignment of this epoch yet
 	book     book
 	received int64
 	revoked  int64
-	back     Rows  // given back, not known to be taken; the free rows of the book follow
+	back     Rows  // being given back, not confirmed by the owner; the book's free rows follow in the next batch
 	batch    int64 // number of back
 	parts    map[string]Part
-	answered map[int][]uint32 // by shard: rows that the book has yet to be told of
-	suspects suspects         // of the rows given back
+	answered map[int][]uint32 // by shard: answered rows that are not in the book yet
+	suspects suspects         // among the rows given back
 }
 
-// NewWorker returns a worker without rows for the owner in a session.
+// NewWorker returns a worker without rows, for the owner with this epoch and session.
 func NewWorker(name string, epoch int64, session string) *Worker {
 	return &Worker{
 		name: name, epoch: epoch, session: session, fresh: true,
@@ -34,10 +34,10 @@ func NewWorker(name string, epoch int64, session string) *Worker {
 	}
 }
 
-// Adopt turns to a new owner: one of a later epoch or, after the store has
-// forgotten that the epoch was taken, another one of the same. What it was
-// giving back the new owner assigns anyway, unless it hears that this worker
-// has it.
+// Adopt switches to a new owner: one with a later epoch, or, if the store lost the
+// record of the epoch, another owner with the same epoch. The worker drops the rows that
+// it was giving back: the new owner assigns them anyway, because no heartbeat names
+// them.
 func (w *Worker) Adopt(epoch int64, session string) bool {
 	if epoch < w.epoch || epoch == w.epoch && session == w.session {
 		return false
@@ -67,7 +67,7 @@ func (w *Worker) Report(h *Heartbeat) {
 	}
 }
 
-// holds are all rows it has.
+// holds returns all rows of the worker.
 func (w *Worker) holds() []ShardRows {
 	w.enter()
 	var all Rows
@@ -79,15 +79,15 @@ func (w *Worker) holds() []ShardRows {
 	return all.list()
 }
 
-// Obey takes an assignment and returns what is new in it: spans to run, parts
-// that are acknowledged, and how many rows are wanted back. ok is false for one
-// of another owner, or for another worker.
+// Obey applies an assignment and returns the new content: spans to run, acknowledged
+// parts, and the number of rows to give back. ok is false for an assignment of another
+// owner or for another worker.
 func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok bool) {
 	if m.Epoch != w.epoch || m.Worker != w.name {
 		return nil, nil, 0, false
 	}
 	w.fresh = false
-	for _, key := range m.Acked { // first: rows of a part that was dropped may come back with the same message
+	for _, key := range m.Acked { // first: rows of a dropped part may come back in the same message
 		if p, waits := w.parts[key]; waits {
 			w.book.forget(p.Shard, p.Rows.Bitmap)
 			delete(w.parts, key)
@@ -115,8 +115,8 @@ func (w *Worker) Obey(m *Assignment) (spans []Span, acked []string, back int, ok
 	return spans, acked, back, true
 }
 
-// Finished notes that a row is answered. It is called for every row, and sets
-// of rows are quick with many at a time: enter tells the book.
+// Finished notes that a row has an answer. It runs for every row, and changing a set of
+// rows is fast only for many rows at once, so enter adds them to the book later.
 func (w *Worker) Finished(shard, row int) {
 	w.answered[shard] = append(w.answered[shard], uint32(row))
 }
@@ -129,25 +129,25 @@ func (w *Worker) enter() {
 	clear(w.answered)
 }
 
-// Wrote notes a part that is durable.
+// Wrote notes a durable part.
 func (w *Worker) Wrote(p Part) {
 	w.enter()
 	w.parts[p.Key] = p
 	w.book.write(p.Shard, p.Rows.Bitmap)
 }
 
-// Suspect notes that a row which is given back may have crashed a server.
+// Suspect notes that a row to be given back may have crashed a server.
 func (w *Worker) Suspect(s Suspect) { w.suspects.add(s) }
 
-// GiveBack lets go of rows.
+// GiveBack marks rows to be given back to the owner.
 func (w *Worker) GiveBack(shard int, rows *roaring.Bitmap) { w.book.release(w.name, shard, rows) }
 
-// Unfinished is how many rows of a shard it has that are not answered.
+// Unfinished returns the number of the worker's rows in a shard that have no answer.
 func (w *Worker) Unfinished(shard int) int {
 	return w.book.of(w.name).countOf(shard) - len(w.answered[shard])
 }
 
-// Idle reports whether it has nothing any more, and the owner knows.
+// Idle reports whether the worker has no rows and no parts, and the owner knows this.
 func (w *Worker) Idle() bool {
 	w.enter()
 	return w.book.of(w.name).Count() == 0 && w.book.finished.Count() == 0 && w.book.written.Count() == 0 &&

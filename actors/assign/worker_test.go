@@ -13,8 +13,7 @@ func where(w *Worker, shard, row int) State {
 	return state
 }
 
-// The rows of a part that was dropped may come back with the message that says
-// so.
+// The rows of a dropped part may come back in the message that reports the drop.
 func TestWorkerKeepsRowsThatComeBackWithAnAcknowledgement(t *testing.T) {
 	t.Parallel()
 	w := worker()
@@ -32,7 +31,7 @@ func TestWorkerKeepsRowsThatComeBackWithAnAcknowledgement(t *testing.T) {
 	}
 }
 
-// What is repeated is obeyed once.
+// A repeated assignment is applied once.
 func TestWorkerObeysOnce(t *testing.T) {
 	t.Parallel()
 	w, m := worker(), batch(1, 0, 4)
@@ -51,8 +50,8 @@ func TestWorkerObeysOnce(t *testing.T) {
 	}
 }
 
-// Rows that are given back are told until they are taken; those given back
-// meanwhile wait for their turn.
+// A worker repeats the rows that it gives back until the owner confirms them. Rows given
+// back meanwhile go into the next batch.
 func TestWorkerGivesBackInBatches(t *testing.T) {
 	t.Parallel()
 	w := worker()
@@ -75,7 +74,8 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 	}
 }
 
-// To a new owner a worker names all it has, and nothing that it has given back.
+// The worker's first heartbeat to a new owner names all its rows, but no rows that it
+// has given back.
 func TestWorkerTellsANewOwnerWhatItHas(t *testing.T) {
 	t.Parallel()
 	w := worker()

@@ -9,10 +9,10 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// An answer is kept as a byte of flags, the score (8 bytes) where there is one, and
-// what else there is, each with its length before it as an uvarint: finish reason,
-// server, text, floats of 4 bytes, and code, message and raw output of an error.
-// Numbers are little-endian. Tokens and attempts are of the row that was run alone.
+// The encoding of a stored answer is: a byte of flags, the score (8 bytes) if there is
+// one, and the other fields, each after its length as a uvarint: finish reason, server,
+// text, 4-byte floats, and code, message and raw output of an error. Numbers are
+// little-endian. Tokens and attempts belong to the original row and are not stored.
 const (
 	answerScored = 1 << iota
 	answerFailed
@@ -20,7 +20,7 @@ const (
 
 var errAnswer = errors.New("an answer was kept that cannot be read")
 
-// appendAnswer appends an answer as it is kept.
+// appendAnswer appends the encoding of an answer.
 func appendAnswer(to []byte, out *rowmill.Output) []byte {
 	var flags byte
 	if out.HasScore {
@@ -49,8 +49,7 @@ func appendAnswer(to []byte, out *rowmill.Output) []byte {
 	return to
 }
 
-// readAnswer reads what appendAnswer made into out, which shares the memory of
-// record.
+// readAnswer decodes an answer into out, which shares the memory of record.
 func readAnswer(record []byte, out *rowmill.Output) error {
 	*out = rowmill.Output{}
 	r := answerReader{rest: record}
@@ -79,10 +78,10 @@ func readAnswer(record []byte, out *rowmill.Output) error {
 	return nil
 }
 
-// An answerReader takes a record apart.
+// An answerReader reads the fields of an encoded answer.
 type answerReader struct {
 	rest  []byte
-	short bool // more was asked for than there is
+	short bool // the record ended too early
 }
 
 func (r *answerReader) take(n int) []byte {
@@ -102,7 +101,7 @@ func (r *answerReader) length() int {
 		return 0
 	}
 	r.rest = r.rest[size:]
-	return int(n) //nolint:gosec // at most as long as the rest
+	return int(n) //nolint:gosec // at most the length of the rest
 }
 
 func (r *answerReader) text() string {

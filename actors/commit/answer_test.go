@@ -43,7 +43,7 @@ func TestAnswersProperty(t *testing.T) {
 	})
 }
 
-// Tokens and attempts are of the row that ran.
+// Tokens and attempts stay with the row that ran.
 func TestAnAnswerOfACopyCostsNothing(t *testing.T) {
 	t.Parallel()
 	ran := rowmill.Output{Text: "x", InputTokens: 9, OutputTokens: 8, Attempts: 2, Score: math.NaN()}

@@ -23,35 +23,36 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Copies write the rows of a job that are copies of others, with the answers of
-// those. The answers that are needed are read from the parts of their shards once,
-// in the order of the shards, and kept in a temporary file without a name; in memory
-// are 12 bytes for each. One Write at a time.
+// Copies writes the rows that are copies, with the answers of their originals. It reads
+// each needed answer once from the parts, in the order of shards, and keeps it in a
+// temporary file that has no name. Memory use is 12 bytes for each answer. Only one
+// Write runs at a time.
 type Copies struct {
 	Files *Files
 	Of    *shard.Copies
-	// List opens what Of was read from, Input a shard of the job.
+	// List opens the list of copies from which Of was read. Input opens a shard of the
+	// job.
 	List  func(ctx context.Context) (blob.Object, error)
 	Input func(ctx context.Context, n int) (*shard.Reader, error)
 
-	read    int       // shards before it are read
-	answers []answers // of those
+	read    int       // answers of all shards before this one have been read
+	answers []answers // of the shards that have been read
 	spill   *os.File  // nil before the first answer
-	size    int64     // of it
+	size    int64     // of spill, in bytes
 	record  []byte
 
-	mu     sync.Mutex // held by who writes
+	mu     sync.Mutex // held during Write
 	closed atomic.Bool
 }
 
-// answers are those of one shard that copies need.
+// answers locates the needed answers of a shard.
 type answers struct {
-	rows []uint32 // by their place in the shard, in order
-	at   []int64  // in the file; the end of the last follows
+	rows []uint32 // positions in the shard, in order
+	at   []int64  // offsets in the file; the end of the last answer follows
 }
 
-// Needs are the shards of which answers are to be read before the copies of shard n
-// are written. All rows of them that are no copies are done by then.
+// Needs returns the shards with answers to be read before the copies of shard n are
+// written. At that time all rows of these shards are committed, except copies.
 func (c *Copies) Needs(n int) (shards []int) {
 	for m := c.read; m <= c.Of.Last(n); m++ {
 		if c.Of.Needed(m) != nil {
@@ -61,9 +62,9 @@ func (c *Copies) Needs(n int) (shards []int) {
 	return shards
 }
 
-// Write writes copies of shard n as a part, which is durable then. parts are those of
-// each shard in Needs(n); where one of them is gone meanwhile, since it was merged,
-// the error is rowmill.ErrNotFound or blob.ErrLost. It may be repeated.
+// Write writes copies of shard n as a part, which is then durable. parts has the parts
+// of each shard in Needs(n). If a merge has removed one of these parts, the error is
+// rowmill.ErrNotFound or blob.ErrLost, and Write may be repeated.
 func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts map[int][]store.Part) (part assign.Part, err error) {
 	c.mu.Lock()
 	defer func() {
@@ -85,20 +86,21 @@ func (c *Copies) Write(ctx context.Context, n int, rows *roaring.Bitmap, parts m
 	return part, nil
 }
 
-// Close removes what is kept, once nobody writes. Nobody may begin to any more.
+// Close removes the temporary file, at once or when Write returns. Write must not be
+// called afterwards.
 func (c *Copies) Close() {
 	c.closed.Store(true)
-	if !c.mu.TryLock() { // who writes will
+	if !c.mu.TryLock() { // a running Write closes it
 		return
 	}
 	defer c.mu.Unlock()
 	if c.spill != nil {
-		_ = c.spill.Close() // nobody reads it any more
+		_ = c.spill.Close() // no Write reads it any more
 		c.spill = nil
 	}
 }
 
-// readAnswers puts those answers of a shard that are needed into the file.
+// readAnswers adds the needed answers of a shard to the file.
 func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a answers, err error) {
 	needed := c.Of.Needed(n)
 	if needed == nil {
@@ -119,7 +121,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 	at := c.size
 	err = results.EachOfParts(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.Output) error {
 		c.record = appendAnswer(c.record[:0], answer)
-		a.rows = append(a.rows, uint32(row.Index-c.Files.Shards[n].First)) //nolint:gosec // its place in the shard
+		a.rows = append(a.rows, uint32(row.Index-c.Files.Shards[n].First)) //nolint:gosec // position in the shard
 		a.at = append(a.at, at)
 		at += int64(len(c.record))
 		_, err := out.Write(c.record)
@@ -139,12 +141,12 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 // answer reads the answer of a row of the job.
 func (c *Copies) answer(row int64, out *rowmill.Output) error {
 	n := c.Of.Shard(row)
-	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // its place in the shard
+	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // position in the shard
 	i := sort.Search(len(a.rows), func(i int) bool { return a.rows[i] >= rel })
 	if i == len(a.rows) || a.rows[i] != rel {
 		return fmt.Errorf("the answer of row %d is not there", row)
 	}
-	record := make([]byte, a.at[i+1]-a.at[i]) // out shares its memory
+	record := make([]byte, a.at[i+1]-a.at[i]) // out shares this memory
 	if _, err := c.spill.ReadAt(record, a.at[i]); err != nil {
 		return fmt.Errorf("read the answer of row %d: %w", row, err)
 	}
@@ -164,7 +166,7 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 	if err != nil {
 		return part, err
 	}
-	defer func() { _ = input.Close() }() // nothing was written
+	defer func() { _ = input.Close() }() // opened for reading only
 	f := c.Files
 	part = assign.Part{Key: layout.Part(f.Schema.JobID, n, f.Epoch), Shard: n, Rows: assign.NewRowSet(rows)}
 	w, err := f.Bucket.Create(ctx, part.Key, layout.Parquet)
@@ -191,14 +193,14 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 	return part, archive.ReadBack(ctx, f.Bucket, info)
 }
 
-// copiesAtOnce is the number of rows between looks at the context.
+// copiesAtOnce is the number of rows between two checks of the context.
 const copiesAtOnce = 4096
 
-// writeRows writes those of the copies of shard n that are in rows.
+// writeRows writes the copies of shard n that are in rows.
 func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int, rows *roaring.Bitmap, originals []int64, input *shard.Reader) (totals store.Totals, err error) {
 	var block *shard.Block
 	var out rowmill.Output
-	last := int64(-1) // whose answer out is
+	last := int64(-1) // the row with the answer in out
 	for i, it := 0, c.Of.Rows(n).Iterator(); it.HasNext(); i++ {
 		rel := it.Next()
 		if !rows.Contains(rel) {
@@ -237,7 +239,7 @@ func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int,
 	return totals, nil
 }
 
-// nameless makes a temporary file that has no name any more.
+// nameless returns a temporary file and removes its name.
 func nameless(pattern string) (*os.File, error) {
 	f, err := os.CreateTemp("", pattern)
 	if err != nil {

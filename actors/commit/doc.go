@@ -1,4 +1,5 @@
-// Package commit owns the way from the parts of a job to its result: which are
-// recorded together, when those of a shard are merged, when the result can be
-// made, and the making of both. It knows neither actors nor who writes parts.
+// Package commit decides how the parts of a job become its result: which parts are
+// recorded together, when the parts of a shard are merged, and when the result can be
+// made. It also makes merged parts and results. It knows no actors, and not how parts
+// are first written.
 package commit

@@ -16,32 +16,32 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// An Errand is an object to be made of parts of a job. Whichever node runs it, it
-// makes the same; nothing refers to the object before the owner has heard that it is
-// there, so that one whose errand is lost is waste, which goes with the job's parts.
+// An Errand is the task to make an object from parts of a job. Each node makes the same
+// object. No record names the object before the owner knows that it exists. If an errand
+// is lost, its object is removed together with the parts of the job.
 type Errand struct {
-	Make   string // what the object is
-	Key    string // of it: a new one for each try
+	Make   string // kind of the object
+	Key    string // key of the object: a new one for each attempt
 	Schema results.Schema
-	First  int64 // row
+	First  int64 // first row
 	Rows   int64
 	Parts  []store.Part
 }
 
-// What errands make. All but the first are made of complete parts, in order.
+// Kinds of objects. All except merges are made of complete parts, in order.
 const (
-	MakeMerge = "merge"     // the complete part of a shard, of its parts
-	MakeJoin  = "join"      // one part of those of consecutive shards
-	MakeFull  = layout.Full // an artifact, of the parts of all shards
-	MakeRows  = layout.Rows // likewise
+	MakeMerge = "merge"     // the complete part of a shard, from its parts
+	MakeJoin  = "join"      // one part from the parts of consecutive shards
+	MakeFull  = layout.Full // an artifact, from the parts of all shards
+	MakeRows  = layout.Rows // the same for the rows file
 )
 
-// Heavy reports whether parts are taken apart or all bytes read, so that few such
-// errands should run on a node at a time.
+// Heavy reports whether the errand decodes parts or reads all their bytes. A node should
+// run few of these at a time.
 func (e *Errand) Heavy() bool { return e.Make == MakeMerge || e.Make == MakeJoin }
 
-// Run makes the object and returns its size in bytes. wait repeats what may fail for
-// a while.
+// Run makes the object and returns its size in bytes. wait retries after a passing
+// error.
 func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
 	ctx = context.WithValue(ctx, making{}, e.Make)
 	err = wait(ctx, func() error {
@@ -53,7 +53,7 @@ func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size i
 
 type making struct{}
 
-// Making is the kind of object that an errand makes with ctx, empty where none does.
+// Making returns the kind of object that is being made with ctx; empty if there is none.
 func Making(ctx context.Context) string {
 	kind, _ := ctx.Value(making{}).(string)
 	return kind
@@ -100,9 +100,9 @@ func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, 
 	})
 }
 
-// sourcesOf opens parts of a shard, with the rows that each is accepted for, or those
-// of them that are among some; parts without any are left out. release is to be called
-// after an error too.
+// sourcesOf opens parts of a shard with the rows accepted from each. If among is not
+// nil, only these rows are accepted, and parts without such rows are left out. The
+// caller must call release, also after an error.
 func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
 	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
 	var open []*blob.LazyObject
@@ -130,7 +130,7 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts
 	return sources, release, nil
 }
 
-// write writes an object of so many rows, of about so many bytes.
+// write writes an object with this many rows and about this many bytes.
 func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int64, write func(io.Writer) (int64, error)) (info blob.Info, err error) {
 	w, err := bucket.Create(ctx, key, layout.Parquet)
 	if err != nil {
@@ -155,7 +155,8 @@ func write(ctx context.Context, bucket blob.Bucket, key string, rows, about int6
 	return w.Commit()
 }
 
-// size is the size of all parts, in bytes: the object is about as large, or smaller.
+// size returns the total size of the parts in bytes: the object has at most about this
+// size.
 func (e *Errand) size() (size int64) {
 	for _, p := range e.Parts {
 		size += p.Size
@@ -163,20 +164,20 @@ func (e *Errand) size() (size int64) {
 	return size
 }
 
-// ranges are a columnar.RangeWriter that has the bucket copy of its objects what
-// is not small.
+// ranges is a columnar.RangeWriter. For long ranges it asks the bucket to copy them from
+// its own objects.
 type ranges struct {
 	*bufio.Writer
-	to blob.Appender // what is beneath; nil where it copies nothing
+	to blob.Appender // the object being written; nil if the bucket cannot copy ranges
 }
 
 var _ columnar.RangeWriter = (*ranges)(nil)
 
-// copiedFrom is how long a range is that the bucket is asked for, bytes: below that
-// to ask costs more than to read.
+// copiedFrom is the smallest range, in bytes, that the bucket is asked to copy. A
+// shorter range is cheaper to read.
 const copiedFrom = 512 << 10
 
-// WriteRange appends some of an object.
+// WriteRange appends a range of an object.
 func (r *ranges) WriteRange(src io.ReaderAt, offset, length int64) error {
 	object, ok := src.(*blob.LazyObject)
 	if !ok || r.to == nil || length < copiedFrom {

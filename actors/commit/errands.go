@@ -10,9 +10,9 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// An Errands is the errands that a node runs for the owners of jobs elsewhere. An
-// owner asks again and again until one is done: that is how it learns of the end, and
-// the node that somebody still waits for it.
+// Errands has the errands that this node runs for owners on other nodes. An owner asks
+// repeatedly until its errand is done. So the owner learns of the end, and the node
+// knows that an owner still waits.
 type Errands struct {
 	all     *sync.WaitGroup
 	life    context.Context
@@ -21,27 +21,27 @@ type Errands struct {
 	running map[string]*running // by the key of the object
 }
 
-// forgottenAfter is how long an owner may be silent before its errand is dropped:
-// more than a lease, after which there is another owner.
+// forgottenAfter is how long an owner may be silent before its errand is dropped: longer
+// than a lease, after which the job has another owner.
 const forgottenAfter = 10 * time.Second
 
 type running struct {
 	job   string
 	end   context.CancelFunc
-	asked chan struct{} // holds a token when somebody has asked
-	done  chan struct{} // closed when nothing is written any more
+	asked chan struct{} // has a token after a request
+	done  chan struct{} // closed when the errand has ended and writes no more
 	size  int64         // once done
 	err   error         // once done
 }
 
-// An ErrandState is how far an errand is.
+// An ErrandState is the progress of an errand.
 type ErrandState struct {
 	Done   bool
 	Size   int64  // bytes of the object
-	Failed string // why there is none
+	Failed string // the error, if it failed
 }
 
-// NewErrands makes Errands of which none runs; all is of what is at work.
+// NewErrands returns an Errands without errands. all counts its goroutines.
 func NewErrands(all *sync.WaitGroup) *Errands {
 	s := &Errands{all: all, running: make(map[string]*running)}
 	s.life, s.stop = context.WithCancel(context.Background())
@@ -51,8 +51,8 @@ func NewErrands(all *sync.WaitGroup) *Errands {
 // Stop ends all errands.
 func (s *Errands) Stop() { s.stop() }
 
-// Ask says how far the errand of a job is that makes the object at a key. One that is
-// not known begins.
+// Ask returns the state of the errand that makes the object at key. It starts the errand
+// if it is unknown.
 func (s *Errands) Ask(job, key string, run func(ctx context.Context) (size int64, err error)) (state ErrandState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,8 @@ func (s *Errands) begin(job, key string, run func(ctx context.Context) (int64, e
 	return r
 }
 
-// keep returns once nobody has asked for long, or ctx has ended.
+// keep returns after a long time without a request, or when ctx ends. It cancels the
+// errand in the first case.
 func (r *running) keep(ctx context.Context) {
 	silent := time.NewTimer(forgottenAfter)
 	defer silent.Stop()
@@ -125,8 +126,8 @@ func (r *running) keep(ctx context.Context) {
 	}
 }
 
-// End ends the errands of a job. What it returns, nil where there are none, waits
-// until nothing is written for them any more.
+// End cancels the errands of a job. The returned function waits until they write no
+// more; it is nil if there are none.
 func (s *Errands) End(job string) (wait func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// errands run in a bubble that waits for all of them.
+// errands runs a test in a synctest bubble and waits for all errands.
 func errands(t *testing.T, test func(t *testing.T, s *Errands)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAnErrandRunsOnceAndSaysHowItEnded(t *testing.T) {
 		began := 0
 		run := func(context.Context) (int64, error) {
 			began++
-			time.Sleep(time.Minute) // asked for all the time
+			time.Sleep(time.Minute) // the test asks all the time
 			return 7, nil
 		}
 		for range 59 {
@@ -67,7 +67,7 @@ func TestAnErrandRunsOnceAndSaysHowItEnded(t *testing.T) {
 	})
 }
 
-// Of an owner that is gone nothing goes on, and nothing of a job that is over.
+// An errand ends if its owner is silent for too long, or if its job is over.
 func TestErrandsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	errands(t, func(t *testing.T, s *Errands) {
@@ -75,7 +75,7 @@ func TestErrandsThatNobodyWaitsFor(t *testing.T) {
 		run := func(name string) func(ctx context.Context) (int64, error) {
 			return func(ctx context.Context) (int64, error) {
 				<-ctx.Done()
-				time.Sleep(time.Second) // to give up what it was writing
+				time.Sleep(time.Second) // time to abort its write
 				ended = append(ended, name)
 				return 0, ctx.Err()
 			}
@@ -98,7 +98,7 @@ func TestErrandsThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// copier counts what it is asked to copy within the bucket.
+// copier counts the bytes that the bucket is asked to copy.
 type copier struct {
 	blob.Appender
 	copied int64
@@ -109,7 +109,7 @@ func (c *copier) Append(_ blob.Object, _, size int64) error {
 	return nil
 }
 
-// The bucket copies what is not small by itself.
+// The bucket itself copies long ranges.
 func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
 	t.Parallel()
 	bucket := maker(t, 1).Bucket

@@ -10,15 +10,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maxOpen bounds the parts that are open for one file that is made of them. One
-// that was let go of costs a request to be opened again.
+// maxOpen limits the parts that are open at a time for one object. Opening a closed part
+// again costs a request.
 const maxOpen = 1024
 
-// A Wait repeats what may fail for a while.
+// A Wait runs do again after a passing error.
 type Wait func(ctx context.Context, do func() error) error
 
-// Files say how the objects of a job are made. What is written is for the owner of
-// one epoch, and writing it again is harmless.
+// Files has the data for making the objects of a job. Its keys belong to the owner of
+// one epoch, and writing an object again is harmless.
 type Files struct {
 	Bucket blob.Bucket
 	Schema results.Schema
@@ -26,7 +26,7 @@ type Files struct {
 	Shards []shard.Info
 }
 
-// Merge is the errand that makes the complete part of a shard.
+// Merge returns the errand that makes the complete part of a shard.
 func (f *Files) Merge(n int, parts []store.Part) *Errand {
 	return &Errand{
 		Make: MakeMerge, Key: layout.Part(f.Schema.JobID, n, f.Epoch), Schema: f.Schema,
@@ -34,7 +34,7 @@ func (f *Files) Merge(n int, parts []store.Part) *Errand {
 	}
 }
 
-// Join is the errand that puts the complete parts of consecutive shards together.
+// Join returns the errand that joins the complete parts of consecutive shards.
 func (f *Files) Join(p Piece, parts []store.Part) *Errand {
 	e := &Errand{
 		Make: MakeJoin, Key: layout.Part(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
@@ -46,8 +46,8 @@ func (f *Files) Join(p Piece, parts []store.Part) *Errand {
 	return e
 }
 
-// Artifact is the errand that makes an artifact, MakeFull or MakeRows, of parts that
-// have all rows in order.
+// Artifact returns the errand that makes an artifact, MakeFull or MakeRows, from parts
+// that have all rows in order.
 func (f *Files) Artifact(name string, parts []store.Part) *Errand {
 	e := &Errand{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Parts: parts}
 	for _, s := range f.Shards {

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// maker are Files in a real bucket.
+// maker returns Files over a real bucket.
 func maker(t *testing.T, count int) *Files {
 	t.Helper()
 	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
@@ -31,7 +31,7 @@ func maker(t *testing.T, count int) *Files {
 	}
 }
 
-// part writes rows from and to of a shard.
+// part writes rows from up to before to of a shard as a part.
 func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
 	p := proposal(layout.Part("job-1", n, 1), n, from, to, 0).Record
@@ -61,7 +61,7 @@ func (f *Files) merge(t *testing.T, n int, parts ...store.Part) (store.Part, err
 	return assign.Merged(e.Key, size, parts), err
 }
 
-// once is no wait at all.
+// once is a Wait without retries.
 func once(_ context.Context, do func() error) error { return do() }
 
 // result makes the artifacts of a job.
@@ -79,7 +79,7 @@ func (f *Files) result(t *testing.T, parts []store.Part) (map[string]store.Artif
 	return made, nil
 }
 
-// texts are the outputs in a file.
+// texts returns the outputs in a file.
 func (f *Files) texts(t *testing.T, key string) string {
 	t.Helper()
 	o, err := f.Bucket.Open(t.Context(), key)
@@ -129,7 +129,7 @@ func TestPartsBecomeAResult(t *testing.T) {
 	}
 }
 
-// The complete parts of shards in a row, put together, are as good as these.
+// The joined parts of consecutive shards give the same result as the separate parts.
 func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 4)
@@ -164,7 +164,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	}
 }
 
-// Rows that are missing are found, and nothing is left behind.
+// Missing rows are an error, and no object remains.
 func TestMissingRowsAreNoResult(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 2)
@@ -181,7 +181,7 @@ func TestMissingRowsAreNoResult(t *testing.T) {
 	}
 }
 
-// What fails for a while is made by another try.
+// After a passing error another attempt makes the file.
 func TestFilesAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 1)
@@ -204,7 +204,7 @@ func TestFilesAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A balkyBucket refuses so many objects.
+// A balkyBucket refuses this many objects.
 type balkyBucket struct {
 	blob.Bucket
 	refusals int
@@ -217,14 +217,14 @@ func (b *balkyBucket) Create(ctx context.Context, key, contentType string) (blob
 	return b.Bucket.Create(ctx, key, contentType)
 }
 
-// A merge of thousands of parts, and a result of thousands of shards, has few
-// of them open at a time.
+// A merge of thousands of parts, and a result of thousands of shards, has few parts open
+// at a time.
 func TestFewPartsAreOpenAtATime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("writes thousands of parts")
 	}
-	f := maker(t, maxOpen+50) // shards of ten rows
+	f := maker(t, maxOpen+50) // shards have ten rows
 	var complete []store.Part
 	for n := range f.Shards {
 		complete = append(complete, f.part(t, n, 0, 10))
@@ -235,7 +235,7 @@ func TestFewPartsAreOpenAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := watched.most.Load(); most > maxOpen+32 || watched.open.Load() != 0 { // two files are made, and of each some parts are opened at a time
+	if most := watched.most.Load(); most > maxOpen+32 || watched.open.Load() != 0 { // two files are made at a time, and each opens some parts ahead
 		t.Errorf("%d parts were open at a time and %d still are", most, watched.open.Load())
 	}
 	if got := strings.Count(f.texts(t, made[layout.Full].Key), "\"out "); got != 10*len(f.Shards) {
@@ -257,7 +257,7 @@ func TestFewPartsAreOpenAtATime(t *testing.T) {
 	}
 }
 
-// A countingBucket counts the objects that are open.
+// A countingBucket counts the open objects.
 type countingBucket struct {
 	blob.Bucket
 	open, most atomic.Int64

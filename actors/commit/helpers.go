@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// errandsEach is how many errands of a job a node has at a time: one that it works
+// errandsEach is the number of errands of a job that a node has at a time: one to work
 // on, and the next.
 const errandsEach = 2
 
-// Helpers are the nodes that run errands of a job, by address, "" for the owner's own:
-// those that have written parts of it, so that the work is spread as the rows are.
-// The zero value has none, which leaves the owner.
+// Helpers tracks the nodes that run errands of a job, by address; the owner's own node
+// is "". These are the nodes that have written parts of the job, so the work is spread
+// like the rows. The zero value has none: the owner's node then does the work.
 type Helpers struct {
-	busy  map[string]int // errands of those that help
-	alone bool           // the owner's node helps only because nobody else does
+	busy  map[string]int // by address: number of errands
+	alone bool           // the owner's node helps only because there is no other
 }
 
 // Wrote notes that a node has written a part.
@@ -31,7 +31,7 @@ func (h *Helpers) Wrote(address string) {
 	h.alone = false
 }
 
-// Others reports whether any node beside the owner's helps.
+// Others reports whether another node than the owner's helps.
 func (h *Helpers) Others() bool {
 	for address := range h.busy {
 		if address != "" {
@@ -41,8 +41,8 @@ func (h *Helpers) Others() bool {
 	return false
 }
 
-// Take chooses the node for the next errand: the one that has the fewest. ok is false
-// where all have as many as they may.
+// Take chooses the node with the fewest errands for the next errand. ok is false if all
+// nodes have errandsEach errands.
 func (h *Helpers) Take() (address string, ok bool) {
 	if len(h.busy) == 0 {
 		h.Wrote("")
@@ -57,12 +57,12 @@ func (h *Helpers) Take() (address string, ok bool) {
 	return address, true
 }
 
-// Ended notes that an errand is no longer with a node.
+// Ended notes that a node no longer has an errand.
 func (h *Helpers) Ended(address string) {
 	if h.busy[address] > 0 {
 		h.busy[address]--
 	}
 }
 
-// Lost leaves a node out until it writes another part.
+// Lost removes a node until it writes another part.
 func (h *Helpers) Lost(address string) { delete(h.busy, address) }

@@ -33,7 +33,7 @@ func TestErrandsAreSpreadOverThoseWhoWrote(t *testing.T) {
 	}
 }
 
-// The owner's node does what nobody else does, and no more of it once others do.
+// The owner's node runs errands only while there is no other node.
 func TestTheOwnersNodeStandsIn(t *testing.T) {
 	t.Parallel()
 	var h Helpers

@@ -2,43 +2,45 @@ package commit
 
 import "github.com/rowmill/rowmill/store"
 
-// A Piece is the complete parts of the shards from From on and before To, put
-// together as one part.
+// A Piece is a range of shards, From included and To excluded. Their complete parts are
+// joined into one part.
 type Piece struct{ From, To int }
 
-// PieceSizes say when complete parts are put together while a job runs: so that a
-// bucket that copies only long ranges by itself finds some, and little is left to be
-// done once the last row is. The zero value is for a bucket that needs none.
+// PieceSizes sets the size of joined parts. Parts are joined while a job runs, because
+// some buckets copy only long ranges themselves, and so little work remains after the
+// last row. The zero value turns this off.
 type PieceSizes struct {
-	// Least is what a piece must have, in bytes; fewer are left as they are.
+	// Least is the minimum size of a piece in bytes. Smaller runs of parts stay as they
+	// are.
 	Least int64
-	// Most is what a piece is cut at, in bytes. As the end comes near it becomes less,
-	// down to an eighth: what is being put together when the last row comes is waited
-	// for.
+	// Most is the size in bytes at which a piece is cut. It shrinks towards the end of
+	// the job, down to an eighth, because the result waits for pieces that are still
+	// being joined.
 	Most int64
 }
 
-// nearEnd is the share of what is left that a piece has at most, down to the least
-// share of the most.
+// nearEnd: a piece has at most this fraction of the remaining bytes, but at least this
+// fraction of Most.
 const nearEnd = 8
 
-// pieceShards bounds the shards of a piece: each is open while it is made.
+// pieceShards limits the shards of a piece, because each part is open while the piece is
+// made.
 const pieceShards = maxOpen
 
-// pieces decide which shards are put together.
+// pieces decides which shards are joined.
 type pieces struct {
 	sizes PieceSizes
 	parts []pieceShard
 	bytes int64         // of all complete parts
-	rows  int64         // of those
+	rows  int64         // of all complete parts
 	left  int64         // rows of the job that are in no piece
-	made  map[int]piece // by their first shard
-	begun int           // of them, those that are not there yet
+	made  map[int]piece // by first shard
+	begun int           // number of pieces that are not made yet
 	ended bool
 }
 
 type pieceShard struct {
-	size, rows int64 // of the complete part; 0 where there is none
+	size, rows int64 // of the complete part; 0 if there is none
 	taken      bool  // in a piece
 }
 
@@ -51,8 +53,8 @@ func newPieces(sizes PieceSizes, shards int, rows int64) pieces {
 	return pieces{sizes: sizes, parts: make([]pieceShard, shards), left: rows, made: make(map[int]piece)}
 }
 
-// complete notes the complete part of a shard, and returns the piece that it makes
-// up, if any.
+// complete notes the complete part of a shard, and returns the pieces that can now be
+// made.
 func (p *pieces) complete(part store.Part) (cut []Piece) {
 	s := &p.parts[part.Shard]
 	if p.sizes.Most == 0 || s.size > 0 {
@@ -66,13 +68,13 @@ func (p *pieces) complete(part store.Part) (cut []Piece) {
 	return cut
 }
 
-// target is the size of the next piece.
+// target returns the size of the next piece in bytes.
 func (p *pieces) target() int64 {
 	left := float64(p.left) * float64(p.bytes) / float64(p.rows)
 	return max(min(int64(left)/nearEnd, p.sizes.Most), p.sizes.Most/nearEnd, p.sizes.Least)
 }
 
-// run is what could be put together around a shard.
+// run returns the consecutive complete shards around shard n that are in no piece.
 func (p *pieces) run(n int) (run Piece, size int64) {
 	free := func(i int) bool { return p.parts[i].size > 0 && !p.parts[i].taken }
 	run = Piece{n, n}
@@ -88,7 +90,8 @@ func (p *pieces) run(n int) (run Piece, size int64) {
 	return run, size
 }
 
-// rest returns the pieces that the end leaves, once.
+// rest returns the pieces of the remaining shards at the end of the job. Later calls
+// return nothing.
 func (p *pieces) rest() (cut []Piece) {
 	if p.ended || p.sizes.Most == 0 {
 		return nil
@@ -105,7 +108,7 @@ func (p *pieces) rest() (cut []Piece) {
 	return cut
 }
 
-// take makes pieces of a run, each about as large as the next should be.
+// take divides a run into pieces of about the target size.
 func (p *pieces) take(cut []Piece, run Piece, size int64) []Piece {
 	pieces := max(1, size/p.target())
 	for from := run.From; from < run.To; {
@@ -122,13 +125,13 @@ func (p *pieces) take(cut []Piece, run Piece, size int64) []Piece {
 	return cut
 }
 
-// put notes that a piece is there.
+// put notes that a piece is made.
 func (p *pieces) put(at Piece, part store.Part) {
 	p.made[at.From] = piece{at, part}
 	p.begun--
 }
 
-// of are the parts of all shards in order, those in pieces as these.
+// of returns the parts of all shards in order. A piece replaces the parts of its shards.
 func (p *pieces) of(parts func(shard int) []store.Part) (all []store.Part) {
 	for n := 0; n < len(p.parts); {
 		if made, ok := p.made[n]; ok {

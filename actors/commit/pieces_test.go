@@ -7,7 +7,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cuts completes shards of so many bytes and a row each, in this order.
+// cuts completes shards of this size in bytes, one row each, in this order.
 func cuts(p *pieces, size int64, order ...int) (cut []Piece) {
 	for _, n := range order {
 		cut = append(cut, p.complete(store.Part{Shard: n, Size: size, Rows: 1})...)
@@ -22,7 +22,7 @@ func ascending(from, to int) (order []int) {
 	return order
 }
 
-// Pieces are as large as may be, and less the less is left.
+// Pieces are as large as allowed, and smaller when less is left.
 func TestPiecesBecomeSmallerTowardsTheEnd(t *testing.T) {
 	t.Parallel()
 	p := newPieces(PieceSizes{Least: 2, Most: 16}, 200, 200)
@@ -36,7 +36,7 @@ func TestPiecesBecomeSmallerTowardsTheEnd(t *testing.T) {
 		at = one.To
 		sizes = append(sizes, one.To-one.From)
 	}
-	if at < 199 || // less than the least is left as it is
+	if at < 199 || // fewer bytes than the minimum stay as they are
 		sizes[0] != 16 || !slices.IsSortedFunc(sizes, func(a, b int) int { return b - a }) || sizes[len(sizes)-1] > 3 {
 		t.Errorf("pieces of %v shards", sizes)
 	}
@@ -45,8 +45,8 @@ func TestPiecesBecomeSmallerTowardsTheEnd(t *testing.T) {
 	}
 }
 
-// A shard that is late splits what is put together, and joins what is left of both
-// sides.
+// A late shard splits the shards that are joined. When it is complete, it joins the rest
+// on both sides.
 func TestALateShardHoldsUpItsNeighboursOnly(t *testing.T) {
 	t.Parallel()
 	p := newPieces(PieceSizes{Least: 2, Most: 80}, 1000, 1000)

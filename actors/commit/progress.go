@@ -7,43 +7,43 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Progress is how far the parts of a job have come. It decides what is to be
-// done about them: who calls its methods does it, one Next after another.
+// A Progress tracks the parts of a job and decides the next steps. The caller carries
+// them out, one Next after another.
 type Progress struct {
 	ledger   *assign.Ledger
-	survives int64 // failed rows the job may have
-	estimate bool  // the rows are a sample: what they took counts, nobody reads them
+	survives int64 // number of failed rows that the job tolerates
+	estimate bool  // the rows are a sample: only their totals matter, and no result is made
 
 	proposed   []assign.Proposal
 	recording  bool
-	recorded   bool         // a batch, by this owner
-	resting    bool         // parts gather, unless they are the last
+	recorded   bool         // this owner has recorded a batch
+	resting    bool         // parts gather until Rested, unless they complete the job
 	touched    []int        // shards that may have become mergeable
 	merging    map[int]bool // shards
 	pieces     pieces
-	helped     bool // there are others than the owner to put parts together
+	helped     bool // nodes other than the owner's can join parts
 	finalising bool
 	draining   bool
 	over       bool // too many rows have failed
 }
 
-// A Next is what is to be done now, each once.
+// A Next is a list of steps to take now. Each step is returned once.
 type Next struct {
-	Failed  int64   // rows, where those are too many: nothing else matters then
-	Record  *Batch  // is answered by Recorded
-	Merge   []int   // shards; each is answered by Merged
-	Join    []Piece // complete parts to be put together; each is answered by Joined
-	Final   bool    // all rows are done: make the result, or the estimate
-	Drained bool    // after Drain: everything that was begun has ended
+	Failed  int64   // number of failed rows, if there are too many: the other fields do not matter then
+	Record  *Batch  // the caller answers with Recorded
+	Merge   []int   // shards to merge; the caller answers each with Merged
+	Join    []Piece // complete parts to join; the caller answers each with Joined
+	Final   bool    // all rows are done: make the result or the estimate
+	Drained bool    // after Drain: all steps have ended
 }
 
-// A Batch is parts that are recorded together.
+// A Batch is a list of parts that are recorded together.
 type Batch struct {
 	Proposals []assign.Proposal
-	Totals    store.Totals // of the job, these included
+	Totals    store.Totals // of the job, including these parts
 }
 
-// Parts are the records of a batch.
+// Parts returns the records of the parts.
 func (b *Batch) Parts() []store.Part {
 	parts := make([]store.Part, len(b.Proposals))
 	for i, p := range b.Proposals {
@@ -52,13 +52,12 @@ func (b *Batch) Parts() []store.Part {
 	return parts
 }
 
-// SurvivesAll is how many failed rows a job survives that survives even that all of
-// them fail.
+// SurvivesAll means that the job tolerates any number of failed rows, even if all rows
+// fail.
 const SurvivesAll = math.MaxInt64
 
-// NewProgress takes up a job that survives so many failed rows, with the parts
-// that its ledger has: a former owner may have left shards to merge, or a job
-// whose last row is done.
+// NewProgress returns the progress of a job that tolerates this many failed rows. The
+// ledger may have parts of a former owner: shards to merge, or a job with all rows done.
 func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes PieceSizes) *Progress {
 	p := &Progress{
 		ledger: ledger, survives: survives, estimate: estimate, merging: make(map[int]bool),
@@ -70,10 +69,10 @@ func NewProgress(ledger *assign.Ledger, survives int64, estimate bool, sizes Pie
 	return p
 }
 
-// Propose takes in a part that no other repeats.
+// Propose adds a part; no other part has its rows.
 func (p *Progress) Propose(part assign.Proposal) { p.proposed = append(p.proposed, part) }
 
-// Recorded notes that the store has a batch.
+// Recorded notes that the store has recorded a batch.
 func (p *Progress) Recorded(b *Batch) {
 	p.recording, p.recorded = false, true
 	for _, part := range b.Proposals {
@@ -82,8 +81,8 @@ func (p *Progress) Recorded(b *Batch) {
 	}
 }
 
-// Merged notes that the store has a complete part in place of those that are
-// returned.
+// Merged notes that the store has recorded a complete part, and returns the parts that
+// it replaces.
 func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	replaced = p.ledger.Parts(complete.Shard)
 	delete(p.merging, complete.Shard)
@@ -92,14 +91,14 @@ func (p *Progress) Merged(complete store.Part) (replaced []store.Part) {
 	return replaced
 }
 
-// Rest has parts gather until Rested, but for those that complete the job: so many
-// are written that a batch for each would be too many.
+// Rest lets parts gather until Rested, unless they complete the job, because a batch for
+// each part would be too many writes.
 func (p *Progress) Rest() { p.resting = true }
 
-// Rested has those recorded that have gathered.
+// Rested ends Rest: the gathered parts are recorded.
 func (p *Progress) Rested() { p.resting = false }
 
-// last reports whether no part is to come after those that are proposed.
+// last reports whether the proposed parts complete the job.
 func (p *Progress) last() bool {
 	rows := p.ledger.Totals.Rows
 	for _, part := range p.proposed {
@@ -108,20 +107,20 @@ func (p *Progress) last() bool {
 	return rows >= p.ledger.Rows
 }
 
-// Joined notes that a piece is there. What it was made of stays what the store has.
+// Joined notes that a piece is made. The store still has the records of its parts.
 func (p *Progress) Joined(at Piece, part store.Part) { p.pieces.put(at, part) }
 
-// Helped says that others than the owner put parts together: then it pays to have
-// them do so with what is left at the end, too.
+// Helped notes that nodes other than the owner's can join parts. Then the remaining
+// shards are joined too at the end.
 func (p *Progress) Helped() { p.helped = true }
 
-// Drain keeps merges and the result from being begun: another owner goes on.
+// Drain prevents new merges and the result: another owner continues.
 func (p *Progress) Drain() { p.draining = true }
 
-// HasRecorded reports whether this owner has recorded any part.
+// HasRecorded reports whether this owner has recorded a part.
 func (p *Progress) HasRecorded() bool { return p.recorded }
 
-// Next returns what is to be done, and takes it for begun.
+// Next returns the next steps, and treats them as started.
 func (p *Progress) Next() (next Next) {
 	if p.over {
 		return next
@@ -171,9 +170,9 @@ func (p *Progress) complete() bool {
 	return p.ledger.Finished()
 }
 
-// Shard are the parts of a shard.
+// Shard returns the parts of a shard.
 func (p *Progress) Shard(n int) []store.Part { return p.ledger.Parts(n) }
 
-// Parts are the parts of all shards, in order, and pieces in the place of those that
-// they were made of.
+// Parts returns the parts of all shards in order. A piece replaces the parts of its
+// shards.
 func (p *Progress) Parts() (parts []store.Part) { return p.pieces.of(p.ledger.Parts) }

@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// shards are of ten rows each.
+// shards returns n shards of ten rows each.
 func shards(n int) (out []shard.Info) {
 	for i := range n {
 		out = append(out, shard.Info{First: int64(10 * i), Rows: 10})
@@ -21,7 +21,8 @@ func shards(n int) (out []shard.Info) {
 	return out
 }
 
-// proposal is a part with rows from and to of a shard, of which some failed.
+// proposal returns a part with rows from up to before to of a shard; some
+// failed.
 func proposal(key string, n, from, to int, failed int64) assign.Proposal {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
@@ -103,7 +104,7 @@ func TestAnOwnerGoesOnWhereTheLastOneStopped(t *testing.T) {
 	}
 }
 
-// c0 is a complete part as one of the first shard.
+// c0 returns a complete part as a part of the first shard.
 func c0(p store.Part) store.Part {
 	p.Shard = 0
 	return p
@@ -135,7 +136,7 @@ func TestTooManyFailedRows(t *testing.T) {
 	}
 }
 
-// Failed rows that a job has taken over from another count, before any runs.
+// Failed rows taken over from another job count before any row runs.
 func TestTooManyFailedRowsTakenOver(t *testing.T) {
 	t.Parallel()
 	carried := proposal("a", 0, 0, 10, 2).Record
@@ -148,7 +149,7 @@ func TestTooManyFailedRowsTakenOver(t *testing.T) {
 	}
 }
 
-// The parts of an estimate are counted, never merged.
+// The parts of an estimate are counted and never merged.
 func TestAnEstimateIsNotMerged(t *testing.T) {
 	t.Parallel()
 	p := progress(t, 1, 100, true)
@@ -164,11 +165,10 @@ func TestAnEstimateIsNotMerged(t *testing.T) {
 	}
 }
 
-// Whatever comes in what order: each part is recorded once and before the shard
-// that it completes is merged, each shard is merged at most once, the result is
-// made once and last, of all rows in order, and one that drains begins nothing but
-// records. Where parts are put together, each shard is in one piece at most, of
-// complete parts, and the result waits for all of them.
+// Steps and answers come in any order. Each part is recorded once, and before its shard
+// is merged. Each shard is merged at most once. The result is made once, at the end,
+// from all rows in order. After Drain only records are made. If parts are joined, each
+// shard is in at most one piece, of complete parts, and the result waits for all pieces.
 func TestEverythingIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -296,8 +296,7 @@ func TestEverythingIsDoneOnce(t *testing.T) {
 	})
 }
 
-// Parts gather while it rests, but for the last of the job, and what is there when it
-// drains.
+// Parts gather during Rest, except when they complete the job or the owner drains.
 func TestPartsGather(t *testing.T) {
 	t.Parallel()
 	p := progress(t, 2, 100, false)

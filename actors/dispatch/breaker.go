@@ -2,12 +2,12 @@ package dispatch
 
 import "time"
 
-// A breaker stops sending rows of a route whose server answers none of them any
-// more, however well it answers probes and others: after a number of failures in
-// a row it opens, and then, half-open, lets a single row through, which must be
-// answered before others follow. The failure of a request that was sent before
-// another was answered is none: requests that hang end late, and many at once. A
-// server that only has too much to do is the window's business.
+// A breaker stops a route after a number of failures in a row, even if the server still
+// answers probes and rows of other routes. It opens, and after a pause, half-open, it
+// lets a single row through. Other rows follow only after an answer to that row. If a
+// request was sent before another request was answered, its failure does not count:
+// hanging requests end late, and many at once. A server that only has too much to do is
+// handled by the window.
 //
 //	closed ── failures in a row ──► open ── its pause is over ──► half-open
 //	   ▲                              ▲                             │   │
@@ -16,7 +16,7 @@ import "time"
 type breaker struct {
 	phase    breakerPhase
 	failures int       // in a row
-	openings int       // in a row, each with a longer pause
+	openings int       // in a row; each has a longer pause
 	tried    time.Time // when it last became half-open
 }
 
@@ -28,12 +28,12 @@ const (
 	halfOpen
 )
 
-// breakerFailures is how many failures in a row open the breaker: with one row
-// in twenty failing by chance, eight in a row come once in 25 billion.
+// breakerFailures is the number of failures in a row that open the breaker. If one row
+// in twenty fails by chance, eight failures in a row happen once in 25 billion.
 const breakerFailures = 8
 
-// The pause of an open breaker grows from firstPause to lastPause, as long as
-// it opens again within lastPause.
+// The pause of an open breaker grows from firstPause to lastPause, as long as the
+// breaker opens again within lastPause.
 const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
@@ -41,7 +41,7 @@ const (
 
 func (b *breaker) answered() { b.failures, b.phase = 0, closed }
 
-// failed notes a failure. Where the breaker opens it returns for how long.
+// failed notes a failure. If the breaker opens, it returns the pause.
 func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 	b.failures++
 	if b.phase != halfOpen && b.failures < breakerFailures {
@@ -56,10 +56,10 @@ func (b *breaker) failed(now time.Time) (pause time.Duration, opens bool) {
 	return pause, true
 }
 
-// rest opens the breaker because the server has asked for a pause.
+// rest opens the breaker because the server asked for a pause.
 func (b *breaker) rest() { b.failures, b.phase = 0, open }
 
-// try lets a row through after the pause.
+// try lets one row through after the pause.
 func (b *breaker) try(now time.Time) {
 	if b.phase == open {
 		b.phase, b.tried = halfOpen, now

@@ -16,22 +16,23 @@ import (
 	"github.com/rowmill/rowmill/engine/schema"
 )
 
-// maxRaw bounds what is kept of an answer that was not accepted.
+// maxRaw is the number of bytes that a row keeps of an answer that was not accepted.
 const maxRaw = 64 << 10
 
-// A Classifier turns an engine's replies into outputs: it says whether an
-// answer is accepted, must be tried again or has failed for good. It is
-// read-only and shared by all rows of a job.
+// A Classifier turns the replies of an engine into outputs. It decides whether an answer
+// is accepted, is retried, or has failed for good. It is read-only, and all rows of a
+// job share it.
 type Classifier struct {
 	kind          rowmill.Kind
-	schema        *schema.Schema     // nil when the job has none
-	form          *schema.Constraint // nil when the job has none
-	repair        bool               // JSON is taken out of the words around it
-	deterministic bool               // another attempt would give the same answer
+	schema        *schema.Schema     // nil if the job has none
+	form          *schema.Constraint // nil if the job has none
+	repair        bool               // take JSON out of the text around it
+	deterministic bool               // another attempt would get the same answer
 	maxAttempts   int
 }
 
-// NewClassifier returns that of a job whose rows are sent up to maxAttempts times.
+// NewClassifier returns the Classifier of a job that tries each row at most maxAttempts
+// times.
 func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
 	c := &Classifier{kind: spec.Model.Kind, repair: spec.Repair, deterministic: spec.Deterministic(), maxAttempts: maxAttempts}
 	var err error
@@ -49,22 +50,22 @@ func NewClassifier(spec *rowmill.Spec, maxAttempts int) (*Classifier, error) {
 	return c, nil
 }
 
-// maxRetriesOf500 is how often a row is sent again after the server failed on
-// it: twice, since the row is then likely to be what it fails on.
+// maxRetriesOf500 is the number of retries after the server failed on a row with status
+// 500. After two retries the row is probably the cause.
 const maxRetriesOf500 = 2
 
-// An Outcome says what becomes of a row after an attempt.
+// An Outcome is the result of an attempt at a row.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Final    Outcome = iota // the output stands, good or failed
-	Again                   // try once more after a pause
+	Final    Outcome = iota // the output is final: an answer or an error
+	Again                   // try again after a pause
 	Unblamed                // try elsewhere; the attempt does not count
 )
 
-// accept classifies a reply that the engine gave on the given attempt, from 1. An
-// error beside Again is why the answer was turned down. Where it repairs the answer,
+// accept classifies a reply to the given attempt, counted from 1. An error with the
+// outcome Again is the reason why the answer was rejected. If accept repairs the answer,
 // it sets r.Content to the JSON inside.
 func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (rowmill.Output, Outcome) {
 	out := rowmill.Output{
@@ -104,9 +105,9 @@ func (c *Classifier) accept(ctx context.Context, r *engine.Reply, attempt int) (
 	return out, Final
 }
 
-// refuse classifies an attempt that a server answered with a refusal, on a row on
-// which servers have failed with 500 so often, this time counted. Lost
-// connections and servers that are down are none: see Queue.failed.
+// refuse classifies an attempt that the server refused. crashes is the number of answers
+// with status 500 for this row, including this one. Lost connections and servers that
+// are down are handled elsewhere: see Queue.failed.
 func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Output, Outcome) {
 	switch {
 	case c.kind == rowmill.KindRaw && e.Class == engine.RowFault && e.Status >= 400:
@@ -119,7 +120,7 @@ func (c *Classifier) refuse(e *engine.Error, attempt, crashes int) (rowmill.Outp
 		return failed(rowmill.RowRejected, e.Message, e.Raw, attempt), Final
 	case attempt < c.maxAttempts && (e.Status != 500 || crashes <= maxRetriesOf500):
 		return rowmill.Output{}, Again
-	case c.kind == rowmill.KindRaw && e.Status >= 400: // what the server said last is the answer
+	case c.kind == rowmill.KindRaw && e.Status >= 400: // the server's last response is the answer
 		return failed(rowmill.RowHTTP+strconv.Itoa(e.Status), e.Message, e.Raw, attempt), Final
 	default:
 		return failed(rowmill.RowAttemptsUsedUp,
@@ -131,7 +132,7 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	begins, complete := beginsJSON(r.Content)
 	var syntax *json.SyntaxError
 	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
-	case begins && !complete || !errors.As(err, &syntax): // it ends too early, or it is JSON
+	case begins && !complete || !errors.As(err, &syntax): // it ends too early, or it is valid JSON
 	case !strings.ContainsAny(strings.TrimSpace(r.Content)[:1], `{["`):
 		problem = "it is no JSON from its beginning on; perhaps the server takes no json_schema"
 	default:
@@ -152,7 +153,7 @@ func (c *Classifier) rejectForm(r *engine.Reply, attempt int, problem string) (r
 	return failed(rowmill.RowSchemaViolation, "The answer does not have the form of structured_outputs: "+problem, r.Content, attempt), c.breached(attempt)
 }
 
-// breached is what becomes of a row whose answer has not the form that was asked for.
+// breached returns the outcome of a row with an answer in the wrong form.
 func (c *Classifier) breached(attempt int) Outcome {
 	if attempt < c.maxAttempts && !c.deterministic {
 		return Again
@@ -160,7 +161,7 @@ func (c *Classifier) breached(attempt int) Outcome {
 	return Final
 }
 
-// beginsJSON reports whether text is JSON as far as it goes, and all of a value.
+// beginsJSON reports whether text is the beginning of JSON, and whether it is complete.
 func beginsJSON(text string) (begins, complete bool) {
 	var value json.RawMessage
 	err := json.NewDecoder(strings.NewReader(text)).Decode(&value)
@@ -174,8 +175,8 @@ func failed(code, message, raw string, attempts int) rowmill.Output {
 	}
 }
 
-// score is the geometric mean of the token probabilities in percent:
-// 100·exp(sum/n) of their natural logarithms.
+// score returns the geometric mean of the token probabilities in percent: 100·exp(sum/n)
+// of their natural logarithms.
 func score(sum float64, n int64) float64 {
 	return 100 * math.Exp(min(0, sum/float64(n)))
 }
@@ -192,9 +193,9 @@ func reasoningText(reasoning, content string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// rowSeed derives a row's seed from its job's, so that a retry repeats it. A
-// later attempt after a schema violation passes a higher attempt and gets
-// another. The mixing function is SplitMix64 (Steele et al., 2014).
+// rowSeed derives the seed of a row from the seed of its job, so a retry gets the same
+// seed. After a schema violation the caller passes a higher attempt, which gives another
+// seed. The mixing function is SplitMix64 (Steele et al., 2014).
 func rowSeed(job, row int64, attempt int) int64 {
 	x := uint64(job) + 0x9E3779B97F4A7C15*uint64(row+1) + uint64(attempt)<<48
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9

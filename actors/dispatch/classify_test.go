@@ -79,8 +79,8 @@ func TestClassifierValidatesStructuredOutput(t *testing.T) {
 	}
 }
 
-// The message says where an answer stops being JSON, so that a number that JSON does not
-// have is not taken for a server without schemas. The first is the case json-nan-message.
+// The message says where an answer stops being JSON, so that NaN and the like do not
+// look like a server without schemas. The first row is the case json-nan-message.
 func TestClassifierSaysWhereAnAnswerIsNoJSON(t *testing.T) {
 	t.Parallel()
 	spec := rowmill.Spec{Schema: json.RawMessage(objectSchema)}
@@ -92,7 +92,7 @@ func TestClassifierSaysWhereAnAnswerIsNoJSON(t *testing.T) {
 		"```json\n{\"n\":1}\n```":   "from its beginning on", // vectorize-io/hindsight 1986
 		`Sure, here is it: {"n":1}`: "from its beginning on", // vectorize-io/hindsight 1986
 		`<think>one</think>{"n":1}`: "from its beginning on", // admonstrator/zettelrobbe 74
-		`{"n":1,"m":"<think>"`:      "it is not JSON",        // cut off: probelabs/probe 439
+		`{"n":1,"m":"<think>"`:      "it is not JSON",        // truncated: probelabs/probe 439
 	} {
 		out, _ := testClassifier(t, spec).accept(t.Context(), &engine.Reply{Content: answer, Finish: rowmill.FinishStop}, 3)
 		if out.Err == nil || !strings.Contains(out.Err.Message, says) {
@@ -108,7 +108,7 @@ func TestClassifierClassesOfError(t *testing.T) {
 	for _, c := range []struct {
 		err     engine.Error
 		attempt int
-		crashes int // of them, 500s
+		crashes int // number of attempts with status 500
 		outcome Outcome
 		code    string
 	}{
@@ -173,7 +173,8 @@ func TestRowSeedsRepeatAndDiffer(t *testing.T) {
 	}
 }
 
-// Answers with words around their JSON are repaired where the job asks for it, and say so.
+// Answers with text around their JSON are repaired if the job asks for this, and the
+// attempt log says so.
 func TestQueue_RepairsAnswers(t *testing.T) {
 	t.Parallel()
 	const fenced = "Sure!\n```json\n{\"a\": 1}\n```"

@@ -10,23 +10,24 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A crash holds the rows that came back with a broken connection, until a probe has shown
-// whether the server still runs. If it does not, one of the rows in flight may have
-// crashed it: they are suspects, and each is tried apart from all other rows.
+// A crash holds the rows that came back with a broken connection, until a probe has
+// shown whether the server still runs. If it does not, one of the rows in flight may
+// have caused the crash: these rows are suspects, and each is tried apart from all other
+// rows.
 //
 //	in flight at a crash ──► suspect ──► tried alone ──► answered
 //	                            ▲             │
 //	                            └── the first crash alone; after the second it has failed
 //
-// After a crash with many rows in flight, groups of them are tried first: only one of the
-// groups crashes the server again.
+// After a crash with many rows in flight, groups of suspects are tried first: only the
+// group with the bad row crashes the server again.
 type crash struct {
 	at       time.Time // when the first connection broke; zero while there is none
 	broken   []broken
-	rows     int  // how many of broken were in flight at the first break
-	beside   int  // how many other requests were in flight then
-	others   int  // how many of these have not ended
-	survived bool // one of these was answered
+	rows     int  // number of rows in broken that were in flight at the first break
+	beside   int  // number of other requests in flight at that time
+	others   int  // how many of these requests have not ended
+	survived bool // one of these requests was answered
 }
 
 // broken is a row that came back with a broken connection.
@@ -39,12 +40,13 @@ type broken struct {
 }
 
 const (
-	// mostCrashes is how often the server crashes while a row is alone on it. Then the row
-	// has failed.
+	// mostCrashes: a row fails when the server has crashed this often while the row was
+	// alone there.
 	mostCrashes = 2
-	// fewSuspects are tried one by one. If there are more, groups are tried first.
+	// fewSuspects: up to this number, suspects are tried one by one; otherwise in groups
+	// first.
 	fewSuspects = 8
-	// trialShare is how many times as long as a trial other rows run after it.
+	// trialShare: after a trial, other rows run for this multiple of the trial's time.
 	trialShare = 4
 )
 
@@ -64,8 +66,8 @@ func (d *Dispatcher) broke(r *request, tasks []broken, now time.Time) {
 	}
 }
 
-// ended takes the end of a request. It counts if the request was in flight when the first
-// connection broke.
+// ended notes the end of a request. The request counts if it was in flight when the
+// first connection broke.
 func (c *crash) ended(r *request, seen evidence) {
 	if c.at.IsZero() || r.began.After(c.at) {
 		return
@@ -74,9 +76,9 @@ func (c *crash) ended(r *request, seen evidence) {
 	c.survived = c.survived || seen.answered
 }
 
-// Judge takes the result of a probe and when it began. down: the server did not answer
-// it. crashed: the server crashed with rows in flight. again: connections broke after the
-// probe began, so that another probe is needed.
+// Judge takes the result of a probe that started at began. down: the server did not
+// answer the probe. crashed: the server crashed with rows in flight. again: connections
+// broke after the probe started, so another probe is needed.
 func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	d.mu.Lock()
 	c := d.crash
@@ -95,7 +97,7 @@ func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	return crashed && c.rows > 0, false
 }
 
-// giveBackBroken returns rows with broken connections to their jobs, without blame.
+// giveBackBroken returns rows with broken connections to their jobs, without an attempt.
 func giveBackBroken(rows []broken) {
 	for _, b := range rows {
 		b.task.Outcome = Unblamed
@@ -103,7 +105,7 @@ func giveBackBroken(rows []broken) {
 	}
 }
 
-// judge tries a row with a broken connection again, or has it fail.
+// judge decides whether a row with a broken connection is retried or has failed.
 func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	t := b.task
 	switch {
@@ -118,7 +120,7 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	case crashed && b.before:
 		t.apart = 1
 	}
-	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only this row's connections break
+	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only the connections of this row break
 		if t.faults++; t.faults >= maxFaults {
 			t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, "The connection to the engine broke on every attempt: "+b.fault.Message, "", t.attempts+t.faults), Final
 			return
@@ -127,20 +129,20 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	q.refused(t, b.fault, new(evidence), time.Now())
 }
 
-// A suspect waits for its trial.
+// A suspect is a row that waits for its trial.
 type suspect struct {
 	queue *Queue
 	task  *Task
 }
 
-// A trial runs suspects while nothing else is in flight: a group of a large crash, or a
-// row alone.
+// A trial runs suspects while nothing else is in flight: a group after a crash with many
+// rows, or a single row.
 type trial struct {
 	suspects []suspect
 	size     int           // of the groups in this round
-	left     int           // rows of the group that are not sent yet
+	left     int           // rows of the group that were not sent yet
 	running  int           // rows of the group in flight
-	began    time.Time     // when the group was begun
+	began    time.Time     // when the group started
 	ended    time.Time     // when the last group ended
 	pause    time.Duration // how long other rows run before the next group
 }
@@ -176,7 +178,8 @@ func (v *trial) take(q *Queue) (tasks []suspect) {
 	return tasks
 }
 
-// end takes the end of a suspect's request, and reports whether other rows may be sent.
+// end notes the end of a suspect's request, and reports whether other rows may be sent
+// now.
 func (v *trial) end(now time.Time) bool {
 	if v.running--; v.running > 0 {
 		return false
@@ -185,8 +188,9 @@ func (v *trial) end(now time.Time) bool {
 	return true
 }
 
-// pickSuspect moves the next suspect into r. A trial begins when nothing is in flight, and
-// no other rows wait or they have run for long enough. stop: nothing else may be sent now.
+// pickSuspect moves the next suspect into r. A trial starts when nothing is in flight,
+// and other rows do not wait or have run long enough. stop: nothing else may be sent
+// now.
 func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v := &d.trial
 	next := slices.IndexFunc(v.suspects, func(s suspect) bool {

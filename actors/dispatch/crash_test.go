@@ -16,17 +16,18 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A fragile server ends when it reads the word POISON, and is back after a restart.
+// A fragile server crashes when it reads the word POISON, and comes back after a
+// restart.
 type fragile struct {
 	restart  time.Duration // 0: a second
-	together bool          // it ends when two such rows run at once, and bears one
+	together bool          // it crashes only if two such rows run at once
 
 	mu      sync.Mutex
 	back    time.Time
-	end     chan struct{} // closed when it ends
+	end     chan struct{} // closed at a crash
 	crashes int
-	alone   map[string]int // times a row was in flight alone at a crash, by its text
-	struck  map[string]int // times a row was in flight at a crash, by its text
+	alone   map[string]int // by text: crashes while the row was alone in flight
+	struck  map[string]int // by text: crashes while the row was in flight
 	running map[string]bool
 }
 
@@ -99,7 +100,7 @@ func (f *fragile) run(ctx context.Context, texts ...string) error {
 
 func poison(text string) bool { return strings.Contains(text, "POISON") }
 
-// poisons is how many rows with the word run now.
+// poisons returns the number of running rows with the word.
 func (f *fragile) poisons() (n int) {
 	for text := range f.running {
 		if poison(text) {
@@ -109,7 +110,7 @@ func (f *fragile) poisons() (n int) {
 	return n
 }
 
-// crash ends the server with all that runs there.
+// crash ends the server and all its running rows.
 func (f *fragile) crash() {
 	f.crashes++
 	for text := range f.running {
@@ -124,7 +125,7 @@ func (f *fragile) crash() {
 	f.end = make(chan struct{})
 }
 
-// judged has a probe follow each broken connection, as the server's actor does.
+// judged sends a probe after each broken connection, as the server's actor does.
 func (f *fragile) judged(ctx context.Context, d *Dispatcher) {
 	probes := make(chan struct{}, 1)
 	d.hooks.Suspect = func(error) {
@@ -187,7 +188,7 @@ func (b *bench) drive(made []*Task) (took time.Duration) {
 	return time.Since(began)
 }
 
-// textsOf are the texts of rows, no two alike, some with the word POISON.
+// textsOf returns texts that all differ, some with the word POISON.
 func textsOf(rows int, poisoned ...int) []string {
 	texts := make([]string, rows)
 	for i := range texts {
@@ -199,8 +200,9 @@ func textsOf(rows int, poisoned ...int) []string {
 	return texts
 }
 
-// judgeRows wants a row that ends the server to have failed after two crashes alone, and
-// all others to be answered at no cost, after one restart more than the first at most.
+// judgeRows verifies that a row with the word has failed after two crashes alone, and
+// that each other row was answered without cost and was in flight at one crash more than
+// the first at most.
 func (f *fragile) judgeRows(t *testing.T, made []*Task, texts []string) {
 	t.Helper()
 	for i, task := range made {
@@ -217,12 +219,12 @@ func (f *fragile) judgeRows(t *testing.T, made []*Task, texts []string) {
 	}
 }
 
-// A row that ends its server fails after two crashes alone, and no other with it.
+// A row that crashes the server fails after two crashes alone, and no other row fails.
 func TestQueue_RowsThatCrashTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows    int
 		poison  []int
-		group   int // of texts to embed; 0: rows to generate
+		group   int // texts in a request for embeddings; 0: rows to generate
 		crashes int // at most
 		change  func(*fragile)
 	}{
@@ -232,11 +234,14 @@ func TestQueue_RowsThatCrashTheServer(t *testing.T) {
 		"two of 40":         {rows: 40, poison: []int{3, 30}, crashes: 8},
 		"two beside":        {rows: 40, poison: []int{20, 21}, crashes: 7},
 		"one of a thousand": {rows: 1000, poison: []int{500}, crashes: 4},
-		// ggml-org/llama.cpp 12597: a grammar ends the server; it loads its model for a minute.
+		// ggml-org/llama.cpp 12597: a grammar crashes the server; it loads its model for
+		// a minute.
 		"a slow restart": {rows: 40, poison: []int{20}, crashes: 4, change: func(f *fragile) { f.restart = time.Minute }},
-		// vllm-project/vllm 43473: two requests at once end the server, one does not.
+		// vllm-project/vllm 43473: two requests at once crash the server, one alone does
+		// not.
 		"two at once": {rows: 40, poison: []int{20, 21}, crashes: 2, change: func(f *fragile) { f.together = true }},
-		// ggml-org/llama.cpp 13689 and 12836: a text to embed ends the server with its group.
+		// ggml-org/llama.cpp 13689 and 12836: a text to embed crashes the server
+		// together with its group.
 		"a text to embed":       {rows: 40, poison: []int{21}, group: 4, crashes: 5},
 		"two texts to embed":    {rows: 40, poison: []int{5, 30}, group: 4, crashes: 9},
 		"two texts of a group":  {rows: 40, poison: []int{20, 21}, group: 4, crashes: 8},
@@ -265,7 +270,8 @@ func TestQueue_RowsThatCrashTheServer(t *testing.T) {
 	}
 }
 
-// embedding makes a job one of texts to embed, in groups of so many; 0 leaves it.
+// embedding makes a job embed its texts, in groups of this size; 0 leaves the job as it
+// is.
 func embedding(group int) func(*Job) {
 	return func(j *Job) {
 		if group > 0 {
@@ -275,7 +281,7 @@ func embedding(group int) func(*Job) {
 }
 
 // A row of an account that crashes the server costs the rows of another account nothing
-// (vllm-project/vllm 43920: the grammar of a caller crashes the engine of all callers).
+// (vllm-project/vllm 43920: one caller's grammar crashes the engine for all callers).
 func TestQueue_RowsThatCrashTheServerOfAnotherAccount(t *testing.T) {
 	for name, c := range map[string]struct {
 		poison        []int // of the first account's rows
@@ -322,8 +328,8 @@ func TestQueue_RowsThatCrashTheServerOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// A server that is busy costs rows no attempt, whatever it says, and is asked again when
-// it wants to be.
+// A busy server costs rows no attempt, whatever it answers, and is asked again at the
+// time that it names.
 func TestQueue_BusyServers(t *testing.T) {
 	for name, refusal := range map[string]engine.Error{
 		"as it asks":   {Class: engine.Busy, Status: 429, Overloaded: true, RetryAfter: 7 * time.Second, Message: "later"},
@@ -363,8 +369,8 @@ func TestQueue_BusyServers(t *testing.T) {
 	}
 }
 
-// A server that takes ten rows in five seconds, and says when it takes more, loses none
-// (the case rate-limit-retry-after; oumi-ai/oumi 2516, langfuse/langfuse 2802).
+// A server that takes ten rows in five seconds, and says when it takes more, loses no
+// row (the case rate-limit-retry-after; oumi-ai/oumi 2516, langfuse/langfuse 2802).
 func TestQueue_RateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every, most = 5 * time.Second, 10
@@ -404,14 +410,15 @@ func TestQueue_RateLimit(t *testing.T) {
 	})
 }
 
-// rest has routes rest for as long as the dispatcher says, as the server's actor does.
+// rest lets routes rest for the pause that the dispatcher sets, as the server's actor
+// does.
 func (b *bench) rest() {
 	b.disp.hooks.Opened = func(r engine.Route, pause time.Duration, _ error) {
 		time.AfterFunc(pause, func() { b.disp.Try(r) })
 	}
 }
 
-// A row that is refused for ever fails when its time is up, and its job only where the
+// A row that is always refused fails after the maximum wait. Its job fails only if the
 // server answers no other row.
 func TestQueue_BusyForTooLong(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -15,38 +15,39 @@ import (
 
 // Config has the settings of a Dispatcher.
 type Config struct {
-	Engine     string        // the server's name, kept with each output
-	Node       string        // the node's name, kept with the attempts at rows that needed more than one
+	Engine     string        // name of the server, stored with each output
+	Node       string        // name of the node, stored with each row that needed more than one attempt
 	RowTimeout time.Duration // the shortest timeout of a request, once the server's speed is known
-	Wait       time.Duration // how long a row waits for a busy server at most
-	Pace       engine.Pace   // how much is sent at most
+	Wait       time.Duration // the longest time that a row waits for a busy server
+	Pace       engine.Pace   // upper limits of requests and tokens
 	Weights    fair.Weights  // of the accounts
 	Metrics    Metrics
 }
 
-// Metrics are the figures of one server.
+// Metrics has the metrics of a server.
 type Metrics struct {
 	InFlight prometheus.Gauge
-	Seconds  prometheus.Observer // of requests
+	Seconds  prometheus.Observer // by request
 	Retries  prometheus.Counter
 }
 
-// Hooks tell what a Dispatcher learns about its server. They must not block.
+// Hooks are called when the Dispatcher learns something about its server. They must not
+// block.
 type Hooks struct {
 	Opened  func(r engine.Route, pause time.Duration, err error) // the breaker of a route opened, because requests failed
 	Filled  func()                                               // the window is full and could grow
 	Suspect func(error)                                          // a connection broke
-	// Panicked gets the *contain.Panic that a row caused. The row has failed.
+	// Panicked gets the *contain.Panic of a row. The row has failed.
 	Panicked func(error)
 }
 
-// A Dispatcher shares one inference server among the jobs that use it. Rows
-// wait in one queue per job; whenever the window has room, the next row is
-// picked: the lowest number of a priority first, within a priority the accounts in turn
-// by the tokens they cost and their weights (deficit round robin, Shreedhar and Varghese 1995),
-// within an account the jobs in turn. Rows run on goroutines of the
-// Dispatcher, which take their next row as they finish one. It is safe for
-// concurrent use.
+// A Dispatcher shares one inference server among the jobs that use it. Each job has a
+// queue of rows. Whenever the window has room, the next row is picked: first by
+// priority, the lowest number first; then accounts take turns, by the cost of their rows
+// in tokens and by their weights (deficit round robin, Shreedhar and Varghese 1995);
+// then the jobs of the account take turns. Rows run on goroutines of the Dispatcher;
+// each takes the next row when it has finished one. A Dispatcher is safe for concurrent
+// use.
 type Dispatcher struct {
 	cfg   Config
 	hooks Hooks
@@ -60,14 +61,14 @@ type Dispatcher struct {
 	crash    crash
 	trial    trial
 	pace     pace
-	requests int            // in flight
-	inFlight int            // rows
+	requests int            // requests in flight
+	inFlight int            // rows in flight
 	urgent   int            // urgent rows in flight
-	flying   map[string]int // rows in flight by account
-	tokens   int64          // expected of the rows in flight
+	flying   map[string]int // by account: rows in flight
+	tokens   int64          // expected cost of the rows in flight
 	queued   int            // rows in queues
-	workers  int            // goroutines: as many as the window ever allowed
-	waiting  int            // goroutines that wait for work and are not woken yet
+	workers  int            // number of goroutines: the largest limit that the window has had
+	waiting  int            // goroutines that wait for work and were not woken
 	answered time.Time      // when the server last answered a row
 	growing  bool           // Filled was called since the last reading of gauges
 	paused   bool
@@ -85,10 +86,10 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// Watch sets the hooks. It comes before the first Resume.
+// Watch sets the hooks. Call it before the first Resume.
 func (d *Dispatcher) Watch(h Hooks) { d.hooks = h }
 
-// put queues tasks.
+// put adds tasks to a queue.
 func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +104,7 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.wake()
 }
 
-// withdraw takes the waiting tasks out of a queue.
+// withdraw removes the waiting tasks of a queue and returns them.
 func (d *Dispatcher) withdraw(q *Queue) []*Task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +122,7 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 	return tasks
 }
 
-// Observe passes a reading of the server's gauges to the window.
+// Observe passes values of the server's gauges to the window.
 func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,8 +131,8 @@ func (d *Dispatcher) Observe(g engine.Gauges, now time.Time) {
 	d.wake()
 }
 
-// Renew gives a server that is new, or came back different, a fresh window, and
-// tries the routes that rest.
+// Renew starts a new window for a new or changed server, and lets resting routes try a
+// row.
 func (d *Dispatcher) Renew(slots int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +142,7 @@ func (d *Dispatcher) Renew(slots int) {
 	}
 }
 
-// NextReading is when the gauges should be read again.
+// NextReading returns the time until the gauges should be read again.
 func (d *Dispatcher) NextReading() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,8 +157,8 @@ func (d *Dispatcher) Resume() {
 	d.wake()
 }
 
-// Pause stops dispatching and gives all waiting tasks back to their jobs, without
-// blame.
+// Pause stops dispatching and gives all waiting tasks back to their jobs. This costs no
+// attempt.
 func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
 func (d *Dispatcher) pause() (back []returned) {
@@ -208,15 +209,15 @@ func (d *Dispatcher) Alive(since time.Time) bool {
 	return d.answered.After(since)
 }
 
-// Load returns the window's limit and how many rows are in flight and wait.
+// Load returns the limit of the window, and the numbers of rows in flight and in queues.
 func (d *Dispatcher) Load() (limit, inFlight, queued int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.window.Limit(false), d.inFlight, d.queued
 }
 
-// demand is how many rows of a queue should be here, in flight and waiting: so many
-// that the server never idles until the next message comes.
+// demand returns how many rows of a queue should be here, in flight and waiting: enough
+// that the server does not idle until the worker sends more.
 func (d *Dispatcher) demand(q *Queue) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -230,39 +231,39 @@ func (d *Dispatcher) demand(q *Queue) int {
 		most = max(half, amplyAhead)
 	}
 	ahead := min(most, max(leastAhead, d.latency.within(aheadTime)))
-	if d.window.Grows(limit) || d.latency.gap == 0 { // it may grow by as much before a row ends
+	if d.window.Grows(limit) || d.latency.gap == 0 { // the window may grow by this much before a row ends
 		ahead = max(ahead, half)
 	}
 	return limit + ahead
 }
 
-// The rows that wait in a queue last for aheadTime: a little longer than it takes to
-// hand over more. More would be too many, because no other server can have them
-// meanwhile. A server that sends many answers at once seems quicker than it is, so that
-// half a window is the most, or amplyAhead: the worker has to do nothing before
-// gatherTasks have come back.
+// Waiting rows should last for aheadTime, a little longer than the worker takes to send
+// more. More would be too many, because no other server can run them meanwhile. If a
+// server sends many answers at once, it seems faster than it is, so the maximum is half
+// a window, or amplyAhead: the worker has nothing to do before gatherTasks rows have
+// come back.
 const (
 	aheadTime  = 50 * time.Millisecond
 	leastAhead = 4
 	amplyAhead = 3 * gatherTasks
 )
 
-// timeout is how long an answer of so many tokens at most may take. After that the
-// request hangs. It is 0 while the server's speed is unknown.
+// timeout returns how long an answer with at most this many tokens may take; a longer
+// request is hanging. It is 0 while the server's speed is unknown.
 func (d *Dispatcher) timeout(tokens int) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.latency.timeout(tokens)
 }
 
-// cacheTokens is the size of the server's KV cache; 0 when unknown.
+// cacheTokens returns the size of the server's KV cache in tokens; 0 if unknown.
 func (d *Dispatcher) cacheTokens() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.window.CacheTokens()
 }
 
-// wake wakes a goroutine for each row that waits and has room in the window.
+// wake wakes a goroutine for each waiting row that has room in the window.
 func (d *Dispatcher) wake() {
 	if d.paused || d.closed {
 		return
@@ -284,13 +285,13 @@ func (d *Dispatcher) wake() {
 	}
 }
 
-// work runs requests until the dispatcher is closed.
+// work runs requests until the dispatcher closes.
 func (d *Dispatcher) work() {
 	defer d.done.Done()
 	var r request
 	for d.next(&r) {
 		d.cfg.Metrics.InFlight.Add(float64(len(r.tasks)))
-		rows, tokens := len(r.tasks), r.tokens() // its tasks are another's once they have run
+		rows, tokens := len(r.tasks), r.tokens() // after the run its tasks belong to the worker
 		seen := r.queue.run(&r)
 		seen.trial = r.trial
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
@@ -299,7 +300,7 @@ func (d *Dispatcher) work() {
 	}
 }
 
-// next waits for a request and takes it.
+// next waits until a request can be sent, and takes it.
 func (d *Dispatcher) next(r *request) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -318,7 +319,7 @@ func (d *Dispatcher) next(r *request) bool {
 			d.flying[r.queue.account] += len(r.tasks)
 			d.tokens += r.tokens()
 			d.queued -= len(r.tasks)
-			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.window.Limit(false) { // one end may make room for several
+			if d.waiting > 0 && d.queued > 0 && d.inFlight < d.window.Limit(false) { // one finished request may make room for several
 				d.waiting--
 				d.more.Signal()
 			}
@@ -329,11 +330,11 @@ func (d *Dispatcher) next(r *request) bool {
 			d.hooks.Filled()
 		}
 		d.waiting++
-		d.more.Wait() // the waker has counted it out of waiting
+		d.more.Wait() // wake has already reduced waiting
 	}
 }
 
-// finish takes the end of a request. Its tasks may belong to others now.
+// finish notes the end of a request. Its tasks may belong to the worker already.
 func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -343,7 +344,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence
 	d.crash.ended(sent, seen)
 	switch {
 	case len(seen.broken) == 0:
-	case d.closed: // no probe comes any more
+	case d.closed: // there are no more probes
 		giveBackBroken(seen.broken)
 	default:
 		d.broke(sent, seen.broken, now)
@@ -378,14 +379,14 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence
 	}
 }
 
-// busyPause is the longest rest of a route if its server refuses one row after the other
-// and does not say for how long: it may take other rows at once.
+// busyPause is the longest rest of a route if its server refuses one row after another
+// without naming a time: the server may accept other rows at once.
 const busyPause = 5 * time.Second
 
-// failed takes a request that failed. Its route rests if the server asks for that, or if
-// one request after the other fails.
+// failed notes a failed request. Its route rests if the server asks for a pause, or if
+// one request after another fails.
 func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time.Time) {
-	others := d.inFlight > 0 // a row that is refused alone says nothing of the window
+	others := d.inFlight > 0 // the refusal of a row that runs alone says nothing about the window
 	crowded := seen.overloaded && others && d.window.Limit(false) > 1
 	if seen.overloaded && others {
 		d.window.Refused(now)
@@ -396,7 +397,7 @@ func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time
 	case d.paused:
 	case seen.asked > 0:
 		pause, rests = r.asked(seen.asked, seen.first, seen.trial)
-	case !crowded && (!seen.busy || seen.first || seen.trial): // a row that is refused again may be the only one
+	case !crowded && (!seen.busy || seen.first || seen.trial): // after a repeated refusal of the same row, other rows may still be accepted
 		pause, rests = r.failed(seen.took, seen.trial, now)
 		if seen.busy {
 			pause = min(pause, busyPause)
@@ -408,7 +409,7 @@ func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time
 	}
 }
 
-// answeredAt is when the server last answered a row of the queue's route.
+// answeredAt returns when the server last answered a row of the queue's route.
 func (d *Dispatcher) answeredAt(q *Queue) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

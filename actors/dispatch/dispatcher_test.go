@@ -22,7 +22,7 @@ func (d *Dispatcher) pickOne(t testing.TB) *Queue {
 	return r.queue
 }
 
-// resumeByHand resumes a dispatcher without goroutines: the test picks.
+// resumeByHand resumes a dispatcher without goroutines: the test itself picks rows.
 func (d *Dispatcher) resumeByHand() {
 	d.workers = 1 << 20
 	d.Resume()
@@ -47,7 +47,7 @@ func TestDispatcherSharesBetweenAccountsByTokens(t *testing.T) {
 	d := testDispatcher()
 	long := &Queue{account: "long rows", group: 1}
 	short := &Queue{account: "short rows", group: 1}
-	other := &Queue{account: "short rows", group: 1} // a second job gets no second share
+	other := &Queue{account: "short rows", group: 1} // a second job gets no additional share
 	d.put(long, tasks(1000, 4000))
 	d.put(short, tasks(5000, 100))
 	d.put(other, tasks(5000, 100))
@@ -85,8 +85,8 @@ func TestDispatcherSharesByWeight(t *testing.T) {
 	}
 }
 
-// An account that has filled the window with rows of priority 0 leaves room for the
-// first one of each other, and for no second.
+// If an account has filled the window with rows of priority 0, the first row of each
+// other account still has room, and a second row does not.
 func TestTheFirstRowOfAnAccountNeedsNoRoom(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
@@ -143,7 +143,7 @@ func TestDispatcherGroupsTextsToEmbed(t *testing.T) {
 	}
 }
 
-// Whatever is put, withdrawn, paused and picked, every task comes out once.
+// In any order of put, withdraw, pause and pick, each task comes out once.
 func TestDispatcherLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -165,7 +165,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				for _, back := range d.pause() {
 					left += len(back.tasks)
 				}
-			case 10: // row after row fails
+			case 10: // each row fails
 				for range breakerFailures {
 					d.finish(&request{queue: l}, 0, 0, evidence{err: errProbe, trial: true})
 				}
@@ -179,7 +179,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				in += n
 				made := tasks(n, rapid.IntRange(0, 40_000).Draw(t, "size"))
 				for _, task := range made {
-					task.apart = max(0, rapid.IntRange(-2, 2).Draw(t, "apart")) // suspects, in groups of one or two
+					task.apart = max(0, rapid.IntRange(-2, 2).Draw(t, "apart")) // suspects, alone or in groups of two
 				}
 				d.put(l, made)
 			default:
@@ -205,7 +205,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 	})
 }
 
-// Answers say that a server lives, refusals and broken connections do not.
+// Answers show that a server is alive; refusals and broken connections do not.
 func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
@@ -221,12 +221,12 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	}
 }
 
-// Urgent rows may exceed the window by the queue it aims at, and others leave
-// room while they run.
+// Urgent rows may exceed the window by its target queue, and other rows leave room while
+// urgent rows run.
 func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
-	d.Renew(80) // a window of 80 and a queue of 10
+	d.Renew(80) // a window of 80 and a target queue of 10
 	bulk, urgent := &Queue{priority: 1, group: 1}, &Queue{group: 1}
 	fill := func() (picked int) {
 		var r request
@@ -249,7 +249,7 @@ func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 		t.Fatalf("%d urgent rows beside a full window, want 10", got)
 	}
 	d.withdraw(urgent)
-	d.inFlight -= 40 // of the others
+	d.inFlight -= 40 // other rows have ended
 	if got := fill(); got != 3 {
 		t.Fatalf("%d other rows beside urgent ones, want to stop at %v %% of the window", got, besideUrgent)
 	}
@@ -259,8 +259,8 @@ func TestDispatcherMakesRoomForUrgentRows(t *testing.T) {
 	}
 }
 
-// Rows in flight are bounded by what they are expected to take of the KV cache,
-// once the server has said how large that is.
+// Rows in flight are limited by their expected use of the KV cache, once the server has
+// reported its size.
 func TestDispatcherFillsNoMoreThanTheCache(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
@@ -277,8 +277,8 @@ func TestDispatcherFillsNoMoreThanTheCache(t *testing.T) {
 	}
 }
 
-// What waits before a server is as much as it answers soon, so that the worker is
-// not needed for every few rows of a quick one, and little of a slow one.
+// The number of waiting rows follows the server's rate, so a fast server does not need
+// the worker for every few rows, and a slow server keeps few rows waiting.
 func TestAQuickServerHasMoreWaiting(t *testing.T) {
 	t.Parallel()
 	const limit = 64
@@ -341,7 +341,7 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	if opened != 1 {
 		t.Fatal("the breaker is closed after failures in a row")
 	}
-	d.finish(&request{queue: queue}, 1, 0, failure) // was in flight
+	d.finish(&request{queue: queue}, 1, 0, failure) // it was in flight before
 	if opened != 1 {
 		t.Error("the breaker opened twice")
 	}
@@ -377,8 +377,8 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	}
 }
 
-// What fails every row of one model leaves those of the others alone, whatever
-// they are of: the same job's account, or another's.
+// If all rows of a model fail, the rows of other models continue, in the same account
+// and in other accounts.
 func TestARouteRestsAlone(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
@@ -415,7 +415,7 @@ func TestARouteRestsAlone(t *testing.T) {
 		}
 	}
 	d.put(twin, tasks(2, 10))
-	d.Renew(0) // it came back
+	d.Renew(0) // the server came back
 	if got := d.pickOne(t); got != twin {
 		t.Fatalf("a row of %s goes out", got.route)
 	}
@@ -430,13 +430,12 @@ func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
 	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
 	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{answered: true})
-	for range 2 * breakerFailures { // hung since before that
+	for range 2 * breakerFailures { // these requests were sent before the answer
 		d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{err: errors.New("timeout"), took: time.Minute})
 	}
 }
 
-// The pause grows while the breaker opens again soon, and one failure is enough
-// to open it again.
+// The pause grows if the breaker opens again soon, and then a single failure opens it.
 func TestBreakerPausesLongerEachTime(t *testing.T) {
 	t.Parallel()
 	var b breaker

@@ -9,22 +9,22 @@ import (
 )
 
 // Health decides from probes whether a server is in use, and when its gauges are read.
-// If only the rows of one model fail, their route rests and the server stays in use. It
-// is a plain struct: its owner makes one call at a time and passes the time in.
+// If only the rows of a single model fail, their route rests and the server stays in
+// use. It is a plain struct: its owner makes one call at a time and passes the time in.
 //
 //	         a probe succeeds      a probe fails, and no row was answered lately
 //	unknown ──────────────────► up ──────────────────────────────────────────────► down
 //	                             ▲                                                   │
 //	                             └───────────────── a probe succeeds ────────────────┘
 //
-// From every state it leaves for good.
+// Leave moves it from every state to gone.
 type Health struct {
 	phase   healthPhase
 	info    engine.Info
-	late    int       // probes one after the other without an answer in time
-	probing bool      // a probe is on its way
+	late    int       // probes in a row that timed out
+	probing bool      // a probe is running
 	reading bool      // gauges are being read
-	read    time.Time // when that began, or when they were last read
+	read    time.Time // when the last reading started or ended
 }
 
 type healthPhase uint8
@@ -36,24 +36,24 @@ const (
 	gone
 )
 
-// A Change is the effect of a probe.
+// A Change is the effect of a probe on the state.
 type Change uint8
 
-// The changes.
+// The possible changes.
 const (
 	Same    Change = iota
-	Renewed        // it came up, perhaps as another server: its pace has to be measured again
+	Renewed        // the server came up, or it may be another server: its speed is measured again
 	Altered        // it serves other models
-	Fell           // it went down, or is still unknown
+	Fell           // the server went down, or is still unknown
 )
 
 // Up reports whether the server is in use.
 func (h *Health) Up() bool { return h.phase == up }
 
-// Info is the last answer to a probe.
+// Info returns the last answer to a probe.
 func (h *Health) Info() engine.Info { return h.info }
 
-// Probe reports whether to probe the server now, and counts it as done.
+// Probe reports whether to start a probe now, and notes that it has started.
 func (h *Health) Probe() bool {
 	if h.probing {
 		return false
@@ -62,9 +62,9 @@ func (h *Health) Probe() bool {
 	return true
 }
 
-// Probed takes the answer to a probe. answers reports that the server answered a row
-// during the probe: a busy server may be too slow for both. A refused connection is no
-// sign of a busy server.
+// Probed takes the result of a probe. answers says that the server answered a row during
+// the probe: a busy server may answer rows and be late with a probe. A refused
+// connection is never a sign of a busy server.
 func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 	h.probing = false
 	switch {
@@ -88,9 +88,9 @@ func Gone(err error) bool {
 	return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// mostLate is how many probes one after the other may time out until a server is down: a
-// server that read long prompts once took 10 s to answer a probe. A server that refuses
-// the connection is down at once.
+// mostLate is the number of probes in a row that may time out before a server counts as
+// down: a server that read long prompts once took 10 s to answer a probe. If the server
+// refuses the connection, it counts as down at once.
 const mostLate = 2
 
 func (h *Health) excuses(err error) bool {
@@ -117,7 +117,7 @@ func (h *Health) rise(info engine.Info) Change {
 // Leave takes the server out of use for good.
 func (h *Health) Leave() { h.phase = gone }
 
-// Read reports whether to read the gauges now, and counts it as done.
+// Read reports whether to read the gauges now, and notes that a reading has started.
 func (h *Health) Read(now time.Time) bool {
 	if h.phase != up || h.reading {
 		return false
@@ -126,11 +126,11 @@ func (h *Health) Read(now time.Time) bool {
 	return true
 }
 
-// ReadEarly is Read for a window that has become full. It says yes if the last reading
+// ReadEarly is Read for a window that has become full. It requires that the last reading
 // is at least next ago.
 func (h *Health) ReadEarly(next time.Duration, now time.Time) bool {
 	return now.Sub(h.read) >= next && h.Read(now)
 }
 
-// HasRead ends a reading.
+// HasRead notes the end of a reading.
 func (h *Health) HasRead() { h.reading = false }

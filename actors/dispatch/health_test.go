@@ -19,7 +19,7 @@ var (
 	oneModel = engine.Info{Kind: "vllm", Slots: 8, Models: []engine.ServedModel{{Name: "m"}}}
 )
 
-// probe asks and answers at once.
+// probe starts a probe and passes its result.
 func (h *Health) probe(t testing.TB, info engine.Info, err error, answers bool) Change {
 	t.Helper()
 	if !h.Probe() {
@@ -39,7 +39,7 @@ func upHealth(t testing.TB) *Health {
 func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 	t.Parallel()
 	h := new(Health)
-	for range 2 { // as long as nothing is known each failure may have another reason
+	for range 2 { // the state stays unknown, and each failure is reported: it may have another reason
 		if got := h.probe(t, engine.Info{}, errProbe, false); got != Fell || h.Up() {
 			t.Fatalf("a failure of an unknown server = %v", got)
 		}
@@ -57,7 +57,7 @@ func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 		{oneModel, nil, false, Renewed, true},
 		{oneModel, nil, false, Same, true},
 		{more, nil, false, Altered, true},
-		{other, nil, false, Renewed, true}, // another number of slots is another start
+		{other, nil, false, Renewed, true}, // another number of slots means another start
 		{engine.Info{}, errProbe, true, Same, true},
 		{engine.Info{}, errProbe, false, Fell, false},
 		{engine.Info{}, errProbe, false, Same, false},
@@ -74,8 +74,8 @@ func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 	}
 }
 
-// A server that is late with its answer to a probe may only be busy; one that
-// refuses is not, and one that is late again and again is not either.
+// A server that is late with one probe may only be busy. A server that refuses the
+// connection is down, and so is a server that is late several times.
 func TestHealth_BearsLateProbes(t *testing.T) {
 	t.Parallel()
 	h := upHealth(t)
@@ -136,8 +136,8 @@ func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 	}
 }
 
-// Whatever happens, a server is up only after a probe that succeeded, and a
-// fall is told once.
+// In any sequence of events a server is up only after a successful probe, and each fall
+// is reported once.
 func TestHealth_IsUpOnlyByAProbe(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,30 +2,30 @@ package dispatch
 
 import "time"
 
-// A latency is how fast a server answers, as seen from here: what a request takes
-// for each token of its answer, the wait in the server's queue included, and
-// how many answers come per second.
+// A latency measures the speed of a server, as seen from here: the time of a request for
+// each token of its answer, including the wait in the server's queue, and the rate of
+// answers.
 type latency struct {
-	slowest float64 // seconds per token, of the slowest of late
-	longest int64   // tokens of an answer, ever
-	gap     float64 // seconds between answers, smoothed over smoothing of them, from 0
-	gaps    int     // of which it is made
+	slowest float64 // seconds per token of the slowest recent request
+	longest int64   // tokens of the longest answer so far
+	gap     float64 // seconds between answers: an average over about smoothing answers, from 0
+	gaps    int     // number of gaps in the average
 	last    time.Time
 }
 
 const (
-	// spare is how much slower than the slowest of late a request may be.
+	// spare is how many times slower than the slowest recent request a request may be.
 	spare = 4
-	// overhead stands for prompt and queue in the time per token, in tokens.
+	// overhead counts the prompt and the queue as this many tokens.
 	overhead = 16
-	// An answer without a limit of its own is not expected to be longer than
-	// leastLongest tokens or spare times the longest that has come.
+	// An answer without a limit is expected to have at most leastLongest tokens, or
+	// spare times the longest answer so far.
 	leastLongest = 4096
-	// forget is how fast the slowest is forgotten, per answer.
+	// forget is the factor by which slowest decays with each answer.
 	forget = 0.999
 )
 
-// answered notes a request of so many rows, whose answers had so many tokens.
+// answered notes a request with this many rows and tokens in its answers.
 func (l *latency) answered(rows int, tokens int64, took time.Duration, now time.Time) {
 	l.longest = max(l.longest, tokens)
 	l.slowest = max(l.slowest*forget, took.Seconds()/float64(tokens+overhead))
@@ -36,8 +36,8 @@ func (l *latency) answered(rows int, tokens int64, took time.Duration, now time.
 	l.last = now
 }
 
-// timeout is how long an answer of at most so many tokens (0 for no limit) may
-// take; 0 while nothing is known.
+// timeout returns how long an answer of at most this many tokens (0 for no limit) may
+// take; 0 while the speed is unknown.
 func (l *latency) timeout(tokens int) time.Duration {
 	if tokens == 0 {
 		tokens = max(leastLongest, int(spare*l.longest))
@@ -45,14 +45,14 @@ func (l *latency) timeout(tokens int) time.Duration {
 	return time.Duration(spare * l.slowest * float64(tokens+overhead) * float64(time.Second))
 }
 
-// smoothing is over how many gaps the time between answers is smoothed.
+// smoothing is the number of gaps in the average time between answers.
 const smoothing = 64
 
-// settled reports whether gap is what answers take, within a fiftieth, and not what is
-// left of its beginning.
+// settled reports whether the average gap no longer depends on its start at 0, within a
+// fiftieth.
 func (l *latency) settled() bool { return l.gaps >= 4*smoothing }
 
-// within is how many answers come within d.
+// within returns the expected number of answers within d.
 func (l *latency) within(d time.Duration) int {
 	if l.gap <= 0 {
 		return 0

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testDispatcher is paused, so that tests pick by hand.
+// testDispatcher returns a paused dispatcher: the tests pick rows themselves.
 func testDispatcher() *Dispatcher {
 	d := New(Config{Engine: "e", Node: "n", RowTimeout: time.Minute, Metrics: Metrics{
 		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "in_flight", Help: "Rows."}),
@@ -29,7 +29,7 @@ func testDispatcher() *Dispatcher {
 	return d
 }
 
-// tasks are rows of a shard, each of so many bytes.
+// tasks returns n rows of a shard, each with this many bytes.
 func tasks(n, size int) []*Task {
 	return tasksOf(make([]string, n), func(string) string { return string(make([]byte, size)) })
 }
@@ -48,9 +48,9 @@ func tasksOf(texts []string, text func(string) string) []*Task {
 
 func plain(text string) string { return text }
 
-// A scripted server answers from a function and keeps what it was sent.
+// A scripted server answers from a function, and keeps the rows that it received.
 type scripted struct {
-	engine.Engine // what a test does not need
+	engine.Engine // for methods that the test does not use
 	answer        func(ctx context.Context, row engine.Row) (engine.Reply, error)
 	embed         func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error)
 	refuses       error
@@ -83,7 +83,7 @@ func answered(text string) (engine.Reply, error) {
 	return engine.Reply{Content: text, Finish: rowmill.FinishStop, InputTokens: 3, OutputTokens: 2}, nil
 }
 
-// A bench is one job before one server.
+// A bench is one job in front of a server.
 type bench struct {
 	t     testing.TB
 	disp  *Dispatcher
@@ -103,7 +103,7 @@ func newBench(t testing.TB, s *scripted, change ...func(*Job)) *bench {
 	return b
 }
 
-// beside is a job of another account before the same server.
+// beside opens a job of another account at the same server.
 func (b *bench) beside(s *scripted, account string, change ...func(*Job)) *bench {
 	b.t.Helper()
 	other := &bench{t: b.t, disp: b.disp}
@@ -111,7 +111,7 @@ func (b *bench) beside(s *scripted, account string, change ...func(*Job)) *bench
 	return other
 }
 
-// open makes the job and its queue.
+// open opens the job's queue.
 func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
 	t := b.t
 	t.Helper()
@@ -134,7 +134,7 @@ func (b *bench) open(s *scripted, account string, change ...func(*Job)) {
 	}
 }
 
-// run sends tasks and returns them once all have come back.
+// run sends tasks and returns them when all have come back.
 func (b *bench) run(sent []*Task) []*Task {
 	b.t.Helper()
 	b.queue.Put(sent)
@@ -156,10 +156,10 @@ func (b *bench) wait(n int) (back []*Task) {
 	return back
 }
 
-// lost is an error without an answer: the connection broke.
+// lost returns the error of a broken connection.
 func lost() error { return &engine.Error{Class: engine.Moment, Message: "connection reset"} }
 
-// gated is the refusal of a path that is switched off.
+// gated returns the refusal of a path that is disabled.
 func gated() error {
 	return &engine.Error{Class: engine.ServerFault, Status: 403, Message: "switched off"}
 }

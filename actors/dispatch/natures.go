@@ -11,36 +11,37 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 )
 
-// The pause before a model is asked about again that could not be asked.
+// The pause before the next test of a model after a failed test.
 const (
 	askAgainAfter = 5 * time.Second
 	mostAskPause  = 5 * time.Minute
 )
 
-// Natures keeps what rows have shown of the models of a server that says nothing
-// of their kind, and decides which is to be asked about next. It is a plain
-// struct: its owner serialises the calls and passes the time in.
+// Natures records the kinds of a server's models, as test rows have shown them, if the
+// server does not report them. It decides which model is tested next. It is a plain
+// struct: its owner makes one call at a time and passes the time in.
 type Natures struct {
-	most  int                           // models that are asked about
-	known func(engine.ServedModel) bool // nobody needs to ask about these
-	seen  map[string]*nature            // by the server's name
-	asks  bool                          // a row is on its way
+	most  int                           // maximum number of models to test
+	known func(engine.ServedModel) bool // these models need no test
+	seen  map[string]*nature            // by the server's name of the model
+	asks  bool                          // a test row is running
 }
 
 type nature struct {
 	engine.Capability
-	settled bool // since the server came up
+	settled bool // tested since the server came up
 	tries   int
 	due     time.Time
 }
 
-// NewNatures returns that of a server of which at most so many models are asked
-// about. Without known none is.
+// NewNatures returns the Natures of a server. At most this many of its models are
+// tested, and none if known is nil.
 func NewNatures(most int, known func(engine.ServedModel) bool) Natures {
 	return Natures{most: most, known: known, seen: make(map[string]*nature)}
 }
 
-// Next reports whether a model is to be asked about, and takes it for asked.
+// Next returns the next model to test, if there is one, and notes that its test has
+// started.
 func (n *Natures) Next(info engine.Info, now time.Time) (name string, ok bool) {
 	if n.asks || n.known == nil {
 		return "", false
@@ -69,9 +70,9 @@ func (n *Natures) Next(info engine.Info, now time.Time) (name string, ok bool) {
 	return "", false
 }
 
-// asked reports whether rows have to show what a model is: neither the server nor
-// its base nor the catalog does. One that the catalog knows is asked for those
-// that adapt it.
+// asked reports whether test rows must find out the kind of a model, because the server,
+// the model's base and the catalog do not say it. A base that the catalog knows is
+// tested too if adapters of unknown kind depend on it.
 func (n *Natures) asked(info engine.Info, m engine.ServedModel) bool {
 	based := slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool { return m.Base != "" && other.Name == m.Base })
 	return untold(m) && !based && (!n.known(m) || slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool {
@@ -79,13 +80,13 @@ func (n *Natures) asked(info engine.Info, m engine.ServedModel) bool {
 	}))
 }
 
-// untold reports whether a server leaves open what a model is.
+// untold reports whether the server does not say the kind of a model.
 func untold(m engine.ServedModel) bool {
 	return m.Kind == "" || m.Kind == rowmill.KindEmbedding && m.Dimension == 0
 }
 
-// Answered takes what rows have shown of a model; an error says that they could
-// not. It reports whether that is news.
+// Answered takes the result of a test, or an error if there is no result. It reports
+// whether the result is new.
 func (n *Natures) Answered(m engine.ServedModel, found engine.Capability, err error, now time.Time) bool {
 	n.asks = false
 	seen := n.seen[m.Name]
@@ -98,26 +99,26 @@ func (n *Natures) Answered(m engine.ServedModel, found engine.Capability, err er
 		return false
 	}
 	if found.Kind == rowmill.KindGeneration && slices.ContainsFunc(m.Names(), catalog.HasReasoningName) {
-		found.Kind = rowmill.KindReasoning // its server has no parser, and its template opens the thought
+		found.Kind = rowmill.KindReasoning // the server has no parser, and the template opens the reasoning
 	}
 	before := seen.Capability
 	*seen = nature{Capability: found, settled: true}
 	return before != found
 }
 
-// Renew has every model asked about again: the server may be another. Until it is
-// answered each is what it was.
+// Renew lets every model be tested again, because the server may be another. Until then
+// each model keeps its last result.
 func (n *Natures) Renew() {
 	for _, seen := range n.seen {
 		seen.settled, seen.tries, seen.due = false, 0, time.Time{}
 	}
 }
 
-// Interrupted takes the row that is on its way for lost.
+// Interrupted notes that the running test row is lost.
 func (n *Natures) Interrupted() { n.asks = false }
 
-// Settle returns what a server says of itself with what rows have shown, and why
-// they will not. An adapter is what its base is.
+// Settle adds the results of tests to the information from the server, and the reason if
+// a model cannot be tested. An adapter gets the kind of its base.
 func (n *Natures) Settle(said engine.Info) engine.Info {
 	info, unknown := said, 0
 	info.Models = slices.Clone(said.Models)

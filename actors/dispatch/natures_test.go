@@ -19,7 +19,7 @@ func listed(names ...string) (info engine.Info) {
 	return info
 }
 
-// One model is asked about at a time, each once, until the server comes up anew.
+// Models are tested one at a time, each once, until the server comes up again.
 func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	n, info, now := NewNatures(8, nobodyKnows), listed("a", "b"), time.Now()
@@ -53,7 +53,7 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 	}
 }
 
-// What cannot be asked now is asked later, and later still.
+// A failed test is repeated after a pause, and the pause grows.
 func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 	t.Parallel()
 	n, info, now := NewNatures(8, nobodyKnows), listed("a"), time.Now()
@@ -72,8 +72,8 @@ func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 	}
 }
 
-// What the server or the catalog tells is not asked, an adapter is what its base
-// is, and of a server with very many models the first are asked about alone.
+// A model is not tested if the server or the catalog says its kind. An adapter gets the
+// kind of its base. Only the first models of a server with very many models are tested.
 func TestNatures_WhatNeedsNoRow(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -145,8 +145,8 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 	}
 }
 
-// A server without a parser, whose template opens the thought, shows none in a
-// short answer.
+// If a server has no parser, and the template opens the reasoning, a short answer shows
+// no reasoning.
 func TestNatures_NamesTellOfReasoning(t *testing.T) {
 	t.Parallel()
 	n, now := NewNatures(8, nobodyKnows), time.Now()

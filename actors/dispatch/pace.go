@@ -8,16 +8,17 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A pace holds a server to so many requests and tokens a minute. Tokens are counted
-// as expected when a request is sent, and as the server says when it has answered.
+// A pace limits the requests and tokens per minute that are sent to a server. Tokens are
+// counted as expected at the start of a request, and as reported by the server at its
+// end.
 type pace struct {
 	requests, tokens allowance
-	timer            *time.Timer // wakes the dispatcher when the next request may go
+	timer            *time.Timer // wakes the dispatcher when the next request may be sent
 }
 
-// An allowance is a token bucket. It may fall below zero, and nothing is sent then.
+// An allowance is a token bucket. It may fall below zero: then nothing is sent.
 type allowance struct {
-	limit float64 // a minute; 0 for none
+	limit float64 // per minute; 0 for no limit
 	left  float64
 	at    time.Time // when left was computed
 }
@@ -32,11 +33,11 @@ func newAllowance(limit int) allowance {
 	return a
 }
 
-// most bounds the burst: the share of a second, and at least one. With more, a busy
+// most limits the burst to the share of a second, and at least one. Otherwise a busy
 // minute after an idle one could exceed the limit.
 func (a *allowance) most() float64 { return max(1, a.limit/60) }
 
-// wait is for how long nothing may be sent.
+// wait returns the time until something may be sent.
 func (a *allowance) wait(now time.Time) time.Duration {
 	if a.limit == 0 {
 		return 0
@@ -51,13 +52,13 @@ func (a *allowance) wait(now time.Time) time.Duration {
 	return time.Duration((1-a.left)/perSecond*float64(time.Second)).Truncate(time.Millisecond) + time.Millisecond
 }
 
-// wait is for how long no request may be sent.
+// wait returns the time until a request may be sent.
 func (p *pace) wait(now time.Time) time.Duration {
 	return max(p.requests.wait(now), p.tokens.wait(now))
 }
 
-// holds reports whether the pace lets no request out now. The dispatcher is woken
-// when the next may go.
+// holds reports whether the pace allows no request now. It arranges that the dispatcher
+// is woken when the next request may be sent.
 func (d *Dispatcher) holds(now time.Time) bool {
 	p := &d.pace
 	wait := p.wait(now)
@@ -76,14 +77,14 @@ func (d *Dispatcher) holds(now time.Time) bool {
 	return true
 }
 
-// sent counts a request of so many expected tokens.
+// sent counts a request with this expected cost.
 func (p *pace) sent(tokens int64) {
 	p.requests.left--
 	p.tokens.left -= float64(tokens)
 }
 
-// ended replaces the expected tokens of a request by the tokens that the server counted. A
-// refused request costs none.
+// ended replaces the expected tokens of a request by the server's count. A refused
+// request costs no tokens.
 func (p *pace) ended(expected int64, seen *evidence) {
 	switch {
 	case seen.answered:
@@ -93,8 +94,8 @@ func (p *pace) ended(expected int64, seen *evidence) {
 	}
 }
 
-// Paced says which limit by the minute the rows that wait here wait for, and until when;
-// empty if they do not.
+// Paced returns a message with the limits that waiting rows wait for, and until when;
+// empty if they do not wait for a limit.
 func (d *Dispatcher) Paced() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +107,7 @@ func (d *Dispatcher) Paced() string {
 	return fmt.Sprintf("this node sends at most %s; the next request goes at %s", d.pace.limits(), now.Add(wait).UTC().Format("15:04:05 UTC"))
 }
 
-// warning says that the server is held to a pace; empty where it is not.
+// warning returns a message with the limits of the server; empty if there are none.
 func (p *pace) warning(name string) string {
 	limits := p.limits()
 	if limits == "" {
@@ -115,7 +116,7 @@ func (p *pace) warning(name string) string {
 	return fmt.Sprintf("each node sends the engine %s at most %s", name, limits)
 }
 
-// limits names the limits by the minute and their settings; empty if there are none.
+// limits returns the limits per minute and their settings; empty if there are none.
 func (p *pace) limits() string {
 	var limits []string
 	if p.requests.limit > 0 {

@@ -10,18 +10,19 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Tests of limits by minute. Reports of their absence or faults elsewhere:
-// vitalops/datatune#49 (rows at once exceed the tokens), agent0ai/agent-zero#711 (a request
-// above the limit), meta-llama/llama-models#354 (a burst after a pause).
+// Tests of limits per minute. Reports of missing or faulty limits elsewhere:
+// vitalops/datatune#49 (rows at once exceed the tokens), agent0ai/agent-zero#711 (a
+// request above the limit), meta-llama/llama-models#354 (a burst after a pause).
 //
-// No minute has more requests or tokens than the operator allows: not after an idle time,
+// No minute has more requests or tokens than the operator allows: not after an idle
+// time, not on a server that takes many rows at once, and not with unexpected answers.
 // not on a server that takes many rows at once, and not with unexpected answers.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		pace   engine.Pace
-		expect int64 // tokens of a row
+		expect int64 // expected tokens of a row
 		prompt int64
 		answer int64
 		most   int // requests in any minute
@@ -52,7 +53,7 @@ func TestPace(t *testing.T) {
 				b.disp.mu.Lock()
 				b.disp.pace = newPace(test.pace)
 				b.disp.mu.Unlock()
-				time.Sleep(10 * time.Minute) // a time without rows earns nothing
+				time.Sleep(10 * time.Minute) // an idle time saves up no allowance
 				rows := tasks(10_000, 1)
 				for _, task := range rows {
 					task.expect = test.expect
@@ -75,7 +76,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A refused request is not charged. An answered one is charged by the server's count.
+// A refused request is not charged. An answered request is charged with the server's
+// count.
 func TestPace_CountsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
 	p := newPace(engine.Pace{Tokens: 6000})
@@ -94,8 +96,8 @@ func TestPace_CountsWhatTheServerSays(t *testing.T) {
 	}
 }
 
-// A row that is refused while nothing else is in flight says nothing of the window:
-// three of them left one row of forty to the next job.
+// If a row is refused while nothing else is in flight, the window does not shrink: three
+// such refusals once left the next job a window of 1 row instead of 40.
 func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,8 +123,8 @@ func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 	})
 }
 
-// Whoever asks hears for which limit rows wait, and until when: not before there are rows,
-// and not after the limit has let them go.
+// Paced names the limit that rows wait for, and the time: not before there are rows, and
+// not after the limit allows them.
 func TestPace_IsShownWhileRowsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,14 +6,14 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A request is sent to the server as a whole: one row, or a group of texts to embed.
+// A request is sent to the server as a unit: one row, or a group of texts to embed.
 type request struct {
 	queue *Queue
 	tasks []*Task
 	began time.Time
-	trial bool     // it tries a route that rested
+	trial bool     // it tries a route after a rest
 	apart bool     // its row is a suspect
-	one   [1]*Task // backs tasks for a single row
+	one   [1]*Task // memory of tasks for a single row
 }
 
 // pick moves the next tasks into r if the window has room for them.
@@ -42,7 +42,7 @@ func (d *Dispatcher) pick(r *request) bool {
 			continue
 		}
 		if !d.fits(q.waiting[0], urgent) {
-			return false // a later row may be smaller, but then the large one would never go
+			return false // a later row may fit, but then the large row would never be sent
 		}
 		d.take(r, q)
 		return true
@@ -50,7 +50,7 @@ func (d *Dispatcher) pick(r *request) bool {
 	return false
 }
 
-// take moves the next tasks of the queue into r. It is the queue's turn.
+// take moves the next tasks of the queue into r. The queue must be next in turn.
 func (d *Dispatcher) take(r *request, q *Queue) {
 	r.take(q)
 	d.levels[q.priority].charge(q, r.tokens())
@@ -66,7 +66,8 @@ func (d *Dispatcher) tries(r *request) {
 	}
 }
 
-// newcomer is an urgent queue of an account that has nothing in flight here, or nil.
+// newcomer returns an urgent queue of an account that has nothing in flight here, or
+// nil.
 func (d *Dispatcher) newcomer() *Queue {
 	for _, a := range d.levels[rowmill.Prototyping].accounts {
 		if d.flying[a.name] == 0 {
@@ -76,19 +77,19 @@ func (d *Dispatcher) newcomer() *Queue {
 	return nil
 }
 
-// aside is how many rows of newcomers are sent beyond a full window: the first rows of
-// an account do not wait until long answers of another account end.
+// aside returns how many rows of newcomers may exceed a full window: the first rows of
+// an account do not wait for long answers of another account.
 func (d *Dispatcher) aside(limit int) int {
 	return max(1, limit/8)
 }
 
-// besideUrgent is the percentage of the window for all rows while urgent rows are
-// in flight: in a smaller batch every row is faster. Below 70 the other rows lose more
-// than the urgent ones gain, see B10 in bench/README.md.
+// besideUrgent is the percentage of the window for all rows while urgent rows are in
+// flight: in a smaller batch each row is faster. Below 70 the other rows lose more than
+// the urgent rows gain, see B10 in bench/README.md.
 const besideUrgent = 70
 
 // fits reports whether the server's KV cache has room for a task. Urgent tasks do not
-// wait until others have left it.
+// wait for all of this room.
 func (d *Dispatcher) fits(t *Task, urgent bool) bool {
 	bound := d.window.Tokens()
 	if urgent {
@@ -97,10 +98,10 @@ func (d *Dispatcher) fits(t *Task, urgent bool) bool {
 	return bound == 0 || d.inFlight < fewRows || d.tokens+t.expect <= bound
 }
 
-// fewRows are sent whatever they are expected to take: the expectation may be wrong.
+// fewRows may always be in flight, because the expected cost may be wrong.
 const fewRows = 16
 
-// tokens is the expected cost of the request's rows.
+// tokens returns the expected cost of the request's rows.
 func (r *request) tokens() (n int64) {
 	for _, t := range r.tasks {
 		n += t.expect

@@ -11,20 +11,20 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A Job is what the rows of a job have in common. It does not change.
+// A Job has the data that all rows of a job share. It does not change.
 type Job struct {
-	Ctx           context.Context // ends with the job's run on this node
+	Ctx           context.Context // ends when the job stops on this node
 	Spec          *rowmill.Spec
 	Classifier    *Classifier
 	Counter       *prompt.Counter
-	ContextLength int          // tokens; 0 when nobody says
-	MaxTokens     int          // of an answer; 0 when nobody says
-	PromptLimit   int          // tokens a prompt may have; 0 for no limit
-	Group         int          // texts in one request to embed
+	ContextLength int          // tokens; 0 if unknown
+	MaxTokens     int          // of an answer; 0 if unknown
+	PromptLimit   int          // maximum tokens of a prompt; 0 for no limit
+	Group         int          // texts in a request for embeddings
 	Trace         *tracing.Job // nil for none
 }
 
-// A Queue is the way of one job's rows through one server.
+// A Queue holds a job's rows for one server, and sends them.
 type Queue struct {
 	job      Job
 	route    engine.Route
@@ -33,32 +33,32 @@ type Queue struct {
 	group    int // rows in a request
 	disp     *Dispatcher
 	call     engine.Call
-	ask      func(context.Context, string) (int, error) // how many tokens a prompt has; nil where the server cannot say
-	mute     atomic.Bool                                // it turned out that it cannot
-	cuts     atomic.Bool                                // and that it cuts prompts without a word
-	seen     atomic.Int64                               // answers
-	repaired atomic.Bool                                // JSON was taken out of some of them
-	limit    atomic.Int64                               // tokens a prompt may have, where only a refusal told; 0 before
+	ask      func(context.Context, string) (int, error) // returns the number of tokens of a prompt; nil if the server cannot count
+	mute     atomic.Bool                                // the server turned out not to count
+	cuts     atomic.Bool                                // the server cuts prompts without a message
+	seen     atomic.Int64                               // number of answers
+	repaired atomic.Bool                                // the JSON of some answers was taken out of other text
+	limit    atomic.Int64                               // maximum tokens of a prompt, learned from a refusal; 0 before
 	out      *Outbox
 	waiting  []*Task // owned by the dispatcher
 
-	suspects atomic.Int64 // rows that wait for their trial
+	suspects atomic.Int64 // number of rows that wait for their trial
 
-	left atomic.Int64 // of waiting
-	full atomic.Int64 // what left was when rows came last
+	left atomic.Int64 // length of waiting
+	full atomic.Int64 // left after rows last came
 }
 
-// low reports whether the server is about to run out of rows of the job.
+// low reports whether the queue is about to run out of rows.
 func (q *Queue) low() bool { return 2*q.left.Load() <= q.full.Load() }
 
-// set makes tasks what waits.
+// set replaces the waiting tasks.
 func (q *Queue) set(tasks []*Task) {
 	q.waiting = tasks
 	q.left.Store(int64(len(tasks)))
 }
 
-// Open makes a queue for a job's rows, whose tasks come back through out. An
-// error is what the server cannot honour.
+// Open opens a queue for the rows of a job; their tasks come back through out. The error
+// says what the server does not support.
 func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, error) {
 	spec := job.Spec
 	embeds := spec.Model.Kind == rowmill.KindEmbedding
@@ -81,7 +81,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, e
 	return q, nil
 }
 
-// promptLimit is how many tokens a prompt may have; 0 for no limit that is known.
+// promptLimit returns the maximum tokens of a prompt; 0 if no limit is known.
 func (q *Queue) promptLimit() int {
 	if q.job.PromptLimit > 0 {
 		return q.job.PromptLimit
@@ -89,21 +89,21 @@ func (q *Queue) promptLimit() int {
 	return int(q.limit.Load())
 }
 
-// Put hands rows to the server.
+// Put adds rows to the queue.
 func (q *Queue) Put(tasks []*Task) { q.disp.put(q, tasks) }
 
-// Withdraw takes back what waits. What the server has comes through the outbox.
+// Withdraw takes back the waiting rows. Rows at the server come back through the outbox.
 func (q *Queue) Withdraw() []*Task { return q.disp.withdraw(q) }
 
-// Waiting is how many of the job's rows the server has not begun.
+// Waiting returns the number of the job's rows that the server has not started.
 func (q *Queue) Waiting() int {
 	q.disp.mu.Lock()
 	defer q.disp.mu.Unlock()
 	return len(q.waiting) + int(q.suspects.Load())
 }
 
-// Demand is how many of the job's rows the server should have, in flight and
-// waiting here.
+// Demand returns how many rows of the job should be at the server, in flight and
+// waiting.
 func (q *Queue) Demand() int {
 	want := q.disp.demand(q)
 	if q.group > 1 {
@@ -112,14 +112,14 @@ func (q *Queue) Demand() int {
 	return want + int(q.suspects.Load())
 }
 
-// Group is how many rows go into one request.
+// Group returns the number of rows in a request.
 func (q *Queue) Group() int { return q.group }
 
-// CacheTokens is the size of the server's KV cache; 0 when unknown.
+// CacheTokens returns the size of the server's KV cache in tokens; 0 if unknown.
 func (q *Queue) CacheTokens() int64 { return q.disp.cacheTokens() }
 
-// Warnings lists parameters that the server cannot honour or changes, and the pace
-// that it is held to.
+// Warnings lists the parameters that the server does not support or changes, and the
+// limits on its requests.
 func (q *Queue) Warnings() []string {
 	all := q.call.Warnings()
 	if paced := q.disp.pace.warning(q.disp.cfg.Engine); paced != "" {

@@ -8,28 +8,28 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A route is what a Dispatcher knows of one way through its server. It rests by
-// itself: what fails every row of one model has nothing to say of the others.
+// A route has the state of an engine.Route in a Dispatcher. Each route rests on its own:
+// if all rows of a model fail, this says nothing about other models.
 //
-// While its breaker is open none of its rows go out, while that is half-open one
-// does. Its queues are held back for so long, and not in turn.
+// While its breaker is open no row is sent; while it is half-open a single row is sent.
+// During this time its queues are held and take no turns.
 type route struct {
 	breaker  breaker
-	answered time.Time // when a row of it was last answered
-	trying   bool      // the row that tries it is in flight
-	picky    bool      // it is half-open, and waits for a row that was never refused
+	answered time.Time // when one of its rows was last answered
+	trying   bool      // the row that tries the route is in flight
+	picky    bool      // the route is half-open and waits for a row that was never refused
 	again    bool      // a row was refused again since the last answer
-	held     []*Queue  // with rows that wait, and not in turn
+	held     []*Queue  // queues with waiting rows that take no turns
 }
 
-// ready reports whether a row may go out.
+// ready reports whether a row may be sent.
 func (r *route) ready() bool {
 	return r.breaker.phase == closed || r.breaker.phase == halfOpen && !r.trying && !r.picky
 }
 
-// failed takes a failure of a request that took so long, and returns for how long
-// the route rests where that is enough. One that was sent before the last answer,
-// or before the row that tries the route, is none.
+// failed notes a failed request that took this long, and returns the pause if the
+// breaker opens. The failure does not count if the request was sent before the last
+// answer, or before the row that tries the route.
 func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause time.Duration, opens bool) {
 	if r.breaker.phase == open || r.breaker.phase == halfOpen && !trial || r.answered.After(now.Add(-took)) {
 		return 0, false
@@ -37,8 +37,9 @@ func (r *route) failed(took time.Duration, trial bool, now time.Time) (pause tim
 	return r.breaker.failed(now)
 }
 
-// asked has the route rest for as long as the server asks, unless it rests. A row that
-// was refused before is not enough by itself: it may be more than the server ever takes.
+// asked lets the route rest for the time that the server asks for, unless it rests
+// already. Repeated refusals of a single row are not enough: the server may never accept
+// that row.
 func (r *route) asked(pause time.Duration, first, trial bool) (time.Duration, bool) {
 	alone := !first && !trial && !r.again
 	r.again = r.again || !first
@@ -56,8 +57,8 @@ func (r *route) hold(q *Queue) {
 	}
 }
 
-// refusals is how often the queue's next row was refused by busy servers: one that was
-// not is the better trial.
+// refusals returns how often busy servers have refused the queue's next row: a row that
+// was never refused is better for a trial.
 func (q *Queue) refusals() int {
 	if len(q.waiting) == 0 {
 		return 0
@@ -65,7 +66,7 @@ func (q *Queue) refusals() int {
 	return q.waiting[0].refusals
 }
 
-// drop forgets a queue that is held.
+// drop removes a held queue.
 func (r *route) drop(q *Queue) {
 	r.held = slices.DeleteFunc(r.held, func(other *Queue) bool { return other == q })
 }
@@ -80,7 +81,7 @@ func (d *Dispatcher) of(q *Queue) *route {
 	return r
 }
 
-// enter brings a queue that has work into turn, or has it held.
+// enter lets a queue with rows take turns, or holds it if its route is not ready.
 func (d *Dispatcher) enter(q *Queue) {
 	r := d.of(q)
 	if r.picky && q.refusals() == 0 {
@@ -92,7 +93,7 @@ func (d *Dispatcher) enter(q *Queue) {
 	d.levels[q.priority].add(q)
 }
 
-// hold takes the queues of a route out of turn.
+// hold takes all queues of a route out of the turns.
 func (d *Dispatcher) hold(name engine.Route) {
 	r := d.routes[name]
 	for i := range d.levels {
@@ -102,7 +103,7 @@ func (d *Dispatcher) hold(name engine.Route) {
 	}
 }
 
-// release brings the queues of a route into turn where it is ready.
+// release lets the held queues of a route take turns again, if the route is ready.
 func (d *Dispatcher) release(r *route) {
 	if !r.ready() || len(r.held) == 0 {
 		return
@@ -116,8 +117,8 @@ func (d *Dispatcher) release(r *route) {
 	d.wake()
 }
 
-// Rest gives back all that waits for a route whose breaker has opened, without
-// blame.
+// Rest gives back all rows that wait for a route with an open breaker. This costs no
+// attempt.
 func (d *Dispatcher) Rest(name engine.Route) {
 	d.mu.Lock()
 	var back []returned
@@ -128,13 +129,14 @@ func (d *Dispatcher) Rest(name engine.Route) {
 	giveBack(back)
 }
 
-// returned are tasks that go back to the job of their queue.
+// returned has tasks that go back to the job of their queue.
 type returned struct {
 	queue *Queue
 	tasks []*Task
 }
 
-// takeHeld appends what waits in the queues that a route holds to back.
+// takeHeld takes the waiting tasks of the queues that a route holds, and appends them to
+// back.
 func (d *Dispatcher) takeHeld(r *route, back []returned) []returned {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
@@ -145,7 +147,7 @@ func (d *Dispatcher) takeHeld(r *route, back []returned) []returned {
 	return back
 }
 
-// giveBack returns tasks to their jobs, without blame.
+// giveBack returns tasks to their jobs, without an attempt.
 func giveBack(back []returned) {
 	for _, b := range back {
 		for _, t := range b.tasks {
@@ -155,7 +157,7 @@ func giveBack(back []returned) {
 	}
 }
 
-// Try lets a single row of a route through, once its pause is over.
+// Try lets a single row of a route through, after the pause of the route.
 func (d *Dispatcher) Try(name engine.Route) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,9 +166,9 @@ func (d *Dispatcher) Try(name engine.Route) {
 	}
 }
 
-// pickyTime is how long a route that may be tried waits for a row that was never
-// refused. A row that its server refuses for ever would keep all others waiting, pause
-// after pause; the workers of other jobs need a few milliseconds to send theirs.
+// pickyTime is how long a half-open route waits for a row that was never refused.
+// Otherwise a row that its server always refuses would make all other rows wait, pause
+// after pause. The workers of other jobs need a few milliseconds to send their rows.
 const pickyTime = 100 * time.Millisecond
 
 func (d *Dispatcher) try(r *route) {
@@ -179,7 +181,7 @@ func (d *Dispatcher) try(r *route) {
 	d.release(r)
 }
 
-// settle lets any row try a route, if none does: the row that was chosen may have been
+// settle lets any row try the route, if none does: the chosen row may have been
 // withdrawn.
 func (d *Dispatcher) settle(r *route) {
 	d.mu.Lock()

@@ -10,36 +10,35 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// Rows holds the loaded rows of a worker: those that can go to an engine now,
-// in the order in which they should, and those that must wait before another
-// attempt.
+// Rows holds the loaded rows of a worker: rows that can be sent now, in the order in
+// which they should be sent, and rows that must wait before another attempt.
 type Rows struct {
 	lengths order.Lengths
 	now     *order.Pool[*Task]
 	later   byDue
 	total   int64 // rows of the job
 
-	// suspects may have crashed their server. Other nodes get them only when this node has
-	// no server: a crash there would cost the rows of another server too.
+	// suspects may have crashed their server. Other nodes get them only if this node has
+	// no server: a crash there would hit the rows of another server too.
 	suspects []*Task
 }
 
-// NewRows returns room for the rows of a job that has so many in total.
+// NewRows returns an empty Rows for a job with this many rows in total.
 func NewRows(total int64) *Rows {
 	q := &Rows{total: total}
 	q.now = order.NewPool[*Task](&q.lengths, total)
 	return q
 }
 
-// InOrder has rows go in the order of the input, unless they must wait: for answers of
-// which none takes longer than others. It is called before Add.
+// InOrder sends rows in the order of the input, except rows that wait for a retry. It is
+// for jobs with answers of equal length. Call it before Add.
 func (q *Rows) InOrder() { q.now.InOrder() }
 
-// holdBack is how many shards rows may stay behind the one being loaded, for
-// want of length: so many are open at a time, and the parts of each.
+// holdBack is the number of shards that short rows may lag behind the shard being
+// loaded: this many shards and their parts are open at a time.
 const holdBack = 2
 
-// Add takes in rows of a shard as they are loaded, in the order of the shards.
+// Add adds loaded rows of a shard, in the order of the shards.
 func (q *Rows) Add(tasks []*Task) {
 	if len(tasks) == 0 {
 		return
@@ -55,12 +54,12 @@ func rowOf(t *Task) order.Row[*Task] {
 	return order.Row[*Task]{Value: t, Text: t.Row.Text, Position: t.Row.Index, Batch: t.Behind, Share: t.Share, Avoid: t.avoid}
 }
 
-// Return takes back what waited at an engine.
+// Return takes back rows that have waited at an engine.
 func (q *Rows) Return(tasks []*Task) {
 	q.now.Front(q.unsuspected(tasks)...)
 }
 
-// unsuspected keeps the suspects among tasks, and returns the rows of the others.
+// unsuspected keeps the suspects, and returns the rows of the other tasks.
 func (q *Rows) unsuspected(tasks []*Task) []order.Row[*Task] {
 	rows := make([]order.Row[*Task], 0, len(tasks))
 	for _, t := range tasks {
@@ -73,22 +72,22 @@ func (q *Rows) unsuspected(tasks []*Task) []order.Row[*Task] {
 	return rows
 }
 
-// Ready is how many rows can go to an engine now.
+// Ready returns the number of rows that can be sent to an engine now.
 func (q *Rows) Ready() int { return q.now.Len() + len(q.suspects) }
 
-// Spare is how many of these other nodes may have.
+// Spare returns the number of ready rows that other nodes may have.
 func (q *Rows) Spare() int { return q.now.Len() }
 
-// Empty reports whether there are no rows, not even such as must wait.
+// Empty reports whether there are no rows, including rows that wait for a retry.
 func (q *Rows) Empty() bool { return q.Ready() == 0 && len(q.later) == 0 }
 
-// Remember says how many tokens of prompts the prefix cache of a server holds.
+// Remember sets the size of the prefix cache of a server, in tokens of prompts.
 func (q *Rows) Remember(tokens int64) { q.now.Remember(tokens * prompt.BytesPerToken) }
 
-// Leave forgets an engine.
+// Leave removes an engine.
 func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
 
-// Take removes up to n tasks for an engine. alone says that there is no other.
+// Take removes up to n tasks for an engine. alone says that there is no other engine.
 func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
 	tasks := q.takeSuspects(to, n, alone)
 	for _, r := range q.now.Take(to, n-len(tasks), alone) {
@@ -112,20 +111,20 @@ func (q *Rows) takeSuspects(to order.Port, n int, alone bool) (tasks []*Task) {
 	return tasks
 }
 
-// Learn takes what an accepted answer says about the others.
+// Learn uses an accepted answer to estimate the length of later answers.
 func (q *Rows) Learn(t *Task) {
 	q.lengths.Learn(len(t.Row.Text), t.Row.Index, q.total, t.Out.InputTokens, t.Out.OutputTokens)
 }
 
-// The wait before another attempt grows from firstRetry to lastRetry, with full
-// jitter (Brooker, "Exponential Backoff and Jitter", 2015).
+// The wait before another attempt grows from firstRetry to lastRetry, with full jitter
+// (Brooker, "Exponential Backoff and Jitter", 2015).
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 15 * time.Second
 )
 
-// Retry keeps t for another attempt, at another engine first. A row that lost
-// nothing but its place in a queue can go at once.
+// Retry keeps t for another attempt, preferably at another engine. A row without a
+// failed or refused request can be sent at once.
 func (q *Rows) Retry(t *Task, now time.Time) {
 	tries := t.attempts + t.faults + t.refusals
 	if tries == 0 {
@@ -141,8 +140,8 @@ func (q *Rows) Retry(t *Task, now time.Time) {
 	heap.Push(&q.later, t)
 }
 
-// Wake makes due tasks ready, before all others, and returns the time until
-// the next is due; 0 when none waits.
+// Wake makes due tasks ready, before all other tasks, and returns the time until the
+// next task is due; 0 if none waits.
 func (q *Rows) Wake(now time.Time) time.Duration {
 	for len(q.later) > 0 {
 		t := q.later[0]
@@ -155,7 +154,7 @@ func (q *Rows) Wake(now time.Time) time.Duration {
 	return 0
 }
 
-// Spread lets other nodes have the suspects: this one has no server for them.
+// Spread makes the suspects available to other nodes, because this node has no server.
 func (q *Rows) Spread() {
 	for _, t := range q.suspects {
 		q.now.Front(rowOf(t))
@@ -163,8 +162,7 @@ func (q *Rows) Spread() {
 	q.suspects = nil
 }
 
-// Remove takes out up to n tasks that could go to an engine, the first to go first. It
-// leaves the suspects.
+// Remove removes up to n tasks that could be sent, in their order. The suspects stay.
 func (q *Rows) Remove(n int) []*Task {
 	if n <= 0 {
 		return nil
@@ -178,14 +176,14 @@ func (q *Rows) Remove(n int) []*Task {
 	return tasks
 }
 
-// RemoveLater takes out all tasks that must wait, and the suspects.
+// RemoveLater removes all tasks that wait for a retry, and the suspects.
 func (q *Rows) RemoveLater() []*Task {
 	tasks := slices.Concat(q.later, q.suspects)
 	q.later, q.suspects = nil, nil
 	return tasks
 }
 
-// byDue is a heap, earliest first.
+// byDue is a heap; the task that is due first is on top.
 type byDue []*Task
 
 func (h byDue) Len() int           { return len(h) }

@@ -51,7 +51,7 @@ func TestRowsSendsUntouchedRowsAtOnce(t *testing.T) {
 	}
 }
 
-// A row that one engine failed goes to another first, and back only where
+// After a failure at one engine, a row goes to another engine first, and back only if
 // there is no other.
 func TestRowsTriesElsewhereFirst(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestRowsTriesElsewhereFirst(t *testing.T) {
 	}
 }
 
-// Short rows may stay behind for the end of the job, but not for ever.
+// Short rows may lag behind, but not until the end of the job.
 func TestRowsSendsRowsOfOldShards(t *testing.T) {
 	t.Parallel()
 	q := NewRows(1000)
@@ -89,7 +89,7 @@ func TestRowsSendsRowsOfOldShards(t *testing.T) {
 	}
 }
 
-// Rows are given back in the order in which they would have gone.
+// Rows are given back in the order in which they would have been sent.
 func TestRowsThatAreTakenOut(t *testing.T) {
 	t.Parallel()
 	q := NewRows(10)
@@ -112,7 +112,7 @@ func TestRowsThatAreTakenOut(t *testing.T) {
 	}
 }
 
-// What one answer says changes what the others are expected to cost.
+// An answer changes the expected cost of the other rows.
 func TestRowsLearn(t *testing.T) {
 	t.Parallel()
 	q := NewRows(2)
@@ -129,8 +129,8 @@ func TestRowsLearn(t *testing.T) {
 	}
 }
 
-// A row that may have crashed its server goes first to a server of its node. Other nodes
-// get it only while this node has none.
+// A row that may have crashed its server goes first to a server of its own node. Other
+// nodes get it only while this node has no server.
 func TestRowsKeepsSuspects(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -184,7 +184,7 @@ func TestRowsKeepsSuspects(t *testing.T) {
 	}
 }
 
-// A second server of the node is tried before the one that crashed.
+// Another server of the node is tried before the server that crashed.
 func TestRowsSuspectsAvoidTheirServer(t *testing.T) {
 	t.Parallel()
 	q := NewRows(10)

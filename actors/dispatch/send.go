@@ -16,25 +16,24 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// evidence is what a request says about its server.
+// evidence is the information about the server that a request has given.
 type evidence struct {
-	answered   bool          // it works
-	took       time.Duration // if so
-	tokens     int64         // if so: of the answer
-	prompts    int64         // if so: tokens of the prompts
-	overloaded bool          // it refused because it has too much to do
-	busy       bool          // it refused for a reason of its own
-	first      bool          // if so: a row that was not refused since the server last answered
-	asked      time.Duration // if so: for how long it wants to be left alone; 0 where it does not say
-	broken     []broken      // rows whose connections broke: a probe has to say why
-	trial      bool          // the request tried a route that rested
-	err        error         // it failed: it is busy, the connection broke, or a status of 500 and above
+	answered   bool          // the server works
+	took       time.Duration // if answered: the time of the request
+	tokens     int64         // if answered: tokens of the answer
+	prompts    int64         // if answered: tokens of the prompts
+	overloaded bool          // the server refused because it has too much to do
+	busy       bool          // the server refused for its own reason, not because of the row
+	first      bool          // if busy: the row was not refused before since the server's last answer
+	asked      time.Duration // if busy: the pause that the server asks for; 0 if it does not say
+	broken     []broken      // rows with broken connections: a probe must find the reason
+	trial      bool          // the request tried a route after a rest
+	err        error         // the request failed: server busy, connection broken, or status 500 and above
 }
 
-// run sends a request and puts its tasks, with what becomes of them, into the
-// outbox.
+// run sends a request and puts its tasks, with their outcomes, into the outbox.
 func (q *Queue) run(r *request) (seen evidence) {
-	if q.job.Ctx.Err() != nil { // the job was stopped while its rows waited
+	if q.job.Ctx.Err() != nil { // the job stopped while its rows waited
 		return seen
 	}
 	began := time.Now()
@@ -73,8 +72,8 @@ func (q *Queue) run(r *request) (seen evidence) {
 	return seen
 }
 
-// broke fails tasks whose rows or answers made our own code panic: they would
-// again.
+// broke fails tasks that made our own code panic on the row or the answer: they would do
+// so again.
 func (q *Queue) broke(tasks []*Task, err error, began time.Time) evidence {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
@@ -84,8 +83,8 @@ func (q *Queue) broke(tasks []*Task, err error, began time.Time) evidence {
 	return evidence{}
 }
 
-// wait is how long to wait for the answer to a task: longer after each time
-// that was not long enough.
+// wait returns how long to wait for the answer to a task: longer after each timeout of
+// the task.
 func (q *Queue) wait(overdue int, usual time.Duration) time.Duration {
 	if usual == 0 {
 		return 0
@@ -93,14 +92,14 @@ func (q *Queue) wait(overdue int, usual time.Duration) time.Duration {
 	return max(q.disp.cfg.RowTimeout, usual) << min(overdue, 4)
 }
 
-// codeTimeout is the code of an engine.Error after a row's time is up.
+// codeTimeout is the code of an engine.Error after a timeout of a row.
 const codeTimeout = "timeout"
 
-// errOverdue is why a supervised request was ended.
+// errOverdue is the reason why supervised ended a request.
 var errOverdue = errors.New("no complete answer, although the server has become known to be faster")
 
-// supervised is for a request that is sent before it is known how fast the
-// server is: once that is known, its time is up as well.
+// supervised returns a context for a request that is sent before the server's speed is
+// known. Once it is known, the timeout applies to this request too.
 func (q *Queue) supervised(overdue int) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(q.job.Ctx)
 	began := time.Now()
@@ -122,7 +121,7 @@ func (q *Queue) supervised(overdue int) (ctx context.Context, end func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// blamed turns the error of a request that supervised has ended into a fault.
+// blamed replaces the error of a request that supervised has ended by a timeout.
 func blamed(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
 		return &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: errOverdue.Error()}
@@ -130,8 +129,9 @@ func blamed(ctx context.Context, err error) error {
 	return err
 }
 
-// bytesOf is a text as bytes that nobody may change: an engine only reads the text
-// of a row, and keeps none of it. A copy would be half of what a row allocates.
+// bytesOf returns the bytes of a text without a copy. They must not be changed: an
+// engine only reads the text of a row and does not keep it. A copy would be half of a
+// row's allocations.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen evidence) {
@@ -176,17 +176,18 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 	return seen
 }
 
-// squeeze is by what percentage a prompt is cut further each time the server
-// says that it is too long although we counted otherwise, and mostSqueezes how
-// often that is tried. Where no limit is known, the prompt is cut by blindly.
+// squeeze is the percentage by which a prompt is cut further each time the server
+// refuses it as too long although it fits by our count. mostSqueezes is the number of
+// such attempts. blindly is the percentage if no limit is known.
 const (
 	squeeze      = 10
 	blindly      = 40
 	mostSqueezes = 8
 )
 
-// squeeze has less of the text sent next time: the server has said that the prompt is
-// too long, of so many tokens where the limit is such, each 0 where it is not known.
+// squeeze shortens the text of the next attempt after the server refused the prompt as
+// too long. prompt is the server's count of its tokens and limit the server's limit;
+// each is 0 if unknown.
 func (t *Task) squeeze(prompt, limit int) {
 	first := t.squeezed == 0 && t.unlimited
 	switch {
@@ -202,11 +203,11 @@ func (t *Task) squeeze(prompt, limit int) {
 	}
 }
 
-// fit returns the text to send: that of the row, cut where its prompt would
-// not leave room for the answer and the job allows it. Where the server does not
-// count and ours may be another count, it cuts, but refuses nothing: that is left
-// to the answer, of a server that would not cut the prompt itself.
-// ok is false where the task has failed instead.
+// fit returns the text to send: the row's text, cut if the prompt would not leave room
+// for the answer and the job allows cuts. If the server does not count and our count may
+// differ from the server's, fit may cut the text but fails no row: the server's answer
+// decides, unless the server would cut the prompt itself. If ok is false, the task has
+// failed or its job has stopped.
 func (q *Queue) fit(t *Task) (text string, ok bool) {
 	limit := q.promptLimit() * (100 - squeeze*t.squeezed) / 100
 	t.sent = len(t.Row.Text)
@@ -226,7 +227,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	doubt := err != nil || ask == nil && !q.cuts.Load() && !q.job.Counter.Exact(t.Row.Text)
 	switch {
 	case err == nil:
-	case q.job.Ctx.Err() != nil: // the job was stopped
+	case q.job.Ctx.Err() != nil: // the job stopped
 		t.Outcome = Unblamed
 		return "", false
 	case errors.Is(err, engine.ErrNoCounting):
@@ -234,7 +235,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		q.mute.Store(true)
 		return q.fit(t)
 	default:
-		text, fits, _ = q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, nil) // without a server there is no error
+		text, fits, _ = q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, nil) // without a server Fit returns no error
 	}
 	if !fits && !doubt {
 		return "", q.tooLong(t, fmt.Sprintf("The prompt has more than %d tokens even without the row's text: system prompt and max_tokens leave no room in the context.", limit))
@@ -242,7 +243,7 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	switch {
 	case t.most > 0:
 		text = prompt.Beginning(text, t.most)
-	case t.squeezed > 0 && len(text) == len(t.Row.Text): // our count is far off: cut by length
+	case t.squeezed > 0 && len(text) == len(t.Row.Text): // our count is far from the server's: cut by length
 		text = prompt.Beginning(text, len(text)*(100-squeeze*t.squeezed)/100)
 	}
 	t.Cut = len(text) < len(t.Row.Text)
@@ -263,9 +264,9 @@ func (q *Queue) tooLong(t *Task, message string) bool {
 	return false
 }
 
-// seed returns the seed to send with a row, nil for the engine's own: rows have
-// one of their own when the client asked for it, and once an answer broke the
-// schema, so that the next differs.
+// seed returns the seed to send with a row; nil for the engine's own. A row has its own
+// seed if the client asked for this, and after an answer broke the schema, so that the
+// next answer differs.
 func (q *Queue) seed(t *Task) *int64 {
 	if !q.job.Spec.SeedPerRow && (t.breaches == 0 || q.job.Classifier.deterministic) {
 		return nil
@@ -274,35 +275,34 @@ func (q *Queue) seed(t *Task) *int64 {
 	return &s
 }
 
-// compareEvery is how many answers share one comparison of our count with the
-// server's, once there have been compareFirst of them: counting a text of which
-// little is in the processor's caches takes as long as three whole rows do. Before
-// that it is one in compareAtFirst.
+// One in compareEvery answers is used to compare our token count with the server's, and
+// one in compareAtFirst of the first compareFirst answers. Counting a text that is not
+// in the processor's caches takes as long as three whole rows.
 const (
 	compareEvery   = 1024
 	compareFirst   = 1024
 	compareAtFirst = 16
 )
 
-// compares reports whether the answer of this number, from 1, is compared.
+// compares reports whether the answer with this number, from 1, is compared.
 func compares(n int64) bool {
 	return n%compareEvery == 1 || n <= compareFirst && n%compareAtFirst == 1
 }
 
-// maxTryMessage bounds the message of an attempt, bytes: what servers say in a line
-// or two. The whole of the last one is in the error of a row that failed.
+// maxTryMessage limits the message of an attempt in bytes: servers write a line or two.
+// The error of a failed row has the full last message.
 const maxTryMessage = 240
 
-// ended is an attempt at this server that ended so.
+// ended returns the record of an attempt at this server.
 func (q *Queue) ended(code, message string) rowmill.Attempt {
 	return rowmill.Attempt{Node: q.disp.cfg.Node, Engine: q.disp.cfg.Engine, Code: code, Message: spelling.Shorten(message, maxTryMessage)}
 }
 
 func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.Time) {
 	switch {
-	case reply.InputTokens == 0: // the server does not count them
+	case reply.InputTokens == 0: // the server does not count tokens
 		reply.InputTokens = int64(q.job.Counter.Count(text))
-	case q.job.Spec.Raw != nil: // the text is not what the server counts
+	case q.job.Spec.Raw != nil: // the server counts more than this text
 	case compares(q.seen.Add(1)) && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
@@ -323,18 +323,18 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	case t.tries != nil && t.Outcome == Final:
 		t.tried(q.ended("", ""), began)
 	}
-	if t.Outcome == Again { // the only reason to turn an answer down
-		t.Out = rowmill.Output{} // which nobody has set memory aside for
+	if t.Outcome == Again { // accept returns Again only after it rejected an answer
+		t.Out = rowmill.Output{} // no memory is reserved for this output
 		t.breaches++
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
 }
 
-// failed says what becomes of a task that got no answer, and notes what that says about the
-// server.
+// failed decides the outcome of a task without an answer, and adds to the evidence about
+// the server.
 func (q *Queue) failed(t *Task, err error, seen *evidence, began time.Time) {
 	var fault *engine.Error
-	if !errors.As(err, &fault) { // the job was stopped
+	if !errors.As(err, &fault) { // the job stopped
 		t.Outcome = Unblamed
 		return
 	}
@@ -344,7 +344,7 @@ func (q *Queue) failed(t *Task, err error, seen *evidence, began time.Time) {
 	t.tried(end, began)
 }
 
-// blame decides what becomes of a task by what its server met.
+// blame decides the outcome of a task from the error of its server.
 func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 	now := time.Now()
 	seen.overloaded = seen.overloaded || fault.Overloaded && t.refusals == 0
@@ -381,7 +381,7 @@ func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 		return
 	}
 	if fault.TooLong && q.job.Spec.TruncateRows && t.squeezed < mostSqueezes {
-		if t.unlimited && fault.Context > 0 { // its list of models does not tell it
+		if t.unlimited && fault.Context > 0 { // the server's list of models does not contain the limit
 			q.limit.Store(int64(q.job.Spec.PromptLimit(fault.Context)))
 		}
 		t.squeeze(fault.Prompt, q.promptLimit())
@@ -402,12 +402,12 @@ func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 	}
 }
 
-// refusalGap is the longest between two refusals of a row that count as one wait: a row
-// asks again sooner than that where nothing else goes before it.
+// refusalGap is the longest time between two refusals of a row that count as one wait. A
+// row asks again sooner, unless other rows go first.
 const refusalGap = 2 * time.Minute
 
-// refused keeps a task whose server is busy, at no cost to its row. Once that has
-// lasted for long the row has failed, or the job where no row of its route is answered.
+// refused lets a task wait for its busy server, at no cost to the row. After the maximum
+// wait the row fails, or the whole job if no row of its route is answered.
 func (q *Queue) refused(t *Task, fault *engine.Error, seen *evidence, now time.Time) {
 	seen.first = seen.first || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
 	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {
@@ -426,10 +426,10 @@ func (q *Queue) refused(t *Task, fault *engine.Error, seen *evidence, now time.T
 	}
 }
 
-// countOn returns the question how many tokens a prompt has to the server
-// behind call; nil where it has no answer. A server that refuses a prompt as too
-// long says no number: then it is ours, and beyond the limit by an eighth at least,
-// so that what is cut in such steps is soon short enough to be counted.
+// countOn returns a function that asks the server behind call for the tokens of a
+// prompt; nil if the server cannot count. If the server refuses a prompt as too long, it
+// gives no number. Then the function returns our own count, but at least an eighth above
+// the limit, so that cuts in such steps soon make the text short enough to be counted.
 func countOn(call engine.Call, job Job) func(context.Context, string) (int, error) {
 	counter, ok := call.(engine.PromptCounter)
 	if !ok {

@@ -35,7 +35,7 @@ func TestQueue_AnswersComeBack(t *testing.T) {
 		}
 		seen[task.Rel] = true
 	}
-	b.disp.Close() // once its requests are over
+	b.disp.Close() // after its requests
 	if limit, inFlight, queued := b.disp.Load(); limit == 0 || inFlight+queued != 0 {
 		t.Errorf("limit %d, %d in flight and %d queued of nothing", limit, inFlight, queued)
 	}
@@ -80,7 +80,7 @@ func TestQueue_GroupsTextsToEmbed(t *testing.T) {
 			t.Errorf("%q → %+v", task.Row.Text, task.Out)
 		}
 	}
-	// Of a server that does not count tokens they are ours.
+	// If the server does not count tokens, our own count is used.
 	s.embed = func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
 		return []engine.Reply{{Embedding: []float32{1}}}, make([]*engine.Error, len(rows)), nil
 	}
@@ -97,7 +97,7 @@ func TestQueue_GroupsTextsToEmbed(t *testing.T) {
 	}
 }
 
-// What an error says of the row, the server and the job.
+// The effects of an error on the row, the server and the job.
 func TestQueue_FaultsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -141,7 +141,7 @@ func TestQueue_FaultsOfOthers(t *testing.T) {
 	}
 }
 
-// Of a row that was not done at the first attempt it is known what became of each.
+// A row that needed more than one attempt keeps the result of each attempt.
 func TestQueue_KeepsWhatBecameOfAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestQueue_KeepsWhatBecameOfAttempts(t *testing.T) {
 	})
 }
 
-// What went well at the first attempt has nothing to tell, and costs no memory for it.
+// A row that succeeded at once keeps no attempts, and uses no memory for them.
 func TestQueue_AnAnswerAtOnceKeepsNoAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("yes") }})
@@ -217,11 +217,11 @@ func TestQueue_ABreachOfTheSchemaGetsAnotherSeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		perRow   bool
 		sampling map[string]any
-		seeds    []bool // of each attempt: one of its own
+		seeds    []bool // for each attempt: whether it has its own seed
 	}{
 		"as the engine likes": {false, map[string]any{"temperature": 0.7}, []bool{false, true, true}},
 		"per row":             {true, map[string]any{"temperature": 0.7}, []bool{true, true, true}},
-		"deterministic":       {false, map[string]any{"temperature": 0.0}, []bool{false}}, // another attempt would be the same
+		"deterministic":       {false, map[string]any{"temperature": 0.0}, []bool{false}}, // another attempt would get the same answer
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,16 +274,16 @@ func TestQueue_NothingIsSentForAJobThatWasStopped(t *testing.T) {
 	}
 }
 
-// Rows that are too long are cut where the job allows it, by as much as the
-// server asks for.
+// Rows that are too long are cut if the job allows it, by as much as the server asks
+// for.
 func TestQueue_LongRows(t *testing.T) {
 	t.Parallel()
 	const limit = 50
 	long := strings.Repeat("word", 100) // 100 tokens by our count
 	for name, c := range map[string]struct {
 		truncate bool
-		takes    int  // bytes, of the server
-		tells    bool // how many tokens it counts
+		takes    int  // bytes that the server accepts
+		tells    bool // the server's refusals contain its count of tokens
 		code     string
 		cut      bool
 	}{
@@ -325,8 +325,8 @@ func TestQueue_LongRows(t *testing.T) {
 	}
 }
 
-// A server whose context nobody knows tells it when it refuses a row. Rows are then
-// cut for it, by no more than that.
+// A server with an unknown context size reports it when it refuses a row. Rows are then
+// cut to that size, and no further.
 func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("word", 100) // 100 tokens by our count
@@ -337,7 +337,7 @@ func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
 	}{
 		"told":           {60, true, ""},
 		"told, not cut":  {60, false, rowmill.RowTooLong},
-		"it is not told": {0, true, ""}, // it is cut by shares
+		"it is not told": {0, true, ""}, // cut by percentages
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -370,7 +370,7 @@ func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
 	}
 }
 
-// counting is a server that counts prompts, or turns out not to.
+// counting is a server that counts prompts, or fails to do so.
 type counting struct {
 	*scripted
 	count func(text string) (int, error)
@@ -384,11 +384,11 @@ func (c *counting) CountPrompt(_ context.Context, row engine.Row) (int, error) {
 	return c.count(string(row.Text))
 }
 
-// However counting goes wrong, rows run: by our own count where the server has
-// none, and without a word against the server.
+// If counting fails, rows still run: our own count is used if the server has none, and
+// the server is not blamed.
 func TestQueue_TheServerCounts(t *testing.T) {
 	t.Parallel()
-	refused := func(text string) (int, error) { // beyond its context, which it has to itself
+	refused := func(text string) (int, error) { // beyond a context that only the server knows
 		if len(text) > 60 {
 			return 0, &engine.Error{Class: engine.RowFault, Status: 400, TooLong: true}
 		}
@@ -446,8 +446,8 @@ func TestQueue_TheServerCounts(t *testing.T) {
 	}
 }
 
-// A request that hangs is given up once it is known how fast the server is, and
-// later after a time that grows.
+// A hanging request ends once the server's speed is known. Later requests end after a
+// timeout that grows.
 func TestQueue_RequestsThatHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -488,7 +488,7 @@ func TestQueue_RequestsThatHang(t *testing.T) {
 	})
 }
 
-// Pausing gives back what waits and lets go on what the server has.
+// Pausing gives back the waiting rows, and lets rows at the server finish.
 func TestDispatcher_PauseGivesBackWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -525,8 +525,8 @@ func TestDispatcher_PauseGivesBackWhatWaits(t *testing.T) {
 	})
 }
 
-// A goroutine that finds no room says that the window is full, once for each
-// reading of the gauges.
+// A goroutine that finds no room reports that the window is full, once between two
+// readings of the gauges.
 func TestDispatcher_SaysThatItsWindowIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,50 +9,50 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Task is one row on its way through the engines of a node.
+// A Task is one row that is processed on a node.
 type Task struct {
-	Row     rowmill.Row // its text shares memory with the block it came in
+	Row     rowmill.Row // its text shares memory with its block
 	Out     rowmill.Output
 	Shard   int
 	Rel     int // row within the shard
-	Share   int // of rows that were dealt together, in the order in which they came; 0 for none
-	Behind  int // the shard behind which it may stay a few shards, its own unless rows of several are dealt together
+	Share   int // number of the share that the row was dealt in, in order of loading; 0 for none
+	Behind  int // the shard that it may lag behind: its own, or the last of a group of shards dealt together
 	Outcome Outcome
-	Cut     bool // not all of its text was sent
+	Cut     bool // only a part of its text was sent
 
-	Port     order.Port // where it was last sent; its worker's to set
-	Reserved int64      // bytes its worker set aside for the answer on its way
+	Port     order.Port // where it was last sent; set by its worker
+	Reserved int64      // bytes that its worker reserved for the answer
 
 	attempts               int  // requests that count against the row
-	breaches               int  // of them, answers that broke the schema
-	crashes                int  // of them, those answered with status 500
-	faults                 int  // requests lost with their server, which do not
-	overdue                int  // of them, those not waited for any longer
-	squeezed               int  // times the server said that the prompt was too long
-	unlimited              bool // it was sent when no limit of its prompt was known
-	sent                   int  // bytes of its text that were sent last
-	most                   int  // bytes of its text to send, by what the server said of its tokens; 0 before
+	breaches               int  // number of attempts with an answer that broke the schema
+	crashes                int  // number of attempts that were answered with status 500
+	faults                 int  // lost requests that do not count as attempts
+	overdue                int  // number of faults that were timeouts
+	squeezed               int  // times that the server refused the prompt as too long
+	unlimited              bool // it was last sent without a known limit for its prompt
+	sent                   int  // bytes of its text in the last request
+	most                   int  // bytes of its text to send, from the server's count of tokens; 0 if not set
 	tries                  *rowmill.Tries
-	due                    time.Time  // not to be sent again before
-	apart                  int        // it may have ended its server: the size of the group that it is tried in, 1 for alone; 0 for none
-	crashed                int        // times the server crashed while it was alone there
-	refusals               int        // times its server was busy, which cost it nothing
-	refusedFrom, refusedAt time.Time  // the first and the last of them
-	expect                 int64      // tokens it is expected to cost: its prompt and its answer
-	avoid                  order.Port // the engine that failed it; goes elsewhere first
+	due                    time.Time  // it is not sent again before this time
+	apart                  int        // it may have crashed its server: the size of its group for a trial, 1 for alone; 0: no suspect
+	crashed                int        // times that the server crashed while only this row ran there
+	refusals               int        // refusals by a busy server, which cost no attempt
+	refusedFrom, refusedAt time.Time  // the first and the last refusal
+	expect                 int64      // expected tokens of its prompt and its answer
+	avoid                  order.Port // the engine that failed it: others go first
 	block                  *block
 }
 
-// A block counts the tasks that still use the memory they came in.
+// A block counts the tasks that still use the memory of their block of rows.
 type block struct {
 	bytes int64
 	left  int
 	span  *tracing.Span // of these rows; nil for none
-	freed func()        // hears that none is left; nil for nobody
+	freed func()        // called when no task is left; may be nil
 }
 
-// NewTasks makes tasks of rows of a shard whose first row is first, which share
-// memory. bytes is what they hold until the last of them is freed.
+// NewTasks returns tasks for rows of a shard that share memory. first is the number of
+// the shard's first row. bytes is the memory that they use until the last task is freed.
 func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes int64) {
 	slab, shared := make([]Task, len(rows)), &block{left: len(rows)}
 	tasks = make([]*Task, len(rows))
@@ -65,28 +65,29 @@ func NewTasks(shard int, first int64, rows []rowmill.Row) (tasks []*Task, bytes 
 	return tasks, shared.bytes
 }
 
-// Trace has the requests of tasks that NewTasks made together stand below a span. freed
-// hears when the last of them has been freed.
+// Trace puts the spans of requests below the given span. The tasks must come from one
+// call of NewTasks. freed is called when the last task has been freed.
 func Trace(tasks []*Task, span *tracing.Span, freed func()) {
 	tasks[0].block.span, tasks[0].block.freed = span, freed
 }
 
-// Suspect has the task sent apart from others, in groups of a size at most: it may have
-// crashed a server, and did so alone so many times.
+// Suspect marks a row that may have crashed a server: the task is sent apart from other
+// rows, in groups of at most this size. crashes is the number of crashes while the row
+// was alone.
 func (t *Task) Suspect(group, crashes int) { t.apart, t.crashed = max(group, 1), max(crashes, 0) }
 
-// Suspected returns what Suspect takes; a group of 0 for a row that is none.
+// Suspected returns the values that Suspect takes; group is 0 if the row is no suspect.
 func (t *Task) Suspected() (group, crashes int) { return t.apart, t.crashed }
 
-// Attempted reports whether a server has refused or answered the row at its cost.
+// Attempted reports whether the row has used up an attempt.
 func (t *Task) Attempted() bool { return t.attempts > 0 }
 
-// maxFaults is how many lost connections a row survives before it is taken
-// for their cause: each outage of a server costs a row at most one.
+// maxFaults is the number of lost connections after which a row counts as their cause.
+// Each outage of a server costs a row at most one.
 const maxFaults = 10
 
-// tried notes how a request ended that was sent at began, and has the output, if
-// there is one now, tell of all of them.
+// tried records how the request that was sent at began has ended. If the output is
+// final, it gets all recorded attempts.
 func (t *Task) tried(a rowmill.Attempt, began time.Time) {
 	if t.tries == nil {
 		t.tries = new(rowmill.Tries)
@@ -98,10 +99,10 @@ func (t *Task) tried(a rowmill.Attempt, began time.Time) {
 	}
 }
 
-// atOf is when an attempt is told to have begun.
+// atOf returns the time that an attempt's record has as its start.
 func atOf(began time.Time) time.Time { return began.UTC().Truncate(time.Millisecond) }
 
-// OutputBytes is what the task's output holds in memory.
+// OutputBytes returns the memory of the task's output.
 func (t *Task) OutputBytes() int64 {
 	n := int64(len(t.Out.Text)+4*len(t.Out.Embedding)) + t.Out.Tries.Bytes()
 	if t.Out.Err != nil {
@@ -110,15 +111,15 @@ func (t *Task) OutputBytes() int64 {
 	return n
 }
 
-// TaskBytes is what a row takes beside its text: the task, headers of text and
-// id.
+// TaskBytes is the memory of a row without its text: the task, and the headers of text
+// and id.
 const TaskBytes = 320
 
-// RowBytes is what the task holds in memory from the time its block is loaded.
+// RowBytes returns the memory of the task from the time its block is loaded.
 func (t *Task) RowBytes() int64 { return int64(len(t.Row.Text)+len(t.Row.Fields)) + TaskBytes }
 
-// Free lets go of the row's memory, since queues may hold the task itself for
-// longer, and returns how many bytes that gives back.
+// Free clears the row and its output, because queues may hold the task itself for
+// longer, and returns the number of bytes that this frees.
 func (t *Task) Free() int64 {
 	bytes := t.OutputBytes()
 	t.Row, t.Out, t.tries = rowmill.Row{}, rowmill.Output{}, nil
@@ -131,26 +132,26 @@ func (t *Task) Free() int64 {
 	return bytes
 }
 
-// An Outbox hands finished tasks from the goroutines that ran them to their
-// worker, several at a time where the worker is not needed at once.
+// An Outbox passes finished tasks from the goroutines that ran them to their worker,
+// several at a time if the worker is not needed at once.
 type Outbox struct {
-	Notify func() // tasks wait that were not announced; must not block
+	Notify func() // there are tasks that were not announced; must not block
 
 	mu    sync.Mutex
 	tasks []*Task
-	told  bool // Notify was called since the last Take
+	told  bool // Notify was called after the last Take
 	late  *time.Timer
 }
 
-// Where nobody needs the worker before, it hears of its tasks when gatherTasks
-// have come or after gatherTime: a wake costs as much as a few rows do, and
-// servers have rows for aheadTime.
+// If the worker is not needed at once, it is notified of its tasks after gatherTasks
+// tasks or after gatherTime: waking the worker costs as much as a few rows, and servers
+// have rows for aheadTime.
 const (
 	gatherTasks = 128
 	gatherTime  = aheadTime / 10
 )
 
-// put takes in tasks. soon says that the worker is needed at once.
+// put adds tasks. soon says that the worker is needed at once.
 func (o *Outbox) put(soon bool, tasks ...*Task) {
 	if len(tasks) == 0 {
 		return
@@ -174,7 +175,7 @@ func (o *Outbox) put(soon bool, tasks ...*Task) {
 	}
 }
 
-// remind announces what has waited for long enough.
+// remind announces tasks that have waited for gatherTime.
 func (o *Outbox) remind() {
 	o.mu.Lock()
 	announce := !o.told && len(o.tasks) > 0
@@ -185,7 +186,7 @@ func (o *Outbox) remind() {
 	}
 }
 
-// Take returns what has gathered, and gathers into spare from now on.
+// Take returns the gathered tasks. New tasks gather in spare.
 func (o *Outbox) Take(spare []*Task) []*Task {
 	o.mu.Lock()
 	defer o.mu.Unlock()

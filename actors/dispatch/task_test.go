@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// Whatever order tasks are freed in, what they gave back is what they held.
+// In any order, freeing tasks gives back exactly the memory that they used.
 func TestTasksGiveBackWhatTheyHeld(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,8 +119,8 @@ func TestOutboxGathers(t *testing.T) {
 	})
 }
 
-// The engine hears how often servers have answered a row with HTTP 500: what it adds to
-// the request may be the cause. Other failures do not count.
+// The engine learns how often servers have answered a row with HTTP 500, because a
+// parameter that it adds to the request may be the cause. Other failures do not count.
 func TestQueue_TellsTheEngineOfFailures(t *testing.T) {
 	t.Parallel()
 	statuses := []int{503, 500}

@@ -8,9 +8,9 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traced begins the span of a request, below that of the rows that the first of its
-// traced tasks came with; nil where none is. Names are those of OpenTelemetry's
-// conventions for generative AI, and ours.
+// traced begins the span of a request, below the span of the rows that its first traced
+// task was loaded with; nil if no task is traced. Names follow OpenTelemetry's
+// conventions for generative AI, or are our own.
 func (q *Queue) traced(tasks []*Task) *tracing.Span {
 	for _, t := range tasks {
 		if !q.job.Trace.Traces(t.Row.Index) {
@@ -25,7 +25,7 @@ func (q *Queue) traced(tasks []*Task) *tracing.Span {
 	return nil
 }
 
-// operationOf is what the requests of a job ask for.
+// operationOf returns the operation that the requests of a job ask for.
 func operationOf(spec *rowmill.Spec) string {
 	switch {
 	case spec.Model.Kind == rowmill.KindEmbedding, spec.Raw != nil && spec.Raw.Path == "/v1/embeddings":
@@ -36,14 +36,14 @@ func operationOf(spec *rowmill.Spec) string {
 	return "chat"
 }
 
-// conclude tells how a request ended that was sent at began: by what became of the
-// first of its tasks.
+// conclude ends the span of the request that was sent at began, with the result of its
+// first task.
 func conclude(span *tracing.Span, tasks []*Task, seen *evidence, began time.Time) {
 	if seen.answered {
 		span.Set(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))
 	}
 	if try := tasks[0].lastTry(began); try != nil {
-		span.Fail(try.Code) // its message may hold what a server says of an answer
+		span.Fail(try.Code) // its message may contain text from the server's answer
 		if try.Status != 0 {
 			span.Set(slog.Int("http.response.status_code", try.Status))
 		}
@@ -51,8 +51,8 @@ func conclude(span *tracing.Span, tasks []*Task, seen *evidence, began time.Time
 	span.End(nil)
 }
 
-// lastTry is the attempt that began then, where it is kept; nil where the first was
-// accepted, or none was made.
+// lastTry returns the recorded attempt that was sent at began; nil if the first attempt
+// was accepted or none was made.
 func (t *Task) lastTry(began time.Time) *rowmill.Attempt {
 	if t.tries == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// Requests of some rows are spans below those of the rows that were loaded with them;
-// servers are told of these, and of no others.
+// Requests of some rows have spans below the span of the rows loaded with them. Servers
+// get the ids of these spans, and of no other spans.
 func TestQueue_Traces(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -89,7 +89,7 @@ func TestQueue_Traces(t *testing.T) {
 	}
 }
 
-// A group is told of by the first of its rows that is traced.
+// The span of a group is that of its first traced row.
 func TestQueue_TracesGroups(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector

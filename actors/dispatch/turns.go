@@ -5,7 +5,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A level holds the queues of one priority by account.
+// A level holds the queues of one priority, by account.
 type level struct {
 	accounts []*account
 	weights  fair.Weights
@@ -18,11 +18,11 @@ type account struct {
 	quantum int64
 }
 
-// quantum is what an account of weight 1 may send before the next has its turn, tokens of
-// prompts and expected answers: a few rows of the usual size.
+// quantum is the number of tokens, of prompts and expected answers, that an account of
+// weight 1 may send before the next account's turn: a few rows of the usual size.
 const quantum = 4096
 
-// add brings a queue that has work into turn.
+// add lets a queue with rows take turns.
 func (v *level) add(q *Queue) {
 	for _, a := range v.accounts {
 		if a.name == q.account {
@@ -33,8 +33,8 @@ func (v *level) add(q *Queue) {
 	v.accounts = append(v.accounts, &account{name: q.account, queues: []*Queue{q}, quantum: quantum * int64(v.weights.Of(q.account))})
 }
 
-// next returns the queue whose turn it is, the first queue of the first account,
-// or nil. An account that has used up its share goes to the back.
+// next returns the queue with the next turn, which is the first queue of the first
+// account, or nil. An account that has used up its share goes to the back.
 func (v *level) next() *Queue {
 	for len(v.accounts) > 0 {
 		a := v.accounts[0]
@@ -50,7 +50,7 @@ func (v *level) next() *Queue {
 	return nil
 }
 
-// advance makes it the turn of queue q, the first of its account.
+// advance gives the next turn to queue q, the first queue of its account.
 func (v *level) advance(q *Queue) {
 	for i, a := range v.accounts {
 		if a.queues[0] == q {
@@ -60,8 +60,8 @@ func (v *level) advance(q *Queue) {
 	}
 }
 
-// charge counts the tokens of what queue q, the first of the first account, has
-// just sent, and passes the turn to the account's next queue.
+// charge counts tokens that q has just sent, and passes the turn to the account's next
+// queue. q must be the first queue of the first account.
 func (v *level) charge(q *Queue, tokens int64) {
 	a := v.accounts[0]
 	a.deficit -= tokens
@@ -75,14 +75,14 @@ func (v *level) charge(q *Queue, tokens int64) {
 	}
 }
 
-// toBack makes the first the last.
+// toBack moves the first element to the end.
 func toBack[T any](list []T) {
 	first := list[0]
 	copy(list, list[1:])
 	list[len(list)-1] = first
 }
 
-// removeAll takes the queues of a route out of turn and returns them.
+// removeAll takes the queues of a route out of the turns and returns them.
 func (v *level) removeAll(r engine.Route) (out []*Queue) {
 	for _, a := range v.accounts {
 		for _, q := range a.queues {
@@ -97,7 +97,7 @@ func (v *level) removeAll(r engine.Route) (out []*Queue) {
 	return out
 }
 
-// remove takes a queue out of turn.
+// remove takes a queue out of the turns.
 func (v *level) remove(q *Queue) {
 	for i, a := range v.accounts {
 		for j, other := range a.queues {

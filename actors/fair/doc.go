@@ -1,4 +1,4 @@
-// Package fair shares what a node has a bounded number of between accounts, so
-// that none of them stops another, whatever it asks for. It decides; it knows no
-// actors, no jobs, and not what is shared.
+// Package fair shares a limited number of places on a node between accounts, so that no
+// account can block another. It only decides: it knows no actors, no jobs, and not the
+// use of the places.
 package fair

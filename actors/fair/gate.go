@@ -8,34 +8,34 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Gate lets in as much work at a time as it has places, and some more of
-// accounts that have none in it, where work is not soon done. What waits goes in
-// by turns: the lowest number of a priority first, but for each fourth turn, when
-// urgent work goes last, so that nothing waits for ever; within a priority the
-// accounts one after another, however much each has waiting. It is safe for concurrent use.
+// A Gate limits how much work runs at a time: it has a number of places for all
+// accounts, and some kept places for accounts that have no place yet, because work may
+// take long. Waiting work is admitted in turns: by priority, the lowest number first,
+// but in every fourth turn urgent work comes last, so that all work is admitted some
+// day. Within a priority the accounts take turns, however much work each account has
+// waiting. A Gate is safe for concurrent use.
 type Gate struct {
 	places, kept int
 
 	mu     sync.Mutex
 	inside map[string]int // by account
-	taken  int            // places, kept ones included
+	taken  int            // places in use, including kept places
 	turn   int
 	levels [rowmill.Lowest + 1][]*line
 }
 
-// A line is what waits of an account.
+// A line is the waiting work of an account.
 type line struct {
 	account string
-	waiting []chan struct{} // closed once it may go in
+	waiting []chan struct{} // closed when the work is admitted
 }
 
-// NewGate returns a gate of so many places, with so many more kept for accounts
-// that have none.
+// NewGate returns a gate with this many places, and this many kept places.
 func NewGate(places, kept int) *Gate {
 	return &Gate{places: places, kept: kept, inside: make(map[string]int)}
 }
 
-// may reports whether work of an account may go in.
+// may reports whether work of an account can be admitted now.
 func (g *Gate) may(account string) bool {
 	return g.taken < g.places || g.taken < g.places+g.kept && g.inside[account] == 0
 }
@@ -46,12 +46,12 @@ func (g *Gate) admit(account string, mine chan struct{}) {
 	close(mine)
 }
 
-// Enter waits for a place; it returns false when ctx ends first.
+// Enter waits for a place; it returns false if ctx ends first.
 func (g *Gate) Enter(ctx context.Context, account string, p rowmill.Priority) bool {
 	return g.LineUp(account, p).Wait(ctx)
 }
 
-// A Turn is a place in the line before a gate. Wait must be called.
+// A Turn is a place in a gate's waiting line. The caller must call Wait.
 type Turn struct {
 	gate    *Gate
 	account string
@@ -59,31 +59,31 @@ type Turn struct {
 	level   rowmill.Priority
 }
 
-// LineUp takes the last place in the line of an account.
+// LineUp takes the last place in an account's line.
 func (g *Gate) LineUp(account string, p rowmill.Priority) Turn {
 	level := p.Nearest()
 	return Turn{g, account, g.queue(account, level), level}
 }
 
-// Wait waits until it is the turn; it returns false when ctx ends first.
+// Wait waits for admission; it returns false if ctx ends first.
 func (t Turn) Wait(ctx context.Context) bool {
 	select {
 	case <-t.mine:
 		return true
 	case <-ctx.Done():
 	}
-	if !t.gate.withdraw(t.level, t.account, t.mine) { // it was let in meanwhile
+	if !t.gate.withdraw(t.level, t.account, t.mine) { // it was admitted meanwhile
 		t.gate.Leave(t.account)
 	}
 	return false
 }
 
-// queue lines work up, and lets it in where there is a place.
+// queue adds work to a line, or admits it if there is a place.
 func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := make(chan struct{})
-	if g.may(account) { // then nothing waits that may, too
+	if g.may(account) { // then no other waiting work could be admitted either
 		g.admit(account, mine)
 		return mine
 	}
@@ -96,7 +96,7 @@ func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	return mine
 }
 
-// withdraw takes out what gives up, and reports whether it still waited.
+// withdraw removes work from its line, and reports whether it was still waiting.
 func (g *Gate) withdraw(level rowmill.Priority, account string, mine chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +119,7 @@ func find(lines []*line, account string) int {
 	return slices.IndexFunc(lines, func(l *line) bool { return l.account == account })
 }
 
-// Leave gives back a place of an account, and lets in whose turn it is.
+// Leave returns a place of an account, and admits the next work.
 func (g *Gate) Leave(account string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +131,7 @@ func (g *Gate) Leave(account string) {
 	}
 }
 
-// next lets in one that waits and may, if there is any.
+// next admits the next waiting work, and reports whether there was any.
 func (g *Gate) next() bool {
 	order := rowmill.Priorities()
 	if (g.turn+1)%4 == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// What one account has waiting holds up another's work by one turn, and work of
-// priority 0 holds up the rest by three of four.
+// The waiting work of an account delays another account's work by one turn, and work of
+// priority 0 delays other work by three turns of four.
 func TestGateGoesByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestGateGoesByTurns(t *testing.T) {
 	})
 }
 
-// Who gives up keeps no place, neither one that it waited for nor one that it was
-// given at that moment.
+// Work that gives up keeps no place: neither the place that it waited for, nor a place
+// that it got at that moment.
 func TestGateForgetsWhoGivesUp(t *testing.T) {
 	t.Parallel()
 	for range 100 {
@@ -72,8 +72,8 @@ func TestGateForgetsWhoGivesUp(t *testing.T) {
 	}
 }
 
-// Who has nothing inside finds a kept place, however long the others stay; and
-// who leaves it or a place lets in whoever may have it.
+// An account with no work inside finds a kept place, however long the other work runs.
+// Leaving any place admits the next work that may use the place.
 func TestGateKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

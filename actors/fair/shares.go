@@ -7,37 +7,38 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Config is how places are shared.
+// Config sets how places are shared.
 type Config struct {
-	Places int // for everybody
-	// Kept are further places, for accounts to which nothing else is left: each
-	// has one of them at most. Half are for urgent jobs alone.
+	Places int // for all accounts
+	// Kept is the number of further places, for accounts that cannot get another place.
+	// Each account has at most one kept place. Half of the kept places are only for
+	// urgent jobs.
 	Kept    int
 	Weights Weights
-	// Patience is how long an account counts as waiting that was given no place:
-	// longer than it takes to ask again.
+	// Patience is how long an account counts as waiting after it was refused a place:
+	// longer than the time until it asks again.
 	Patience time.Duration
 }
 
-// Weights are what accounts are to have of a resource beside each other. One that
-// is not named has 1.
+// Weights sets the accounts' shares of a resource, in proportion to each other. An
+// account without an entry has weight 1.
 type Weights map[string]int
 
-// Of is the weight of an account, at least 1.
+// Of returns the weight of an account, at least 1.
 func (w Weights) Of(account string) int { return max(1, w[account]) }
 
-// Shares gives out places that are held for long and cannot be taken back. Who
-// asks gets one or asks again. A free place goes to anybody, unless an account
-// waits that would then have less of them by its weight. Since those that have
-// theirs may keep them for days, some are kept for accounts that come later.
+// Shares gives out places that are held for long and cannot be taken back. A caller gets
+// a place or asks again later. A free place goes to the first account that asks, unless
+// a waiting account would have fewer places for its weight. Accounts may hold their
+// places for days, so some places are kept for accounts that come later.
 //
-// It is for one goroutine.
+// It must be used by one goroutine at a time.
 type Shares struct {
 	Config
-	held    map[string]int       // by account, kept places included
-	total   int                  // of them
-	kept    []keptPlace          // that are taken, the first first
-	waiting map[string]time.Time // until when an account counts as waiting
+	held    map[string]int       // by account: number of places, including kept places
+	total   int                  // number of all held places
+	kept    []keptPlace          // kept places in use, the oldest first
+	waiting map[string]time.Time // by account: until when it counts as waiting
 }
 
 type keptPlace struct {
@@ -45,18 +46,18 @@ type keptPlace struct {
 	urgent  bool
 }
 
-// NewShares returns places that are all free.
+// NewShares returns a Shares with all places free.
 func NewShares(c Config) *Shares {
 	return &Shares{Config: c, held: make(map[string]int), waiting: make(map[string]time.Time)}
 }
 
-// Held is how many places are taken.
+// Held returns the number of places in use.
 func (s *Shares) Held() int { return s.total }
 
-// Free is how many places may be given at most.
+// Free returns the largest number of places that can still be given out.
 func (s *Shares) Free() int { return max(0, s.Places-s.general()) + s.Kept - len(s.kept) }
 
-// general is how many of the places for everybody are taken.
+// general returns the number of used places that are not kept places.
 func (s *Shares) general() int { return s.total - len(s.kept) }
 
 // Take gives a place to a job of an account, or notes that the account waits.
@@ -75,8 +76,8 @@ func (s *Shares) Take(account string, p rowmill.Priority, now time.Time) bool {
 	return true
 }
 
-// behind reports whether an account waits that has less than this one would have
-// with one place more.
+// behind reports whether another account waits and would have fewer places for its
+// weight than this account, after each gets one more.
 func (s *Shares) behind(account string, now time.Time) bool {
 	for other, until := range s.waiting {
 		if now.After(until) {
@@ -90,8 +91,8 @@ func (s *Shares) behind(account string, now time.Time) bool {
 	return false
 }
 
-// mayKeep reports whether an account may have a kept place: one whose work is
-// urgent, or that has nothing.
+// mayKeep reports whether an account may have a kept place: it has no kept place yet,
+// and its job is urgent or it has no place at all.
 func (s *Shares) mayKeep(account string, urgent bool) bool {
 	others := 0
 	for _, k := range s.kept {
@@ -105,14 +106,14 @@ func (s *Shares) mayKeep(account string, urgent bool) bool {
 	return len(s.kept) < s.Kept && (urgent || s.held[account] == 0 && others < s.Kept/2)
 }
 
-// Hold takes a place for work that is there already, also where none is free.
+// Hold takes a place for work that already runs, even if no place is free.
 func (s *Shares) Hold(account string) {
 	s.held[account]++
 	s.total++
 }
 
-// Leave gives a place of an account back. What is in a kept place moves into one
-// for everybody as soon as there is one.
+// Leave returns a place of an account. If work has a kept place, it moves to a general
+// place as soon as there is one.
 func (s *Shares) Leave(account string) {
 	s.total--
 	if s.held[account]--; s.held[account] == 0 {
@@ -125,7 +126,7 @@ func (s *Shares) Leave(account string) {
 	}
 }
 
-// Waits is how many places each account has that waits for another.
+// Waits returns the waiting accounts, and the number of places that each has.
 func (s *Shares) Waits() map[string]int {
 	waits := make(map[string]int, len(s.waiting))
 	for account := range s.waiting {
@@ -134,7 +135,7 @@ func (s *Shares) Waits() map[string]int {
 	return waits
 }
 
-// Shut reports how many accounts wait that have no place at all.
+// Shut returns the number of waiting accounts that have no place at all.
 func (s *Shares) Shut() (accounts int) {
 	for account := range s.waiting {
 		if s.held[account] == 0 {
@@ -144,5 +145,6 @@ func (s *Shares) Shut() (accounts int) {
 	return accounts
 }
 
-// Forget takes no account for waiting any more: all that wait are about to ask.
+// Forget removes all accounts from the waiting list: those still waiting are about to
+// ask.
 func (s *Shares) Forget() { clear(s.waiting) }

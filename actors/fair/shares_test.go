@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// Whatever accounts ask for and give back: no place is given twice, none stays
-// free that somebody may have, no account gets one for everybody while another
-// waits that has less by its weight, and there is one for an account that has
-// none, as long as there are fewer such than kept places.
+// Accounts take and return places in any order. No place is given twice. No place stays
+// free if an account may have it. No account gets a general place while another account
+// with fewer places for its weight waits. An account without a place gets one, as long
+// as there are fewer such accounts than kept places.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,8 +89,8 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// An account that takes all it can leaves a place to each that comes later, and
-// what it gives back goes to them until each has its share.
+// If an account takes all places that it can get, each later account still gets one. The
+// places that it returns go to these accounts until each has its share.
 func TestSharesComeToBeEven(t *testing.T) {
 	t.Parallel()
 	s, now := NewShares(Config{Places: 12, Kept: 4, Weights: Weights{"c": 2}, Patience: time.Second}), time.Now()
@@ -114,8 +114,8 @@ func TestSharesComeToBeEven(t *testing.T) {
 		t.Fatalf("%d accounts wait and have nothing, want the last", got)
 	}
 	s.Leave("d")
-	s.Forget()     // that others waited
-	for range 12 { // each place that the first gives back
+	s.Forget()     // the other accounts no longer wait
+	for range 12 { // the first account returns one place after another
 		s.Leave("a")
 		for _, account := range []string{"a", "b", "c"} {
 			ask(account, rowmill.Production)

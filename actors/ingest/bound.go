@@ -9,20 +9,21 @@ import (
 	"github.com/rowmill/rowmill/results/archive"
 )
 
-// counts reports whether the tokens of a job's input have to be counted in any
-// case: for an estimate, or to reserve what it may cost. For a quota of tokens the
-// most that a row can have is enough, as long as that is within the quota.
+// counts reports whether the tokens of a job's input must be counted: for an estimate,
+// or to reserve the cost. For a token quota an upper bound for each row is enough, as
+// long as the sum is within the quota.
 func counts(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota != nil }
 
-// bounded makes the counter take every row for as many tokens as it can have at
-// most, which is quick, until those are more than the quota. From there on it
-// counts; recount has to count the rows before.
+// bounded makes the counter use upper bounds for the tokens of rows, which is fast,
+// until their sum exceeds the quota. From then on it counts; recount must count the
+// earlier rows.
 func (t *inputCounter) bounded() *inputCounter {
 	t.rough.Store(!counts(t.spec))
 	return t
 }
 
-// bound is the most tokens that a row can have, where that is enough to know.
+// bound returns the upper bound for a row's tokens; enough is false if it must be
+// counted.
 func (t *inputCounter) bound(text string) (n int, enough bool) {
 	if !t.rough.Load() {
 		return 0, false
@@ -31,8 +32,7 @@ func (t *inputCounter) bound(text string) (n int, enough bool) {
 	return n, t.limit == 0 || n <= t.limit
 }
 
-// within reports whether bounds are enough still: that many tokens are within the
-// quota.
+// within reports whether bounds are still enough: this many tokens are within the quota.
 func (t *inputCounter) within(tokens int64) bool {
 	if quota := t.spec.TokenQuota; quota > 0 && tokens > quota {
 		t.rough.Store(false)
@@ -40,7 +40,7 @@ func (t *inputCounter) within(tokens int64) bool {
 	return t.rough.Load()
 }
 
-// head is what was added for the rows that have to be counted yet.
+// head returns the sum of the bounds for the rows that must still be counted.
 func (t *inputCounter) head() int64 {
 	if t.rough.Load() {
 		return 0
@@ -48,9 +48,8 @@ func (t *inputCounter) head() int64 {
 	return t.roughTokens
 }
 
-// recount counts the rows that were taken for as many tokens as they can have at
-// most, where that was too much. counted is what came of all rows: of those, and
-// of others that were counted.
+// recount counts the first rows, for which bounds were used, if their sum was too high.
+// counted has the result for all rows.
 func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputCounter) error {
 	if counted.rough.Load() || counted.roughRows == 0 {
 		return nil
@@ -73,7 +72,7 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 	return nil
 }
 
-// eachRow gives the first rows of a job to a counter, from its shards.
+// eachRow passes the first rows of a job, from its shards, to a counter.
 func (g *ingester) eachRow(ctx context.Context, m *shard.Manifest, rows int64, to *inputCounter) error {
 	for n := 0; n < len(m.Shards) && m.Shards[n].First < rows && to.err() == nil; n++ {
 		info := m.Shards[n]
@@ -89,14 +88,14 @@ func (g *ingester) eachOf(ctx context.Context, n int, info shard.Info, rows int,
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.Close() }() // nothing was written
+	defer func() { _ = r.Close() }() // opened for reading only
 	for at := 0; at < rows && to.err() == nil; {
 		block, err := r.ReadBlock(r.BlockOf(at))
 		if err != nil {
 			return err
 		}
 		for ; at < min(rows, block.First+block.Rows()); at++ {
-			if skip := g.copies.of(n); skip != nil && skip.Contains(uint32(at)) { //nolint:gosec // its place in a shard
+			if skip := g.copies.of(n); skip != nil && skip.Contains(uint32(at)) { //nolint:gosec // position in a shard
 				continue
 			}
 			if err := to.addRow(info.First+int64(at), block.Text(at)); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Whatever is counted and whatever bounded: a job fails if and only if its rows
-// have more tokens than the quota, and what is said of a job that runs is no less
-// than they have, and no more than the quota. Copies of rows have none.
+// With bounds and with counts, a job fails if and only if its rows have more tokens than
+// the quota. The reported size of a running job is at least the true number of tokens
+// and at most the quota. Copies of rows have no tokens.
 func TestRun_BoundsDecideAsCountsDo(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -58,7 +58,7 @@ func TestRun_BoundsDecideAsCountsDo(t *testing.T) {
 	})
 }
 
-// originalsOf says of each text which row it is a copy of, or the row itself.
+// originalsOf returns for each text the row that it is a copy of, or the row itself.
 func originalsOf(texts []string, remembered int, dedup bool) (originals []int64) {
 	first := make(map[string]int64)
 	for i, text := range texts {
@@ -76,7 +76,7 @@ func originalsOf(texts []string, remembered int, dedup bool) (originals []int64)
 	return originals
 }
 
-// listed requires that the list of a job's copies says the same.
+// listed verifies the stored list of a job's copies.
 func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest, want []int64) {
 	list, err := ReadCopies(t.Context(), r.Bucket, id, spec, m)
 	switch {
@@ -111,7 +111,7 @@ func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest
 	}
 }
 
-// A row that may be too long is counted in any case.
+// A row that may be too long is always counted.
 func TestRun_ARowThatMayBeTooLongIsCounted(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

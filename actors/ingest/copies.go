@@ -17,37 +17,37 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// copies finds out, while the rows of a job are read, which have the text of an
-// earlier one, and writes that beside the shards.
+// copies finds rows that have the same text as an earlier row, while the rows of a job
+// are read, and writes a list of these copies next to the shards.
 type copies struct {
-	limit int               // rows that are remembered
-	seen  map[digest]uint32 // by text: the first row that had it
-	sets  []*roaring.Bitmap // by shard: which rows are copies; nil for none
-	count int64             // of them
+	limit int               // number of rows that are remembered
+	seen  map[digest]uint32 // by text: its first row
+	sets  []*roaring.Bitmap // by shard: its copies; nil if there are none
+	count int64             // number of copies
 
 	create    func() (blob.Writer, error)
 	object    blob.Writer // nil before the first copy
 	buffered  *bufio.Writer
 	out       *shard.CopiesWriter
-	rels      []uint32 // of the shard that is being cut
+	rels      []uint32 // copies in the shard that is being cut
 	distances []int64
 }
 
-// A digest stands for a text: the first half of its SHA-256. Among 100 million rows
-// two that differ have the same one with a chance below 10⁻²², and nobody can make
-// two that have.
+// A digest identifies a text: it is the first half of the text's SHA-256. Among 100
+// million rows two different texts have the same digest with a probability below 10⁻²²,
+// and no one can construct such texts.
 type digest [sha256.Size / 2]byte
 
 func newCopies(limit int, create func() (blob.Writer, error)) *copies {
 	return &copies{limit: limit, seen: make(map[digest]uint32), create: create}
 }
 
-// add takes in the text of a row and reports whether it is a copy. The first limit
-// texts are remembered; rows of others just run.
+// add takes the text of the next row and reports whether the row is a copy. The first limit
+// texts are remembered; rows with other texts run.
 func (c *copies) add(row int64, text string) bool {
 	first, again := c.first(row, text)
 	if again {
-		c.rels = append(c.rels, uint32(row)) //nolint:gosec // made its place in the shard by end
+		c.rels = append(c.rels, uint32(row)) //nolint:gosec // end makes it the position in the shard
 		c.distances = append(c.distances, row-first)
 	}
 	return again
@@ -68,7 +68,7 @@ func (c *copies) first(row int64, text string) (first int64, again bool) {
 	return row, false
 }
 
-// end ends shard n and returns its copies, nil for none. It must be called for each
+// end ends shard n and returns its copies; nil if there are none. Call it for each
 // shard.
 func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
 	if len(c.rels) == 0 {
@@ -76,7 +76,7 @@ func (c *copies) end(n int, first int64) (*roaring.Bitmap, error) {
 		return nil, nil
 	}
 	for i := range c.rels {
-		c.rels[i] -= uint32(first) //nolint:gosec // no row above is a copy
+		c.rels[i] -= uint32(first) //nolint:gosec // larger row numbers are never copies
 	}
 	set := roaring.BitmapOf(c.rels...)
 	set.RunOptimize()
@@ -103,7 +103,7 @@ func (c *copies) write(n int, set *roaring.Bitmap) (err error) {
 	return nil
 }
 
-// commit makes what was written durable, if anything was.
+// commit makes the list durable, if there is one.
 func (c *copies) commit() error {
 	if c == nil || c.object == nil {
 		return nil
@@ -121,14 +121,14 @@ func (c *copies) commit() error {
 	return nil
 }
 
-// drop lets go of what was written and not committed.
+// drop discards a list that is not committed.
 func (c *copies) drop() {
 	if c != nil && c.object != nil {
 		c.object.Abort()
 	}
 }
 
-// of are the copies of shard n.
+// of returns the copies in shard n.
 func (c *copies) of(n int) *roaring.Bitmap {
 	if c == nil || n >= len(c.sets) {
 		return nil
@@ -136,8 +136,8 @@ func (c *copies) of(n int) *roaring.Bitmap {
 	return c.sets[n]
 }
 
-// lookForCopies begins to look for equal rows, where the job wants that. An
-// estimate is told how many there are, and no more: rows of its sample all run.
+// lookForCopies starts to look for equal rows, if the job wants this. For an estimate it
+// only counts them: all rows of the sample run.
 func (g *ingester) lookForCopies(ctx context.Context) {
 	g.copies.drop()
 	g.copies = nil
@@ -150,13 +150,13 @@ func (g *ingester) lookForCopies(ctx context.Context) {
 	}
 }
 
-// Copies are which rows of a job are copies of others, and where that is read from.
+// Copies has the copies among the rows of a job, and gives access to the stored list.
 type Copies struct {
 	*shard.Copies
-	memory []byte // of rows that ride in the record; else it is an object
+	memory []byte // the list for rows that are in the record; nil if the list is an object
 }
 
-// Open opens what says of which rows they are copies.
+// Open opens the list of copies and their originals.
 func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob.Object, error) {
 	if c.memory != nil {
 		return inMemory{bytes.NewReader(c.memory)}, nil
@@ -164,14 +164,14 @@ func (c *Copies) Open(ctx context.Context, bucket blob.Bucket, job string) (blob
 	return bucket.Open(ctx, layout.Copies(job))
 }
 
-// inMemory is an object that is none.
+// inMemory is a list in memory with the methods of an object.
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error    { return nil }
 func (inMemory) Info() blob.Info { return blob.Info{} }
 
-// ReadCopies returns which rows of a job with these shards are copies of others; nil
-// where none is.
+// ReadCopies returns the copies among the rows of a job with these shards; nil if there
+// are none.
 func ReadCopies(ctx context.Context, bucket blob.Bucket, job string, spec *rowmill.Spec, m shard.Manifest) (*Copies, error) {
 	if m.Copies == 0 || spec.Estimate {
 		return nil, nil
@@ -191,7 +191,7 @@ func ReadCopies(ctx context.Context, bucket blob.Bucket, job string, spec *rowmi
 	return c, nil
 }
 
-// inlineCopies is the list of copies among rows that ride in a record.
+// inlineCopies returns the list of copies among rows that are in a record.
 func inlineCopies(texts []string) []byte {
 	var list bytes.Buffer
 	c := newCopies(len(texts), func() (blob.Writer, error) { return listWriter{&list}, nil })

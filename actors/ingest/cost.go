@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Reserve sets aside what a job of so many rows may cost, where its account has a
-// limit. A *rowmill.Failure says that this is too much.
+// Reserve reserves the possible cost of a job, if its account has a limit. The error is
+// a *rowmill.Failure if the cost is above the limit.
 func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence store.Fence, input shard.Manifest) error {
 	spec := &rec.Spec
 	if spec.CostQuota == nil || spec.Estimate {
@@ -35,8 +35,8 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 	return err
 }
 
-// unsampledCost is the most that a job can be expected to cost before any of
-// its rows has run: answers as long as the prompts, and no longer than allowed.
+// unsampledCost returns the expected cost of a job before any of its rows has run:
+// answers are assumed as long as the prompts, up to the allowed length.
 func unsampledCost(spec *rowmill.Spec, rows int64, size shard.Size) (usd float64, output int64) {
 	if spec.Model.Kind != rowmill.KindEmbedding {
 		output = min(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength)))
@@ -49,8 +49,9 @@ func (c Config) Samples(spec *rowmill.Spec, size shard.Size) bool {
 	return spec.Estimate && !spec.Priority.Urgent() && size.Tokens >= c.SampleFrom
 }
 
-// Unsampled is the estimate of a job that runs so many rows, made from the input alone. The cost lies between that
-// of the input and that of answers of the greatest length.
+// Unsampled returns the estimate of a job with this many rows, made from its input
+// alone. The cost is between the cost of the input and the cost with answers of the
+// greatest length.
 func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmill.Estimate) {
 	usd, output := unsampledCost(spec, rows, size)
 	high := spec.Model.Charge(size.Tokens, rows*int64(spec.AnswerReserve(spec.Model.ContextLength))).USD()
@@ -60,11 +61,11 @@ func Unsampled(spec *rowmill.Spec, rows int64, size shard.Size) (float64, rowmil
 	}
 }
 
-// Sampled extrapolates the answers of the first rows to all that would run. The
-// bounds are those of a 95 % confidence interval of the mean answer, from how
-// much it differs between the parts of the sample (Cochran, Sampling
-// Techniques, 1977, cluster sampling); with fewer than three parts they are
-// those of an estimate without a sample.
+// Sampled extrapolates from the answers of the first rows to all rows that would run.
+// The bounds are a 95 % confidence interval of the mean answer, from the variance
+// between the parts of the sample (Cochran, Sampling Techniques, 1977, cluster
+// sampling). With fewer than three parts they are the bounds of an estimate without a
+// sample.
 func Sampled(spec *rowmill.Spec, rows int64, size shard.Size, parts []store.Part) (float64, rowmill.Estimate) {
 	_, e := Unsampled(spec, rows, size)
 	e.Method = rowmill.EstimateSampled

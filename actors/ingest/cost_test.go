@@ -51,8 +51,8 @@ func TestSampled_Extrapolates(t *testing.T) {
 	if want := 1 + 500_000*2/1e6; !near(usd, want) || e.OutputTokens != 500_000 || e.SampleRows != 400 || e.SampleInputTokens != 40_000 {
 		t.Errorf("estimate = %v USD, %+v, want %v", usd, e, want)
 	}
-	// 50 tokens a row; of the part sums, squares of what they are off add up
-	// to 2,000,000, and 4/3 of that is the variance of their sum.
+	// 50 tokens a row; the squared deviations of the part sums add up to 2,000,000, and
+	// 4/3 of that is the variance of their sum.
 	off := 1.96 * math.Sqrt(4.0/3*2_000_000) / 400
 	if low := 1 + (50-off)*10_000*2/1e6; math.Abs(e.Low-low) > 1e-5 || math.Abs(e.High-usd-(usd-e.Low)) > 1e-5 {
 		t.Errorf("bounds %v to %v, want %v below and as much above", e.Low, e.High, low)
@@ -87,7 +87,7 @@ func TestReserve(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	limit := 20.0
-	input := shard.Manifest{Rows: 2, Size: shard.Size{Tokens: 6}} // 6 USD for them, 6 for their answers
+	input := shard.Manifest{Rows: 2, Size: shard.Size{Tokens: 6}} // 6 USD for the prompts, 6 for the answers
 	spec := rowmill.Spec{Inline: []string{"one two three", "four five six"}, CostQuota: &limit, Sampling: map[string]any{"max_tokens": int64(10)}}
 	reserve := func(change func(*rowmill.Spec, *store.Fence)) (*store.Record, error) {
 		t.Helper()
@@ -114,7 +114,7 @@ func TestReserve(t *testing.T) {
 	if fails(t, err, rowmill.CodeCostQuota, "20 USD"); rec.Reserved != 0 {
 		t.Errorf("beyond the quota %v are set aside", rec.Reserved)
 	}
-	// What costs nobody knows how much cannot be held against a quota.
+	// A job without a known price cannot be compared with a quota.
 	rec, err = reserve(func(s *rowmill.Spec, _ *store.Fence) { s.Model = rowmill.Model{ID: "own", NoPrice: true} })
 	if fails(t, err, rowmill.CodeCostQuota, "20 USD a month, and own has no price"); rec.Reserved != 0 {
 		t.Errorf("without a price %v are set aside", rec.Reserved)

@@ -13,64 +13,64 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// An inputCounter counts the tokens of an input while it is read, on goroutines of
-// its own, so that all processors share the time. Whoever reads gives it rows in
-// their order and asks now and then whether to go on.
+// An inputCounter counts the tokens of an input while it is read. It has its own
+// goroutines, so that all processors share the work. The reader adds rows in their order
+// and regularly checks err.
 type inputCounter struct {
 	counter *prompt.Counter
 	spec    *rowmill.Spec
-	limit   int   // tokens a prompt may have; 0 for no limit
-	stop    int64 // tokens of the sample of an estimate
+	limit   int   // maximum tokens of a prompt; 0 for no limit
+	stop    int64 // tokens of the sample for an estimate
 
-	// While rough is set rows are not counted but bounded; of the first roughRows
-	// these are the bounds.
+	// While rough is set, rows are not counted: upper bounds are used. roughTokens is
+	// the sum of the bounds for the first roughRows rows.
 	rough       atomic.Bool
 	roughRows   int64
 	roughTokens int64
 
-	// compute is Config.Compute, nil where none is to be waited for. rest is what the
-	// reader waits in, with whatever it holds given up. added is called after each
-	// change of what so returns.
+	// compute is Config.Compute, or nil if counting need not wait for a processor. rest
+	// runs a wait of the reader after giving up the reader's processor. added is called
+	// after each change of the result of so.
 	compute func(ctx context.Context) (leave func(), ok bool)
 	rest    func(wait func()) error
 	added   func()
 
-	next    int64 // row
-	handed  int64 // the same when rows were handed over last
+	next    int64 // next row
+	handed  int64 // next at the last call of hand
 	batch   []countedRow
 	bytes   int
-	batches chan *countedBatch // for any of the counters
-	order   chan *countedBatch // the same, for who adds up
+	batches chan *countedBatch // to be counted by any goroutine
+	order   chan *countedBatch // the same batches, to be added up in order
 	done    chan struct{}
-	over    atomic.Bool // what is counted from now on matters to nobody
+	over    atomic.Bool // further counts are not needed
 
 	mu      sync.Mutex
-	rows    int64 // up to this one they are in size, and within the quota whatever comes of bounds
+	rows    int64 // size covers the rows up to this one, and they are within the quota
 	size    shard.Size
 	failure *rowmill.Failure
-	fault   error // ours
+	fault   error // an error of the system
 }
 
-// A batch is handed over when it has so many rows or bytes: enough that the
-// hand-over costs nothing per row.
+// A batch is passed on at this number of rows or bytes, so the cost per row is
+// negligible.
 const (
 	batchRows  = 512
 	batchBytes = 256 << 10
-	// largeBatch is one whose rows are counted before the next is read: of long
-	// rows there is one at a time in memory.
+	// largeBatch is the size at which the rows are counted before the next row is read,
+	// so that only one long row is in memory at a time.
 	largeBatch = 1 << 20
-	// waitingBatches is how many may wait for each counter.
+	// waitingBatches is the number of waiting batches for each goroutine.
 	waitingBatches = 2
 )
 
 type countedBatch struct {
 	rows    []countedRow
-	end     int64  // the row that follows
-	tokens  []int  // of each, once counted
-	bounds  []bool // by row: tokens is the most it can have
+	end     int64  // row after the batch
+	tokens  []int  // by row, set by the count
+	bounds  []bool // by row: tokens is an upper bound
 	err     error
-	counted chan struct{} // closed then
-	added   chan struct{} // closed when it is added up
+	counted chan struct{} // closed after the count
+	added   chan struct{} // closed after the batch is added up
 }
 
 func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *inputCounter {
@@ -82,7 +82,7 @@ func newInputCounter(c *prompt.Counter, spec *rowmill.Spec, sample int64) *input
 	}
 }
 
-// begin starts the counting, which ends with close, or with ctx.
+// begin starts the counting. It ends with close or with ctx.
 func (t *inputCounter) begin(ctx context.Context) *inputCounter {
 	for range cap(t.batches) / waitingBatches {
 		go func() {
@@ -111,10 +111,10 @@ type countedRow struct {
 	text string
 }
 
-// add takes the next row.
+// add adds the next row.
 func (t *inputCounter) add(text string) error { return t.addRow(t.next, text) }
 
-// addRow takes a row that need not be the next.
+// addRow adds a row that need not be the next one.
 func (t *inputCounter) addRow(row int64, text string) error {
 	t.next = row + 1
 	t.batch = append(t.batch, countedRow{row, text})
@@ -124,10 +124,10 @@ func (t *inputCounter) addRow(row int64, text string) error {
 	return nil
 }
 
-// pass leaves the next row out.
+// pass skips the next row.
 func (t *inputCounter) pass() { t.next++ }
 
-// hand gives the rows there are to the counters.
+// hand passes the collected rows to the counting goroutines.
 func (t *inputCounter) hand() error {
 	if t.next == t.handed {
 		return nil
@@ -136,7 +136,7 @@ func (t *inputCounter) hand() error {
 	batch := &countedBatch{rows: t.batch, end: t.next, counted: make(chan struct{}), added: make(chan struct{})}
 	large := t.bytes >= largeBatch
 	t.batch, t.bytes = nil, 0
-	if !large && len(t.batches) < cap(t.batches) && len(t.order) < cap(t.order) { // nobody else sends
+	if !large && len(t.batches) < cap(t.batches) && len(t.order) < cap(t.order) { // there is no other sender
 		t.order <- batch
 		t.batches <- batch
 		return nil
@@ -150,7 +150,7 @@ func (t *inputCounter) hand() error {
 	})
 }
 
-// err is why the job must not go on, as far as rows have been counted.
+// err returns the reason why the job must not continue, from the rows counted so far.
 func (t *inputCounter) err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,14 +163,14 @@ func (t *inputCounter) err() error {
 	return nil
 }
 
-// so returns what is counted so far: the size of the first rows.
+// so returns the size of the rows counted so far, and their number.
 func (t *inputCounter) so() (rows int64, size shard.Size) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rows, t.size
 }
 
-// close counts what is left and returns the sum. It must be called once.
+// close counts the remaining rows and returns the sum. It must be called once.
 func (t *inputCounter) close() (shard.Size, error) {
 	err := t.hand()
 	close(t.batches)
@@ -182,7 +182,7 @@ func (t *inputCounter) close() (shard.Size, error) {
 	return t.size, err
 }
 
-// counted is what of a row has tokens that can be counted.
+// counted returns the part of a row with tokens that can be counted.
 func (t *inputCounter) counted(text string) string {
 	if t.spec.Raw == nil {
 		return text
@@ -190,7 +190,7 @@ func (t *inputCounter) counted(text string) string {
 	return withoutData(text)
 }
 
-// turn counts the rows of a batch once it is their turn.
+// turn counts the rows of a batch when a processor is available.
 func (t *inputCounter) turn(ctx context.Context, batch *countedBatch) error {
 	if t.over.Load() {
 		return nil
@@ -214,9 +214,9 @@ func (t *inputCounter) count(batch *countedBatch) {
 	}
 }
 
-// addUp takes in a batch that is counted, one after another.
+// addUp adds the counts of a batch, one batch after another.
 func (t *inputCounter) addUp(batch *countedBatch) {
-	size, failure := t.size, t.failure // nobody else writes them
+	size, failure := t.size, t.failure // no other goroutine writes them
 	switch {
 	case failure != nil || t.fault != nil:
 		return
@@ -265,7 +265,7 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 	t.added()
 }
 
-// end notes why the job must not go on.
+// end notes the reason why the job must not continue.
 func (t *inputCounter) end(failure *rowmill.Failure, fault error) {
 	t.over.Store(true)
 	t.mu.Lock()

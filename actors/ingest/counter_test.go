@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// words counts words, and is as exact as a vocabulary.
+// words counts words; its counts are exact, like those of a vocabulary.
 type words struct{}
 
 func (words) Count(text string) int { return len(strings.Fields(text)) }
@@ -84,7 +84,7 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 	}
 }
 
-// A row that cannot be counted is an error of the job, and no end of the node.
+// A row that cannot be counted is an error of the job, and does not end the node.
 func TestInputCounter_ARowThatMakesItPanic(t *testing.T) {
 	t.Parallel()
 	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
@@ -102,7 +102,7 @@ func TestInputCounter_ARowThatMakesItPanic(t *testing.T) {
 	}
 }
 
-// brittleWords cannot stand one text.
+// brittleWords panics on one text.
 type brittleWords struct{ words }
 
 func (w brittleWords) Count(text string) int {
@@ -112,7 +112,7 @@ func (w brittleWords) Count(text string) int {
 	return w.words.Count(text)
 }
 
-// Of long rows one is in memory at a time, however slowly they are counted.
+// Only one long row is in memory at a time, even if counting is slow.
 func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
 	t.Parallel()
 	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
@@ -130,7 +130,7 @@ func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
 	}
 }
 
-// slowWords takes its time for a long text.
+// slowWords takes time for a long text.
 type slowWords struct {
 	words
 	long atomic.Int64

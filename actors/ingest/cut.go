@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// cut writes rows, whose fields have these columns, as shards.
+// cut writes rows as shards. fields has the names of the rows' field columns.
 func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) (shard.Manifest, error) {
 	m := shard.Manifest{IDType: rows.IDType(), Fields: fields}
 	counted := newInputCounter(g.counter, &g.spec, g.SampleTokens).bounded()
@@ -39,7 +39,7 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	if g.copies != nil {
 		m.Copies = g.copies.count
 	}
-	if failure != nil { // of an earlier row than any other fault
+	if failure != nil { // the failure of an earlier row comes before any other error
 		return m, failure
 	}
 	if err == nil {
@@ -48,7 +48,7 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	return m, err
 }
 
-// cutAll writes rows as shards until there are no more.
+// cutAll writes rows as shards until there are no more rows.
 func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, herald *herald, m *shard.Manifest) error {
 	if err := moment.take(ctx); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader
 	return err
 }
 
-// cutShard writes one shard, beginning with row, and leaves the first row that
-// did not fit in row. It passes on the reader's error, io.EOF included.
+// cutShard writes one shard that begins with row, and returns the first row that did not
+// fit in row. It returns the reader's error, also io.EOF.
 func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, row *rowmill.Row, n int, info shard.Info, fields bool) (shard.Info, error) {
 	w, err := g.Bucket.Create(ctx, layout.Shard(g.id, n), "application/octet-stream")
 	if err != nil {
@@ -97,7 +97,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 		}
 		if g.copies != nil && g.copies.add(info.First+int64(out.Rows())-1, text) {
 			counted.pass()
-			g.groups.Add("") // it need not run near others
+			g.groups.Add("") // a copy need not run near other rows
 		} else {
 			if err := counted.add(text); err != nil {
 				return info, err
@@ -127,11 +127,11 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 			return info, err
 		}
 	}
-	err = counted.hand() // so that its rows are counted, however slowly others come
+	err = counted.hand() // its rows are counted even if the next rows come slowly
 	if err != nil {
 		return info, err
 	}
-	if restErr := moment.rest(ctx, func() { _, err = w.Commit() }); err == nil { // the disk or the bucket takes its time
+	if restErr := moment.rest(ctx, func() { _, err = w.Commit() }); err == nil { // the disk or the bucket may be slow
 		err = restErr
 	}
 	if err != nil {
@@ -140,17 +140,16 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 	return whole, next
 }
 
-// A moment is an input's of the node's processors.
+// A moment is the time in which an input uses a processor of the node.
 type moment struct {
 	*ingester
 	began time.Time
-	leave func() // nil: it has ended
+	leave func() // nil if it has ended
 	rows  int
 }
 
-// A moment lasts for momentTime, and that is looked at every momentRows rows: long
-// enough that passing it on costs nothing, and short beside what a job of one row
-// may wait.
+// A moment lasts momentTime, checked every momentRows rows: long enough that a change
+// costs nothing, and short compared to the acceptable wait of a job with one row.
 const (
 	momentTime = 50 * time.Millisecond
 	momentRows = 64
@@ -166,7 +165,8 @@ func (m *moment) take(ctx context.Context) error {
 	return nil
 }
 
-// pass lets others have theirs after a row, once it has lasted for long enough.
+// pass ends the moment after a row, once it has lasted long enough, and waits for the
+// next.
 func (m *moment) pass(ctx context.Context) error {
 	if m.rows++; m.rows%momentRows != 0 || time.Since(m.began) < momentTime {
 		return nil
@@ -175,7 +175,7 @@ func (m *moment) pass(ctx context.Context) error {
 	return m.take(ctx)
 }
 
-// rest gives the moment up while something is waited for.
+// rest gives up the moment during a wait.
 func (m *moment) rest(ctx context.Context, wait func()) error {
 	had := m.leave != nil
 	m.end()
@@ -186,7 +186,7 @@ func (m *moment) rest(ctx context.Context, wait func()) error {
 	return m.take(ctx)
 }
 
-// end gives the moment up, if there is one.
+// end ends the moment, if there is one.
 func (m *moment) end() {
 	if m.leave != nil {
 		m.leave()

@@ -2,13 +2,13 @@ package ingest
 
 import "strings"
 
-// dataBytes is from where on a string without a blank is taken for encoded data,
-// such as an image: no word is as long, and a model sees some hundred tokens of it
-// and not one for every few bytes.
+// dataBytes is the length from which a string without a blank counts as encoded data,
+// such as an image. No word is that long, and a model gets some hundred tokens for such
+// data, not one for every few bytes.
 const dataBytes = 1 << 10
 
-// withoutData is the JSON of a request without the long strings in it that are
-// encoded data, which no tokenizer of texts can count.
+// withoutData returns the JSON of a request without long strings of encoded data,
+// because no tokenizer for texts can count their tokens.
 func withoutData(body string) string {
 	if len(body) < dataBytes {
 		return body

@@ -14,14 +14,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Downloader fetches what a URL leads to, as *input.Downloader does.
+// A Downloader fetches the content of a URL, as *input.Downloader does.
 type Downloader interface {
 	Fetch(ctx context.Context, url string, w io.Writer) (int64, error)
 }
 
-// download has a URL input stored, once. That it was begun is durable before the
-// first byte is asked for, so that a second node never asks again. An input that
-// is there came whole: who stored it did not live, or own the job, to say so.
+// download stores an input from a URL. Its start is durable before the first request, so
+// a second node never sends another. If the object exists, it is complete: the node that
+// stored it crashed or lost the job before it could record this.
 func (g *ingester) download(ctx context.Context) error {
 	if g.rec.DownloadFinished != nil {
 		return nil
@@ -38,15 +38,15 @@ func (g *ingester) markDownloaded(ctx context.Context) error {
 			r.DownloadStarted = &now
 		}
 		r.DownloadFinished = &now
-		if r.Job.Message == "" || isDownloading(r.Job.Message) { // else it runs by now, or waits
+		if r.Job.Message == "" || isDownloading(r.Job.Message) { // otherwise the job already runs or waits
 			r.Say(Reading, false, now)
 		}
 	})
 }
 
-// obtain returns when the input is whole.
+// obtain returns when the complete input is stored.
 func (g *ingester) obtain(ctx context.Context) error {
-	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // of an earlier lease
+	if d := g.Downloads.of(g.rec.Job.ID); d != nil { // started under an earlier lease
 		return d.wait(ctx)
 	}
 	there, err := g.stored(ctx)
@@ -59,7 +59,7 @@ func (g *ingester) obtain(ctx context.Context) error {
 	return g.fetch(ctx)
 }
 
-// stored reports whether the input is whole.
+// stored reports whether the complete input is stored.
 func (g *ingester) stored(ctx context.Context) (bool, error) {
 	err := g.Wait(ctx, func() error {
 		_, err := g.Bucket.Stat(ctx, layout.Raw(g.rec.Job.ID))
@@ -74,11 +74,11 @@ func (g *ingester) stored(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// lookInterval is the time between looks at a download of another node.
+// lookInterval is the time between checks of a download on another node.
 const lookInterval = time.Second
 
-// await returns when the node that began the download has stored the input. It
-// has not owned the job since, or was another process.
+// await waits until the node that started the download has stored the input. That node
+// no longer owns the job, or it was an earlier process at this address.
 func (g *ingester) await(ctx context.Context) error {
 	heard := time.Now()
 	for {
@@ -86,10 +86,10 @@ func (g *ingester) await(ctx context.Context) error {
 		switch {
 		case running:
 			heard = time.Now()
-		case err != nil && time.Since(heard) < g.Silence: // it may be
+		case err != nil && time.Since(heard) < g.Silence: // it may still be downloading
 			running = true
 		}
-		there, err := g.stored(ctx) // after the answer: it may have ended with success
+		there, err := g.stored(ctx) // after the answer, because the download may just have ended
 		switch {
 		case there || err != nil:
 			return err
@@ -105,8 +105,8 @@ func (g *ingester) await(ctx context.Context) error {
 	}
 }
 
-// fetch asks for the input. What comes is stored even where the job is lost
-// meanwhile, and cut while it comes where its rows may run early.
+// fetch downloads the input. The input is stored even if the job is lost meanwhile. If
+// its rows may run early, they are cut during the download.
 func (g *ingester) fetch(ctx context.Context) error {
 	job, url := g.rec.Job.ID, g.rec.Spec.URL
 	d := g.Downloads.begin(job)
@@ -116,8 +116,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 			d.tail = newTail(tailBytes, tailPatience)
 		}
 	}
-	// What has come is not let go of while the bucket may come back and the server
-	// waits.
+	// The write continues while the bucket may come back and the server waits.
 	patient, done := g.Patient(d.ctx)
 	w, err := g.prepare(ctx, patient)
 	if err != nil {
@@ -161,8 +160,8 @@ func (g *ingester) fetch(ctx context.Context) error {
 	return nil
 }
 
-// prepare opens what the input is written to, as long as another node may still
-// begin, and records that this one does.
+// prepare opens the object for the input while another node may still start the
+// download, and then records that this node has started it.
 func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err error) {
 	err = g.Wait(ctx, func() (err error) {
 		w, err = g.Bucket.Create(patient, layout.Raw(g.rec.Job.ID), layout.Bytes)
@@ -173,7 +172,7 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	}
 	if err := g.mark(ctx, func(r *store.Record, now time.Time) {
 		r.DownloadStarted, r.Downloader = &now, g.Address
-		_ = r.Job.Become(rowmill.StatusStarting, now) // refused where an earlier owner came further
+		_ = r.Job.Become(rowmill.StatusStarting, now) // refused if an earlier owner came further
 		r.Say(downloading, false, now)
 	}); err != nil {
 		w.Abort()
@@ -182,8 +181,8 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	return w, nil
 }
 
-// A heldUp writer knows for how long it was held up at most, and has the download
-// know how far it is.
+// A heldUp writer measures the longest time that a write has taken, and reports progress
+// to the download.
 type heldUp struct {
 	w        io.Writer
 	download *download
@@ -192,7 +191,7 @@ type heldUp struct {
 
 var _ input.Expecter = (*heldUp)(nil)
 
-// Expect hears how many bytes are to come.
+// Expect notes the size of the input in bytes.
 func (h *heldUp) Expect(bytes int64) { h.download.size.Store(bytes) }
 
 func (h *heldUp) Write(p []byte) (int, error) {
@@ -206,7 +205,7 @@ func (h *heldUp) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// blame adds to the fault of a server that we let it wait for long.
+// blame adds to a download error that our own object storage stalled the connection.
 func (h *heldUp) blame(err error) error {
 	var failure *rowmill.Failure
 	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
@@ -217,8 +216,8 @@ func (h *heldUp) blame(err error) error {
 	return &told
 }
 
-// patienceOfServers is for how long a server that sends a file surely waits until
-// more of it is taken.
+// patienceOfServers is how long a server that sends a file certainly waits until more of
+// the file is read.
 const patienceOfServers = 10 * time.Second
 
 func (g *ingester) mark(ctx context.Context, set func(*store.Record, time.Time)) error {

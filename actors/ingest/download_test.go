@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// newDownloads are those of a node on which every input is wanted, unless a test
-// says which.
+// newDownloads returns the Downloads of a node. wanted decides which inputs are wanted;
+// nil means all.
 func newDownloads(t *testing.T, wanted func(job string) bool) *Downloads {
 	t.Helper()
 	var all sync.WaitGroup
@@ -34,7 +34,7 @@ func newDownloads(t *testing.T, wanted func(job string) bool) *Downloads {
 	return s
 }
 
-// A slowServer sends a file within a time.
+// A slowServer sends a file in a given time.
 type slowServer struct {
 	file  string
 	takes time.Duration
@@ -55,7 +55,7 @@ func (s *slowServer) Fetch(ctx context.Context, _ string, w io.Writer) (int64, e
 	return int64(n), errors.Join(err, s.err)
 }
 
-// lose has a run begin whose job is lost before the download has ended.
+// lose starts a run whose job is lost before the download ends.
 func (r *rig) lose(t *testing.T, rec *store.Record, fence store.Fence) {
 	t.Helper()
 	ctx, lose := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func (r *rig) lose(t *testing.T, rec *store.Record, fence store.Fence) {
 	}
 }
 
-// takeOver has another session own the job.
+// takeOver makes another session own the job.
 func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	t.Helper()
 	if err := r.store.CloseSession(t.Context(), r.session); err != nil {
@@ -82,8 +82,8 @@ func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	return &rec, store.Fence{JobID: job, Session: r.session, Epoch: rec.Epoch}
 }
 
-// A node that loses a job goes on with its download, and whoever owns the job
-// next, the same node or another, finds what has come.
+// A node that loses a job continues its download, and the next owner, on the same or
+// another node, finds the input.
 func TestRun_ADownloadOutlivesTheLease(t *testing.T) {
 	for name, same := range map[string]bool{"the same node": true, "another node": false} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestRun_ADownloadOutlivesTheLease(t *testing.T) {
 	}
 }
 
-// The next owner on the same node hears what was wrong with the download.
+// The next owner on the same node gets the error of the download.
 func TestRun_AFailedDownloadIsTheNextOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t)
@@ -130,14 +130,14 @@ func TestRun_AFailedDownloadIsTheNextOwners(t *testing.T) {
 	})
 }
 
-// A node that is silent is waited for as long as it may be well; one that says
-// that it downloads for as long as it does.
+// The owner waits for a silent node as long as that node may be alive, and for a node
+// that reports its download until the download ends.
 func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
 	silent := errors.New("no answer")
 	for name, c := range map[string]struct {
 		say    func(after time.Duration) (bool, error)
-		stored time.Duration // when the input is; 0: never
-		fails  time.Duration // when the job does
+		stored time.Duration // when the input is stored; 0: never
+		fails  time.Duration // when the job fails
 	}{
 		"it does not":             {say: func(time.Duration) (bool, error) { return false, nil }},
 		"it does for long":        {say: func(time.Duration) (bool, error) { return true, nil }, stored: 40 * time.Minute},
@@ -185,7 +185,7 @@ func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
 	}
 }
 
-// Nobody goes on for a job that is over.
+// A download stops when its job is over.
 func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t)
@@ -203,8 +203,8 @@ func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
 	})
 }
 
-// A server that breaks off while it was not listened to for long is not blamed
-// alone.
+// If a server breaks the connection after our storage stalled it for long, the error
+// says so.
 func TestRun_ABrokenDownloadThatWasHeldUp(t *testing.T) {
 	for name, held := range map[string]time.Duration{"for long": time.Minute, "for a moment": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestRun_ABrokenDownloadThatWasHeldUp(t *testing.T) {
 	}
 }
 
-// A slowBucket takes its time for each write.
+// A slowBucket takes time for each write.
 type slowBucket struct {
 	blob.Bucket
 	takes time.Duration

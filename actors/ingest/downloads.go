@@ -12,9 +12,9 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Downloads are the inputs that a node is fetching. What has begun goes on when
-// the node loses the job, as where Redis is away for longer than a lease: an
-// input is asked for only once, and the next owner waits for it.
+// Downloads has the running downloads of a node. A download continues if the node loses
+// the job, for example if Redis is away for longer than a lease: an input is requested
+// only once, and the next owner waits for it.
 type Downloads struct {
 	cfg     DownloadsConfig
 	life    context.Context
@@ -23,18 +23,18 @@ type Downloads struct {
 	running map[string]*download // by job
 }
 
-// DownloadsConfig is what Downloads need. Nothing has a default.
+// DownloadsConfig configures Downloads. All fields are required.
 type DownloadsConfig struct {
-	All *sync.WaitGroup // of what is at work
-	// Wanted reports whether the job may still come to use its input. It is asked
-	// from time to time once the job is lost.
+	All *sync.WaitGroup // counts the goroutines
+	// Wanted reports whether a job may still use its input. After the job is lost it is
+	// called regularly.
 	Wanted func(ctx context.Context, job string) bool
-	// Ended hears that a download is over, how, and whether its job was lost
-	// meanwhile: then nobody else knows.
+	// Ended is called at the end of a download. lost says that the node has lost the job
+	// meanwhile, so no other part of the node knows of the end.
 	Ended func(job string, lost bool, err error)
 }
 
-// NewDownloads makes Downloads of which none has begun.
+// NewDownloads returns a Downloads without downloads.
 func NewDownloads(cfg DownloadsConfig) *Downloads {
 	s := &Downloads{cfg: cfg, running: make(map[string]*download)}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -44,35 +44,35 @@ func NewDownloads(cfg DownloadsConfig) *Downloads {
 // Stop ends all downloads.
 func (s *Downloads) Stop() { s.end() }
 
-// A download is one of them.
+// A download is one running download.
 type download struct {
-	ctx  context.Context // ends with the node, or once nobody wants the input
+	ctx  context.Context // ends with the node, or when the input is no longer wanted
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // once done
+	err  error // set when done
 
-	stored bool         // likewise; else the shards stand in its place
-	came   atomic.Int64 // bytes
-	size   atomic.Int64 // those that the server announced; 0 where it did not
-	tail   *tail        // for who reads meanwhile; nil for nobody
+	stored bool         // set when done; false if the shards replace the stored input
+	came   atomic.Int64 // bytes received
+	size   atomic.Int64 // bytes that the server announced; 0 if it did not
+	tail   *tail        // for a reader during the download; nil for none
 }
 
-// Running reports whether the input of a job is being fetched.
+// Running reports whether the input of a job is being downloaded.
 func (s *Downloads) Running(job string) bool { return s.of(job) != nil }
 
-// What a job that reads its input says of that.
+// The messages of a job that reads its input.
 const (
 	downloading = "Downloading the input."
 	Reading     = "Reading the input."
 )
 
-// isDownloading reports whether a job says that its input is downloaded.
+// isDownloading reports whether a job's message says that its input is being downloaded.
 func isDownloading(message string) bool {
 	return strings.HasPrefix(message, strings.TrimSuffix(downloading, "."))
 }
 
-// Message says for a person what is done for the input of a job: it is
-// downloaded, as far as it has come, or read.
+// Message returns the message of a job that waits for its input: downloading, with the
+// progress, or reading.
 func (s *Downloads) Message(job string) string {
 	d := s.of(job)
 	if d == nil {
@@ -88,21 +88,21 @@ func (s *Downloads) Message(job string) string {
 	return fmt.Sprintf("Downloading the input: %s of %s.", spelling.Size(came), spelling.Size(size))
 }
 
-// None reports whether no input is being fetched.
+// None reports whether no input is being downloaded.
 func (s *Downloads) None() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.running) == 0
 }
 
-// of is the download for a job, nil where there is none.
+// of returns the download of a job; nil if there is none.
 func (s *Downloads) of(job string) *download {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[job]
 }
 
-// begin enters a download, which then runs or is struck.
+// begin adds a download. Then run or strike must be called.
 func (s *Downloads) begin(job string) *download {
 	d := &download{done: make(chan struct{})}
 	d.ctx, d.stop = context.WithCancel(s.life)
@@ -112,7 +112,7 @@ func (s *Downloads) begin(job string) *download {
 	return d
 }
 
-// strike takes out a download that is over.
+// strike removes a finished download.
 func (s *Downloads) strike(job string, d *download, err error) {
 	s.mu.Lock()
 	delete(s.running, job)
@@ -122,7 +122,7 @@ func (s *Downloads) strike(job string, d *download, err error) {
 	close(d.done)
 }
 
-// run fetches in the background, for an owner whose licence is a context.
+// run runs fetch in the background. The context owner ends when the owner loses the job.
 func (s *Downloads) run(owner context.Context, job string, d *download, fetch func() error) {
 	s.cfg.All.Add(2)
 	go func() {
@@ -138,10 +138,10 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 	}()
 }
 
-// wantedInterval is the time between looks at whether an input is still wanted.
+// wantedInterval is the time between checks whether an input is still wanted.
 const wantedInterval = time.Second
 
-// follow stops a download whose job is over.
+// follow stops a download after its job is over.
 func (s *Downloads) follow(owner context.Context, job string, d *download) {
 	select {
 	case <-d.done:
@@ -158,7 +158,7 @@ func (s *Downloads) follow(owner context.Context, job string, d *download) {
 	d.stop()
 }
 
-// failed reports whether it is over and has brought nothing.
+// failed reports whether the download has ended with an error.
 func (d *download) failed() bool {
 	select {
 	case <-d.done:
@@ -168,7 +168,7 @@ func (d *download) failed() bool {
 	}
 }
 
-// wait returns the error of a download once it is over, or that of ctx.
+// wait waits for the end of a download and returns its error, or the error of ctx.
 func (d *download) wait(ctx context.Context) error {
 	select {
 	case <-d.done:

@@ -15,29 +15,28 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// tailBytes is how much of a download is kept for who reads it meanwhile: what comes
-// in the time that a slow disk or a turn at the processors takes.
+// tailBytes is how much of a download is kept for a reader that follows it: about as
+// much as arrives during a write to a slow disk or a wait for a processor.
 const tailBytes = 8 << 20
 
-// tailPatience is for how long in all a download waits for who reads it: enough that
-// one of some gigabytes over a fast line is read as it comes, and as long as a server
-// surely stands it.
+// tailPatience is the total time that a download waits for its reader: enough for some
+// gigabytes over a fast line, and as long as a server certainly waits.
 const tailPatience = patienceOfServers
 
-// A tail is the end of what has come of a download. Who writes waits for who reads,
-// but not for long: what was overwritten has to be read where it is stored.
+// A tail has the last bytes of a download. The writer waits for the reader, but not for
+// long: overwritten bytes must be read from the stored object.
 type tail struct {
-	patience time.Duration // that is left; for who writes alone
-	left     chan struct{} // closed when nobody reads any more
-	taken    chan struct{} // has something after each read
-	whole    chan struct{} // closed once all has come
-	settled  chan bool     // has whether shards stand in its place; false where it has to be stored
+	patience time.Duration // time left to wait; only the writer uses it
+	left     chan struct{} // closed when the reader has left
+	taken    chan struct{} // gets a token after each read
+	whole    chan struct{} // closed when the download is complete
+	settled  chan bool     // gets true if shards replace the download, false if it must be stored
 
 	mu    sync.Mutex
 	ring  []byte        // byte n of the download is at n modulo its length
-	came  int64         // bytes
-	read  int64         // of them
-	grown chan struct{} // closed when more comes
+	came  int64         // bytes received
+	read  int64         // bytes read
+	grown chan struct{} // closed when more bytes arrive
 }
 
 func newTail(bytes int, patience time.Duration) *tail {
@@ -48,7 +47,7 @@ func newTail(bytes int, patience time.Duration) *tail {
 	}
 }
 
-// write takes in what comes next.
+// write adds the next bytes.
 func (t *tail) write(ctx context.Context, p []byte) {
 	for len(p) > 0 {
 		n := t.put(p, t.patience <= 0)
@@ -58,8 +57,8 @@ func (t *tail) write(ctx context.Context, p []byte) {
 	}
 }
 
-// put takes in the first bytes of p for which there is room, or with over all of
-// them, and returns how many those are.
+// put adds the first bytes of p that there is room for, or all if over is true, and
+// returns their number.
 func (t *tail) put(p []byte, over bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +70,7 @@ func (t *tail) put(p []byte, over bool) int {
 	if room == 0 {
 		return 0
 	}
-	for at := max(0, room-size); at < room; { // what is before is overwritten at once
+	for at := max(0, room-size); at < room; { // earlier bytes would be overwritten at once
 		at += int64(copy(t.ring[(t.came+at)%size:], p[at:room]))
 	}
 	t.came += room
@@ -80,7 +79,7 @@ func (t *tail) put(p []byte, over bool) int {
 	return int(room)
 }
 
-// wait returns once something was read, or nothing is to be waited for any more.
+// wait waits until bytes were read or waiting makes no more sense.
 func (t *tail) wait(ctx context.Context) {
 	began := time.Now()
 	select {
@@ -94,8 +93,8 @@ func (t *tail) wait(ctx context.Context) {
 	t.patience = 0
 }
 
-// get copies what there is from byte at on. It returns 0 where that has not come
-// yet, with what to wait for, or lost where it is not kept any more.
+// get copies bytes from offset at. If they have not arrived, it returns 0 and a channel
+// to wait for; if they were overwritten, lost is true.
 func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,12 +116,12 @@ func (t *tail) get(p []byte, at int64) (n int, lost bool, grown <-chan struct{})
 	return n, false, t.grown
 }
 
-// settlePatience is for how long a download that has come is in memory and a file
-// that may be lost, while the last of it is cut: what a store that does its work takes.
+// settlePatience is how long a complete download may exist only in memory and in a
+// temporary file while its end is cut: about the time that a working store needs.
 const settlePatience = time.Second
 
-// end tells that all has come, and reports whether it need not be stored, since there
-// are shards of all of it by now, or as good as now.
+// end notes that all bytes have arrived, and reports whether the download need not be
+// stored, because shards of all of its rows are stored or will be at once.
 func (t *tail) end(ctx context.Context) bool {
 	close(t.whole)
 	select {
@@ -134,7 +133,7 @@ func (t *tail) end(ctx context.Context) bool {
 	return false
 }
 
-// settle says whether shards stand in place of a download. What was said first holds.
+// settle decides whether shards replace the download. Only the first call counts.
 func (t *tail) settle(stand bool) {
 	select {
 	case t.settled <- stand:
@@ -142,18 +141,18 @@ func (t *tail) settle(stand bool) {
 	}
 }
 
-// A follower reads a download while it comes, to its end. Where it has fallen behind
-// it has all of it stored and reads that.
+// A follower reads a download while it runs, to its end. If it is too slow, it reads the
+// rest from the stored input.
 type follower struct {
 	ctx      context.Context //nolint:containedctx // it lives as long as the reading
 	download *download
 	bucket   blob.Bucket
-	key      string // of what is stored
+	key      string // of the stored input
 	rest     func(wait func()) error
 
 	at     int64
-	object blob.Object // nil until it has fallen behind
-	stored io.Reader   // the same, as it came
+	object blob.Object // nil until it reads the stored input
+	stored io.Reader   // object, decompressed
 }
 
 func (f *follower) Read(p []byte) (int, error) {
@@ -173,7 +172,7 @@ func (f *follower) Read(p []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		case whole:
-			n, lost, _ = f.download.tail.get(p, f.at) // what came last
+			n, lost, _ = f.download.tail.get(p, f.at) // the last bytes
 			if f.at += int64(n); n > 0 {
 				return n, nil
 			}
@@ -185,7 +184,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	return f.stored.Read(p)
 }
 
-// openStored goes on in what is stored, once it is.
+// openStored waits for the stored input and continues there.
 func (f *follower) openStored() (err error) {
 	f.download.tail.settle(false)
 	var ended error
@@ -203,7 +202,7 @@ func (f *follower) openStored() (err error) {
 	return err
 }
 
-// wait returns when more has come, or whole when all has.
+// wait waits for more bytes; whole is true if all have arrived.
 func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
 	restErr := f.rest(func() {
 		select {
@@ -222,7 +221,7 @@ func (f *follower) wait(grown <-chan struct{}) (whole bool, err error) {
 	return whole, err
 }
 
-// Close has the download wait no longer. It must be called once.
+// Close tells the download that there is no more reader. It must be called once.
 func (f *follower) Close() error {
 	close(f.download.tail.left)
 	if f.object == nil {
@@ -231,9 +230,9 @@ func (f *follower) Close() error {
 	return f.object.Close()
 }
 
-// cutAlong cuts the input while it is downloaded. Where that cannot be, or not to its
-// end, there is no error, and what is stored is to be cut. Else the shards stand in
-// place of the download.
+// cutAlong cuts the input while it is downloaded. If it succeeds, the shards replace the
+// download. If it cannot do so to the end, this is no error: the stored input is cut
+// later.
 func (g *ingester) cutAlong(ctx context.Context, d *download) error {
 	whole, err := g.follow(ctx, d)
 	if err == nil {
@@ -244,16 +243,16 @@ func (g *ingester) cutAlong(ctx context.Context, d *download) error {
 	switch {
 	case err == nil:
 		g.whole = whole
-	case d.failed() || !errors.As(err, &failure): // who waits for it hears why, or cuts what is stored
+	case d.failed() || !errors.As(err, &failure): // the caller waits for the download and gets its error, or cuts the stored input
 	case failure.Code == rowmill.CodeInvalidInputFile:
 		return failure
-	default: // another job may continue this one, and needs all of its input
+	default: // another job may continue this one, and needs the whole input
 		g.failure = failure
 	}
 	return nil
 }
 
-// follow makes shards of a download to its end.
+// follow cuts a download into shards, to its end.
 func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifest, err error) {
 	g.follower = &follower{
 		ctx: ctx, download: d, bucket: g.Bucket, key: layout.Raw(g.id),
@@ -273,8 +272,8 @@ func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifes
 	return whole, err
 }
 
-// stand lists the shards of a download, and records that it has ended: in this order,
-// so that there always is what a later owner may read.
+// stand writes the list of shards and then records the end of the download, in this
+// order, so that a later owner always finds a complete input.
 func (g *ingester) stand(ctx context.Context, whole shard.Manifest) error {
 	if err := g.Wait(ctx, func() error { return g.list(ctx, &whole) }); err != nil {
 		return err

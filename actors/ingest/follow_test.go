@@ -23,8 +23,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// However fast a download comes and however slowly it is read: the reader gets every
-// byte, in order, and its end is that of what is stored.
+// Whatever the speed of the download and of the reader, the reader gets every byte in
+// order, and ends where the stored input ends.
 func TestFollower_ReadsWhatComes(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -58,7 +58,7 @@ func TestFollower_ReadsWhatComes(t *testing.T) {
 	})
 }
 
-// Nobody waits for a reader that has gone.
+// A download does not wait for a reader that has left.
 func TestTail_NobodyReads(t *testing.T) {
 	t.Parallel()
 	tail := newTail(10, time.Hour)
@@ -69,7 +69,7 @@ func TestTail_NobodyReads(t *testing.T) {
 	}
 }
 
-// A halting server sends some of a file, and the rest once it may.
+// A halting server sends the start of a file, and the rest when may is closed.
 type halting struct {
 	first, rest string
 	may         chan struct{}
@@ -86,7 +86,7 @@ func (s *halting) Fetch(_ context.Context, _ string, w io.Writer) (int64, error)
 	return int64(n + more), errors.Join(err, s.err)
 }
 
-// A balkyBucket refuses the first object whose key ends so.
+// A balkyBucket refuses the first object with a key that ends in key.
 type balkyBucket struct {
 	blob.Bucket
 	key    string
@@ -101,7 +101,8 @@ func (b *balkyBucket) Create(ctx context.Context, key, contentType string) (blob
 	return b.Bucket.Create(ctx, key, contentType)
 }
 
-// A tellingBucket closes a channel when an object is made whose key ends so.
+// A tellingBucket closes a channel when an object with a key that ends in key is
+// created.
 type tellingBucket struct {
 	blob.Bucket
 	key  string
@@ -115,12 +116,12 @@ func (b *tellingBucket) Create(ctx context.Context, key, contentType string) (bl
 	return b.Bucket.Create(ctx, key, contentType)
 }
 
-// undealt is how many rows show that they go in the order of the input.
+// undealt is a number of rows large enough to decide that they run in input order.
 const undealt = 4100
 
 func csvOf(rows []string) string { return strings.Join(rows, "\n") + "\n" }
 
-// alongside runs the ingest of a job by URL whose rows may run early.
+// alongside runs the ingest of a job with a URL whose rows may run early.
 func (r *rig) alongside(t *testing.T, server *halting, ready func(Begun)) (shard.Manifest, []string, error) {
 	t.Helper()
 	r.Downloader, r.Ready = server, ready
@@ -135,8 +136,8 @@ func (r *rig) alongside(t *testing.T, server *halting, ready func(Begun)) (shard
 	return m, r.texts(t, rec, m), nil
 }
 
-// Shards are told of while the rest is still to come, each once and in order, and
-// are those that cutting what is stored would make.
+// Shards are announced while the rest is still to come, each once and in order. They are
+// the same shards that cutting the stored input would make.
 func TestRun_CutsWhileItDownloads(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -146,7 +147,7 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 	m, texts, err := r.alongside(t, server, func(b Begun) {
 		before := len(told)
 		if told = append(told, b.Shards...); before < 3 && len(told) >= 3 {
-			close(server.may) // three are all that has come
+			close(server.may) // three shards are all that was sent
 		}
 	})
 	if err != nil {
@@ -162,8 +163,8 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 	}
 }
 
-// A fault of the rows ends the job without the rest; one of the server is told as
-// what it is.
+// An invalid row ends the job before the rest arrives. An error of the server is
+// reported as such.
 func TestRun_WhatIsWrongWhileItDownloads(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -182,12 +183,13 @@ func TestRun_WhatIsWrongWhileItDownloads(t *testing.T) {
 	fails(t, err, rowmill.CodeInvalidInputFile, "Parquet")
 }
 
-// A job beyond a quota fails once all of its input is there, for who continues it.
+// A job beyond a quota fails after all of its input is stored, for a job that continues
+// it.
 func TestRun_AQuotaIsBrokenWhileItDownloads(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	server := &halting{first: "text\n" + csvOf(numbered(350)), rest: csvOf(numbered(1)), may: make(chan struct{})}
-	r.Bucket = &tellingBucket{r.Bucket, "/shard-000002", server.may} // which breaks it
+	r.Bucket = &tellingBucket{r.Bucket, "/shard-000002", server.may} // the shard that exceeds the quota
 	r.Downloader, r.Ready = server, func(Begun) {}
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows", RowQuota: 250})
 	_, err := r.run(t, rec, fence)
@@ -197,8 +199,8 @@ func TestRun_AQuotaIsBrokenWhileItDownloads(t *testing.T) {
 	}
 }
 
-// Where the bucket fails while shards are cut, they are cut again from what is
-// stored, and none is told of twice.
+// If the bucket fails during the cut, the stored input is cut again, and no shard is
+// announced twice.
 func TestRun_CutsAgainWhatIsStored(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -214,7 +216,7 @@ func TestRun_CutsAgainWhatIsStored(t *testing.T) {
 	}
 }
 
-// Without a place it is cut once it is stored.
+// If Stream has no place, the input is cut after it is stored.
 func TestRun_WithoutAPlaceItCutsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -229,7 +231,7 @@ func TestRun_WithoutAPlaceItCutsWhatIsStored(t *testing.T) {
 	}
 }
 
-// A keepingBucket counts the downloads that are stored.
+// A keepingBucket counts the stored downloads.
 type keepingBucket struct {
 	blob.Bucket
 	kept atomic.Int64
@@ -253,12 +255,12 @@ func (w keptWriter) Commit() (blob.Info, error) {
 	return w.Writer.Commit()
 }
 
-// What is cut as it comes need not be stored beside its shards; where the last of it
-// takes its time it is, for as long as that lasts.
+// An input that is cut during its download need not be stored. If the last cut is slow,
+// it is stored until the cut has ended.
 func TestRun_StoresWhatIsNotCut(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) { storesWhatIsNotCut(t, slow) }) // else a slow machine is a slow bucket
+		synctest.Test(t, func(t *testing.T) { storesWhatIsNotCut(t, slow) }) // otherwise a slow machine would look like a slow bucket
 	}
 }
 
@@ -289,7 +291,8 @@ func storesWhatIsNotCut(t *testing.T, slow bool) {
 	}
 }
 
-// A forgetfulStore has another owner take the job when its download is to have ended.
+// A forgetfulStore lets another owner take the job when the end of its download is
+// recorded.
 type forgetfulStore struct {
 	store.Jobs
 	taken func()
@@ -308,8 +311,8 @@ func (s *forgetfulStore) Update(ctx context.Context, fence store.Fence, change f
 	})
 }
 
-// Where the job is lost when its shards stand, and the record does not yet say so, the
-// next owner finds the download.
+// If the job is lost after its shards are stored and before the record says so, the next
+// owner finds the stored download.
 func TestRun_StoresWhatItMayNotSayIsCut(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -12,10 +12,10 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// writeGroups writes the groups of the rows that were cut, where there are any.
+// writeGroups writes the groups of the rows, if there are any.
 func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	groups := g.groups.Rows()
-	if len(groups) == 0 || g.spec.Estimate { // of which the first rows run
+	if len(groups) == 0 || g.spec.Estimate { // an estimate runs its first rows
 		return false, nil
 	}
 	w, err := g.Bucket.Create(ctx, layout.Groups(g.id), layout.Bytes)
@@ -32,8 +32,7 @@ func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	return true, nil
 }
 
-// copyGroups makes the groups of the old job those of the new, unless they are
-// lost.
+// copyGroups copies the groups of the old job to the new job, unless they are lost.
 func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	if !t.input.Groups {
 		return false, nil
@@ -60,9 +59,8 @@ func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	return true, nil
 }
 
-// ReadGroups returns the groups of a job's rows, of the first of very many; none
-// where rows go in the order of the input. Groups that are lost cost prefixes that
-// are computed again, and nothing else.
+// ReadGroups returns the groups of a job's first rows; none if rows run in input order.
+// Lost groups only mean that some prefixes are computed again.
 func ReadGroups(ctx context.Context, bucket blob.Bucket, job string, m shard.Manifest) ([]byte, error) {
 	if !m.Groups {
 		return nil, nil

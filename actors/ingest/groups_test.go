@@ -11,8 +11,8 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// alike are rows of 12 KB in no order, some of which begin alike: more than a
-// worker has loaded at a time.
+// alike returns rows of 12 KB in random order; some begin with the same text. They are
+// more than a worker loads at a time.
 func alike() (texts []string) {
 	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(4000) {
 		texts = append(texts, strings.Repeat(fmt.Sprintf("prefix %03d ", i%700), 1000)+fmt.Sprint("row ", i))
@@ -20,8 +20,8 @@ func alike() (texts []string) {
 	return texts
 }
 
-// Rows that begin alike have one group, their shards are those of any input, and
-// who continues the job has its groups, or does without where they are lost.
+// Rows with the same beginning have the same group, and their shards are cut as usual. A
+// job that continues this one gets the groups, or runs without them if they are lost.
 func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

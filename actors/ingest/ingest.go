@@ -1,8 +1,7 @@
-// Package ingest turns the input of a job into shards: it downloads, reads, makes
-// prompts of rows, counts their tokens, holds them against the quotas, and says
-// what they may cost. It owns the objects below layout.Input. Whether it may do
-// so is said by the fence that its caller gives; it knows no actors, no engines
-// and nothing of how rows run.
+// Package ingest turns the input of a job into shards: it downloads and reads the input,
+// makes prompts from rows, counts tokens, checks quotas, and estimates the cost. It owns
+// the objects below layout.Input. The fence that the caller passes gives the right to
+// write. It knows no actors, no engines, and not how rows run.
 package ingest
 
 import (
@@ -26,8 +25,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// Config is what ingest needs, with the same for all jobs. Nothing has a
-// default.
+// Config has the settings and dependencies of ingest, the same for all jobs. All fields
+// are required unless their comment says otherwise.
 type Config struct {
 	Jobs       store.Jobs
 	Parts      store.Parts
@@ -36,75 +35,76 @@ type Config struct {
 	Limits     input.Limits
 	Clock      func() time.Time
 
-	// Downloads are those of this node, at Address: HOST:PORT, for others; empty on
-	// a node that stands alone. DownloadsAt asks another, and an error says that it
-	// did not answer. One that is silent for Silence has let go of what it had begun.
+	// Downloads are the downloads of this node. Other nodes reach them at Address,
+	// HOST:PORT; it is empty on a single node. DownloadsAt asks another node; an error
+	// means that it did not answer. A node that is silent for Silence is assumed to have
+	// dropped its downloads.
 	Downloads   *Downloads
 	Address     string
 	DownloadsAt func(ctx context.Context, address, job string) (bool, error)
 	Silence     time.Duration
 
-	// Wait repeats what may fail for a while. Patient is a context under which one
-	// call of Bucket does the same by itself, until done.
+	// Wait retries an operation that may fail for a while. Patient returns a context
+	// under which a single call of Bucket does the same, until done is called.
 	Wait    func(ctx context.Context, do func() error) error
 	Patient func(ctx context.Context) (patient context.Context, done func())
 
-	// Turn waits until the input may be read, since that takes memory, and returns
-	// what to call then; false when ctx ends first.
+	// Turn waits until the input may be read, because reading takes memory. The caller
+	// must call leave afterwards. It returns false if ctx ends first.
 	Turn func(ctx context.Context) (leave func(), ok bool)
 
-	// Compute waits for a moment of the node's processors, and returns what to call
-	// at its end; false when ctx ends first. Inputs of many rows take them one after
-	// another, so that they leave the processors to other work.
+	// Compute waits for one of the node's processors. The caller must call leave
+	// afterwards. It returns false if ctx ends first. Inputs with many rows take turns,
+	// so that other work gets processors too.
 	Compute func(ctx context.Context) (leave func(), ok bool)
 
-	// Ready hears of shards that may run while the input is still being read, where
-	// the job may begin early; nil where it has to wait for Run.
+	// Ready is called with shards that may run while the input is still being read; nil
+	// if the job must wait until Run returns.
 	Ready func(Begun)
 
-	// Stream takes a place for an input that is cut while it is downloaded, which
-	// takes memory for as long as that lasts, and returns what to call then; false
-	// where there is none.
+	// Stream takes a place for an input that is cut during its download, because this
+	// takes memory. The caller must call leave afterwards. It returns false if there is
+	// no place.
 	Stream func() (leave func(), ok bool)
 
-	// ShardRows and ShardBytes bound a shard before it is compressed. One row may be
+	// ShardRows and ShardBytes limit a shard before compression. A single row may be
 	// larger.
 	ShardRows  int
 	ShardBytes int64
 
-	// DedupRows is how many different rows of a job are remembered that wants equal
-	// ones to run once: about 45 bytes of memory each while the input is read.
+	// DedupRows is the number of different rows that are remembered for a job in which
+	// equal rows run once: about 45 bytes of memory each while the input is read.
 	DedupRows int
 
-	// An estimate of an input of at least SampleFrom tokens runs the first rows,
-	// which have SampleTokens.
+	// An estimate of an input with at least SampleFrom tokens runs the first rows, up to
+	// SampleTokens.
 	SampleFrom   int64
 	SampleTokens int64
 }
 
-// An ingester is at work on one job.
+// An ingester ingests the input of one job.
 type ingester struct {
 	Config
 	fence   store.Fence
 	counter *prompt.Counter
 	rec     *store.Record
-	groups  *order.Groups // of the rows that are cut
-	copies  *copies       // among them; nil where nobody looks for any
-	id      string        // of the job
-	spec    rowmill.Spec  // of it
-	size    int64         // bytes of the input as it came, 0 where that is not known
-	told    int           // shards that Ready has heard of
+	groups  *order.Groups // of the rows that were cut
+	copies  *copies       // among these rows; nil if the job does not look for copies
+	id      string        // id of the job
+	spec    rowmill.Spec  // spec of the job
+	size    int64         // bytes of the original input; 0 if unknown
+	told    int           // number of shards passed to Ready
 
-	follower *follower      // reads the download, nil where nobody does
-	whole    shard.Manifest // of what was cut so; no rows where not all was
-	failure  error          // of rows that were cut so
+	follower *follower      // reads during the download; nil if nothing does
+	whole    shard.Manifest // shards cut during the download; without rows if not all were cut
+	failure  error          // failure of rows during that cut
 }
 
-// Run returns the manifest of rec's input, from what an earlier run left where
-// that is complete. It may be repeated after a crash: shards have fixed keys and
-// the manifest comes last. Only a download is never repeated; where the store has
-// forgotten what a job took over, that is taken over again. A *rowmill.Failure is
-// the input's fault, any other error the system's. rec follows what is recorded.
+// Run returns the manifest of rec's input. If an earlier run was complete, it uses that
+// result. It may be repeated after a crash: shards have fixed keys, and the manifest is
+// written last. Only a download is never repeated. If the store has lost rows that a job
+// took over, they are taken over again. A *rowmill.Failure means that the input is at
+// fault; any other error is the system's. rec is kept equal to the stored record.
 func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, counter *prompt.Counter) (shard.Manifest, error) {
 	if rec.ShardRows > 0 {
 		cfg.ShardRows, cfg.ShardBytes = rec.ShardRows, rec.ShardBytes
@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 		if g.failure != nil {
 			return shard.Manifest{}, g.failure
 		}
-		if g.whole.Rows > 0 { // it was cut meanwhile
+		if g.whole.Rows > 0 { // it was cut during the download
 			return g.whole, nil
 		}
 	}
@@ -150,8 +150,8 @@ func Run(ctx context.Context, cfg Config, rec *store.Record, fence store.Fence, 
 	return m, err
 }
 
-// cutFrom makes shards of what a job was given, this one or the one that it
-// continues, and the list of them.
+// cutFrom writes the shards of a job's input, and their list. source is this job or the
+// job that it continues.
 func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Manifest, err error) {
 	rows, err := g.open(ctx, source)
 	if err != nil {
@@ -169,12 +169,12 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 	return m, nil
 }
 
-// dropDownload removes what is stored of a download of which there are shards. What
-// stays of it goes with the rest of the input.
+// dropDownload removes the stored download after its shards were written. If this fails,
+// the object is removed later with the rest of the input.
 func (g *ingester) dropDownload(ctx context.Context) { _ = g.Bucket.Delete(ctx, layout.Raw(g.id)) }
 
-// list writes which rows begin alike or are equal, and the list of shards. Whoever
-// takes the job over from now on reads shards.
+// list writes the groups, the list of copies, and the list of shards. From then on, each
+// new owner of the job reads shards.
 func (g *ingester) list(ctx context.Context, m *shard.Manifest) (err error) {
 	if m.Groups, err = g.writeGroups(ctx); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (g *ingester) list(ctx context.Context, m *shard.Manifest) (err error) {
 	return writeManifest(ctx, g.Bucket, g.id, *m)
 }
 
-// cutRows makes shards of rows to their end, and closes them.
+// cutRows writes all rows as shards and closes the reader.
 func (g *ingester) cutRows(ctx context.Context, rows input.Reader, fields []string) (m shard.Manifest, err error) {
 	m, err = g.cut(ctx, rows, fields)
 	if err = errors.Join(err, rows.Close()); err != nil {
@@ -198,7 +198,7 @@ func (g *ingester) cutRows(ctx context.Context, rows input.Reader, fields []stri
 	return m, nil
 }
 
-// inline counts rows that are in the record and need no objects.
+// inline counts the tokens of rows that are in the record and need no objects.
 func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 	m := shard.Inline(g.rec.Spec.Inline)
 	if err := checkRows(m.Rows, false, &g.rec.Spec); err != nil {
@@ -214,7 +214,7 @@ func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 			continue
 		}
 		if err := counted.addRow(int64(row), text); err != nil {
-			break // close says it
+			break // close returns the reason
 		}
 	}
 	var err error
@@ -222,7 +222,7 @@ func (g *ingester) inline(ctx context.Context) (shard.Manifest, error) {
 	return m, err
 }
 
-// rowSource is a reader with what must be closed after it.
+// rowSource is a reader together with the object to be closed after it.
 type rowSource struct {
 	input.Reader
 	object io.Closer
@@ -243,7 +243,7 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	if err != nil {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
-	if source.Spec.URL == "" { // else it is kept packed
+	if source.Spec.URL == "" { // a download is stored compressed
 		g.size = o.Size()
 	}
 	rows, err := g.read(o, &source.Spec)
@@ -254,8 +254,8 @@ func (g *ingester) open(ctx context.Context, source store.Record) (input.Reader,
 	return rowSource{rows, o}, nil
 }
 
-// read reads the rows in an object, and makes prompts of them where the job
-// runs a Function.
+// read returns a reader of the rows in an object. If the job runs a Function, it makes
+// prompts from them.
 func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error) {
 	if spec.Raw != nil {
 		return input.OpenBatch(blob.NewReader(o), spec.Raw.Path, g.Limits), nil
@@ -270,7 +270,7 @@ func (g *ingester) read(o blob.Object, spec *rowmill.Spec) (input.Reader, error)
 	return input.Open(o, o.Size(), opts)
 }
 
-// readSpooled reads rows that came with their submission.
+// readSpooled reads rows that were part of their submission.
 func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader, error) {
 	if spec.Function == nil {
 		return input.Spooled(src), nil
@@ -282,8 +282,8 @@ func (g *ingester) readSpooled(src io.Reader, spec *rowmill.Spec) (input.Reader,
 	}), err
 }
 
-// options say how a file is read, and its rows are made prompts of where the job
-// runs a Function.
+// options returns the options for reading a file, and for making prompts if the job runs
+// a Function.
 func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 	opts = input.Options{
 		Format: input.Format(spec.Format), Name: cmp.Or(spec.FileName, input.NameOf(spec.URL)),
@@ -307,19 +307,19 @@ func (g *ingester) options(spec *rowmill.Spec) (opts input.Options, err error) {
 func promptOf(spec *rowmill.Spec) (*function.Prompt, error) {
 	template, err := function.NewPrompt(*spec.Function)
 	if err != nil {
-		return nil, fmt.Errorf("prompt of the Function: %w", err) // it was checked when it was published
+		return nil, fmt.Errorf("prompt of the Function: %w", err) // the Function was checked when it was published
 	}
 	return template, nil
 }
 
-// renderRow makes the prompt of a spooled row. What a short template makes of
-// long values is known only here, so it may be too long.
+// renderRow makes the prompt of a spooled row. It checks the size, because only the
+// rendered prompt shows the real size.
 func renderRow(template *function.Prompt, row int64, object []byte, limit int64) (text, fields string, err error) {
 	given, err := function.ParseRow(object)
 	if err != nil {
 		return "", "", err
 	}
-	values, _ := template.Values(given) // none is missing: that was checked at submission
+	values, _ := template.Values(given) // no value is missing: this was checked at submission
 	if size := template.Size(values); size > limit {
 		return "", "", rowmill.Failf(rowmill.CodeInvalidInputFile,
 			"The prompt of row %d has %d bytes, more than %d. Shorten or split its values.", row, size, limit)
@@ -327,7 +327,7 @@ func renderRow(template *function.Prompt, row int64, object []byte, limit int64)
 	return template.Render(values), keptFields(template, values), nil
 }
 
-// fieldColumns are the columns that the fields of a job's rows have in results.
+// fieldColumns returns the names of the columns that show a row's fields in the results.
 func fieldColumns(spec *rowmill.Spec) (names []string) {
 	if spec.Function == nil {
 		return nil
@@ -340,7 +340,7 @@ func fieldColumns(spec *rowmill.Spec) (names []string) {
 	return names
 }
 
-// keptFields are the values that fieldColumns names, as rows have them.
+// keptFields returns the values for the columns of fieldColumns, encoded as in a row.
 func keptFields(template *function.Prompt, values []string) string {
 	shown := make([]string, 0, len(values))
 	for i, in := range template.Inputs() {

@@ -25,8 +25,7 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A fetcher is a Downloader with one file. It notes what was durable when it
-// was asked.
+// A fetcher is a Downloader with one file. It calls asked at each request.
 type fetcher struct {
 	file  string
 	err   error
@@ -43,7 +42,7 @@ func (f *fetcher) Fetch(_ context.Context, _ string, w io.Writer) (int64, error)
 	return int64(n), errors.Join(err, f.err)
 }
 
-// A rig is a store with a session, a bucket and a downloader.
+// A rig has a store with a session, a bucket and a downloader.
 type rig struct {
 	Config
 	store   *bolt.Store
@@ -134,7 +133,7 @@ func (r *rig) spool(t tester, texts ...string) string {
 	return r.put(t, "spooled/"+rowmill.NewJobID(), lines.String())
 }
 
-// texts reads back the rows of all shards, and holds them against the manifest.
+// texts reads the rows of all shards and checks them against the manifest.
 func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []string) {
 	t.Helper()
 	for n, info := range m.Shards {
@@ -162,7 +161,7 @@ func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []stri
 	return texts
 }
 
-// fails demands a failure with a code and a text.
+// fails verifies that err is a failure with this code and text.
 func fails(t *testing.T, err error, code, text string) {
 	t.Helper()
 	var failure *rowmill.Failure
@@ -179,8 +178,8 @@ func numbered(n int) []string {
 	return texts
 }
 
-// Whatever the rows and the bounds: all rows are there, in order, in shards that
-// keep the bounds, and every token of an estimate is counted.
+// For all rows and limits: all rows are stored in order, the shards keep the limits, and
+// all tokens of an estimate are counted.
 func TestRun_CutsRowsIntoShards(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -235,7 +234,7 @@ func TestRun_InlineRowsNeedNoObjects(t *testing.T) {
 	fails(t, err, rowmill.CodeTokenQuota, "10 tokens")
 }
 
-// A run that ended is not repeated, one that broke off anywhere is.
+// A completed run is not repeated. A run that broke off at any point is.
 func TestRun_MayBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -259,7 +258,7 @@ func TestRun_MayBeRepeated(t *testing.T) {
 		t.Errorf("with its manifest alone: %+v, %v", m, err)
 	}
 	r.Bucket = whole
-	r.put(t, layout.Manifest(rec.Job.ID), "{") // never overwritten by a guess
+	r.put(t, layout.Manifest(rec.Job.ID), "{") // a damaged manifest is never overwritten
 	if _, err := r.run(t, rec, fence); err == nil || !strings.Contains(err.Error(), "read manifest") {
 		t.Errorf("with a damaged manifest: %v", err)
 	}
@@ -267,7 +266,7 @@ func TestRun_MayBeRepeated(t *testing.T) {
 
 var errBrittle = errors.New("no room")
 
-// A brittle bucket takes so many objects.
+// A brittle bucket accepts this many objects and then fails.
 type brittle struct {
 	blob.Bucket
 	left int
@@ -290,8 +289,8 @@ func TestRun_DownloadsOnce(t *testing.T) {
 			t.Errorf("when the first byte is asked for the record is %+v, %v", known, err)
 		}
 	}
-	// An owner that dies after the last shard and before the manifest leaves the
-	// download to the next one.
+	// If an owner dies after the last shard and before the manifest, the next owner
+	// finds the download.
 	whole := r.Bucket
 	r.Bucket = dyingBucket{whole, &fuse{left: 2}} // the input and the shard
 	if _, err := r.run(t, rec, fence); err == nil {
@@ -329,8 +328,9 @@ func TestRun_ABrokenDownloadIsNotRepeated(t *testing.T) {
 	}
 }
 
-// An owner that died between the last byte and the note that it had come leaves a
-// whole input, whatever else the record has forgotten.
+// If an owner dies after the last byte and before the end of the download is recorded,
+// the next owner finds the complete input, even if the store has lost more of the
+// record.
 func TestRun_AWholeDownloadIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, started := range map[string]bool{"its begin is noted": true, "its begin is forgotten": false} {
@@ -383,7 +383,7 @@ func TestRun_QuotasEndTheReading(t *testing.T) {
 	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 250 {
 		t.Errorf("a full quota: %+v, %v", m, err)
 	}
-	// What an earlier row breaks is said, not what reading found later.
+	// The failure of an earlier row is reported, not an error found later in the input.
 	lines := `"one two three"` + "\n" + `"four five six"` + "\nno JSON\n"
 	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), TokenQuota: 5})
 	_, err = r.run(t, rec, fence)
@@ -459,7 +459,7 @@ func TestOpenShard_ThatIsNotThere(t *testing.T) {
 	}
 }
 
-// tokenCounter counts the prompts of a job's rows, by the words of tokens.
+// tokenCounter returns a counter for the prompts of a job that counts with tokens.
 func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
 	t.Helper()
 	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }

@@ -14,9 +14,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Keep makes objects of the input of a job that is over hold all that another
-// job needs to continue it: rows that are in the record are written as a shard,
-// and what shards were made of goes. It may be repeated.
+// Keep changes the input of a finished job so that another job can continue it: rows in
+// the record are written as a shard, and the objects from which shards were cut are
+// removed. It may be repeated.
 func Keep(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 	id := rec.Job.ID
 	if texts := rec.Spec.Inline; texts != nil {
@@ -36,14 +36,14 @@ func Keep(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 		return writeManifest(ctx, bucket, id, shard.Manifest{Rows: int64(info.Rows), Shards: []shard.Info{info}})
 	}
 	if _, err := bucket.Stat(ctx, layout.Manifest(id)); errors.Is(err, rowmill.ErrNotFound) {
-		return nil // cut anew from what the shards would have been made of
+		return nil // the next job cuts the original input
 	} else if err != nil {
 		return fmt.Errorf("look for the manifest: %w", err)
 	}
 	return errors.Join(bucket.Delete(ctx, layout.Raw(id)), bucket.Delete(ctx, layout.Spooled(id)))
 }
 
-// writeInline writes rows that were in a record as one shard.
+// writeInline writes rows from a record as one shard.
 func writeInline(w io.Writer, texts []string) (shard.Info, error) {
 	out := shard.NewWriter(w, 0, false)
 	for _, text := range texts {

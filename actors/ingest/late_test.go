@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// copy writes an object once more under another key.
+// copy copies an object to another key.
 func (r *rig) copy(t *testing.T, from, to string) {
 	t.Helper()
 	o, err := r.Bucket.Open(t.Context(), from)
@@ -37,8 +37,8 @@ func (r *rig) copy(t *testing.T, from, to string) {
 	}
 }
 
-// A shard that a node wrote late, cut by other settings, is not taken for the one
-// of the manifest.
+// A shard that a node wrote late, cut with other settings, is not used in place of the
+// manifest's shard.
 func TestOpenShard_OfAnotherCut(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -58,11 +58,11 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 	if err := errors.Join(open(0), open(1)); err != nil {
 		t.Fatal(err)
 	}
-	r.copy(t, layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1)) // a delayed write
+	r.copy(t, layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1)) // a late write
 	if err := open(1); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
 	}
-	m.Shards[0].Rows = 3 // the manifest is of a coarser cut
+	m.Shards[0].Rows = 3 // this manifest has larger shards
 	if err := open(0); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("fewer rows than the manifest has: %v, want ErrCorrupt", err)
 	}
@@ -72,13 +72,13 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 	}
 }
 
-// A manifest that a node wrote late, by other settings, does not stand for what was
-// counted and partly run.
+// A manifest that a node wrote late, with other settings, does not replace the shards
+// that were counted and partly run.
 func TestRun_AManifestOfAnotherCut(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
-	again := *rec // the same at the node that stands still
+	again := *rec // the record on a node that hangs
 	r.ShardRows = 2
 	m, err := r.run(t, rec, fence)
 	if err != nil || len(m.Shards) != 2 {

@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// writeManifest writes the list of shards. It comes after the last of them, so
-// that its existence says that ingest is complete.
+// writeManifest writes the list of shards. It is written after the last shard, so its
+// existence means that ingest is complete.
 func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m shard.Manifest) error {
 	doc, err := json.Marshal(m)
 	if err != nil {

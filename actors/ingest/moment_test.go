@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// A countingBucket counts the shards that are begun at the same time, each of
-// which takes a while.
+// A countingBucket counts the shards that are being written at the same time. Each write
+// takes a while.
 type countingBucket struct {
 	blob.Bucket
 	now, most atomic.Int32
@@ -30,8 +30,8 @@ func (b *countingBucket) Create(ctx context.Context, key, contentType string) (b
 	return b.Bucket.Create(ctx, key, contentType)
 }
 
-// Inputs of many rows are read a few at a time, in turns, so that a small one does
-// not wait for the end of any.
+// Inputs with many rows are read a few at a time and in turns, so a small input does not
+// wait for the end of a large one.
 func TestInputsTakeMoments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// checkRows holds a number of rows against the job's quota. more says that
-// others may follow.
+// checkRows compares a number of rows with the job's quota. more says that further rows
+// may follow.
 func checkRows(rows int64, more bool, spec *rowmill.Spec) error {
 	if spec.RowQuota == 0 || rows <= spec.RowQuota {
 		return nil
@@ -16,7 +16,8 @@ func checkRows(rows int64, more bool, spec *rowmill.Spec) error {
 		counted(rows, more), spec.Priority, spec.RowQuota, raise(spec, "rows", rows, more))
 }
 
-// tooManyTokens says that the rows up to row have more tokens than a job may.
+// tooManyTokens returns the failure of a job with more tokens, up to row, than its
+// quota.
 func tooManyTokens(tokens, row int64, spec *rowmill.Spec) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeTokenQuota, "The input has %s tokens, counted to row %d, and the quota of a job of priority %d is %d tokens. %s",
 		counted(tokens, true), row, spec.Priority, spec.TokenQuota, raise(spec, "tokens", tokens, true))
@@ -29,8 +30,8 @@ func counted(n int64, more bool) string {
 	return fmt.Sprint(n)
 }
 
-// raise says what to do about a quota. Where the value is not known to its end
-// the command cannot name one.
+// raise says how to solve a quota failure. If the total is not known, the command has a
+// placeholder.
 func raise(spec *rowmill.Spec, what string, value int64, more bool) string {
 	remedy := "Split the input"
 	if spec.Priority < rowmill.Lowest {

@@ -6,7 +6,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A quota failure names the limit, the value and the command that raises it.
+// A quota failure names the limit, the value and the command that raises the limit.
 func TestQuotaFailuresNameLimitValueAndCommand(t *testing.T) {
 	t.Parallel()
 	prototype := &rowmill.Spec{RowQuota: 1000, TokenQuota: 50_000}

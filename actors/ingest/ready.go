@@ -10,59 +10,60 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Begun is an input that is being cut: what all its shards have in common, and
-// those that may run by now. Nothing of them may be recorded before Run has
-// returned: what is wrong further down fails the job as if none had run.
+// Begun describes an input that is being cut: the data that all its shards share, and
+// the shards that may run now. No row may be recorded before Run has returned: if a
+// later row is invalid, the job fails as if no row had run.
 type Begun struct {
 	rowmill.IDType
 	Fields []string          // as shard.Manifest has them
-	About  int64             // rows of the whole, about; 0 where nothing tells
-	Shards []shard.Info      // that follow those that were told before, each once
-	Copies []*roaring.Bitmap // of each: the rows that are not run, see shard.Copies; nil for none
+	About  int64             // estimated rows of the whole input; 0 if unknown
+	Shards []shard.Info      // the next shards, each passed once
+	Copies []*roaring.Bitmap // by shard: the rows that do not run, see shard.Copies; nil for none
 }
 
-// Early reports whether rows of a job may run before all of its input is read.
-// They may not where more than the row's own place decides whether it runs: an
-// estimate, a continuation, a batch, of which all requests are checked first, and
-// what an account with a limit of cost has to set aside for the whole.
+// Early reports whether rows of a job may run before the whole input is read. They may
+// not if other rows decide whether a row runs: in an estimate, a continuation, a batch
+// (all requests are checked first), or for an account with a cost limit (the whole cost
+// is reserved first).
 func Early(spec *rowmill.Spec) bool {
 	return !spec.Estimate && spec.Continue == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
 }
 
-// A herald tells of shards as soon as they are stored and all of their rows are
-// counted, so that they are within the quotas. First it waits a little to know
-// whether rows are dealt by their prefixes; where they are, those it has not told of
-// are for who has all of the input.
+// A herald announces shards as soon as they are stored and all their rows are counted,
+// so they are within the quotas. First it waits a little to learn whether rows are dealt
+// by their prefixes. If they are, it announces no more shards: rows are dealt after the
+// whole input is read.
 type herald struct {
-	tell    func(Begun) // nil where nobody listens
+	tell    func(Begun) // nil if shards are not announced
 	begun   Begun
-	size    int64 // bytes of the whole source; 0 where nobody says
+	size    int64 // bytes of the whole source; 0 if unknown
 	counted *inputCounter
-	groups  *order.Groups // of who adds
-	told    int           // shards, of this try and those before it
+	groups  *order.Groups // only the caller of add uses it
+	told    int           // number of shards announced, in this and earlier attempts
 
 	stored chan storedShard
 	woken  chan struct{}
 	done   chan struct{}
 }
 
-// A storedShard is one, and what the rows so far tell of their order.
+// A storedShard is a stored shard, with the state of groups at that time.
 type storedShard struct {
 	shard.Info
 	copies         *roaring.Bitmap
 	decided, dealt bool
 }
 
-// orderPatience is how long the first row waits for it to be known in which order
-// rows go: half of what a job may take to begin. A sample of an input that comes
-// quickly is there by then.
+// orderPatience is how long the first row waits for the decision about the order of
+// rows: half of the acceptable time until a job starts. A fast input has enough rows by
+// then.
 const orderPatience = 250 * time.Millisecond
 
-// storedAhead is how many shards may be stored whose rows are not counted yet,
-// without the reader waiting: more than the counters ever have waiting.
+// storedAhead is how many shards with uncounted rows may be stored before the reader
+// waits: more than the counters ever have waiting.
 const storedAhead = 64
 
-// herald begins to tell of shards that have this in common; it is to be closed.
+// herald starts to announce shards that share the data in begun. The caller must close
+// it.
 func (g *ingester) herald(begun Begun, counted *inputCounter) *herald {
 	h := &herald{
 		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, told: g.told,
@@ -82,7 +83,7 @@ func (g *ingester) herald(begun Begun, counted *inputCounter) *herald {
 	return h
 }
 
-// run tells until all is stored.
+// run announces shards until all are stored.
 func (h *herald) run() {
 	defer close(h.done)
 	patience := time.NewTimer(orderPatience)
@@ -98,7 +99,7 @@ func (h *herald) run() {
 				}
 				return
 			}
-			if n++; n > h.told { // else told by an earlier try
+			if n++; n > h.told { // otherwise an earlier attempt has announced it
 				waiting = append(waiting, s)
 			}
 			if h.begun.About == 0 && s.Bytes > 0 {
@@ -118,8 +119,7 @@ func (h *herald) run() {
 	}
 }
 
-// say tells of the first of the shards whose rows are counted, and returns how
-// many those are.
+// say announces the first waiting shards with counted rows, and returns their number.
 func (h *herald) say(waiting []storedShard) (count int) {
 	rows, _ := h.counted.so()
 	for count < len(waiting) && waiting[count].First+int64(waiting[count].Rows) <= rows {
@@ -144,8 +144,8 @@ func (h *herald) add(info shard.Info, copies *roaring.Bitmap) {
 	}
 }
 
-// close returns once all has been told that is counted, and how many shards those
-// are. It comes after the end of the counting.
+// close announces all counted shards and returns the number of announced shards. Call it
+// after the counting has ended.
 func (h *herald) close() (told int) {
 	close(h.stored)
 	<-h.done

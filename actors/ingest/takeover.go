@@ -19,26 +19,25 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A takeover makes the input and the committed rows of a job those of another:
-// shards are copied, and of each the rows to be taken over are written as one
-// part and committed as carried. Whatever breaks it off, it may be repeated: a
-// shard whose part is committed is not taken over again, and the manifest comes
-// last. Where the store has forgotten such a part, the job may have run rows
-// already, which are left out.
+// A takeover copies the input and the committed rows of an old job to a new one. It
+// copies each shard, writes its committed rows as one part, and commits this part as
+// carried. It may be repeated after any failure: a shard with a committed carried part
+// is not taken over again, and the manifest is written last. If the store has lost such
+// a part, the job may have run rows already; these are left out.
 type takeover struct {
 	*ingester
 	old     store.Record
-	failed  bool           // its failed rows are run again
+	failed  bool           // failed rows of the old job run again
 	input   shard.Manifest // of the old job
 	rows    *archive.Committed
 	counted *inputCounter
-	totals  store.Totals // of all that is committed
-	taken   int64        // rows that are taken over
-	runs    int64        // rows that are not
+	totals  store.Totals // of all committed parts
+	taken   int64        // number of rows taken over
+	runs    int64        // number of rows to run
 }
 
-// takeOver returns the manifest of a job that continues another. Its size is
-// that of the rows to run.
+// takeOver returns the manifest of a job that continues another. Its size is the size of
+// the rows to run.
 //
 // Each time that it finds lost parts in the old job it begins again without them.
 func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
@@ -56,8 +55,8 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	if err != nil {
 		return m, false, err
 	}
-	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // whoever was to note it before may have died
-	if errors.Is(err, rowmill.ErrConflict) {      // its end is forgotten meanwhile
+	err = g.Jobs.Continued(ctx, id, g.rec.Job.ID) // an earlier attempt to note it may have failed
+	if errors.Is(err, rowmill.ErrConflict) {      // the store has lost the end of the old job meanwhile
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	if err != nil {
@@ -88,21 +87,21 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	return m, false, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
 
-// find reads the job to take over from: the one to continue, or where that ended
-// before it had taken over what it was to continue, the one before, of which all
-// is that it had. cut says that there are shards.
+// find reads the job to take over from. This is the job to continue; if that job ended
+// before it took over its own predecessor, it is the predecessor, which has everything.
+// cut says that there are shards.
 func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
 		t.failed = t.failed || next.Failed
 		t.old, err = t.Jobs.Get(ctx, next.Job)
 		switch {
-		case errors.Is(err, rowmill.ErrNotFound): // nobody removes records: who remembers it may bring it back
+		case errors.Is(err, rowmill.ErrNotFound): // records are never removed: a node that remembers the job may write it again
 			return false, fmt.Errorf("the store has forgotten job %s, which is to be continued", next.Job)
 		case err != nil:
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
 			return false, inputGone(next.Job)
-		case !t.old.Job.Status.Terminal(): // it was, when it was to be continued
+		case !t.old.Job.Status.Terminal(): // the job was over when it was continued
 			return false, fmt.Errorf("%w: the store has forgotten the end of job %s, which is %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
 		t.input, err = t.manifest(ctx)
@@ -188,7 +187,7 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	return m, nil
 }
 
-// copyShard makes shard n of the old job one of the new.
+// copyShard copies shard n of the old job to the new job.
 func (t *takeover) copyShard(ctx context.Context, n int) (info shard.Info, err error) {
 	info = t.input.Shards[n]
 	w, err := t.Bucket.Create(ctx, layout.Shard(t.rec.Job.ID, n), layout.Bytes)
@@ -221,8 +220,8 @@ func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) erro
 	return t.lost(err)
 }
 
-// takeShard returns which rows of shard n are taken over, and has them committed
-// unless they are in the parts that the job has of it.
+// takeShard returns the rows of shard n that are taken over. It commits them, unless the
+// job already has them in parts.
 func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts []store.Part) (*roaring.Bitmap, error) {
 	own := roaring.New()
 	for _, p := range parts {
@@ -235,7 +234,7 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts 
 	if own.GetCardinality() < uint64(info.Rows) {
 		return t.carry(ctx, n, info, own)
 	}
-	// Merged: no part of it says any more which rows were carried.
+	// In a merged part the carried rows are no longer marked.
 	return t.eachToTake(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
 }
 
@@ -249,8 +248,8 @@ func acceptedRows(p store.Part, info shard.Info) (*roaring.Bitmap, error) {
 	return rows, nil
 }
 
-// eachToTake visits the rows of shard n that the old job has committed and the new
-// one does not run, and returns which they are.
+// eachToTake visits the rows of shard n that the old job has committed and the new job
+// does not run, and returns their set.
 func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit results.Visit) (*roaring.Bitmap, error) {
 	rows := roaring.New()
 	err := t.rows.EachOfShard(ctx, n, info.First, info.Rows, func(row *rowmill.Row, out *rowmill.Output) error {
@@ -266,9 +265,9 @@ func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit
 	return rows, nil
 }
 
-// carry writes the rows of shard n that are taken over as a part and commits it,
-// but for those that the job has run itself. Its tokens are the old job's, and none
-// of its totals.
+// carry writes the rows of shard n that are taken over as a part and commits it, without
+// the rows that the job has run itself. Tokens of these rows belong to the old job, so
+// they are not in the totals.
 func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
 	key := layout.Carried(t.rec.Job.ID, n)
 	w, err := t.Bucket.Create(ctx, key, layout.Parquet)
@@ -325,7 +324,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roari
 	return taken, nil
 }
 
-// count holds the rows of shard n that are to run against the quotas.
+// count checks the rows of shard n that will run against the quotas.
 func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roaring.Bitmap) error {
 	left := int64(info.Rows) - int64(taken.GetCardinality())
 	t.runs += left
@@ -336,7 +335,7 @@ func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roa
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // nothing was written
+	defer func() { _ = rows.Close() }() // opened for reading only
 	for at := 0; at < info.Rows; {
 		block, err := rows.ReadBlock(rows.BlockOf(at))
 		if err != nil {
@@ -358,13 +357,13 @@ func (t *takeover) count(ctx context.Context, n int, info shard.Info, taken *roa
 	return err
 }
 
-// countRow takes in the next row, which was run before or is to run, unless it is a
-// copy of one before it.
+// countRow processes the next row, which is taken over or will run, unless it is a copy
+// of an earlier row.
 func (t *takeover) countRow(row int64, text string, taken bool) error {
 	switch {
 	case t.copies == nil:
 	case taken:
-		t.copies.first(row, text) // others may be copies of it
+		t.copies.first(row, text) // later rows may be copies of this row
 	case t.copies.add(row, text):
 		return nil
 	}

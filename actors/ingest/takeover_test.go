@@ -18,11 +18,10 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// errDied stands for an owner that dies.
+// errDied is the error of an owner that dies.
 var errDied = errors.New("died")
 
-// A fuse counts effects on store and bucket, and an owner dies before one of
-// them.
+// A fuse counts writes to store and bucket. The owner dies before one of them.
 type fuse struct{ left int }
 
 func (f *fuse) burn() error {
@@ -75,14 +74,14 @@ func (d dyingJobs) Continued(ctx context.Context, id, by string) error {
 	return d.Jobs.Continued(ctx, id, by)
 }
 
-// dying is what an owner has that dies after so many effects.
+// dying returns the Config of an owner that dies after this many writes.
 func (r *rig) dying(effects int) Config {
 	d, c := &fuse{left: effects}, r.Config
 	c.Jobs, c.Parts, c.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
 	return c
 }
 
-// spooled is a job of 40 rows, not yet cut.
+// spooled returns a job with 40 rows that is not cut yet.
 func (r *rig) spooled(t *testing.T) (*store.Record, store.Fence) {
 	t.Helper()
 	lines := ""
@@ -103,9 +102,8 @@ func (r *rig) spooled(t *testing.T) (*store.Record, store.Fence) {
 	return r.job(t, rowmill.Spec{Spooled: "spooled"})
 }
 
-// halfDone is a job of 40 rows in shards of ten: all of shard 0 is committed, of
-// shard 1 rows 12 to 14, of which 13 failed, of the others nothing. It was
-// cancelled.
+// halfDone returns a cancelled job with 40 rows in shards of ten: all rows of shard 0
+// are committed, and of shard 1 rows 12 to 14; row 13 failed.
 func (r *rig) halfDone(t *testing.T) store.Record {
 	t.Helper()
 	rec, fence := r.spooled(t)
@@ -156,8 +154,8 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 	return old
 }
 
-// An owner that dies anywhere while it takes rows over is followed by one that
-// finds everything, and nothing twice.
+// If an owner dies at any point of a takeover, the next owner takes over everything, and
+// nothing twice.
 func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []bool{false, true} {
@@ -202,8 +200,7 @@ func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
 	}
 }
 
-// A job that ended while it took rows over is continued as what it continued
-// would be.
+// A job that ended during its own takeover is continued like the job before it.
 func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []bool{false, true} {
@@ -233,8 +230,8 @@ func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
 	}
 }
 
-// A job that ended before it was cut says which one continues it, whoever of those
-// that were to note it died.
+// A job that ended before it was cut names the job that continues it, even if the owner
+// dies before it notes this.
 func TestTakeOver_OfOneThatWasNotCut(t *testing.T) {
 	t.Parallel()
 	for effects, over := 0, false; !over; effects++ {
@@ -257,7 +254,7 @@ func TestTakeOver_OfOneThatWasNotCut(t *testing.T) {
 	}
 }
 
-// What forgetting stores acknowledge they do not keep.
+// forgettingParts acknowledges parts and does not keep them.
 type forgettingParts struct{ store.Parts }
 
 func (forgettingParts) CommitParts(context.Context, store.Fence, []store.Part, store.Totals) error {
@@ -271,8 +268,8 @@ func (f forgettingJobs) Update(ctx context.Context, fence store.Fence, change fu
 	return rec, errors.Join(err, change(&rec))
 }
 
-// What a job took over and the store has forgotten is not run and paid for again,
-// although the manifest stands.
+// Rows that were taken over and lost by the store do not run again, although the
+// manifest exists.
 func TestTakeOver_ThatWasForgotten(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -297,11 +294,11 @@ func TestTakeOver_ThatWasForgotten(t *testing.T) {
 	}
 }
 
-// Where what was taken over is forgotten and what the job has run itself is written
-// again, all but that is taken over again, whether its shard is merged or not.
+// If the store has lost the carried rows, and the job's own rows are recorded again, all
+// other rows are taken over again, whether the shard is merged or not.
 func TestTakeOver_ThatWasForgottenBesideOwnRows(t *testing.T) {
 	t.Parallel()
-	within := roaring.BitmapOf(0, 2, 3) // of shard 1: row 12 was taken over, too
+	within := roaring.BitmapOf(0, 2, 3) // in shard 1; row 12 was also taken over
 	accepted, _ := within.ToBytes()
 	own := store.Part{Key: "own", Shard: 1, Rows: 3, Accepted: accepted, Totals: store.Totals{Rows: 3, InputTokens: 15, OutputTokens: 21}}
 	merged := store.Part{Key: "merged", Shard: 1, Rows: 10, Complete: true, Totals: store.Totals{Rows: 10, InputTokens: 35, OutputTokens: 49}}
@@ -340,8 +337,8 @@ func TestTakeOver_ThatWasForgottenBesideOwnRows(t *testing.T) {
 	}
 }
 
-// A job whose record is gone may come back: what is to continue it is not failed
-// for what lasts.
+// A job whose record is lost may come back, so the job that continues it does not fail
+// for good.
 func TestTakeOver_OfAJobThatWasForgotten(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -353,7 +350,7 @@ func TestTakeOver_OfAJobThatWasForgotten(t *testing.T) {
 	}
 }
 
-// A late store takes its time with the first commit, of which nobody hears.
+// A lateParts delays the first commit and hides its result.
 type lateParts struct {
 	store.Parts
 	late func() error
@@ -367,7 +364,7 @@ func (l *lateParts) CommitParts(ctx context.Context, f store.Fence, parts []stor
 	return l.Parts.CommitParts(ctx, f, parts, t)
 }
 
-// A commit that comes late takes over nothing twice.
+// A late commit takes over no row twice.
 func TestTakeOver_ThatIsCommittedLate(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]bool{"after what was tried again": false, "before it": true} {

@@ -1,4 +1,4 @@
-// Package nodes owns what the nodes of a cluster tell each other of themselves,
-// when it has changed by enough to be told again, and who of them stands first
-// for a job. It knows neither actors nor what carries the words.
+// Package nodes defines the state that nodes of a cluster send each other, decides when
+// a changed state must be sent again, and ranks the nodes for a job. It knows no actors
+// and no transport.
 package nodes

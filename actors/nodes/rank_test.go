@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// Members rank each other alike: their ranks for a job are 0, 1, 2 …, First is
-// the one of rank 0, and who leaves moves nobody but those behind it.
+// All members compute the same ranks: 0, 1, 2 … for each job, and First has rank 0. When
+// a member leaves, only the members behind it change their rank.
 func TestRanksAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,7 +52,7 @@ func TestRanksAgree(t *testing.T) {
 	})
 }
 
-// Each of several members is first for about as many jobs.
+// Each of several members is first for about the same number of jobs.
 func TestJobsSpread(t *testing.T) {
 	t.Parallel()
 	members := []cluster.Member{{ID: "a", Owns: true}, {ID: "b", Owns: true}, {ID: "c", Owns: true}, {ID: "d"}}

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Silences are the nodes that were asked and do not answer. One that is busy
-// answers late, and not everything: that is no news. The zero value is ready, and
-// safe for concurrent use.
+// Silences has the nodes that do not answer requests. A busy node answers late and
+// leaves some requests unanswered; this alone is not reported. The zero value is ready
+// to use. It is safe for concurrent use.
 type Silences struct {
 	mu     sync.Mutex
 	silent map[string]*silence // by address
 }
 
-// A silence is how long a node has answered nothing that it was asked.
+// A silence is the time in which a node has answered no request.
 type silence struct {
 	since, last time.Time
 	told        bool
 }
 
-// silenceMatters is how long a node answers nothing before that is news: a
-// request waits for half as long, and a node sends several a second of each job.
+// silenceMatters is how long a node must be silent before this is reported: twice the
+// timeout of a request. A node gets several requests a second for each job.
 const silenceMatters = 3 * time.Second
 
 // Answered notes that a node has answered.
@@ -30,13 +30,13 @@ func (s *Silences) Answered(address string) {
 	delete(s.silent, address)
 }
 
-// Unanswered notes that a node did not, and reports whether that is news: once
-// for each silence. gone says that nobody listens there.
+// Unanswered notes a request without an answer, and reports whether to report the
+// silence: once for each silence. gone says that the node refuses connections.
 func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, was := range s.silent {
-		if now.Sub(was.last) > time.Minute { // nobody asks it any more
+		if now.Sub(was.last) > time.Minute { // no requests are sent to it any more
 			delete(s.silent, other)
 		}
 	}

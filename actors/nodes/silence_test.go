@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A silence is told once, when it has lasted; a node that answers now and then is
-// busy, and one where nobody listens is gone.
+// A silence is reported once, after it has lasted. A node that answers now and then is
+// busy. A node that refuses connections is gone.
 func TestSilences(t *testing.T) {
 	t.Parallel()
 	var s Silences
@@ -30,7 +30,7 @@ func TestSilences(t *testing.T) {
 		{at: 4 * silenceMatters, node: "a", answered: true},
 		{at: 4 * silenceMatters, node: "a"},
 		{at: 5 * silenceMatters, node: "a", news: true},
-		{at: 5*silenceMatters + 2*time.Minute, node: "a"}, // it was not asked meanwhile
+		{at: 5*silenceMatters + 2*time.Minute, node: "a"}, // no request was sent to it meanwhile
 	} {
 		if step.answered {
 			s.Answered(step.node)

@@ -11,26 +11,25 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// A State is what a node tells the others of itself.
+// A State is the information about a node that it sends to the other nodes.
 type State struct {
 	Version  string    `json:"version"`
-	Since    time.Time `json:"since"` // when it started
+	Since    time.Time `json:"since"` // start time of the node
 	Draining bool      `json:"draining,omitempty"`
-	Jobs     int       `json:"jobs"` // that it owns
+	Jobs     int       `json:"jobs"` // number of jobs that it owns
 	Engines  []Engine  `json:"engines,omitempty"`
 
-	// Objects is Reached or Away; empty of a node that does not say.
+	// Objects is Reached or Away; empty if the node does not report it.
 	Objects string `json:"objects,omitempty"`
 }
 
-// What a node says of the bucket.
+// Values of State.Objects: whether the node can use the bucket.
 const (
 	Reached = "reached"
 	Away    = "away"
 )
 
-// Reaching are those of the members that own jobs and say that they can use the
-// bucket.
+// Reaching returns the members that own jobs and report that they can use the bucket.
 func Reaching(members []cluster.Member) (reach []cluster.Member) {
 	for _, m := range members {
 		if s, ok := Read(m); ok && m.Owns && !s.Draining && s.Objects == Reached {
@@ -40,7 +39,7 @@ func Reaching(members []cluster.Member) (reach []cluster.Member) {
 	return reach
 }
 
-// An Engine is an inference server of a node that is up.
+// An Engine is an inference server in use on a node.
 type Engine struct {
 	Name      string               `json:"name"`
 	Kind      string               `json:"kind"`
@@ -49,22 +48,22 @@ type Engine struct {
 	InFlight  int                  `json:"in_flight"`
 	Models    []engine.ServedModel `json:"models,omitempty"`
 
-	// Resting says why ways through it are not in use.
+	// Resting has the reasons why routes are not in use.
 	Resting map[engine.Route]string `json:"resting,omitempty"`
 }
 
-// Read reads what a member last said; ok is false before it said anything.
+// Read decodes the last state of a member; ok is false if there is none yet.
 func Read(m cluster.Member) (s State, ok bool) {
 	return s, len(m.State) > 0 && json.Unmarshal(m.State, &s) == nil
 }
 
-// loadStep is the least change of an engine's load that the others hear of, as
-// a part of its window: a job keeps its engines full, and rows that come and go
-// would have each node tell all others of it without end.
+// loadStep is the smallest change of an engine's load to be sent, as a fraction of its
+// window. A job keeps its engines full, and without this limit each node would send its
+// state all the time.
 const loadStep = 0.25
 
-// Near reports whether others who know said need not hear of s: nothing but a
-// little load has changed.
+// Near reports whether s need not be sent to nodes that have the state said: at most the
+// load has changed a little.
 func (s State) Near(said State) bool {
 	return s.Draining == said.Draining && s.Objects == said.Objects && s.Jobs == said.Jobs && slices.EqualFunc(s.Engines, said.Engines, Engine.near)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// TestStateNear changes a state, and says whether the others need not hear of
-// it.
+// TestStateNear changes a state and checks whether the change needs to be sent.
 func TestStateNear(t *testing.T) {
 	t.Parallel()
 	said := State{Version: "v1", Jobs: 1, Engines: []Engine{

@@ -9,18 +9,18 @@ import (
 	"github.com/rowmill/rowmill/cluster"
 )
 
-// A Status is what is known of one node of the cluster.
+// A Status is the known information about a node of the cluster.
 type Status struct {
 	ID, Name, API, Peer, Version  string
 	Self, Engines, Owns, Draining bool
-	Models                        []string // that its engines serve, sorted
+	Models                        []string // models of its engines, sorted
 	Servers                       []Engine // those engines
-	Jobs                          int      // that it owns
-	Window, InFlight              int      // rows, all its engines together
+	Jobs                          int      // number of jobs that it owns
+	Window, InFlight              int      // rows, the sum over its engines
 	Since                         time.Time
 }
 
-// StatusOf is the status of a member that says s of itself.
+// StatusOf returns the status of a member with state s.
 func StatusOf(m cluster.Member, s State) Status {
 	st := Status{
 		ID: m.ID, Name: m.Node, API: m.API, Peer: m.Peer, Self: m.Self, Engines: m.Engines, Owns: m.Owns,
@@ -39,9 +39,9 @@ func StatusOf(m cluster.Member, s State) Status {
 	return st
 }
 
-// Find returns the node with that id, or that name where only one has it; this
-// one when id is empty. rowmill.ErrNotFound where there is none,
-// rowmill.ErrConflict where several have the name.
+// Find returns the node with this id, or with this name if only one node has it; with an
+// empty id it returns this node. The error is rowmill.ErrNotFound if there is no such
+// node, and rowmill.ErrConflict if several nodes have the name.
 func Find(list []Status, id string) (Status, error) {
 	var named []Status
 	for _, n := range list {

@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		"":    {"b-1", nil},
 		"b-2": {"b-2", nil},
 		"a":   {"a-1", nil},
-		"a-1": {"a-1", nil}, // an id before a name
+		"a-1": {"a-1", nil}, // an id wins over a name
 		"b":   {"", rowmill.ErrConflict},
 		"d":   {"", rowmill.ErrNotFound},
 	} {

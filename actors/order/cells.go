@@ -2,33 +2,33 @@ package order
 
 import "slices"
 
-// A class is what rows are told apart by.
+// A class groups rows of similar size from the same region of the input.
 type class struct{ size, region uint8 }
 
 func classOf(bytes int, position, total int64) class {
 	return class{uint8(sizeClass(bytes)), uint8(regionOf(position, total))}
 }
 
-// cells holds rows by class and gives back those of the highest rank first.
+// cells holds rows by class, and returns rows of the cell with the highest rank first.
 type cells[T any] struct {
-	list   []cell[T]     // in no order
-	index  map[class]int // into list, once that is long
-	order  []int32       // of list: by rank, highest first; emptied cells are passed over
-	ranked int64         // answers learned when it was last ordered
-	stale  bool          // a cell was added or filled since
-	count  int           // rows
+	list   []cell[T]     // unsorted
+	index  map[class]int // by class: index in list; nil while list is short
+	order  []int32       // indexes in list by rank, highest first; empty cells are skipped
+	ranked int64         // number of answers learned at the last sort
+	stale  bool          // a cell was added or filled after the last sort
+	count  int           // number of rows
 }
 
 type cell[T any] struct {
 	class class
 	rank  float64
 	rows  []Row[T]
-	taken int // of rows, from the front
+	taken int // rows taken from the front
 }
 
 func (c *cell[T]) left() int { return len(c.rows) - c.taken }
 
-// shortList is up to how many cells are searched one by one.
+// shortList is the number of cells up to which find searches one by one.
 const shortList = 8
 
 func (c *cells[T]) find(k class) *cell[T] {
@@ -59,7 +59,7 @@ func (c *cells[T]) find(k class) *cell[T] {
 func (c *cells[T]) add(r Row[T]) {
 	cell := c.find(r.class)
 	c.stale = c.stale || cell.left() == 0
-	if len(cell.rows) == cap(cell.rows) && cell.taken > len(cell.rows)/2 { // room is in front
+	if len(cell.rows) == cap(cell.rows) && cell.taken > len(cell.rows)/2 { // there is room at the front
 		left := copy(cell.rows, cell.rows[cell.taken:])
 		clear(cell.rows[left:])
 		cell.rows, cell.taken = cell.rows[:left], 0
@@ -68,7 +68,7 @@ func (c *cells[T]) add(r Row[T]) {
 	c.count++
 }
 
-// best is the cell of the highest rank that has rows; there must be one.
+// best returns the cell with the highest rank that has rows; there must be one.
 func (c *cells[T]) best(l *Lengths) *cell[T] {
 	if c.stale || l.count >= c.ranked+c.ranked/8+64 {
 		c.sort(l)
@@ -101,7 +101,7 @@ func (c *cells[T]) sort(l *Lengths) {
 		case a.class.size != b.class.size:
 			return int(b.class.size) - int(a.class.size)
 		}
-		// Between equals, regions far from each other come one after another.
+		// Between equal cells, regions far from each other follow one another.
 		return int(scatter(a.class.region)) - int(scatter(b.class.region))
 	})
 }
@@ -116,23 +116,23 @@ func scatter(region uint8) uint8 {
 	return s
 }
 
-// top is the rank of the best cell; there must be a row.
+// top returns the rank of the best cell; there must be a row.
 func (c *cells[T]) top(l *Lengths) float64 { return c.best(l).rank }
 
-// take removes the best row; there must be one.
+// take removes and returns the best row; there must be one.
 func (c *cells[T]) take(l *Lengths) Row[T] {
 	cell := c.best(l)
 	r := cell.rows[cell.taken]
-	cell.rows[cell.taken] = Row[T]{} // its text is not ours to keep alive
+	cell.rows[cell.taken] = Row[T]{} // do not keep its text in memory
 	cell.taken++
 	c.count--
-	if cell.left() == 0 { // the input may never come back to this class
+	if cell.left() == 0 { // the input may never return to this class
 		cell.rows, cell.taken = nil, 0
 	}
 	return r
 }
 
-// filter keeps the rows for which keep reports true.
+// filter keeps the rows for which keep returns true.
 func (c *cells[T]) filter(keep func(Row[T]) bool) {
 	c.count = 0
 	for i := range c.list {

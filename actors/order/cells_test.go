@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever goes in and out, cells give back each row once, of one class in the
-// order they came, and never one of a lower rank than another that is there.
+// In any sequence of operations, cells return each row once, in order within a class,
+// and never a row of a lower rank while a row of a higher rank is there.
 func TestCellsGiveTheBest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

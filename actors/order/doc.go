@@ -1,15 +1,14 @@
-// Package order decides which row of a job goes out next: the longest expected
-// answer first, so that no long one is left over at the end, and rows that
-// share a long prefix one after another to the same server, so that it
-// computes the prefix once. It owns what is learned about the lengths of
-// answers while a job runs. It knows no actors, no engines and no clock, and
-// nothing in it is safe for concurrent use.
+// Package order decides which row of a job is sent next. The longest expected answers go
+// first, so that no long row remains at the end. Rows with the same long prefix go one
+// after another to the same server, so the server computes the prefix once. The package
+// learns the length of answers while a job runs. It knows no actors, no engines and no
+// clock, and nothing in it is safe for concurrent use.
 //
 //	rows loaded ──► Pool ──► Take(port) ──► rows for one server
 //	                 ▲ expected tokens
 //	answers ──────► Lengths
 //
-// Lengths cannot be known, only expected, and what is expected changes with
-// every answer. A Pool therefore keeps rows in cells, all rows of one size and
-// from one region of the input, and ranks the cells, not the rows.
+// The length of an answer is only an expectation, and each answer changes it. A Pool
+// therefore keeps rows in cells, with all rows of a size class from the same region of the
+// input, and ranks the cells instead of the rows.
 package order

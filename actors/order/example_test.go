@@ -6,7 +6,7 @@ import (
 	"github.com/rowmill/rowmill/actors/order"
 )
 
-// Long texts are expected to get long answers, until answers say otherwise.
+// Long texts are expected to get long answers, until the answers show otherwise.
 func Example() {
 	const server = order.Port(0)
 	texts := []string{"Is this spam?", "Once upon a time there was a mill that ground rows, day and night. Go on."}
@@ -19,7 +19,7 @@ func Example() {
 	pool.Add([]order.Row[string]{row(0), row(1)})
 	fmt.Println(pool.Take(server, 1, true)[0].Value)
 
-	for range 100 { // short questions get long answers here, and long ones none
+	for range 100 { // here short questions get long answers, and long questions get short ones
 		lengths.Learn(len(texts[0]), 0, 2, 5, 2000)
 		lengths.Learn(len(texts[1]), 1, 2, 25, 1)
 	}

@@ -6,34 +6,33 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// Groups finds out, while the rows of a job are read, whether it pays to deal
-// them to workers by the prefixes of their texts, and says of each row to which
-// group it belongs. What a worker has loaded it orders by itself; groups are for
-// prefixes whose rows lie further apart than that.
+// Groups decides, while the rows of a job are read, whether rows should be dealt to
+// workers by prefix, and gives each row a group. A worker orders its loaded rows itself;
+// groups are for prefixes whose rows are further apart in the input.
 type Groups struct {
-	limit   int // groups are kept of so many rows
+	limit   int // largest number of rows with groups
 	sample  [][levels]uint64
-	bytes   int64 // of the sample
+	bytes   int64 // size of the sample
 	level   [levels]sketch
 	decided bool
-	depth   int // the level chosen; none where rows stay in the order of the input
+	depth   int // the chosen level; none if rows stay in input order
 	groups  []byte
 }
 
-// A sketch is what the sample says of one length of prefix.
+// A sketch has the sample's data about one length of prefix.
 type sketch struct {
-	rows    int // long enough
-	returns int // rows whose prefix was seen before, but not just before
+	rows    int // rows at least this long
+	returns int // rows with a prefix that was seen before, but not in the row before
 	last    uint64
 	hashes  map[uint64]struct{}
 }
 
 const (
-	// heldBytes is what a worker has loaded: a quarter of the default memory of a
-	// node. Within it rows are in order without being dealt.
+	// heldBytes is the approximate size of a worker's loaded rows: a quarter of the
+	// default memory of a node. Within this size rows are ordered without being dealt.
 	heldBytes = 16 << 20
-	// maxGrouped bounds the rows that are dealt by groups, the others follow in
-	// the order of the input: an owner has a byte of each in memory.
+	// maxGrouped limits the rows with groups; later rows follow in input order. An owner
+	// has one byte for each row in memory.
 	maxGrouped = 8 << 20
 )
 
@@ -46,7 +45,7 @@ func NewGroups() *Groups {
 	return g
 }
 
-// Add takes in the text of the next row.
+// Add adds the text of the next row.
 func (g *Groups) Add(text string) {
 	if g.decided {
 		if g.depth != none && len(g.groups) < g.limit {
@@ -71,12 +70,12 @@ func (g *Groups) Add(text string) {
 	}
 }
 
-// Decided reports whether enough rows were added to know, and whether rows are dealt
-// by groups.
+// Decided reports whether enough rows were added for the decision, and whether rows are
+// dealt by groups.
 func (g *Groups) Decided() (decided, dealt bool) { return g.decided, g.depth != none }
 
-// Rows returns the group of each row that was added, or of the first of very
-// many; nil where dealing by groups saves nothing.
+// Rows returns the group of each added row, up to the limit; nil if dealing by groups
+// saves nothing.
 func (g *Groups) Rows() []byte {
 	if !g.decided {
 		g.decide(len(g.sample))
@@ -84,8 +83,8 @@ func (g *Groups) Rows() []byte {
 	return g.groups
 }
 
-// decide chooses the length of prefix of which dealing saves the most in an input
-// of total rows, if that is worth it.
+// decide chooses the length of prefix that saves the most in an input of total rows, if
+// the saving is large enough.
 func (g *Groups) decide(total int) {
 	g.decided = true
 	n := float64(len(g.sample))
@@ -110,9 +109,9 @@ func (g *Groups) decide(total int) {
 	}
 }
 
-// saves estimates of how many of the sample's rows the prefix, of that length in
-// bytes, need not be computed where rows are dealt within a block, beyond those
-// that a worker finds among what it holds. Both are given in sizes of the sample.
+// saves estimates for how many rows of the sample the prefix need not be computed if
+// rows are dealt within a block, compared to the order within a worker's loaded rows.
+// length is in bytes; held and block are in multiples of the sample.
 func (s *sketch) saves(length, held, block float64) float64 {
 	distinct := float64(len(s.hashes))
 	repeats := float64(s.rows) - distinct
@@ -124,16 +123,16 @@ func (s *sketch) saves(length, held, block float64) float64 {
 	if prefixes*length <= assumedCache/2 {
 		return 0
 	}
-	// Rows that follow one of the same prefix are together already.
+	// A row directly after a row with the same prefix is already next to it.
 	return rows * (first(prefixes, rows*held) - first(prefixes, rows*block)) * float64(s.returns) / repeats
 }
 
-// first is the share of n rows that are the first of their prefix, of so many
-// equally frequent ones.
+// first returns the fraction of n rows that are the first with their prefix, for this
+// number of equally frequent prefixes.
 func first(prefixes, n float64) float64 { return prefixes / n * -math.Expm1(-n/prefixes) }
 
-// population is how many equally frequent prefixes there are where n rows have so
-// many distinct ones, fewer than n.
+// population returns the number of equally frequent prefixes for which n rows have this
+// many distinct prefixes, fewer than n.
 func population(n, distinct float64) float64 {
 	low, high := distinct, n*n // n*n: half a repetition is expected
 	for range 64 {
@@ -154,7 +153,7 @@ func (g *Groups) group(text string) (group byte) {
 	return group
 }
 
-// groupOf is the group of a prefix; hash is 0 where there is none.
+// groupOf returns the group of a prefix; hash is 0 if there is no prefix.
 func groupOf(hash uint64) byte {
 	if hash == 0 {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// grouped are the groups of n such texts.
+// grouped returns the groups of n texts.
 func grouped(n int, text func(i int) string) (*Groups, []byte) {
 	g := NewGroups()
 	for i := range n {
@@ -41,8 +41,8 @@ func TestRowsAreGroupedWhereItSavesPrompts(t *testing.T) {
 	}
 }
 
-// Rows of one prefix have one group, before and after the sample was judged;
-// short rows have none, and the groups are of about the same size.
+// Rows with the same prefix have the same group, before and after the decision. Short
+// rows have no group. Groups have about the same size.
 func TestAPrefixHasOneGroup(t *testing.T) {
 	t.Parallel()
 	const rows = 3 * sampleRows / 2

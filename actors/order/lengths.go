@@ -5,14 +5,13 @@ import (
 	"math/bits"
 )
 
-// Lengths learns how many tokens the answers of a job take, from those that
-// have come: by the size of the row, since long texts tend to get long
-// answers, and by the row's place in the input, since tables are often sorted
-// or grouped. The zero value has learned nothing.
+// Lengths learns how many tokens a job's answers have: by the size of the row, because
+// long texts tend to get long answers, and by the position of the row, because tables
+// are often sorted or grouped. The zero value has learned nothing.
 //
-// The logarithm of the length is taken as a sum: mean + effect of the size +
-// effect of the region. Each effect is the mean of what the others leave
-// over, drawn towards 0 while it rests on few answers.
+// The logarithm of the length is modelled as a sum: mean + effect of the size + effect
+// of the region. Each effect is the mean of the difference that the other terms do
+// not explain, reduced towards 0 while it is based on few answers.
 type Lengths struct {
 	count  int64
 	mean   float64 // of ln(1 + tokens)
@@ -30,26 +29,26 @@ type effect struct {
 const (
 	// sizes is the number of size classes, two for each doubling.
 	sizes = 64
-	// regions is into how many equal parts the input is cut.
+	// regions is the number of equal parts of the input.
 	regions = 64
-	// doubt is how many answers it takes to believe half of what they say.
+	// doubt is the number of answers at which half of an effect is used.
 	doubt = 4
-	// curiosity raises what is expected where no answer has come yet, so that
-	// every region is tried early: an unknown region may hold the longest rows.
+	// curiosity raises the rank of a region without answers, so that each region is
+	// tried early: an unknown region may have the longest rows.
 	curiosity = 0.5
-	// memory bounds the weight of the past, in answers: what was learned long
-	// ago gives way where an input changes its nature.
+	// memory limits the weight of old answers, as a number of answers: if the input
+	// changes, old data loses its influence.
 	memory = 4096
-	// sizeSlope is what is assumed of size before anything is learned: a text
-	// of twice the size gets an answer longer by 2^sizeSlope.
+	// sizeSlope is the assumption about size at the start: a text of twice the size gets
+	// an answer that is 2^sizeSlope times as long.
 	sizeSlope = 0.3
-	// firstAnswer and firstRatio are assumed before any answer has come:
-	// tokens of an answer, bytes of text per token.
+	// firstAnswer and firstRatio are the assumptions before the first answer: tokens of
+	// an answer, and bytes of text per token.
 	firstAnswer = 128
 	firstRatio  = 4
 )
 
-// sizeClass is the class of a text of n bytes.
+// sizeClass returns the class of a text of n bytes.
 func sizeClass(n int) int {
 	if n == 0 {
 		return 0
@@ -62,13 +61,13 @@ func sizeClass(n int) int {
 	return min(2*log-1+half, sizes-1)
 }
 
-// regionOf is the region of row number position of an input of total rows.
+// regionOf returns the region of row number position in an input of total rows.
 func regionOf(position, total int64) int {
 	return int(min(position*regions/max(total, 1), regions-1))
 }
 
-// Learn takes an accepted answer: the row's bytes and place, the prompt's
-// tokens as the server counted them, and the answer's.
+// Learn takes an accepted answer: the row's bytes and position, the prompt's tokens as
+// counted by the server, and the answer's tokens.
 func (l *Lengths) Learn(bytes int, position, total int64, promptTokens, outputTokens int64) {
 	y := math.Log1p(float64(outputTokens))
 	l.count++
@@ -86,11 +85,10 @@ func (e *effect) learn(y float64) {
 	e.mean += (y - e.mean) / e.count
 }
 
-// shrunk is the effect as far as it can be believed.
+// shrunk returns the effect, reduced while there are few answers.
 func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + doubt) }
 
-// rank orders cells: the expected logarithm of the length, and more where
-// little is known.
+// rank orders cells: the expected logarithm of the length, raised where little is known.
 func (l *Lengths) rank(size, region int) float64 {
 	s, r := &l.size[size], &l.region[region]
 	known := s.count / (s.count + doubt)
@@ -98,19 +96,19 @@ func (l *Lengths) rank(size, region int) float64 {
 	return l.mean + s.shrunk() + (1-known)*prior + r.shrunk() + curiosity*doubt/(doubt+r.count)
 }
 
-// Expect returns how many tokens the answer to such a row is expected to take.
+// Expect returns the expected number of tokens in the answer to a row.
 func (l *Lengths) Expect(bytes int, position, total int64) int64 {
 	if l.count == 0 {
 		return firstAnswer
 	}
 	y := l.mean + l.size[sizeClass(bytes)].shrunk() + l.region[regionOf(position, total)].shrunk()
-	// The mean of a lognormal variable lies above exp of the mean logarithm;
-	// how far is not tracked, and half its usual spread is a fair allowance.
+	// The mean of a lognormal variable is above exp of the mean logarithm. The
+	// difference is not tracked; half of its usual value is added.
 	return max(1, int64(math.Expm1(min(y, 20))*meanOverMedian))
 }
 
-// meanOverMedian is how much longer the mean answer is than the median one,
-// about: exp(σ²/2) for σ = 0.75.
+// meanOverMedian is the approximate ratio between the mean and the median answer:
+// exp(σ²/2) for σ = 0.75.
 const meanOverMedian = 1.32
 
 // PromptTokens estimates the tokens of a prompt from the bytes of its row.

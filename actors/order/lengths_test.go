@@ -53,8 +53,7 @@ func TestNothingLearned(t *testing.T) {
 	}
 }
 
-// What is learned of one size, or one region, is expected of it and not of the
-// others.
+// Answers change the expectation for their own size and region, and not for others.
 func TestEffectsAreToldApart(t *testing.T) {
 	t.Parallel()
 	const total = 10_000
@@ -76,7 +75,7 @@ func TestEffectsAreToldApart(t *testing.T) {
 		want     int64
 	}{{100, 10, 20}, {100, 9990, 80}, {5000, 10, 400}, {5000, 9990, 1600}} {
 		got := l.Expect(test.bytes, test.position, total)
-		if got < test.want*3/4 || got > test.want*2 { // half the spread that is usual is allowed for
+		if got < test.want*3/4 || got > test.want*2 { // within half of the usual spread
 			t.Errorf("%d bytes at %d: %d tokens are expected, %d would be right", test.bytes, test.position, got, test.want)
 		}
 	}
@@ -85,8 +84,8 @@ func TestEffectsAreToldApart(t *testing.T) {
 	}
 }
 
-// An unknown region is tried before a known one of the same length, and the
-// allowance goes as answers come.
+// An unknown region is tried before a known region with the same length, and its bonus
+// disappears with its answers.
 func TestUnknownRegionsAreTriedEarly(t *testing.T) {
 	t.Parallel()
 	var l Lengths
@@ -99,7 +98,7 @@ func TestUnknownRegionsAreTriedEarly(t *testing.T) {
 	}
 }
 
-// An input that changes its nature is learned anew.
+// If the input changes, the new lengths are learned.
 func TestThePastGivesWay(t *testing.T) {
 	t.Parallel()
 	var l Lengths

@@ -5,82 +5,83 @@ import (
 	"slices"
 )
 
-// Port is one of the servers that rows go to, as the caller numbers them.
+// A Port is a server that gets rows, by the caller's number.
 type Port int
 
 // None is no port.
 const None Port = -1
 
-// A Row is a row in a Pool, with what its place depends on.
+// A Row is a row in a Pool, with the data that decides its place.
 type Row[T any] struct {
 	Value    T
 	Text     string
 	Position int64 // index within the input
-	Batch    int   // rows of an earlier batch can be sent first with Expedite
-	Share    int   // rows that were dealt to be together; prefixes of a lower number go first
-	Avoid    Port  // goes elsewhere first; None where any will do
+	Batch    int   // Expedite puts rows of early batches first
+	Share    int   // number of the share that the row was dealt in; prefixes in a lower share go first
+	Avoid    Port  // a port that gets the row only if there is no other; None if any will do
 	hash     uint64
 	class    class
 }
 
-// A Pool holds the rows of one job that are loaded and not sent. Rows leave in
-// this order: those put in front, then those of the groups the port is working
-// on, then whatever is expected to take longest.
+// A Pool holds the loaded rows of a job that were not sent. Rows leave in this order:
+// rows put in front, then rows of the groups that the port works on, then the rows with
+// the longest expected answers.
 type Pool[T any] struct {
 	lengths  *Lengths
 	total    int64
 	prefixes *prefixes
 
 	front  []Row[T]
-	single cells[T]             // rows that share no prefix worth a thought
+	single cells[T]             // rows without a prefix worth grouping
 	groups map[uint64]*group[T] // by hash of the prefix
-	open   []*group[T]          // nobody's, by share, longest expected first
+	open   []*group[T]          // groups without a port: by share, then the longest expected first
 	desks  map[Port]*desk[T]
-	homes  map[uint64]home // by hash: of groups that have no rows left
-	ranked int64           // answers learned when groups were last ranked
+	homes  map[uint64]home // by hash: groups without remaining rows
+	ranked int64           // number of answers learned when groups were last ranked
 	size   int
-	plain  bool // rows of no share leave as they came
+	plain  bool // rows without a share leave in the order of arrival
 
-	batches map[int]int // rows by batch, those in front apart
+	batches map[int]int // rows by batch, without rows in front
 }
 
-// A group is rows that share a long prefix.
+// A group has the rows that share a long prefix.
 type group[T any] struct {
 	hash  uint64
-	share int // of the row that came first
+	share int // share of its first row
 	rows  cells[T]
 	rank  float64
-	ports ports // that have had rows of it
+	ports ports // ports that have had rows of the group
 }
 
-// ports are a set, in which those that are 64 apart are one.
+// ports is a set of ports. Ports that differ by a multiple of 64 count as the same.
 type ports uint64
 
 func (s ports) with(p Port) ports { return s | 1<<(uint64(p)%64) }
 func (s ports) has(p Port) bool   { return s == s.with(p) }
 
-// A home is where rows of a prefix go that come later, ahead of their rank: it is for
-// rows that were dealt by prefix, which go by share before they go by length.
+// A home is the port for later rows of a prefix, which go there ahead of their rank. It
+// is for rows that were dealt by prefix: these go by share before they go by length.
 type home struct {
 	port  Port
 	ports ports
 }
 
-// A desk holds the groups that one port is working on, in turn. Were it one
-// group at a time, its first rows would reach the server together, and each
-// would compute the prefix anew.
+// A desk has the groups that one port works on in turn. With a single group, its first
+// rows would reach the server at the same time, and the server would compute the prefix
+// for each.
 type desk[T any] struct {
 	port   Port
 	groups []*group[T]
 	turn   int
 }
 
-// mostHomes bounds the prefixes whose port is remembered: more than are loaded at a
-// time. It is for those of which rows go while others are still being read.
+// mostHomes limits the remembered prefixes: more than are loaded at a time. They matter
+// for prefixes with rows that are sent while other rows are still being read.
 const mostHomes = 4096
 
-// deskSize is how many rows lie between two of a group: more than a server
-// takes into one step, and prefixes enough to fit into any cache together.
+// deskSize is the number of groups on a desk, and so the distance between two rows of a
+// group: more rows than a server takes in one step, and few enough prefixes to fit into
+// any cache.
 const deskSize = 8
 
 // NewPool returns a pool for an input of total rows.
@@ -92,25 +93,24 @@ func NewPool[T any](lengths *Lengths, total int64) *Pool[T] {
 	}
 }
 
-// Remember says how many bytes of text the prefix cache of a server holds.
+// Remember sets how many bytes of text the prefix cache of a server holds.
 func (p *Pool[T]) Remember(bytes int64) { p.prefixes.cache = bytes }
 
-// InOrder has rows leave in the order in which they come, unless they were dealt by
-// their prefixes: for answers of which none takes longer than others. It is called
-// before Add.
+// InOrder makes rows leave in the order of arrival, unless they were dealt by prefix. It
+// is for answers of equal length. Call it before Add.
 func (p *Pool[T]) InOrder() { p.plain = true }
 
-// Len is the number of rows in the pool.
+// Len returns the number of rows in the pool.
 func (p *Pool[T]) Len() int { return p.size }
 
-// Add takes rows in.
+// Add adds rows.
 func (p *Pool[T]) Add(rows []Row[T]) {
 	p.size += len(rows)
 	changed := false
 	for i := range rows {
 		r := &rows[i]
 		p.batches[r.Batch]++
-		if p.plain && r.Share == 0 { // all are of one class
+		if p.plain && r.Share == 0 { // all rows have the same class
 			p.single.add(*r)
 			continue
 		}
@@ -126,8 +126,8 @@ func (p *Pool[T]) Add(rows []Row[T]) {
 	}
 }
 
-// Front takes rows in that go before all others, such as those that were sent
-// before and came back.
+// Front adds rows that go before all others, for example rows that were sent and came
+// back.
 func (p *Pool[T]) Front(rows ...Row[T]) {
 	p.size += len(rows)
 	for i := range rows {
@@ -136,8 +136,7 @@ func (p *Pool[T]) Front(rows ...Row[T]) {
 	p.front = append(rows, p.front...)
 }
 
-// Expedite puts all rows up to and with a batch in front. It looks at every
-// row.
+// Expedite puts all rows up to this batch in front. It examines every row.
 func (p *Pool[T]) Expedite(batch int) {
 	var late []Row[T]
 	keep := func(r Row[T]) bool {
@@ -159,7 +158,7 @@ func (p *Pool[T]) Expedite(batch int) {
 	for _, d := range p.desks {
 		d.groups = slices.DeleteFunc(d.groups, empty)
 	}
-	// Rows of one prefix stay together; the rest as they would have gone.
+	// Rows with the same prefix stay together; other rows keep the order of the input.
 	slices.SortStableFunc(late, func(a, b Row[T]) int {
 		if a.hash != b.hash {
 			return cmp.Compare(a.hash, b.hash)
@@ -169,8 +168,8 @@ func (p *Pool[T]) Expedite(batch int) {
 	p.front = append(p.front, late...)
 }
 
-// Oldest is the earliest batch of which a row waits, those in front apart,
-// false when there is none.
+// Oldest returns the earliest batch with waiting rows, without rows in front; ok is
+// false if there is none.
 func (p *Pool[T]) Oldest() (batch int, ok bool) {
 	for b, n := range p.batches {
 		if n > 0 && (!ok || b < batch) {
@@ -180,7 +179,7 @@ func (p *Pool[T]) Oldest() (batch int, ok bool) {
 	return batch, ok
 }
 
-// Leave forgets a port: the groups it was working on go to others.
+// Leave removes a port: its groups go to other ports.
 func (p *Pool[T]) Leave(port Port) {
 	if d := p.desks[port]; d != nil {
 		delete(p.desks, port)
@@ -189,8 +188,8 @@ func (p *Pool[T]) Leave(port Port) {
 	}
 }
 
-// Take removes up to n rows for a port. alone says that no other port could
-// take a row that wants to avoid this one.
+// Take removes up to n rows for a port. alone says that no other port could take rows
+// that avoid this one.
 func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 	rows := make([]Row[T], 0, min(n, p.size))
 	rows = p.takeFront(rows, port, n, alone)
@@ -208,7 +207,7 @@ func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 	return rows
 }
 
-// mostSkipped bounds how many rows in front are looked at for one port.
+// mostSkipped limits how many rows in front are skipped for a port.
 const mostSkipped = 256
 
 func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T] {
@@ -227,7 +226,7 @@ func (p *Pool[T]) takeFront(rows []Row[T], port Port, n int, alone bool) []Row[T
 	return rows
 }
 
-// next removes the row that port should run.
+// next removes and returns the next row for a port.
 func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	d := p.desks[port]
 	if d == nil {
@@ -247,7 +246,7 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	if p.single.count > 0 {
 		return p.single.take(p.lengths), true
 	}
-	if other := p.busiest(); other != nil { // others work on all that is left
+	if other := p.busiest(); other != nil { // other ports work on all remaining rows
 		if len(other.groups) == 1 || !p.prefixes.many {
 			return p.from(other, port), true
 		}
@@ -257,7 +256,7 @@ func (p *Pool[T]) next(port Port) (Row[T], bool) {
 	return Row[T]{}, false
 }
 
-// from takes a row of the group whose turn it is for a port.
+// from takes a row for a port from the desk's next group.
 func (p *Pool[T]) from(d *desk[T], port Port) Row[T] {
 	d.turn %= len(d.groups)
 	g := d.groups[d.turn]
@@ -278,9 +277,9 @@ func (p *Pool[T]) from(d *desk[T], port Port) Row[T] {
 	return r
 }
 
-// give removes the group with the most rows for a port, but first those that it has
-// computed itself: of what others work on as few prefixes as possible are computed
-// twice.
+// give removes a group from the desk for another port: a group that this port has had
+// rows of, if there is one, and among these the group with the most rows. So as few
+// prefixes as possible are computed twice.
 func (d *desk[T]) give(port Port) *group[T] {
 	best := 0
 	for i, g := range d.groups {
@@ -294,7 +293,7 @@ func (d *desk[T]) give(port Port) *group[T] {
 	return g
 }
 
-// busiest is the desk with the most rows; nil when no desk has any.
+// busiest returns the desk with the most rows; nil if no desk has any.
 func (p *Pool[T]) busiest() (most *desk[T]) {
 	rows, of := 0, None
 	for port, d := range p.desks {
@@ -329,8 +328,7 @@ func (p *Pool[T]) place(r Row[T]) {
 	g.rows.add(r)
 }
 
-// regroup places every row anew after the length of prefixes looked at has
-// changed.
+// regroup places all rows again after the prefix length has changed.
 func (p *Pool[T]) regroup() {
 	var rows []Row[T]
 	take := func(r Row[T]) bool {
@@ -352,7 +350,7 @@ func (p *Pool[T]) regroup() {
 	}
 }
 
-// rank orders the open groups where enough was learned or added since.
+// rank sorts the open groups, if enough was learned or added since the last time.
 func (p *Pool[T]) rank() {
 	if len(p.open) < 2 || p.ranked >= 0 && p.lengths.count < p.ranked+p.ranked/8+64 {
 		return
@@ -363,7 +361,7 @@ func (p *Pool[T]) rank() {
 	}
 	slices.SortStableFunc(p.open, func(a, b *group[T]) int {
 		switch {
-		case a.share != b.share: // a later one may not be here as a whole
+		case a.share != b.share: // the rows of a later share may not all be here yet
 			return cmp.Compare(a.share, b.share)
 		case a.rank != b.rank:
 			if a.rank > b.rank {

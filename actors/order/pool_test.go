@@ -22,14 +22,14 @@ func rows(n int, text func(i int) string) []row {
 	return rs
 }
 
-// pool is one for servers that remember so many bytes.
+// pool returns a pool for servers that cache this many bytes.
 func pool(lengths *order.Lengths, total, cache int64) *order.Pool[int] {
 	p := order.NewPool[int](lengths, total)
 	p.Remember(cache)
 	return p
 }
 
-// Whatever is done to a pool, every row comes out exactly once.
+// In any sequence of operations, each row comes out exactly once.
 func TestPoolLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,7 +65,7 @@ func TestPoolLosesNothing(t *testing.T) {
 				}
 			case 3:
 				got := p.Take(0, 3, true)
-				if len(got) > 0 { // they come back, to be sent elsewhere
+				if len(got) > 0 { // they come back, and go to another port
 					for i := range got {
 						got[i].Avoid = 0
 					}
@@ -95,8 +95,8 @@ func TestPoolLosesNothing(t *testing.T) {
 	})
 }
 
-// Once lengths have been seen to follow the size of the row, or its place, the
-// longest go first.
+// Once the lengths of answers depend visibly on the size or position of rows, the
+// longest rows go first.
 func TestPoolLearnsWhatTakesLong(t *testing.T) {
 	t.Parallel()
 	const total = 4096
@@ -114,7 +114,7 @@ func TestPoolLearnsWhatTakesLong(t *testing.T) {
 			for _, r := range p.Take(0, 8, true) {
 				n := tokens(r.Value, len(r.Text))
 				lengths.Learn(len(r.Text), r.Position, total, int64(len(r.Text))/4, n)
-				switch { // the first quarter serves to learn
+				switch { // the first quarter is for learning
 				case p.Len() < total/4:
 					last += float64(n)
 				case p.Len() < total*3/4 && p.Len() >= total/2:
@@ -128,8 +128,8 @@ func TestPoolLearnsWhatTakesLong(t *testing.T) {
 	}
 }
 
-// Rows of one prefix go to one port and soon after one another, however mixed
-// they came.
+// Rows with the same prefix go to the same port and soon after one another, in whatever
+// order they came.
 func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	t.Parallel()
 	const prefixes, each = 400, 8
@@ -160,12 +160,12 @@ func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	if mean := apart / prefixes; mean > 4*8*each { // 4 ports, each with a desk of 8
 		t.Errorf("the first and the last row of a prefix are %d rows apart on average", mean)
 	}
-	if split > 16 { // the end is shared out
+	if split > 16 { // at the end ports share prefixes
 		t.Errorf("%d prefixes went to more than one port", split)
 	}
 }
 
-// dealt are rows that were dealt by prefix.
+// dealt marks rows as dealt by prefix.
 func dealt(rows []order.Row[int]) []order.Row[int] {
 	for i := range rows {
 		rows[i].Share = 1
@@ -173,8 +173,8 @@ func dealt(rows []order.Row[int]) []order.Row[int] {
 	return rows
 }
 
-// Rows whose prefix a port has computed go to it, also where all of the prefix that
-// were here had left before they came, in a job whose rows are dealt by prefix.
+// In a job with rows dealt by prefix, later rows of a prefix go to the port that has
+// computed the prefix, even if all its earlier rows have left.
 func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	const prefixes, each, atOnce = 400, 8, 2 * 400
@@ -202,21 +202,21 @@ func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
 	for _, to := range ports {
 		split += len(to) - 1
 	}
-	if split > 4*16 { // the end of each turn is shared out
+	if split > 4*16 { // at the end of each turn ports share prefixes
 		t.Errorf("%d prefixes went to more than one port", split)
 	}
 }
 
-// A port that helps another takes prefixes as a whole, as long as there are some.
+// A port that helps another takes whole prefixes while there are several.
 func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 	t.Parallel()
-	const prefixes, each = 8, 20 // what one desk holds
+	const prefixes, each = 8, 20 // as many as one desk holds
 	var lengths order.Lengths
 	p := pool(&lengths, 10_000, 8<<10)
 	text := func(of, i int) string {
 		return fmt.Sprintf("%04d", of) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
 	}
-	p.Add(dealt(rows(4096, func(i int) string { return text(i%512, i) }))) // by which it knows how much is shared
+	p.Add(dealt(rows(4096, func(i int) string { return text(i%512, i) }))) // the pool learns from these rows how much is shared
 	p.Take(0, 4096, true)
 	p.Add(dealt(rows(prefixes*each, func(i int) string { return text(1000+i%prefixes, i) })))
 	p.Take(0, prefixes, true)
@@ -229,8 +229,8 @@ func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 	}
 }
 
-// Few prefixes fit into the cache together: order does not matter to it, and
-// lengths decide.
+// If there are few prefixes, they all fit into the cache, so only lengths decide the
+// order.
 func TestPoolLeavesCachedPrefixesAlone(t *testing.T) {
 	t.Parallel()
 	var lengths order.Lengths
@@ -260,7 +260,7 @@ func TestPoolSpreadsOverAnUnknownInput(t *testing.T) {
 	}
 }
 
-// In order, rows leave as they came, whatever they are, but for those put in front.
+// With InOrder, all rows leave in the order of arrival, except rows put in front.
 func TestPoolInOrder(t *testing.T) {
 	t.Parallel()
 	var lengths order.Lengths
@@ -268,7 +268,7 @@ func TestPoolInOrder(t *testing.T) {
 	p.InOrder()
 	all := rows(1000, func(i int) string { return strings.Repeat("the same beginning ", 1+i%50) })
 	p.Add(all[:600])
-	lengths.Learn(20, 999, 1000, 5, 500) // the end of the input is long
+	lengths.Learn(20, 999, 1000, 5, 500) // the end of the input has long answers
 	p.Add(all[600:])
 	p.Front(rows(1, func(int) string { return "" })...)
 	next := -1
@@ -285,8 +285,7 @@ func TestPoolInOrder(t *testing.T) {
 	}
 }
 
-// However long the input, a pool takes no more memory than its fullest moment
-// needed.
+// A pool's memory does not grow with the length of the input.
 func TestPoolForgetsWhatHasLeft(t *testing.T) {
 	var lengths order.Lengths
 	const total, batch = 2_000_000, 1000
@@ -298,7 +297,7 @@ func TestPoolForgetsWhatHasLeft(t *testing.T) {
 			next[i].Position = int64(at + i)
 		}
 		p.Add(next)
-		if at > 0 { // a batch is always left
+		if at > 0 { // one batch always remains
 			p.Take(0, batch, true)
 		}
 		if at == total/10 {
@@ -314,7 +313,7 @@ func TestPoolForgetsWhatHasLeft(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
-// BenchmarkPlan is what order costs per row: in, out and learning.
+// BenchmarkPlan measures the cost of order per row: add, take and learn.
 func BenchmarkPlan(b *testing.B) {
 	for _, shared := range []int{0, 5, 5000} {
 		b.Run(fmt.Sprint("prefixes=", shared), func(b *testing.B) {
@@ -349,7 +348,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// Rows that are to go first keep their prefixes together too.
+// Expedited rows with the same prefix stay together too.
 func TestPoolExpeditesWholePrefixes(t *testing.T) {
 	t.Parallel()
 	const prefixes, each = 40, 8

@@ -2,14 +2,13 @@ package order
 
 import "github.com/cespare/xxhash/v2"
 
-// prefixes finds out at which length the texts of a job share prefixes, so
-// that it pays to keep those together: the length at which the most bytes
-// would be read again and again. It looks at a sample of the rows, and only at
-// lengths of 256 bytes times a power of two.
+// prefixes finds the length at which a job's texts share prefixes, if keeping such rows
+// together saves work: the length with the most repeated bytes. It examines a sample of
+// the rows, and lengths of 256 bytes times a power of two.
 type prefixes struct {
-	cache int64 // bytes of text that a server remembers
-	many  bool  // rows were dealt by prefixes: those of the job are more than are seen at a time
-	depth int   // the level chosen; none where sharing does not pay
+	cache int64 // bytes of text that a server caches
+	many  bool  // rows were dealt by prefix: the job has more prefixes than are seen at a time
+	depth int   // the chosen level; none if sharing saves too little
 
 	seen  int
 	bytes int64
@@ -17,7 +16,7 @@ type prefixes struct {
 }
 
 type sharing struct {
-	rows   int // long enough
+	rows   int // rows at least this long
 	hashes map[uint64]struct{}
 }
 
@@ -26,13 +25,13 @@ const (
 	shortest   = 256
 	none       = -1
 	sampleRows = 4096
-	// firstLook is after how many rows the sample is judged first; then each
-	// time it has doubled.
+	// firstLook is the number of rows after which the sample is first evaluated; later
+	// evaluations follow when it has doubled.
 	firstLook = 128
-	// worthwhile is the share of all bytes that must be saved.
+	// worthwhile is the smallest fraction of all bytes that must be saved.
 	worthwhile = 0.1
-	// assumedCache is what a server is taken to remember where it does not
-	// say: 128k tokens of 4 bytes.
+	// assumedCache is the assumed cache of a server that does not report it: 128k tokens
+	// of 4 bytes.
 	assumedCache = 512 << 10
 )
 
@@ -44,8 +43,8 @@ func newPrefixes() *prefixes {
 	return p
 }
 
-// see takes a text into the sample. It returns the hash of its prefix, as hash
-// does, and reports whether another length was chosen.
+// see adds a text to the sample. It returns the hash of its prefix, as hash does, and
+// reports whether another length was chosen.
 func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	if p.seen >= sampleRows {
 		return p.hash(text), false
@@ -72,8 +71,9 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	return hash, changed
 }
 
-// walk calls f with the hash of each prefix of text up to the level. None is 0. It
-// is the same everywhere, so that whoever reads an input again groups it alike.
+// walk calls f with the hash of each prefix of text, up to level last. A hash is never
+// 0. Hashes are the same on all nodes, so each node that reads an input gets the same
+// groups.
 func walk(text string, last int, f func(level int, hash uint64)) {
 	var hash uint64
 	from := 0
@@ -88,8 +88,8 @@ func walk(text string, last int, f func(level int, hash uint64)) {
 	}
 }
 
-// choose takes the level that saves the most. Prefixes that a server can keep
-// all at once need no order.
+// choose chooses the level that saves the most. Prefixes that all fit into a server's
+// cache need no order.
 func (p *prefixes) choose() {
 	p.depth = none
 	best := worthwhile * float64(p.bytes)
@@ -106,7 +106,7 @@ func (p *prefixes) choose() {
 	}
 }
 
-// hash tells rows of one prefix from others; 0 where a row belongs to none.
+// hash returns the hash of a text's prefix at the chosen length; 0 if there is none.
 func (p *prefixes) hash(text string) (hash uint64) {
 	if p.depth == none || len(text) < shortest<<p.depth {
 		return 0

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// sampled is what prefixes make of so many texts, for a server that remembers
-// so many bytes.
+// sampled returns the prefixes after n texts, for a server that caches this many bytes.
 func sampled(n int, cache int64, text func(i int) string) *prefixes {
 	p := newPrefixes()
 	p.cache = cache
@@ -17,7 +16,7 @@ func sampled(n int, cache int64, text func(i int) string) *prefixes {
 	return p
 }
 
-// shared is a text whose first bytes are those of a group.
+// shared returns a text that begins with the text of a group.
 func shared(group, bytes, rest int, i int) string {
 	begin := strings.Repeat(fmt.Sprintf("group %04d. ", group), bytes/12+1)[:bytes]
 	return begin + strings.Repeat(fmt.Sprintf("row %06d ", i), rest/11+1)
@@ -63,8 +62,7 @@ func TestHashTellsGroupsApart(t *testing.T) {
 	}
 }
 
-// The sample ends, and with it what it takes of memory; texts are told apart
-// all the same.
+// After the sample ends, its memory is freed, and texts still get their hashes.
 func TestTheSampleEnds(t *testing.T) {
 	t.Parallel()
 	p := sampled(sampleRows+10, 0, func(i int) string { return shared(i%10, 1024, 300, i) })

@@ -47,13 +47,13 @@ func testState(s *suite) {
 		}
 	}
 	say(one, said)
-	copy(said, `{"JOBS":9}`) // the caller's memory is its own
+	copy(said, `{"JOBS":9}`) // the caller may reuse its memory
 	if got := string(one.Self().State); got != `{"jobs":1}` {
 		s.Errorf("it says %s of itself", got)
 	}
 	s.says(one, []byte(`{"jobs":1}`), one, two)
 	three := s.Start(s.T, 2)
-	s.says(one, []byte(`{"jobs":1}`), three) // said before it came
+	s.says(one, []byte(`{"jobs":1}`), three) // set before three started
 	s.says(two, nil, one, three)
 	for _, doc := range []string{`{"jobs":2,"news":true}`, `{"jobs":1}`} {
 		say(one, []byte(doc))
@@ -64,7 +64,7 @@ func testState(s *suite) {
 	for range 20 {
 		say(three, []byte(`{"draining":false}`))
 	}
-	say(three, []byte(`{"draining":true}`)) // the last word counts
+	say(three, []byte(`{"draining":true}`)) // the last state counts
 	s.says(three, []byte(`{"draining":true}`), one, two)
 	s.knows(one, two, three)
 }
@@ -100,7 +100,7 @@ func testLeave(s *suite) {
 	}
 }
 
-// A process that was told to end answers what has reached it.
+// A process that was asked to leave answers the requests that have reached it.
 func testLeaveUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
@@ -132,7 +132,8 @@ func testKill(s *suite) {
 	}
 }
 
-// Whose peer dies before it has answered does not learn whether it was heard.
+// If the peer dies before it answers, the caller does not learn whether the request
+// arrived.
 func testKillUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
@@ -160,8 +161,8 @@ func testStartAgain(s *suite) {
 	if is.ID == was.ID || is.Peer != was.Peer || is.Node != was.Node || !is.Started.After(was.Started) {
 		s.Errorf("%+v has started again as %+v", was, is)
 	}
-	// Where the new one is known the old one is not, as until checks, and what
-	// the old one said is not what it says.
+	// When the new process is known, the old one is not (until checks this), and the old
+	// process's state is not the state of the new one.
 	for _, p := range []Process{one, three} {
 		s.until(p, "the new process", func(members []cluster.Member) bool {
 			m, here := member(members, is.ID)
@@ -172,7 +173,7 @@ func testStartAgain(s *suite) {
 		})
 	}
 	s.knows(one, again, three)
-	// An old connection may still be found broken; nothing else is answered.
+	// An old connection may first turn out to be broken; there is no other answer.
 	err := s.asks(one, is.Peer)
 	if errors.Is(err, peer.ErrUnreachable) {
 		err = s.asks(one, is.Peer)

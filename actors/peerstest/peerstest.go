@@ -1,14 +1,13 @@
-// Package peerstest is the conformance suite of actors.Peers: what the pipeline
-// may rely on of its network, and of what is known there of the others. A
-// network passes Run or is none. It knows no network.
+// Package peerstest is the conformance suite of actors.Peers: the promises about the
+// network and about the other members. Each network must pass Run. The package knows no
+// particular network.
 //
-// The promise is this. A request reaches the process at its address, whole, or
-// it fails, and the error says what is known: a *peer.Refusal with its code,
-// that nobody listens, or that it cannot be told. The end of a context ends the
-// wait, and the handler hears of it. A peer that does not answer holds up what
-// goes to itself and nothing else. A process that comes, goes or says something
-// is heard of by all others, with a token in Changed; one that starts again at
-// an address is another, and takes the place of the one before.
+// The promise: a request reaches the process at its address unchanged, or it fails. The
+// error is a *peer.Refusal with its code, ErrRefused for a refused connection, or
+// ErrUnreachable for an unknown outcome. When a context ends, the wait ends, and the handler's context ends
+// too. A peer that does not answer delays only requests to itself. When a process comes,
+// goes or changes its state, all others see the change and get a token in Changed. A
+// process that restarts at an address is a new member and replaces the old one.
 package peerstest
 
 import (
@@ -26,30 +25,30 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer/peerv1/peerv1connect"
 )
 
-// Harness is a network without processes.
+// A Harness is a network without processes.
 type Harness struct {
-	// Start starts a process at a place, 0 to 2, which looks for those at the
-	// others. A place has one process at a time and is one address for all of
-	// them. It serves nothing yet.
+	// Start starts a process at a place, 0 to 2, which finds the processes at the other
+	// places. A place has one process at a time, and all its processes have the same
+	// address. The process serves nothing yet.
 	Start func(t *testing.T, place int) Process
 
-	// MaxWaiting is that of the clients, as peer.Config has it: real sockets on a busy
-	// machine do not answer 4,096 in the time of a request.
+	// MaxWaiting is the clients' setting, as in peer.Config: with real sockets a busy
+	// machine cannot answer 4,096 requests within the timeout.
 	MaxWaiting int
 }
 
-// Process is a process on the network.
+// A Process is a process on the network.
 type Process struct {
 	actors.Peers
 	Serve func(peerv1connect.NodeServiceHandler)
-	Leave func() // ends it as one that was told to end: others hear of it, and what it answers is answered
-	Kill  func() // ends it on the spot, while its machine goes on
+	Leave func() // ends it in order: it tells the others, and answers requests that have arrived
+	Kill  func() // ends it at once, while its machine goes on
 }
 
-// Run runs the suite: each test inside of within, a bubble or nothing at all. A
-// request on the network that fresh makes takes handleTimeout at most, as that
-// of peer.Config; the other limits are the defaults there. What was started is
-// ended with the test that fresh was called for.
+// Run runs the suite. Each test runs inside within: a synctest bubble, or a plain call.
+// On the network that fresh makes, a request takes at most handleTimeout, as in
+// peer.Config; the other limits have their defaults. Processes end with the test for
+// which fresh was called.
 func Run(t *testing.T, within func(*testing.T, func(*testing.T)), fresh func(t *testing.T, handleTimeout time.Duration) Harness) {
 	for _, test := range []struct {
 		name string
@@ -90,22 +89,21 @@ func Run(t *testing.T, within func(*testing.T, func(*testing.T)), fresh func(t *
 	}
 }
 
-// A suite is one test with its network.
+// A suite is one test and its network.
 type suite struct {
 	*testing.T
 	Harness
-	limit time.Duration // of a request
+	limit time.Duration // timeout of a request
 }
 
-// patience is far beyond what a busy machine needs, and ends a test that would
-// hang.
+// patience is far longer than a busy machine needs. It ends a test that would hang.
 const patience = 20 * time.Second
 
-// A handler answers what it is told: it stands for all that a node can be asked.
+// A handler answers a text. It represents all requests that a node may get.
 type handler func(ctx context.Context, said string) (string, error)
 
-// service has a handler answer the one request of the contract that takes a text and
-// is answered by bytes.
+// service lets a handler answer GetFigures, the only request of the contract that takes
+// a text and returns bytes.
 type service struct {
 	peerv1connect.UnimplementedNodeServiceHandler
 	handler handler
@@ -117,7 +115,7 @@ func (s service) GetFigures(ctx context.Context, r *peerv1.GetFiguresRequest) (*
 	return &peerv1.GetFiguresResponse{Document: []byte(answer)}, err
 }
 
-// serving starts a process that answers.
+// serving starts a process that serves h.
 func (s *suite) serving(place int, h handler) Process {
 	s.Helper()
 	p := s.Start(s.T, place)
@@ -125,16 +123,16 @@ func (s *suite) serving(place int, h handler) Process {
 	return p
 }
 
-// echo answers with what it was told.
+// echo returns the text that it gets.
 func echo(_ context.Context, said string) (string, error) { return said, nil }
 
-// say asks the process at another's address.
+// say sends a text to the process at an address.
 func say(ctx context.Context, from Process, address, text string) (string, error) {
 	res, err := from.Node(address).GetFigures(ctx, &peerv1.GetFiguresRequest{What: text})
 	return string(res.GetDocument()), err
 }
 
-// ask is say with a patience that no working network uses up.
+// ask is say with a timeout that no working network reaches.
 func (s *suite) ask(from Process, address, text string) (string, error) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -142,21 +140,21 @@ func (s *suite) ask(from Process, address, text string) (string, error) {
 	return say(ctx, from, address, text)
 }
 
-// hello is say where the answer does not matter.
+// hello is say without the answer.
 func hello(ctx context.Context, from Process, address string) error {
 	_, err := say(ctx, from, address, "hello")
 	return err
 }
 
-// asks is ask where the answer does not matter.
+// asks is ask without the answer.
 func (s *suite) asks(from Process, address string) error {
 	s.Helper()
 	_, err := s.ask(from, address, "hello")
 	return err
 }
 
-// refused checks that an error is a refusal with that code and nothing else, and
-// returns what it says.
+// refused verifies that an error is a refusal with this code and no other error, and
+// returns its message.
 func (s *suite) refused(err error, code string) (message string) {
 	s.Helper()
 	var refusal *peer.Refusal
@@ -166,7 +164,7 @@ func (s *suite) refused(err error, code string) (message string) {
 	return refusal.Message
 }
 
-// unreachable checks that an error leaves open what became of the peer.
+// unreachable verifies that an error is ErrUnreachable: the outcome is unknown.
 func (s *suite) unreachable(err error) {
 	s.Helper()
 	var refusal *peer.Refusal
@@ -175,8 +173,8 @@ func (s *suite) unreachable(err error) {
 	}
 }
 
-// deserted checks that nobody listens at an address. The first requests may
-// still find old connections.
+// deserted verifies that connections to an address are refused. The first requests may
+// still use old connections.
 func (s *suite) deserted(from Process, address string) {
 	s.Helper()
 	for range 8 {
@@ -189,7 +187,7 @@ func (s *suite) deserted(from Process, address string) {
 	s.Error("ErrRefused never comes where nobody listens")
 }
 
-// heard waits until something happens.
+// heard waits for a token or the close of a channel.
 func (s *suite) heard(what <-chan struct{}, that string) {
 	s.Helper()
 	select {
@@ -199,8 +197,8 @@ func (s *suite) heard(what <-chan struct{}, that string) {
 	}
 }
 
-// until waits for a change after which something is true of what a process
-// knows: one without a token fails.
+// until waits until holds is true for the members that a process knows. Each change must
+// put a token into Changed, or the test fails.
 func (s *suite) until(p Process, what string, holds func([]cluster.Member) bool) {
 	s.Helper()
 	late := time.After(patience)
@@ -218,7 +216,7 @@ func (s *suite) until(p Process, what string, holds func([]cluster.Member) bool)
 	}
 }
 
-// wellFormed checks what is true of members at any time.
+// wellFormed verifies rules that hold for members at any time.
 func (s *suite) wellFormed(p Process, members []cluster.Member) {
 	s.Helper()
 	self, addresses := 0, map[string]bool{}
@@ -246,8 +244,7 @@ func ids(members []cluster.Member) (list []string) {
 	return list
 }
 
-// knows waits until each of some processes knows of all of them, and of no
-// other.
+// knows waits until each of the given processes knows exactly these processes.
 func (s *suite) knows(all ...Process) {
 	s.Helper()
 	var want []string
@@ -260,7 +257,7 @@ func (s *suite) knows(all ...Process) {
 	}
 }
 
-// member is what a process knows of another.
+// member returns a member by its id.
 func member(members []cluster.Member, id string) (cluster.Member, bool) {
 	i := slices.IndexFunc(members, func(m cluster.Member) bool { return m.ID == id })
 	if i < 0 {
@@ -269,7 +266,7 @@ func member(members []cluster.Member, id string) (cluster.Member, bool) {
 	return members[i], true
 }
 
-// says waits until processes have heard what another says of itself.
+// says waits until processes know the state of another process.
 func (s *suite) says(of Process, state []byte, by ...Process) {
 	s.Helper()
 	id := of.Self().ID
@@ -281,7 +278,7 @@ func (s *suite) says(of Process, state []byte, by ...Process) {
 	}
 }
 
-// text is a value as JSON.
+// text returns a value as JSON.
 func text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -26,7 +26,7 @@ func testAsk(s *suite) {
 	}
 	processes := []Process{s.serving(0, at(0)), s.serving(1, at(1)), s.serving(2, at(2))}
 	for from, p := range processes {
-		for to, o := range processes { // itself is one of them
+		for to, o := range processes { // including itself
 			if reply, err := s.ask(p, o.Self().Peer, "news"); err != nil || reply != fmt.Sprint(to, " was told news") {
 				s.Errorf("%d asks %d: %q, %v", from, to, reply, err)
 			}
@@ -40,7 +40,7 @@ func testAsk(s *suite) {
 // maxBody is the default of peer.Config.
 const maxBody = 1 << 20
 
-// sentence is a text of n bytes that does not repeat itself.
+// sentence returns a text of n bytes without repetitions.
 func sentence(n int) string {
 	random := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(random) // never fails
@@ -76,7 +76,7 @@ func (r *remembering) GetFigures(context.Context, *peerv1.GetFiguresRequest) (*p
 	return r.answered, nil
 }
 
-// What one side does to its memory the other does not see.
+// Each side may change its own memory; the other side does not see this.
 func testBodiesAreCopies(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	there := &remembering{}
@@ -111,15 +111,16 @@ func testTooLarge(s *suite) {
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeInternal)
 }
 
-// later is what a node of a later version may say beside what this one knows.
+// later returns a field that a node of a later version may send and this one does not
+// know.
 func later() []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), "news")
 }
 
-// saysMore answers with more than is known here.
+// saysMore answers with a field that is unknown here.
 type saysMore struct {
 	peerv1connect.UnimplementedNodeServiceHandler
-	got []byte // that it did not know
+	got []byte // the unknown fields of the request
 }
 
 func (m *saysMore) GetFigures(_ context.Context, r *peerv1.GetFiguresRequest) (*peerv1.GetFiguresResponse, error) {
@@ -129,8 +130,7 @@ func (m *saysMore) GetFigures(_ context.Context, r *peerv1.GetFiguresRequest) (*
 	return res, nil
 }
 
-// Nodes of a newer version say more than this one knows, and ask for what it does not
-// know.
+// Nodes of a newer version send unknown fields and unknown requests.
 func testUnknownFields(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	there := &saysMore{}
@@ -180,7 +180,7 @@ func testRefusals(s *suite) {
 	}
 }
 
-// What cannot be put into a message is not sent, and says nothing of the peer.
+// A text that cannot be encoded is not sent, and the error says nothing about the peer.
 func testUnencodable(s *suite) {
 	handled := 0
 	one, two := s.Start(s.T, 0), s.serving(1, func(context.Context, string) (string, error) { handled++; return "", nil })
@@ -193,7 +193,7 @@ func testUnencodable(s *suite) {
 
 func testStarting(s *suite) {
 	one, two := s.serving(0, echo), s.Start(s.T, 1)
-	s.knows(one, two) // it can be met before it answers
+	s.knows(one, two) // it can be found before it serves
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeStarting)
 	if err := s.asks(two, one.Self().Peer); err != nil {
 		s.Errorf("it cannot ask either: %v", err)
@@ -209,7 +209,7 @@ func testNobodyListens(s *suite) {
 	address := two.Self().Peer
 	two.Kill()
 	s.deserted(one, address)
-	// ErrRefused is proof that a process is gone, which only its machine gives.
+	// ErrRefused proves that a process has ended; only its machine can send this proof.
 	for _, nowhere := range []string{"", "::::", "127.0.0.1:port"} {
 		if err := s.asks(one, nowhere); err == nil || errors.Is(err, peer.ErrRefused) {
 			s.Errorf("address %q: %v, want another error than ErrRefused", nowhere, err)

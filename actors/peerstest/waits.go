@@ -11,10 +11,10 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// A stuck handler answers nobody before it is released.
+// A stuck handler answers no request before release is closed.
 type stuck struct {
-	inside  chan struct{} // a token for each request that has come
-	ended   chan struct{} // a token for each whose context has ended
+	inside  chan struct{} // a token for each request that has arrived
+	ended   chan struct{} // a token for each request whose context has ended
 	release chan struct{}
 }
 
@@ -67,7 +67,7 @@ func testCancelled(s *suite) {
 func testDeadline(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
-	for limit := 100 * time.Millisecond; len(h.inside) == 0; limit *= 2 { // it may be over before the request is there
+	for limit := 100 * time.Millisecond; len(h.inside) == 0; limit *= 2 { // the time may end before the request arrives
 		ctx, cancel := context.WithTimeout(s.Context(), limit)
 		err := hello(ctx, one, two.Self().Peer)
 		cancel()
@@ -79,7 +79,7 @@ func testDeadline(s *suite) {
 	s.heard(h.ended, "the handler learns that its asker has gone")
 }
 
-// A caller without a deadline does not wait for ever, nor does a handler.
+// Neither a caller without a deadline nor a handler waits for ever.
 func testHandleTimeout(s *suite) {
 	bounded := make(chan bool, 1)
 	h := newStuck()
@@ -101,7 +101,7 @@ func testHandleTimeout(s *suite) {
 	s.heard(h.ended, "the handler's time is over")
 }
 
-// Each request is handled once, and each answer is that of its request.
+// Each request is handled once, and gets its own answer.
 func testConcurrency(s *suite) {
 	const each = 20
 	var handled [3]atomic.Int64
@@ -136,7 +136,7 @@ func testConcurrency(s *suite) {
 // maxConns is the default of peer.Config.
 const maxConns = 4
 
-// A peer that does not answer holds up its own queue alone, which has an end.
+// A peer that does not answer delays only its own queue, and this queue has a limit.
 func testStuckPeer(s *suite) {
 	h := newStuck()
 	one, two, three := s.Start(s.T, 0), s.serving(1, h.handle), s.serving(2, echo)
@@ -144,7 +144,7 @@ func testStuckPeer(s *suite) {
 	answers, busy := make(chan error, maxConns+s.MaxWaiting), make(chan struct{}, over)
 	for range maxConns + s.MaxWaiting + over {
 		go func() {
-			// It ends with the test where that fails.
+			// The goroutine ends with the test if the test fails.
 			err := hello(s.Context(), one, two.Self().Peer)
 			if errors.Is(err, peer.ErrBusy) && errors.Is(err, peer.ErrUnreachable) {
 				busy <- struct{}{}

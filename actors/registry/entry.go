@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// cacheLine is what processors take from each other at once, in bytes.
+// cacheLine is the unit, in bytes, in which processors exchange memory.
 const cacheLine = 64
 
-// An Entry is what is known of one actor. Its mailbox tells it of messages, as
-// an actor.MailboxMiddleware does, which costs a few atomic operations each and
-// takes no lock.
+// An Entry has the state of an actor. Its mailbox reports messages to it, as to an
+// actor.MailboxMiddleware. This costs a few atomic operations per message and takes no
+// lock.
 //
-// Of the messages that wait one is watched at a time: the first that comes while
-// none is, or the last one there is when the watched one has been handled. So
-// the age of the oldest is never told too long, and too short by at most what
-// one message has waited before: an actor that stands still ages with the clock.
+// Only one waiting message is watched at a time: the first that arrives while no message
+// is watched, or the newest one when the watched message has been handled. So the
+// reported age of the oldest message is never too large, and too small by at most the
+// wait of a message: if an actor hangs, the age grows with the clock.
 type Entry struct {
 	registry *Registry
 	of       Of
@@ -27,40 +27,40 @@ type Entry struct {
 	since    time.Time
 	restarts int
 
-	// Senders write posted, the actor handled; both read watched. Each has a cache
-	// line of its own, or every message would take it from the other processor.
+	// Senders write posted, the actor writes handled, both read watched. Each has its
+	// own cache line, or each message would move the line between processors.
 	_       [cacheLine]byte
 	posted  atomic.Int64
 	_       [cacheLine]byte
 	handled atomic.Int64
 	_       [cacheLine]byte
-	watched atomic.Int64 // the number of a message; 0 for none
-	came    atomic.Int64 // when it came, by Registry.now
+	watched atomic.Int64 // number of the watched message; 0 for none
+	came    atomic.Int64 // when it arrived, in Registry.now
 
 	trouble atomic.Pointer[Trouble]
-	again   atomic.Int64 // how often it has begun again by itself
+	again   atomic.Int64 // number of restarts by itself
 
 	mu      sync.Mutex
 	errands map[*Errand]struct{}
 }
 
-// Entered notes that the actor has started, under its id.
+// Entered notes that the actor has started, with its id.
 func (e *Entry) Entered(id string) {
 	e.id, e.since = id, e.registry.clock().UTC()
 	e.registry.enter(e)
 }
 
-// Left notes that it has stopped.
+// Left notes that the actor has stopped.
 func (e *Entry) Left() {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	delete(e.registry.live, e)
 }
 
-// MailboxStarted is not noted.
+// MailboxStarted does nothing.
 func (e *Entry) MailboxStarted() {}
 
-// MessagePosted notes a message that came.
+// MessagePosted notes that a message has arrived.
 func (e *Entry) MessagePosted(any) {
 	n := e.posted.Add(1)
 	if e.watched.Load() == 0 {
@@ -68,14 +68,14 @@ func (e *Entry) MessagePosted(any) {
 	}
 }
 
-// MessageReceived notes one that has been handled.
+// MessageReceived notes that a message has been handled.
 func (e *Entry) MessageReceived(any) {
 	handled := e.handled.Add(1)
 	watched := e.watched.Load()
 	if watched == 0 || handled < watched {
 		return
 	}
-	e.came.Store(0) // an age is read in between
+	e.came.Store(0) // an age may be read meanwhile
 	if !e.watched.CompareAndSwap(watched, 0) {
 		return
 	}
@@ -84,10 +84,10 @@ func (e *Entry) MessageReceived(any) {
 	}
 }
 
-// MailboxEmpty is not noted.
+// MailboxEmpty does nothing.
 func (e *Entry) MailboxEmpty() {}
 
-// watch watches message n, unless another is.
+// watch starts to watch message n, unless another message is watched.
 func (e *Entry) watch(n int64) {
 	if e.watched.CompareAndSwap(0, n) {
 		e.came.Store(e.registry.now())
@@ -104,7 +104,7 @@ func (e *Entry) oldest() time.Duration {
 	return max(0, time.Duration(e.registry.now()-came))
 }
 
-// Restarted notes that the actor has begun again by itself, and why.
+// Restarted notes that the actor has restarted by itself, and the reason.
 func (e *Entry) Restarted(why string) {
 	e.note(why)
 	e.registry.mu.Lock()
@@ -113,7 +113,7 @@ func (e *Entry) Restarted(why string) {
 	e.again.Add(1)
 }
 
-// note keeps a trouble of the actor.
+// note keeps the last trouble of the actor.
 func (e *Entry) note(text string) {
 	e.trouble.Store(&Trouble{shorten(text), e.registry.clock().UTC()})
 }
@@ -132,15 +132,15 @@ func (e *Entry) actor() Actor {
 	return a
 }
 
-// An Errand is work that an actor has out.
+// An Errand is work that runs outside the actor.
 type Errand struct {
 	entry *Entry
 	name  string
 	began int64
 }
 
-// Begin notes an errand. Names are few and constant: metrics are labelled by
-// them.
+// Begin notes the start of an errand. Use few and constant names, because they are
+// labels of metrics.
 func (e *Entry) Begin(name string) *Errand {
 	errand := &Errand{e, name, e.registry.now()}
 	e.mu.Lock()
@@ -149,7 +149,7 @@ func (e *Entry) Begin(name string) *Errand {
 	return errand
 }
 
-// End notes that an errand is over.
+// End notes that an errand has ended.
 func (errand *Errand) End() {
 	errand.entry.mu.Lock()
 	defer errand.entry.mu.Unlock()
@@ -167,19 +167,19 @@ func (e *Entry) eachErrand(do func(name string, took time.Duration)) {
 
 type key struct{}
 
-// On is the context of what is done on an errand.
+// On returns a context for the work of an errand.
 func (errand *Errand) On(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, errand)
 }
 
-// Met notes an error for the actor on whose errand ctx is, if it is on one.
+// Met notes an error for the actor whose errand has this context, if there is one.
 func Met(ctx context.Context, err error) {
 	if errand, ok := ctx.Value(key{}).(*Errand); ok {
 		errand.entry.note(err.Error())
 	}
 }
 
-// Doing is the name of the errand that ctx is on, empty where it is on none.
+// Doing returns the name of the errand with this context; empty if there is none.
 func Doing(ctx context.Context) string {
 	if errand, ok := ctx.Value(key{}).(*Errand); ok {
 		return errand.name

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Log makes of an actor's logger one whose warnings and errors are its troubles
-// too, at whatever level the logger begins.
+// Log returns a logger that also keeps warnings and errors as troubles of the actor,
+// whatever level log has.
 func (e *Entry) Log(log *slog.Logger) *slog.Logger { return slog.New(&noting{log.Handler(), e}) }
 
 type noting struct {

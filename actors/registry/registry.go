@@ -1,7 +1,7 @@
-// Package registry knows which actors live on a node and how each is: what
-// waits in its mailbox and for how long, which errands it has out, and the last
-// trouble it met. It is told by mailboxes, task groups and loggers, and asked by
-// operators. It knows no actor, and no job beyond its name.
+// Package registry has the state of a node's actors: the messages that wait and for how
+// long, the running errands, and the last trouble. Mailboxes, task groups and loggers
+// report to it, and operators read it. It knows no actor types, and only the name of a
+// job.
 package registry
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// What is remembered of actors that are gone.
+// Limits for data about actors that have ended.
 const (
-	mostLost   = 32   // actors that panicked, which are listed until others have
-	mostStarts = 4096 // what actors were started for
+	mostLost   = 32   // number of listed actors that panicked
+	mostStarts = 4096 // number of remembered combinations of kind, job and engine
 )
 
-// maxListed is how many actors of a node are listed at most: their JSON stays
-// well below what one node takes from another.
+// maxListed is the number of actors in a listing: its JSON stays well below the limit of
+// a message between nodes.
 const maxListed = 500
 
-// maxTrouble bounds the text of a trouble, in bytes.
+// maxTrouble is the maximum length of a trouble in bytes.
 const maxTrouble = 300
 
-// An Of says what an actor is, and what for.
+// An Of says which kind of actor it is, and for which job or engine.
 type Of struct {
 	Kind   string `json:"kind"`
 	Job    string `json:"job,omitempty"`
@@ -36,39 +36,37 @@ type Of struct {
 // The states of an Actor.
 const (
 	Running  = "running"
-	Panicked = "panicked" // and was stopped
+	Panicked = "panicked" // it was stopped after a panic
 )
 
-// An Actor is how one is.
+// An Actor is the state of an actor.
 type Actor struct {
 	Of
 	ID       string    `json:"id"`
 	State    string    `json:"state"`
 	Since    time.Time `json:"since"`
-	Restarts int       `json:"restarts"` // earlier actors here of the same kind, for the same
+	Restarts int       `json:"restarts"` // number of earlier actors here with the same Of
 	Depth    int64     `json:"mailbox_depth"`
-	// Oldest is for how long a message has waited at the least; the one that is
-	// being handled waits too.
+	// Oldest is the least time that the oldest message has waited, including the message
+	// that is being handled.
 	Oldest time.Duration `json:"oldest_message"`
-	// Errands are how many tasks are out, Errand names the one that has been for
-	// longest.
+	// Errands is the number of running errands, and Errand the name of the longest one.
 	Errands    int           `json:"errands"`
 	Errand     string        `json:"errand,omitempty"`
 	ErrandTime time.Duration `json:"errand_time"`
 	Trouble    *Trouble      `json:"trouble,omitempty"`
 }
 
-// age is for how long an actor has been busy with one thing, or has not come to
-// it.
+// age returns how long an actor has been busy with one message or errand.
 func (a Actor) age() time.Duration { return max(a.Oldest, a.ErrandTime) }
 
-// Trouble is the last that an actor met.
+// A Trouble is the last warning or error of an actor.
 type Trouble struct {
-	Text string    `json:"text"` // as in the log, and as free of what is the clients'
+	Text string    `json:"text"` // as in the log, and free of clients' data
 	At   time.Time `json:"at"`
 }
 
-// A Filter chooses actors. What is empty chooses all.
+// A Filter selects actors. An empty field selects all.
 type Filter struct {
 	Kind   string        `json:"kind,omitempty"`
 	Job    string        `json:"job,omitempty"`
@@ -79,33 +77,33 @@ func (f Filter) takes(a Actor) bool {
 	return (f.Kind == "" || f.Kind == a.Kind) && (f.Job == "" || f.Job == a.Job) && a.age() >= f.MinAge
 }
 
-// A Listing is the actors of one node that a Filter takes, the oldest first.
+// A Listing has the actors of a node that a Filter selects, the oldest first.
 type Listing struct {
 	Actors  []Actor `json:"actors"`
-	LeftOut int     `json:"left_out,omitempty"` // beyond maxListed
+	LeftOut int     `json:"left_out,omitempty"` // number of actors beyond maxListed
 }
 
-// A Registry is the actors of one node.
+// A Registry has the actors of a node.
 type Registry struct {
 	clock func() time.Time
-	began time.Time // ages count from it, on the monotonic clock
+	began time.Time // start of the monotonic clock for ages
 
 	mu      sync.Mutex
 	live    map[*Entry]struct{}
-	lost    []Actor // the last that panicked
+	lost    []Actor // the last actors that panicked
 	starts  map[Of]int
-	started []Of // the keys of starts, in the order of their first
+	started []Of // keys of starts, oldest first
 }
 
-// New makes an empty registry. The clock is for what people read.
+// New returns an empty registry. clock gives the times that people read.
 func New(clock func() time.Time) *Registry {
 	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: make(map[Of]int)}
 }
 
-// now is the time on the monotonic clock; never 0, which means none.
+// now returns the monotonic time; it is never 0, which means none.
 func (r *Registry) now() int64 { return int64(time.Since(r.began)) + 1 }
 
-// Entry makes the entry of an actor that is to be spawned.
+// Entry returns the entry for an actor that will be started.
 func (r *Registry) Entry(of Of) *Entry {
 	return &Entry{registry: r, of: of, errands: make(map[*Errand]struct{})}
 }
@@ -125,7 +123,7 @@ func (r *Registry) enter(e *Entry) {
 	r.starts[e.of]++
 }
 
-// Panicked notes that an actor panicked, by its id, and why.
+// Panicked notes that the actor with this id panicked, and the reason.
 func (r *Registry) Panicked(id, reason string) {
 	for _, e := range r.entries() {
 		if e.id != id {
@@ -154,7 +152,7 @@ func (r *Registry) entries() []*Entry {
 	return all
 }
 
-// List lists actors, those that have been at one thing for longest first.
+// List lists actors; the actor with the oldest message or errand comes first.
 func (r *Registry) List(f Filter) Listing {
 	var l Listing
 	for _, e := range r.entries() {
@@ -178,14 +176,14 @@ func (r *Registry) List(f Filter) Listing {
 	return l
 }
 
-// A Figure is how the actors of one kind are together.
+// A Figure has the totals of all actors of a kind.
 type Figure struct {
 	Depth   int64
 	Oldest  time.Duration
-	Errands map[string]time.Duration // the longest of each name
+	Errands map[string]time.Duration // by name: the longest
 }
 
-// Figures are those of each kind of which an actor lives.
+// Figures returns a Figure for each kind with running actors.
 func (r *Registry) Figures() map[string]Figure {
 	all := make(map[string]Figure)
 	for _, e := range r.entries() {

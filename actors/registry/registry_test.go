@@ -21,8 +21,8 @@ func one(t *testing.T, r *Registry) Actor {
 	return l.Actors[0]
 }
 
-// The age of the oldest message is never told too long, and grows with the
-// clock while an actor stands still.
+// The reported age of the oldest message is never too large, and grows with the clock
+// while an actor hangs.
 func TestTheOldestMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,9 +42,9 @@ func TestTheOldestMessage(t *testing.T) {
 		e.MessagePosted(2)
 		time.Sleep(time.Second)
 		want(2, 2*time.Second)
-		e.MessageReceived(1) // the second is watched from now on
+		e.MessageReceived(1) // the second message is watched from now on
 		want(1, 0)
-		time.Sleep(time.Hour) // it is being handled for ever
+		time.Sleep(time.Hour) // this message is never finished
 		e.MessagePosted(3)
 		want(2, time.Hour)
 		e.MessageReceived(2)
@@ -56,7 +56,7 @@ func TestTheOldestMessage(t *testing.T) {
 	})
 }
 
-// Posted and handled from many goroutines, an entry ends at rest.
+// After messages from many goroutines, an entry has none waiting.
 func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	r := New(time.Now)
@@ -115,8 +115,8 @@ func TestErrandsAndTroubles(t *testing.T) {
 	})
 }
 
-// What an actor warns of is its trouble, whether or not it is logged; what it
-// tells for information is not, nor are attributes but the error.
+// An actor's warnings are its trouble, even if the log level hides them. Information is
+// not, nor are attributes other than the error.
 func TestTheLogTells(t *testing.T) {
 	t.Parallel()
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {

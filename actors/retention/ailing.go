@@ -2,29 +2,29 @@ package retention
 
 import "time"
 
-// A removal that failed is tried again after firstRest, and after twice as long
-// with each further failure, up to mostRest: what a wrong right of a key or a
-// broken disk holds up is held up for hours, and costs little meanwhile.
+// A removal that failed is retried after firstRest, and after twice the last wait with
+// each further failure, up to mostRest. If a key lacks a right or a disk is broken, this
+// lasts for hours, and retries should cost little meanwhile.
 const (
 	firstRest = time.Minute
 	mostRest  = 6 * time.Hour
 )
 
-// ailing are the jobs of accounts whose data could not be removed. Without it
-// those that fail, which ended first, would be all that is ever tried.
+// ailing has the jobs of accounts whose data could not be removed. Without it, failing
+// jobs, which ended first, would be the only jobs that are ever tried.
 type ailing map[string]map[string]ailment
 
-// An ailment is how often a removal has failed, and when it is tried again by
-// the time that the process has run.
+// An ailment has the last wait after a failed removal, and the time of the next attempt,
+// as running time of the process.
 type ailment struct {
 	rest  time.Duration
 	until time.Duration
 }
 
-// of is how many jobs of an account failed.
+// of returns the number of failed jobs of an account.
 func (a ailing) of(account string) int { return len(a[account]) }
 
-// rests reports whether a job is not to be tried now.
+// rests reports whether a job must wait for its next attempt.
 func (a ailing) rests(account, job string, now time.Duration) bool {
 	return now < a[account][job].until
 }
@@ -38,8 +38,8 @@ func (a ailing) failed(account, job string, now time.Duration) {
 	a[account][job] = ailment{rest: rest, until: now + rest}
 }
 
-// keep forgets the jobs of an account that are not among those held: all that
-// failed before are asked for, so they have gone.
+// keep forgets the failed jobs of an account that are not in held. held covers all
+// failed jobs that still have data, so the data of the others is gone.
 func (a ailing) keep(account string, held []string) {
 	was := a[account]
 	delete(a, account)

@@ -10,32 +10,32 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// The date that retention goes by is kept in the store, under dateValue,
-// whenever it is keepEvery from the one that is kept: a process that starts goes on
-// from there, and until it has caught up cleans up after no job that ended later.
-// Somebody is told of a date that is lateAfter behind the time.
+// The date of retention is stored under dateValue, whenever it differs by keepEvery from
+// the stored date. A starting process continues from there, and until it has caught up
+// it cleans up after no job that ended later. If the date is lateAfter behind the time,
+// a warning is logged.
 const (
 	dateValue = "retention"
 	keepEvery = time.Minute
 	lateAfter = time.Hour
 )
 
-// A date is the document of dateValue.
+// A date is the JSON of dateValue.
 type date struct {
 	Time time.Time `json:"time"`
 }
 
-// days is the date that retention goes by. It is the store's, but passes at
-// most CatchUp times as fast as the process runs: a clock that jumps by a
-// hundred days, or a machine that starts with one that is wrong, would take
-// all that is kept at once. This way somebody has days to see the warning, and
-// a service that stood still for a week has caught up within hours.
+// days is the date of retention. It follows the store's time, but at most CatchUp times
+// as fast as the process runs: otherwise all data would be removed at once after a clock
+// jumps by a hundred days, or when a machine starts with a wrong clock. So operators
+// have days to see the warning, and a service that was suspended for a week catches up
+// within hours.
 type days struct {
 	at      time.Time
-	ran     time.Duration // how long the process had run then
-	kept    time.Time     // what the store has
+	ran     time.Duration // running time of the process at that moment
+	kept    time.Time     // date in the store
 	version int64
-	late    bool // it was said that at is behind the time
+	late    bool // a warning was logged that at is behind the time
 }
 
 // today returns the date.
@@ -67,7 +67,7 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	return today, nil
 }
 
-// passed is at and the time that passes while a process runs for so long.
+// passed returns at plus the largest time that may pass while a process runs for ran.
 func passed(at time.Time, ran time.Duration, times int) time.Time {
 	const longest = 100 * 365 * 24 * time.Hour
 	return at.Add(time.Duration(min(float64(ran)*float64(times), float64(longest))))
@@ -80,7 +80,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// readDate reads the date that is kept. The first one is now.
+// readDate reads the stored date. If there is none, it stores now.
 func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
 	text, version, err := j.Store.GetValue(ctx, dateValue)
 	if errors.Is(err, rowmill.ErrNotFound) {
@@ -98,8 +98,8 @@ func (j *Janitor) readDate(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// keepDate writes the date. Where another janitor has done so meanwhile, its
-// one is read at the next round.
+// keepDate stores the date. If another janitor has stored a date meanwhile, the next
+// round reads that date.
 func (j *Janitor) keepDate(ctx context.Context) error {
 	d := &j.days
 	text, err := json.Marshal(date{d.at.UTC()})

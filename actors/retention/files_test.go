@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// More files than a round takes, one of them the artifact of a job.
+// There are more expired files than a round removes; one is the artifact of a job.
 func TestRound_FilesExpire(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -65,7 +65,7 @@ func TestRound_FilesExpire(t *testing.T) {
 	}
 }
 
-// Uploads that became files, or that nobody goes on with.
+// Uploads expire, both those that became files and abandoned ones.
 func TestRound_UploadsExpire(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// Objects that cannot be deleted step aside: they hold up neither their own
-// account nor another, however many there are.
+// Jobs with objects that cannot be deleted are set aside: they delay neither other jobs
+// of their account nor other accounts, however many they are.
 func TestRound_FailedRemovalsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -26,7 +26,7 @@ func TestRound_FailedRemovalsHoldUpNobody(t *testing.T) {
 	r.keep("a", &day)
 	r.keep("b", &day)
 	bad := stubborn{r.Bucket, map[string]int{}}
-	for range 7 { // more than a round looks at, and they ended first
+	for range 7 { // more than a round examines, and they ended first
 		bad.asked[r.done("a")] = 0
 	}
 	good, other := r.done("a"), r.done("b")
@@ -53,8 +53,8 @@ func TestRound_FailedRemovalsHoldUpNobody(t *testing.T) {
 	}
 }
 
-// A removal that fails for ever is tried ever more rarely, and costs the others
-// nothing.
+// A removal that always fails is tried less and less often, and other jobs are not
+// delayed.
 func TestRound_RemovalThatFailsForEver(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -77,7 +77,7 @@ func TestRound_RemovalThatFailsForEver(t *testing.T) {
 	}
 }
 
-// A brokenStore cannot note that the data of some jobs goes.
+// A brokenStore cannot record that the data of some jobs is being removed.
 type brokenStore struct {
 	*clocked
 	broken []string
@@ -90,7 +90,7 @@ func (b brokenStore) RemoveData(ctx context.Context, id string, now time.Time) (
 	return b.clocked.RemoveData(ctx, id, now)
 }
 
-// A record that cannot be changed holds up no other either.
+// A record that cannot be changed delays no other job.
 func TestRound_RecordsThatCannotBeChangedHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -109,7 +109,7 @@ func TestRound_RecordsThatCannotBeChangedHoldUpNobody(t *testing.T) {
 	}
 }
 
-// An account whose settings cannot be read keeps its data, and holds up nobody.
+// An account with unreadable settings keeps its data, and delays no other account.
 func TestRound_SettingsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -127,8 +127,8 @@ func TestRound_SettingsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A node whose clock is days off removes nothing and says so, whichever way it
-// is off. What is retained goes by the store's time.
+// A node with a wrong clock, ahead or behind, removes nothing and says so. Retention
+// follows the store's time.
 func TestRound_WrongClockRemovesNothing(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{
@@ -158,8 +158,8 @@ func TestRound_WrongClockRemovesNothing(t *testing.T) {
 	}
 }
 
-// All clocks jump by a hundred days, as where the store is embedded: nothing
-// goes for days, and somebody is told.
+// If all clocks jump by a hundred days, as with an embedded store, no data is removed
+// for days, and a warning is logged.
 func TestRound_ClockThatJumpsRemovesNothing(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -172,23 +172,23 @@ func TestRound_ClockThatJumpsRemovesNothing(t *testing.T) {
 	if !strings.Contains(r.log.String(), "the clock is wrong") {
 		t.Errorf("nobody was told:\n%s", r.log.String())
 	}
-	r.days++ // in which it runs
+	r.days++ // the process runs during this day
 	if r.clean(); !r.kept(kept) {
 		t.Fatal("the data was removed before anybody could set the clock")
 	}
-	r.days, r.jump = 2, 0 // somebody has
+	r.days, r.jump = 2, 0 // the clock was set right
 	if r.clean(); !r.kept(kept) {
 		t.Fatal("data went after the clock was set")
 	}
 }
 
-// The same where the node is started with a wrong clock.
+// The same if a node starts with a wrong clock.
 func TestRound_StartWithAWrongClockRemovesNothing(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.clean()
 	kept := r.done("default")
-	for range 3 { // every start is a new one
+	for range 3 { // each start has a new process
 		r.days = 100
 		r.restart(r.Bucket)
 		if r.clean(); !r.kept(kept) {
@@ -197,7 +197,7 @@ func TestRound_StartWithAWrongClockRemovesNothing(t *testing.T) {
 	}
 }
 
-// A service that stood still for long removes what is due within days.
+// A service that was suspended for long removes expired data within days.
 func TestRound_CatchesUp(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -208,7 +208,7 @@ func TestRound_CatchesUp(t *testing.T) {
 	if r.clean(); !r.kept(due) {
 		t.Fatal("it caught up at once")
 	}
-	r.days += 5 // a day an hour: it takes 100 hours
+	r.days += 5 // a day per hour: this takes 100 hours
 	r.clean()
 	r.gone(due)
 	if !strings.Contains(r.log.String(), "caught up") {
@@ -216,7 +216,7 @@ func TestRound_CatchesUp(t *testing.T) {
 	}
 }
 
-// Nothing at all goes where records and bucket do not belong together.
+// Nothing is removed if records and bucket do not belong together.
 func TestRound_NothingGoesOfAnotherDeployment(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -234,8 +234,8 @@ func TestRound_NothingGoesOfAnotherDeployment(t *testing.T) {
 	}
 }
 
-// What no record knows stays, whatever its age, and is reported: the records
-// may be what is wrong.
+// Objects that no record names stay at any age and are reported, because the records may
+// be incomplete.
 func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -243,7 +243,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	for _, name := range []string{"results/full-1-a.parquet", "results/rows-1-b.parquet"} {
 		r.put(lost, name)
 	}
-	r.put(spooled, "input/rows.jsonl") // by whom, nobody says
+	r.put(spooled, "input/rows.jsonl") // rows without a mark of their submission
 	inner := r.putKey(layout.Jobs + "inner/jobs/" + rowmill.NewJobID() + "/results/full-1-a.parquet")
 	r.days = 100
 	r.clean()
@@ -267,7 +267,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	}
 }
 
-// Records that come back, such as from a backup, make their jobs known again.
+// If records come back, for example from a backup, their jobs are known again.
 func TestRound_RecordsThatComeBack(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -299,15 +299,15 @@ func (forgetful) Get(context.Context, string) (store.Record, error) {
 
 func (forgetful) Holders(context.Context) ([]string, error) { return nil, nil }
 
-// The rows of a submission are waste only while nobody was told of its job:
-// where it was at work, its record is what was lost.
+// Spooled rows are waste only if the client got no answer. If the job has shards, it was
+// running, and its record is lost.
 func TestRound_SpooledRowsOfALostJobStay(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id := rowmill.NewJobID()
 	r.put(id, "input/rows.jsonl")
 	r.put(id, "input/shard-000000")
-	r.putKey(layout.Spooling(id)) // whose removal failed
+	r.putKey(layout.Spooling(id)) // the removal of the mark failed
 	r.days = 2
 	r.clean()
 	if len(r.objects(id)) != 2 || r.Unknown().Jobs != 1 {

@@ -1,9 +1,8 @@
-// Package retention removes what need not be kept: the data of jobs that ended
-// longer ago than their account keeps them, and objects that crashes have left
-// and no record names. It removes nothing unless records and bucket belong
-// together, nothing that no record knows, and nothing while the clocks that say
-// how old it is are in doubt. It owns no schedule and does not know which node
-// it is on: whoever has it work, no two of them together harm anything.
+// Package retention removes data that need not be kept: data of jobs that ended longer
+// ago than their account keeps it, and objects that crashes have left and no record
+// names. It removes nothing unless records and bucket belong together, nothing of jobs
+// without a record, and nothing while the clocks are in doubt. The caller decides when
+// and on which node it runs: several at the same time do no harm.
 package retention
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// Store is what a Janitor needs of the records: which jobs there are and have
-// data, which objects they name, what accounts have set, and the time.
+// Store has the methods of the records that a Janitor needs: jobs and their data, the
+// objects that records name, the settings of accounts, and the time.
 type Store interface {
 	store.Retention
 	store.Jobs
@@ -32,57 +31,57 @@ type Store interface {
 	Confirm(ctx context.Context) error
 }
 
-// Config is what a Janitor needs. Nothing has a default.
+// Config configures a Janitor. All fields are required.
 type Config struct {
 	Store  Store
 	Bucket blob.Bucket
 	Log    *slog.Logger
-	// Confirm says with an error why nothing may be removed: that records and
-	// bucket do not belong together, or that this cannot be found out.
+	// Confirm returns an error if nothing may be removed: records and bucket do not
+	// belong together, or this cannot be checked.
 	Confirm func(ctx context.Context) error
-	// Tidy removes what a job that is over need not keep now; it may be repeated.
+	// Tidy removes data that a finished job no longer needs. It may be repeated.
 	Tidy func(ctx context.Context, jobID string) error
-	// Announce tells of the end of a job, unless that was done; it may be repeated.
-	// With its data a job leaves what Tidy is called for.
+	// Announce announces the end of a job, unless that was done. It may be repeated. It
+	// runs before the job's data is removed, because then Tidy is no longer called for
+	// the job.
 	Announce  func(ctx context.Context, jobID string) error
-	TidyAfter time.Duration        // how long the owner of a job that has just ended is given to do so
+	TidyAfter time.Duration        // how long the owner of a finished job may take to clean up itself
 	Clock     func() time.Time     // of this node
-	Running   func() time.Duration // how long the process has run, by a clock that never jumps
-	Tolerance time.Duration        // how far Clock may be from the store's
-	CatchUp   int                  // how much faster than time the days of retention may pass
-	Batch     int                  // jobs that one round looks at
-	OrphanAge time.Duration        // how old objects must be that no record names
+	Running   func() time.Duration // running time of the process, by a clock that never jumps
+	Tolerance time.Duration        // the largest accepted difference between Clock and the store's time
+	CatchUp   int                  // how many times faster than real time the date of retention may move
+	Batch     int                  // number of jobs that a round examines
+	OrphanAge time.Duration        // minimum age for the removal of objects that no record names
 }
 
-// A Janitor does the work, a round at a time. It is for one goroutine.
+// A Janitor works in rounds. It must be used by one goroutine at a time.
 type Janitor struct {
 	Config
 	days    days
 	ailing  ailing
 	sweep   sweep
 	unknown Unknown
-	stuck   map[string]bool // jobs that could not be tidied, until the others are
+	stuck   map[string]bool // jobs with failed cleanup; they wait until the other jobs are done
 	skew    time.Duration
 }
 
 // New returns a janitor.
 func New(c Config) *Janitor { return &Janitor{Config: c, ailing: ailing{}} }
 
-// Unknown is what the last look at the whole bucket found of jobs that no
-// record knows.
+// Unknown counts the jobs without a record that the last pass over the bucket found.
 type Unknown struct {
 	Jobs, Objects int
 	Bytes         int64
 }
 
-// Unknown returns what was found. It is of the last pass that came to its end.
+// Unknown returns the result of the last complete pass.
 func (j *Janitor) Unknown() Unknown { return j.unknown }
 
-// Skew is how far this node's clock was ahead of the store's at the last look.
+// Skew returns how far this node's clock was ahead of the store's at the last Look.
 func (j *Janitor) Skew() time.Duration { return j.skew }
 
-// Look says with an error why nothing may be removed now: what Confirm says, or
-// a *SkewError. now is the store's time.
+// Look returns an error if nothing may be removed now: the error of Confirm, or a
+// *SkewError. now is the store's time.
 func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
 	if err := cmp.Or(j.Confirm(ctx), j.Store.Confirm(ctx)); err != nil {
 		return now, err
@@ -92,14 +91,14 @@ func (j *Janitor) Look(ctx context.Context) (now time.Time, err error) {
 		return now, err
 	}
 	j.skew = j.Clock().Sub(now)
-	took := j.Running() - before // the answer may be as old as this
+	took := j.Running() - before // the answer may be this old
 	if j.skew > j.Tolerance+took || j.skew < -j.Tolerance {
 		return now, &SkewError{Skew: j.skew, Tolerance: j.Tolerance}
 	}
 	return now, nil
 }
 
-// A SkewError says that a node's clock and the store's tell different times.
+// A SkewError means that the clocks of a node and the store differ too much.
 type SkewError struct{ Skew, Tolerance time.Duration }
 
 // Error says what to do.
@@ -112,7 +111,7 @@ func (e *SkewError) Error() string {
 		e.Skew.Abs().Round(time.Second), way, e.Tolerance)
 }
 
-// Round does a bounded piece of work. more says that retention has more to do.
+// Round does a limited amount of work. more says that there is more to do.
 func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	now, err := j.Look(ctx)
 	if err != nil {
@@ -130,8 +129,8 @@ func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	return more, errors.Join(err, tidyErr, j.sweepSome(ctx, today))
 }
 
-// expireFiles removes up to Batch files whose time is over. Those that are artifacts
-// of a job leave their object to that.
+// expireFiles removes up to Batch expired files. If a file is an artifact of a job, the
+// object stays with the job.
 func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 	files, err := j.Store.ExpiredFiles(ctx, today, j.Batch)
 	errs := []error{err}
@@ -150,8 +149,8 @@ func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// expireUploads removes up to Batch uploads whose time is over: those that became
-// files, were cancelled or were given up alike.
+// expireUploads removes up to Batch expired uploads, whether they became files, were
+// cancelled or were abandoned.
 func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 	ids, err := j.Bucket.Folders(ctx, layout.Uploads, "", j.Batch) // the oldest come first
 	errs := []error{err}
@@ -167,19 +166,19 @@ func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// perTurn is how many jobs of an account are looked at before it is the next
-// one's turn, so that nobody waits behind an account whose jobs cannot be
-// removed, each of which may take as long as a bucket is asked again.
+// perTurn is the number of jobs of an account in a row before the next account's turn.
+// So no account waits long for an account with failing removals, each of which may take
+// as long as the retries of a bucket.
 const perTurn = 10
 
 // A line is an account that waits for its turn.
 type line struct {
 	account string
-	ended   time.Time // its jobs go that ended before
+	ended   time.Time // data of jobs that ended before this time is removed
 }
 
-// expire removes the data of up to Batch jobs that ended longer before today
-// than their account keeps them, a few of each account in turn.
+// expire removes the data of up to Batch jobs that ended longer ago than their account
+// keeps data. Accounts take turns.
 func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, err error) {
 	lines, err := j.lines(ctx, today)
 	if err != nil {
@@ -203,7 +202,7 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 	return len(lines) > 0, errors.Join(errs...)
 }
 
-// lines are the accounts that have data and do not keep it for ever.
+// lines returns the accounts with data that do not keep it for ever.
 func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err error) {
 	accounts, err := j.Store.Holders(ctx)
 	if err != nil {
@@ -218,7 +217,7 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 		if err != nil || settings.RetentionDays == nil {
 			continue
 		}
-		// No preset is shorter than a day, so nobody writes for such a job any more.
+		// No retention is shorter than a day, so no process still writes for such a job.
 		lines = append(lines, line{account, today.AddDate(0, 0, -max(1, *settings.RetentionDays))})
 	}
 	if len(errs) > 0 {
@@ -227,8 +226,8 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 	return lines, nil
 }
 
-// expireSome removes the data of up to limit jobs. Those that failed lately are
-// passed over. err is the first failure of failed.
+// expireSome removes the data of up to limit jobs. Jobs that failed recently are
+// skipped. err is the first error of the failed jobs.
 func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
 	jobs, err := j.Store.Held(ctx, at.account, at.ended, limit+j.ailing.of(at.account))
 	if err != nil {
@@ -253,8 +252,8 @@ func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.T
 	return done, failed, err
 }
 
-// remove removes a job's data. Readers are told first: from then on they get
-// an answer that says so, and those that have begun read on or break off.
+// remove removes a job's data. The record changes first: from then on requests get an
+// answer that says so. Requests that have already started to read may break off.
 func (j *Janitor) remove(ctx context.Context, id string, now time.Time) error {
 	if err := j.Announce(ctx, id); err != nil {
 		return err

@@ -22,25 +22,24 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// A rig is a janitor with a store, a bucket and a clock that days can be added
-// to.
+// A rig has a janitor, a store, a bucket, and a clock that tests can move by days.
 type rig struct {
 	*testing.T
 	*retention.Janitor
 	store   *bolt.Store
 	clocked *clocked
 	session string
-	days    int           // that have passed
-	ran     time.Duration // and more than that
-	jump    time.Duration // of them, by which the clocks have jumped
-	off     time.Duration // of the node's clock from the store's
-	differ  error         // why nothing may be removed
+	days    int           // days that have passed
+	ran     time.Duration // further time that has passed
+	jump    time.Duration // part of the passed time by which only the clocks have moved
+	off     time.Duration // the node's clock minus the store's
+	differ  error         // if set, the reason why nothing may be removed
 	log     bytes.Buffer
 	tidied  []string
 
 	announced   []string // jobs
 	announceErr error
-	stuck       map[string]bool // jobs that cannot be tidied
+	stuck       map[string]bool // jobs with failing cleanup
 }
 
 func setup(t *testing.T) *rig {
@@ -56,10 +55,10 @@ func setup(t *testing.T) *rig {
 	return r
 }
 
-// now is the time after so many days, on the node and in the store.
+// now returns the time after these days, on the node and in the store.
 func (r *rig) now() time.Time { return time.Now().AddDate(0, 0, r.days).Add(r.ran) }
 
-// restart makes a new janitor, as a process does that starts.
+// restart makes a new janitor, like a new process.
 func (r *rig) restart(bucket blob.Bucket) {
 	begun := r.now()
 	r.Janitor = retention.New(retention.Config{
@@ -90,8 +89,8 @@ type clocked struct {
 
 func (c clocked) Time(ctx context.Context) (time.Time, error) { return c.now(), ctx.Err() }
 
-// clean does rounds until retention has nothing more to do, and two more for the
-// sweep to get through all folders. It returns the rounds of retention.
+// clean runs rounds until retention has nothing more to do, and two more so that the
+// sweep passes all folders. It returns the number of rounds of retention.
 func (r *rig) clean() (rounds int) {
 	r.Helper()
 	for more := true; more; rounds++ {
@@ -141,7 +140,7 @@ func (r *rig) putKey(key string) string {
 	return key
 }
 
-// objects are the names of a job's objects, without the job.
+// objects returns the names of a job's objects, without the job's prefix.
 func (r *rig) objects(id string) (names []string) {
 	r.Helper()
 	infos, err := r.Bucket.List(r.Context(), layout.Job(id))
@@ -163,7 +162,7 @@ func (r *rig) get(id string) store.Record {
 	return rec
 }
 
-// open creates a job of three rows that runs.
+// open creates a running job with three rows.
 func (r *rig) open(account string) (id string, fence store.Fence) {
 	r.Helper()
 	spec := rowmill.Spec{Account: account, Model: rowmill.Model{ID: "m"}, Inline: []string{"a", "b", "c"}}
@@ -186,7 +185,7 @@ func (r *rig) open(account string) (id string, fence store.Fence) {
 	return job.ID, fence
 }
 
-// commit records a part that holds all rows of a job.
+// commit records a part with all rows of a job.
 func (r *rig) commit(id string, fence store.Fence) {
 	r.Helper()
 	totals := store.Totals{Rows: 3}
@@ -206,7 +205,7 @@ func (r *rig) done(account string) string {
 	return id
 }
 
-// left is done whose owner died before it cleaned up.
+// left is done with an owner that died before it cleaned up.
 func (r *rig) left(account string) string {
 	r.Helper()
 	id, fence := r.open(account)
@@ -230,7 +229,7 @@ func (r *rig) kept(ids ...string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return r.get(id).DataRemoved != nil || len(r.objects(id)) != 2 })
 }
 
-// gone demands that a job's data went, and nothing else of it.
+// gone verifies that the data of jobs was removed, and nothing else.
 func (r *rig) gone(ids ...string) {
 	r.Helper()
 	for _, id := range ids {
@@ -326,7 +325,7 @@ func TestRound_SweepsWhatCrashesHaveLeft(t *testing.T) {
 	}
 }
 
-// What a worker still wrote while retention took the job's data goes later.
+// Objects that a worker writes while retention removes the job's data are removed later.
 func TestRound_SweepsAfterRetention(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -339,7 +338,7 @@ func TestRound_SweepsAfterRetention(t *testing.T) {
 	r.gone(id)
 }
 
-// The folders are gone through once a day, a batch of them in a round.
+// The sweep passes all folders once a day, and a batch of folders in each round.
 func TestRound_SweepsABatchAtATime(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -371,8 +370,7 @@ func TestRound_SweepsABatchAtATime(t *testing.T) {
 	}
 }
 
-// A stubborn bucket deletes nothing of some jobs, and counts how often it was
-// asked to.
+// A stubborn bucket deletes nothing of some jobs, and counts the requests to do so.
 type stubborn struct {
 	blob.Bucket
 	asked map[string]int
@@ -389,7 +387,7 @@ func (b stubborn) DeletePrefix(ctx context.Context, prefix string) error {
 	return b.Bucket.DeletePrefix(ctx, prefix)
 }
 
-// One job that cannot be removed holds up no other, and is tried again.
+// A job whose data cannot be removed delays no other job, and is tried again.
 func TestRound_GoesOnAfterAFault(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -414,8 +412,8 @@ func TestRound_GoesOnAfterAFault(t *testing.T) {
 	r.gone(bad)
 }
 
-// What the owner of a success would have removed goes although it died first:
-// objects of its parts, and their records.
+// If the owner of a successful job dies before it removes the parts, their objects and
+// records are removed later.
 func TestRound_RemovesPartsOfASuccess(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -434,7 +432,7 @@ func TestRound_RemovesPartsOfASuccess(t *testing.T) {
 	}
 }
 
-// What a success left is nobody's leftover while its end may still be forgotten.
+// The parts of a successful job stay while the store may still lose the end of the job.
 func TestRound_LeavesPartsOfAFreshSuccess(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

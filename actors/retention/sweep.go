@@ -15,17 +15,16 @@ import (
 
 // sweep is a pass over the folders of all jobs.
 type sweep struct {
-	after string        // the last folder that was looked at
-	next  time.Duration // when to begin the next pass, by the time that the process has run
+	after string        // the last examined folder
+	next  time.Duration // start of the next pass, as running time of the process
 
-	unknown map[string]bool // jobs that no record knows
+	unknown map[string]bool // jobs without a record
 	found   Unknown
-	fresh   int // of them, those that were not set aside before
+	fresh   int // unknown jobs that were not set aside before
 }
 
-// sweepSome looks at some folders of jobs: for what crashes have left there,
-// and for jobs that no record knows. It goes through all of them once per
-// OrphanAge.
+// sweepSome examines some folders of jobs, for objects that crashes have left and for
+// jobs without a record. A pass over all folders starts once per OrphanAge.
 func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
 	s := &j.sweep
 	if j.Running() < s.next {
@@ -48,11 +47,11 @@ func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
 	return errors.Join(errs...)
 }
 
-// sweepJob removes what no record names of a job's objects, unless it is
-// younger than before. The objects of a job that no record knows are set aside.
+// sweepJob removes the objects of a job that its record does not name, unless they are
+// younger than before. A job without a record is set aside.
 func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Time) error {
 	if !rowmill.IsJobID(id) {
-		return nil // no folder of ours: another deployment may have been given one inside this bucket
+		return nil // not a folder of this deployment: another deployment may use a folder inside this bucket
 	}
 	rec, err := j.Store.Get(ctx, id)
 	switch {
@@ -93,9 +92,9 @@ func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Ti
 	return errors.Join(errs...)
 }
 
-// named are the objects that a job which is over still needs: its artifacts,
-// and the parts of one that has not succeeded. Those of a success are in its
-// artifacts; where an owner died before it removed them, their records go now.
+// named returns the objects that a finished job still needs: its artifacts, and its
+// parts if it has not succeeded. The parts of a successful job are in its artifacts. If
+// the owner died before it removed the records of these parts, named removes them.
 func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, a := range rec.Artifacts {
@@ -111,8 +110,7 @@ func (j *Janitor) named(ctx context.Context, rec store.Record) (map[string]bool,
 	return keys, err
 }
 
-// setAside notes a job that no record knows, unless it is a submission that
-// may still be under way.
+// setAside notes a job without a record, unless it may be a running submission.
 func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Time) error {
 	objects, err := j.Bucket.List(ctx, layout.Job(id))
 	if err != nil || len(objects) == 0 {
@@ -140,8 +138,8 @@ func (j *Janitor) setAside(ctx context.Context, id string, today, before time.Ti
 	return nil
 }
 
-// submitting reports whether a job's objects are those of a submission whose
-// record may still come, or whose waste removeSpooled will remove.
+// submitting reports whether the objects belong to a submission: its record may still
+// come, or removeSpooled will remove the objects.
 func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info, before time.Time) (bool, error) {
 	if len(objects) != 1 || objects[0].Key != layout.Spooled(id) {
 		return false, nil
@@ -156,8 +154,8 @@ func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info
 	return err == nil, err
 }
 
-// endSweep ends a pass: what crashed submissions have left goes, and so do the
-// notes of jobs that are known again.
+// endSweep ends a pass: it removes objects of crashed submissions, and notes of jobs
+// that are known again.
 func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	s := &j.sweep
 	errs := []error{j.removeSpooled(ctx, before)}
@@ -177,10 +175,9 @@ func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	return errors.Join(errs...)
 }
 
-// removeSpooled removes the rows of submissions that crashed before their
-// record was stored, and of which nobody was told: that is what their marks
-// say. Where there is more than the rows the job was at work once, and its
-// record is what was lost.
+// removeSpooled removes the rows of submissions that crashed before their record was
+// stored and before the client got an answer; their marks show this. If a job has more
+// objects than the rows, it was running, and its record is lost.
 func (j *Janitor) removeSpooled(ctx context.Context, before time.Time) error {
 	marks, err := j.Bucket.List(ctx, layout.Spoolings)
 	if err != nil {

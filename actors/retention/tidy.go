@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// tidy cleans up after jobs whose owners did not, and removes inputs that need
-// not be kept any longer. Jobs with which that fails hold up no others. more says
-// that others wait.
+// tidy cleans up after jobs if their owners did not, and removes inputs that need not be
+// kept any longer. A job whose cleanup fails delays no other job. more says that other
+// jobs wait.
 func (j *Janitor) tidy(ctx context.Context, today time.Time) (more bool, err error) {
 	jobs, err := j.Store.Due(ctx, today.Add(-j.TidyAfter), j.Batch+len(j.stuck))
 	if err != nil {
@@ -40,7 +40,7 @@ func (j *Janitor) tidy(ctx context.Context, today time.Time) (more bool, err err
 	return tried >= j.Batch, errors.Join(errs...)
 }
 
-// kept reports whether an object is the input of a job that may be continued.
+// kept reports whether an object is part of an input that is kept for a continuation.
 func kept(rec store.Record, key string) bool {
 	return rec.InputUntil != nil && rec.InputRemoved == nil && strings.HasPrefix(key, layout.Input(rec.Job.ID))
 }

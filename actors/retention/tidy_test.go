@@ -26,8 +26,8 @@ func (r *rig) cancelledAt(now time.Time) string {
 	return job.ID
 }
 
-// What an owner that died has not cleaned up the janitor does, once that owner
-// has had its time, and jobs with which that fails hold up no others.
+// If an owner dies before it cleans up, the janitor does so after TidyAfter. Jobs with
+// failing cleanup delay no other job.
 func TestTidy_AfterOwnersThatDied(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -54,8 +54,8 @@ func TestTidy_AfterOwnersThatDied(t *testing.T) {
 	}
 }
 
-// What nobody cleaned up after when all nodes died goes soon after they are back,
-// however long the service had run before.
+// After all nodes died and came back, the janitor soon cleans up, however long the
+// service had run before.
 func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -67,8 +67,8 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	}
 	r.cancelledAt(r.now())
 	r.restart(r.Bucket)
-	r.ran += 10*time.Minute + 10*time.Second // in which its owner would have
-	r.jump = 10 * time.Minute                // and for most of which nothing ran
+	r.ran += 10*time.Minute + 10*time.Second // the owner would have cleaned up in this time
+	r.jump = 10 * time.Minute                // for most of this time no process ran
 	for range 3 {
 		if _, err := r.Round(t.Context()); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	}
 }
 
-// An input is kept until its time is over, whatever the sweep finds.
+// A kept input stays until its time ends, in spite of the sweep.
 func TestTidy_AnInputThatIsKeptStaysUntilItsTime(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -109,7 +109,7 @@ func TestTidy_AnInputThatIsKeptStaysUntilItsTime(t *testing.T) {
 	}
 }
 
-// A job whose end nobody could be told of keeps its data.
+// If the end of a job cannot be announced, its data stays.
 func TestRound_TheEndIsAnnouncedBeforeTheDataGoes(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// A watchedBucket tells how its calls end.
+// A watchedBucket reports the results of its calls to its place.
 type watchedBucket struct {
 	blob.Bucket
 	place *place
@@ -58,7 +58,7 @@ func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
 	return b.place.met(b.Bucket.DeletePrefix(ctx, prefix), reads)
 }
 
-// try reads, or writes where that is what fails.
+// try checks the bucket with a read, and with a write if writes have failed.
 func (b *watchedBucket) try(ctx context.Context, node string) {
 	key := layout.Probe(node)
 	if _, err := b.Stat(ctx, key); err != nil && Passing(err) || !b.place.writes() {
@@ -73,12 +73,12 @@ func (b *watchedBucket) try(ctx context.Context, node string) {
 		return
 	}
 	if _, err := w.Commit(); err == nil {
-		_ = b.Delete(ctx, key) // what stays is written over by the next one
+		_ = b.Delete(ctx, key) // a probe that stays is overwritten by the next one
 	}
 }
 
-// probeSize is what is written to see whether there is room again, in bytes: less
-// than any part that would follow, and more than what any file takes.
+// probeSize is the size in bytes of the object that tests whether there is room again:
+// less than any later part, and more than small files that fit on an almost full disk.
 const probeSize = 256 << 10
 
 type watchedWriter struct {
@@ -123,8 +123,8 @@ func (o *watchedObject) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Patient is a context under which one call of the bucket is repeated for as
-// long as it takes: for what cannot be begun again. done must be called.
+// Patient returns a context under which a single call of the bucket is repeated until it
+// succeeds, for work that cannot start again. The caller must call done.
 func (w *Watch) Patient(ctx context.Context) (patient context.Context, done func()) {
 	waiter := new(int)
 	return retry.Unlimited(ctx, func(err error) {

@@ -15,14 +15,14 @@ import (
 
 // An Outage is a time in which records or objects cannot be used.
 type Outage struct {
-	Of    string        // what is away, in words
-	Since time.Time     // when it was first met
+	Of    string        // the storage, in words
+	Since time.Time     // time of the first failure
 	Lasts time.Duration // until now
-	Full  bool          // it has no room; else it does not answer, or refuses
-	Err   error         // what was met, for an operator: it may name addresses
+	Full  bool          // there is no room; otherwise the storage does not answer or refuses requests
+	Err   error         // the last error, for an operator: it may contain addresses
 }
 
-// Message says to a client what a job waits for.
+// Message says to a client why a job waits.
 func (o Outage) Message() string {
 	what := "cannot be used"
 	if o.Full {
@@ -31,11 +31,10 @@ func (o Outage) Message() string {
 	return fmt.Sprintf("Waiting for %s, which %s since %s. The job goes on by itself.", o.Of, what, o.Since.Format(time.RFC3339))
 }
 
-// Passing reports whether an error is one of storage that will be gone when what
-// keeps it is reached again, has room, or is set up as it was. It is worth
-// waiting for, however long it takes.
+// Passing reports whether an error will end once the storage is reached again, has room,
+// or is configured as before. Such an error is worth waiting for, however long it takes.
 func Passing(err error) bool {
-	if Lasting(err) || errors.Is(err, store.ErrNewer) { // that is one record's
+	if Lasting(err) || errors.Is(err, store.ErrNewer) { // that error is about a single record
 		return false
 	}
 	if errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, store.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
@@ -45,8 +44,8 @@ func Passing(err error) bool {
 	return blob.IsTransient(err) || errors.As(err, &network)
 }
 
-// Lasting reports whether no repetition changes an error. What is neither
-// passing nor lasting is known to nobody.
+// Lasting reports whether retries cannot change an error. For some errors neither
+// Passing nor Lasting is true: their nature is unknown.
 func Lasting(err error) bool {
 	if rowmill.MustStop(err) || errors.Is(err, rowmill.ErrNotFound) || errors.Is(err, rowmill.ErrConflict) || errors.Is(err, store.ErrDamaged) {
 		return true

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// TestDamageLasts holds that a node does not ask again and again for a record that is damaged,
-// and does not take the store for unavailable.
+// TestDamageLasts verifies that a node does not read a damaged record again and again,
+// and does not treat the store as unavailable.
 func TestDamageLasts(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("claim: %w", store.ErrDamaged)

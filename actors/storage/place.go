@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A place keeps records or objects.
+// A place is the store of records or the bucket of objects.
 type place struct {
 	name, title   string
 	config        Config
@@ -18,21 +18,21 @@ type place struct {
 
 	mu      sync.Mutex
 	now     *Outage
-	began   time.Time       // of now, on the monotonic clock
-	fails   map[any]failure // by who met it: a waiter, or reads or writes in general
-	success time.Time       // the last one
+	began   time.Time       // start of now, on the monotonic clock
+	fails   map[any]failure // by source: a waiter, or reads or writes in general
+	success time.Time       // time of the last success
 }
 
-// A failure is what somebody met last.
+// A failure is the last error of a source.
 type failure struct{ err error }
 
-// Who meets failures beside waiters.
+// Sources of failures other than waiters.
 const (
 	reads  = "reads"
 	writes = "writes"
 )
 
-// A placed error says where it comes from.
+// A placed error has the place that it came from.
 type placed struct {
 	place *place
 	error
@@ -40,8 +40,8 @@ type placed struct {
 
 func (e *placed) Unwrap() error { return e.error }
 
-// met takes in how a call has ended, and returns its error. That one could write
-// says more than that one could read: a full disk can be read.
+// met notes the result of a call, and returns its error. A successful write proves more
+// than a successful read: a full disk can be read.
 func (p *place) met(err error, kind string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -49,7 +49,7 @@ func (p *place) met(err error, kind string) error {
 	switch {
 	case err != nil && Passing(err):
 		p.change(func() { p.fails[kind] = failure{err} })
-	case err == nil, Lasting(err): // it has answered
+	case err == nil, Lasting(err): // the storage has answered
 		p.change(func() {
 			p.success = time.Now()
 			delete(p.fails, reads)
@@ -64,13 +64,13 @@ func (p *place) met(err error, kind string) error {
 	return err
 }
 
-// waits notes that somebody waits who has met an error.
+// waits notes that a waiter has met an error.
 func (p *place) waits(who any, err error) { p.change(func() { p.fails[who] = failure{err} }) }
 
-// returns notes that somebody waits no longer.
+// returns notes that a waiter no longer waits.
 func (p *place) returns(who any) { p.change(func() { delete(p.fails, who) }) }
 
-// change changes who fails, and tells where that begins or ends an outage.
+// change changes the failures, and reports the start or end of an outage.
 func (p *place) change(how func()) {
 	p.mu.Lock()
 	how()
@@ -110,8 +110,8 @@ func (p *place) change(how func()) {
 	}
 }
 
-// worst is an error of those that are met: one that says that there is no room
-// before others.
+// worst returns one of the current errors: an error about missing room before any other
+// error.
 func (p *place) worst() (err error) {
 	for _, f := range p.fails {
 		if err = f.err; isFull(err) {
@@ -142,7 +142,7 @@ func (p *place) outage() (Outage, bool) {
 	return now, true
 }
 
-// unsure reports whether a look would tell something.
+// unsure reports whether a probe would give new information.
 func (p *place) unsure(fresh time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *place) unsure(fresh time.Duration) bool {
 	return time.Since(p.success) > fresh
 }
 
-// writes reports whether a look must write.
+// writes reports whether a probe must write.
 func (p *place) writes() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,10 +7,11 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// A requestsBucket does not begin what is known to fail.
+// A requestsBucket fails calls at once during an outage.
 type requestsBucket struct{ *watchedBucket }
 
-// known is why a call would fail. What is full can be read.
+// known returns the reason why a call would fail; nil if it may succeed. A full bucket
+// can be read.
 func (b requestsBucket) known(kind string) error {
 	outage, away := b.place.outage()
 	if !away || outage.Full && kind == reads {

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A watchedStore tells how its calls end. Those that are not here are as rare as
-// they are equal to others: nothing would be learned from them.
+// A watchedStore reports the results of its calls to its place. Methods that are not
+// here are rare and similar to others, so their results would add nothing.
 type watchedStore struct {
 	store.Store
 	place *place
@@ -21,7 +21,7 @@ func (s *watchedStore) OpenSession(ctx context.Context, node string, ttl time.Du
 	return session, s.place.met(err, writes)
 }
 
-// RenewSession needs no room: that it succeeds does not say that others would.
+// RenewSession needs no room, so its success does not prove that writes work.
 func (s *watchedStore) RenewSession(ctx context.Context, session string) error {
 	return s.place.met(s.Store.RenewSession(ctx, session), reads)
 }

@@ -1,7 +1,7 @@
-// Package storage owns what a node knows of its records and objects: whether
-// they can be read and written, since when not, and who waits for them. It knows
-// it from what real calls meet, and waits for what passes. It knows neither jobs
-// nor actors, and no store or bucket beyond their contracts.
+// Package storage knows whether a node can read and write records and objects, since
+// when it cannot, and which operations wait. It learns this from the results of real
+// calls, and retries after passing errors. It knows no jobs and no actors, and only the
+// contracts of store and bucket.
 package storage
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// ErrElsewhere is what a wait ends with whose node has others that reach what it
-// does not: they should go on with the job.
+// ErrElsewhere ends a wait when other nodes can use the storage that this node cannot:
+// they should continue the job.
 var ErrElsewhere = errors.New("other nodes reach the storage that this one waits for")
 
-// Config is what a Watch needs. Nothing has a default.
+// Config configures a Watch. All fields are required.
 type Config struct {
 	Store  store.Store
 	Bucket blob.Bucket
-	Node   string // names the object that is written to try whether one can be
-	// Patience is how long an error is tried again that is not known to pass.
+	Node   string // names the object that tests writes
+	// Patience is how long an unknown error is retried.
 	Patience time.Duration
-	Clock    func() time.Time // of what people are told
+	Clock    func() time.Time // for times that people read
 	Logger   *slog.Logger
-	// Met hears of each error that somebody waits for to pass, with the context of
+	// Met is called with each error that an operation waits out, and with the context of
 	// the wait.
 	Met        func(ctx context.Context, err error)
 	Registerer prometheus.Registerer
 }
 
-// A Watch sees every call of a store and a bucket that is made through it. It is
+// A Watch observes the calls of a store and a bucket that are made through it. It is
 // safe for concurrent use.
 type Watch struct {
 	config    Config
@@ -53,7 +53,7 @@ type Watch struct {
 	changed   chan struct{}
 }
 
-// NewWatch watches a store and a bucket.
+// NewWatch returns a Watch of a store and a bucket.
 func NewWatch(config Config) *Watch {
 	f := promauto.With(config.Registerer)
 	waiting := f.NewGaugeVec(prometheus.GaugeOpts{
@@ -75,14 +75,14 @@ func NewWatch(config Config) *Watch {
 	return w
 }
 
-// Store is the store that is watched.
+// Store returns the observed store.
 func (w *Watch) Store() store.Store { return w.store }
 
-// Bucket is the bucket that is watched.
+// Bucket returns the observed bucket.
 func (w *Watch) Bucket() blob.Bucket { return w.bucket }
 
-// Waiting says to clients what their jobs wait for where that cannot be written
-// into their records; empty where it can.
+// Waiting returns a message for clients during an outage of the records, because it
+// cannot be written into the jobs' records; empty if there is no outage.
 func (w *Watch) Waiting() string {
 	if outage, away := w.Records(); away {
 		return outage.Message()
@@ -90,30 +90,29 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// Requests is the bucket for those who cannot wait: while it is known to be away
-// their calls fail at once.
+// Requests returns the bucket for callers that cannot wait: during an outage their calls
+// fail at once.
 func (w *Watch) Requests() blob.Bucket { return &requestsBucket{w.bucket} }
 
-// Records is the outage of the records, if there is one.
+// Records returns the outage of the records, if there is one.
 func (w *Watch) Records() (Outage, bool) { return w.records.outage() }
 
-// Objects is the outage of the objects, if there is one.
+// Objects returns the outage of the objects, if there is one.
 func (w *Watch) Objects() (Outage, bool) { return w.objects.outage() }
 
-// Changed holds a token after an outage has begun or ended.
+// Changed gets a token after an outage has started or ended.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Leave ends all waits for objects with ErrElsewhere, and those that would begin,
-// until it is called with false.
+// Leave ends all current and future waits for objects with ErrElsewhere, until it is
+// called with false.
 func (w *Watch) Leave(now bool) { w.elsewhere.Store(now) }
 
-// Wait calls do until it succeeds, its error is one that no repetition changes,
-// one that is not known to pass has come for Config.Patience, or ctx ends. It
-// then returns what do returned last. do must be harmless to repeat.
+// Wait calls do until it succeeds, it returns an error that retries cannot change,
+// unknown errors have lasted for Config.Patience, or ctx ends. Then it returns the last
+// result of do. Calling do again must be harmless.
 func (w *Watch) Wait(ctx context.Context, do func() error) error { return w.wait(ctx, do, false) }
 
-// WaitHere is Wait for what another node could do: it ends with ErrElsewhere
-// too.
+// WaitHere is Wait for work that another node could do: it also ends with ErrElsewhere.
 func (w *Watch) WaitHere(ctx context.Context, do func() error) error { return w.wait(ctx, do, true) }
 
 func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
@@ -122,7 +121,7 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 		w.records.returns(waiter)
 		w.objects.returns(waiter)
 	}()
-	var odd time.Time // since when errors come that nobody knows
+	var odd time.Time // since when there are unknown errors
 	var left bool
 	err := retry.Storage.Do(ctx, do, func(err error) bool {
 		if !Passing(err) {
@@ -146,8 +145,8 @@ func (w *Watch) wait(ctx context.Context, do func() error, leaves bool) error {
 	return err
 }
 
-// of is the place that an error came from. What came by no call that is watched
-// is the records'.
+// of returns the place that an error came from. An error that did not come from an
+// observed call counts as an error of the records.
 func (w *Watch) of(err error) *place {
 	var met *placed
 	if errors.As(err, &met) {
@@ -156,12 +155,12 @@ func (w *Watch) of(err error) *place {
 	return w.records
 }
 
-// probeTimeout is how long a look may take: longer than what is well takes.
+// probeTimeout limits a probe: it is longer than working storage needs.
 const probeTimeout = 3 * time.Second
 
-// Look tries what has not been used successfully for as long as fresh, and what
-// is away although nobody waits for it: who waits tries by himself. While one look
-// is under way another does nothing.
+// Look probes storage that was not used successfully for the time fresh, and storage in
+// an outage if no operation waits for it: a waiting operation itself retries. While one
+// Look runs, another does nothing.
 func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
 	if !w.looking.TryLock() {
 		return
@@ -173,7 +172,7 @@ func (w *Watch) Look(ctx context.Context, fresh time.Duration) {
 	go func() {
 		defer close(done)
 		if w.records.unsure(fresh) {
-			_ = w.store.Ping(ctx) // the place hears of it
+			_ = w.store.Ping(ctx) // the place gets the result
 		}
 	}()
 	if w.objects.unsure(fresh) {

@@ -23,8 +23,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A broken store fails with what err holds; a broken bucket too, where it
-// writes with what writes holds.
+// A broken store fails with the error in err. A broken bucket also fails its writes with
+// the error in writes.
 type broken struct {
 	store.Store
 	err atomic.Pointer[error]
@@ -109,7 +109,7 @@ func (r *rig) write(t *testing.T) func() error {
 var faults = map[string]struct {
 	err    error
 	passes bool
-	bounds bool // it ends after the patience
+	bounds bool // the wait ends after the patience
 }{
 	"away":                    {err: rowmill.ErrUnavailable, passes: true},
 	"out of memory":           {err: rowmill.ErrFull, passes: true},
@@ -163,8 +163,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// What waits keeps the outage open, whatever else succeeds meanwhile: on a disk
-// that is nearly full a small object fits.
+// A waiting operation keeps the outage open, even if other calls succeed: a small object
+// may fit on an almost full disk.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,8 +208,8 @@ rowmill_storage_waiting{storage="records"} 0
 	})
 }
 
-// A look finds the end of an outage that nobody waits for, and writes where
-// writing is what failed.
+// Look finds the end of an outage that no operation waits for, and it writes if writes
+// have failed.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestLook(t *testing.T) {
 			t.Errorf("records: %+v", outage)
 		}
 		set(&r.bucket.err, rowmill.ErrUnavailable)
-		r.Look(ctx, time.Minute) // they were used just now
+		r.Look(ctx, time.Minute) // both were used just now
 		if _, away := r.Objects(); away {
 			t.Error("it was looked although they had just been used")
 		}
@@ -252,8 +252,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// Who may leave leaves once others reach what this node does not, and only for
-// the objects.
+// WaitHere ends once other nodes can use the storage that this node cannot, and only for
+// objects.
 func TestWaitHere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestWaitHere(t *testing.T) {
 	})
 }
 
-// A client that went away says nothing of the storage.
+// The cancelled request of a client says nothing about the storage.
 func TestACancelledCallSaysNothing(t *testing.T) {
 	t.Parallel()
 	r := setup()

@@ -1,17 +1,17 @@
-// Package trial decides what becomes of jobs that may be what ends the processes
-// of their owners: which of them a node takes up beside which others, and when one
-// is at fault. A panic is not its business (package contain), but what no process
-// survives: memory that is used up, a fatal error of the runtime, a kill.
+// Package trial handles jobs that may crash the processes of their owners. It decides
+// which of these jobs a node takes at the same time, and when a job is at fault. Package
+// contain handles panics; this package is about ends that no process survives: out of
+// memory, a fatal error of the runtime, a kill.
 //
-// An owner that ends proves little: machines fail, and people stop processes, while
-// hundreds of jobs have just been taken up. So a job under which an owner has ended
-// before anything of it was done is only a suspect, and suspects are taken up one at
-// a time, with nothing else. A job under which an owner ends then as well is at
-// fault, if the owner had lived for a while before. After a crash of very many, a
-// few at a time are taken up first, which proves nothing against any, but finds
-// most innocent soon.
+// The end of a single owner proves little: machines fail, and people stop processes, perhaps
+// when hundreds of jobs have just been taken. If an owner ends before any part of a job
+// is done, the job is only a suspect. Suspects are taken one at a time, with no other
+// job. If an owner ends again during this, and its process had run for a while before,
+// the job is at fault. After a crash with very many jobs, a few suspects at a time are
+// taken first. This proves nothing against any job, but soon shows that most are
+// innocent.
 //
-// It knows no actors, and only what records say of owners.
+// It knows no actors, and of owners only their records.
 package trial
 
 import (
@@ -22,46 +22,47 @@ import (
 )
 
 const (
-	// Time is how long a job is watched after it is taken up, unless something of
-	// it is done before: twice what an answered row waits for its part at most.
+	// Time is how long a new job is watched, unless one of its rows is done earlier:
+	// twice the longest time between the answer to a row and its part.
 	Time = 10 * time.Second
 
-	// Calm is how long a process has lived before it takes up a suspect alone: one
-	// that ends sooner ends without it as well. It is as long as a lost owner may
-	// go on being missed when its lease is over.
+	// Calm is how long a process must have run before it takes a suspect alone: a
+	// process that ends sooner would probably end without the job too. It is as long as
+	// a lost owner may still appear alive after the end of its lease.
 	Calm = 2 * time.Second
 
-	// few suspects are taken up one after another; of more, group are at a time.
+	// Up to few suspects are taken one at a time; otherwise up to group at a time.
 	few   = 4
 	group = 16
 
-	// patience is how long others are not taken up because a suspect waits to be
-	// alone, from when it was last seen: some looks for orphans.
+	// patience is how long other jobs wait after a suspect was last seen that must run
+	// alone: several scans for jobs without an owner.
 	patience = 5 * time.Second
 
-	// atFault is how many owners must have ended, the last of them with nothing
-	// but the job taken up. hopeless is how many whatever else they had.
+	// atFault is the number of ended owners after which a job is at fault, if the last
+	// one had only this job. hopeless is the number after which it is at fault in any
+	// case.
 	atFault  = 2
 	hopeless = 5
 )
 
-// Trials are the jobs that a node watches.
+// Trials has the jobs that a node watches.
 type Trials struct {
-	began   time.Time       // this process
-	watched map[string]bool // taken up here not long ago; true for suspects
-	alone   string          // a suspect beside which nothing is taken up
-	crowd   int             // how many suspects there are
-	waits   string          // a suspect that is to be alone
-	seen    time.Time       // when it was last seen
+	began   time.Time       // start time of this process
+	watched map[string]bool // jobs taken here recently; true for suspects
+	alone   string          // the suspect that runs with no other job
+	crowd   int             // number of suspects
+	waits   string          // the suspect that waits to run alone
+	seen    time.Time       // when waits was last seen
 }
 
-// New returns trials of no jobs, for a process that has begun then.
+// New returns Trials without jobs, for a process that started at began.
 func New(began time.Time) Trials { return Trials{began: began, watched: make(map[string]bool)} }
 
-// Count says how many suspects are without an owner.
+// Count sets the number of suspects without an owner.
 func (t *Trials) Count(suspects int) { t.crowd = suspects }
 
-// Admits reports whether a job may be taken up now, and if so whether alone.
+// Admits reports whether a job may be taken now, and if so, whether with no other job.
 func (t *Trials) Admits(job string, suspect bool, now time.Time) (alone, ok bool) {
 	switch {
 	case t.alone != "":
@@ -84,7 +85,7 @@ func (t *Trials) suspects() (n int) {
 	return n
 }
 
-// Begin notes that a job is being taken up.
+// Begin notes that a job is being taken.
 func (t *Trials) Begin(job string, suspect, alone bool) {
 	t.watched[job] = suspect
 	if alone {
@@ -92,8 +93,8 @@ func (t *Trials) Begin(job string, suspect, alone bool) {
 	}
 }
 
-// End notes that a job needs not be watched any more, here at least. It reports
-// whether others may have waited for that.
+// End notes that a job need not be watched any more, at least here. It reports whether
+// other jobs may have waited for this.
 func (t *Trials) End(job string) (waited bool) {
 	suspect, watched := t.watched[job]
 	delete(t.watched, job)
@@ -103,14 +104,14 @@ func (t *Trials) End(job string) (waited bool) {
 	return watched && (suspect || t.waits != "" && len(t.watched) == 0)
 }
 
-// Ended returns those of the owners whose processes have ended. Others have only
-// lost their session, and say nothing against a job.
+// Ended returns the owners with processes that have ended. Other owners have only lost
+// their session, which proves nothing against a job.
 func Ended(tried []store.Adopter, ended func(store.Adopter) bool) []store.Adopter {
 	return slices.DeleteFunc(slices.Clone(tried), func(a store.Adopter) bool { return !ended(a) })
 }
 
-// AtFault reports whether a job is what ended these owners of it, which are all
-// that have tried since something of it was done, or those who died of them.
+// AtFault reports whether a job has caused the end of its owners. tried has all owners
+// since a row of the job was last done, and ended those with ended processes.
 func AtFault(tried, ended []store.Adopter) bool {
 	if len(ended) < atFault {
 		return false

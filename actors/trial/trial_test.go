@@ -27,7 +27,7 @@ func TestSuspectsAreTakenUpAlone(t *testing.T) {
 	admits("a", false, false, true)
 	admits("b", false, false, true)
 	trials.Count(2)
-	admits("s", true, false, false) // a and b are not known to be harmless
+	admits("s", true, false, false) // a and b may not be harmless
 	admits("c", false, false, false)
 	if trials.End("a") {
 		t.Error("nobody can go on for the end of a")
@@ -35,7 +35,7 @@ func TestSuspectsAreTakenUpAlone(t *testing.T) {
 	if !trials.End("b") {
 		t.Error("s has waited for the end of b")
 	}
-	admits("c", false, false, false) // s comes first
+	admits("c", false, false, false) // s goes first
 	admits("s", true, true, true)
 	admits("r", true, false, false)
 	admits("c", false, false, false)
@@ -59,7 +59,7 @@ func TestSuspectsAreTakenUpAlone(t *testing.T) {
 
 	admits("d", false, false, true)
 	admits("s", true, false, false)
-	now = now.Add(6 * time.Second) // another node has taken it
+	now = now.Add(6 * time.Second) // another node has taken s
 	admits("e", false, false, true)
 }
 
@@ -92,7 +92,7 @@ func TestManySuspectsAreTakenUpInGroups(t *testing.T) {
 func TestAtFault(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		owners string // lower case: alive still; followed by ! where it was alone
+		owners string // lower case: still alive; followed by !: the job ran alone
 		want   bool
 	}{
 		{"", false},

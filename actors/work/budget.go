@@ -10,11 +10,11 @@ import (
 	"github.com/rowmill/rowmill/actors/fair"
 )
 
-// A Budget bounds the bytes of rows in memory on a node, all jobs together, and
-// shares them between accounts: what is free goes to whoever asks, unless an
-// account waits that would then have less by its weight. Since rows may be on
-// their way for minutes, each account has besides its part of a quarter more, in
-// any case. It is safe for concurrent use.
+// A Budget limits the bytes of rows in memory on a node, over all jobs, and shares them
+// between accounts. Free bytes go to the first worker that asks, unless a waiting
+// account has less for its weight. Rows may be in flight for minutes, so a quarter of
+// the budget is reserved beyond that: each account may always use its share of this
+// quarter. A Budget is safe for concurrent use.
 type Budget struct {
 	limit   int64
 	weights fair.Weights
@@ -26,44 +26,44 @@ type Budget struct {
 	waiting  []*Memory
 }
 
-// A holding is what an account has of a budget.
+// A holding is the part of a budget that an account uses.
 type holding struct {
 	account  string
 	weight   int
 	memories int
 	bytes    int64
-	waits    [2]int // memories that wait, by purpose
+	waits    [2]int // waiting memories, by purpose
 }
 
-// NewBudget returns a budget of so many bytes for accounts of these weights.
+// NewBudget returns a budget of limit bytes for accounts with these weights.
 func NewBudget(limit int64, weights fair.Weights) *Budget {
 	return &Budget{limit: limit, weights: weights, accounts: make(map[string]*holding)}
 }
 
-// InUse returns the bytes taken.
+// InUse returns the number of bytes in use.
 func (b *Budget) InUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// A Memory is what one worker takes from the budget. Who wants to load or send
-// rows asks first; who finishes rows takes without asking, since an answer that
-// has arrived cannot be refused, and thereby delays the next load.
+// A Memory is one worker's use of the budget. The worker asks before it loads or sends
+// rows. An answer that has arrived cannot be refused, so its bytes are taken without
+// asking, which delays the next load.
 type Memory struct {
 	budget   *Budget
-	priority rowmill.Priority // urgent memory goes first, and has a quarter of the budget more
-	wake     func()           // asking again makes sense; must not block
+	priority rowmill.Priority // urgent memory goes first, and may use a further quarter of the budget
+	wake     func()           // called when asking again makes sense; must not block
 
-	// All below is guarded by the budget's lock.
+	// The budget's lock guards the fields below.
 	account *holding
 	held    int64
 	waits   purpose
-	asks    bool // wake is called when there is room
+	asks    bool // wake will be called when there is room
 }
 
-// NewMemory returns memory for a worker of a job. wake is called, and must not block, when asking again makes sense
-// after it was refused: whoever is woken then calls Again.
+// NewMemory returns memory for a worker of a job. After a refusal, wake is called when
+// asking again makes sense. wake must not block; it makes the worker call Again.
 func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func()) *Memory {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,8 +77,8 @@ func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func(
 	return &Memory{budget: b, priority: priority, wake: wake, account: h, waits: nothing}
 }
 
-// A purpose is what memory is asked for. Rows that wait must leave room for the
-// answers of those that run, or nothing would ever be finished.
+// A purpose is the reason for a request for memory. Loaded rows must leave room for the
+// answers of running rows, or no row could finish.
 type purpose int
 
 const (
@@ -89,8 +89,8 @@ const (
 
 func (p purpose) share() float64 { return [...]float64{toLoad: 0.5, toSend: 1}[p] }
 
-// acquire takes up to n units of size bytes each and returns how many it got.
-// When it got none, it waits until Again.
+// acquire takes up to n units of size bytes each, and returns how many it got. If it got
+// none, the memory waits until Again.
 func (m *Memory) acquire(n int, size int64, p purpose) int {
 	b := m.budget
 	b.mu.Lock()
@@ -107,13 +107,13 @@ func (m *Memory) acquire(n int, size int64, p purpose) int {
 	return n
 }
 
-// own is what the account has in any case: its part of a quarter of the budget,
-// by its weight among the accounts that have work on this node.
+// own returns the bytes that the account may always use: its share of a quarter of the
+// budget, by its weight among the accounts with work on this node.
 func (m *Memory) own(p purpose) int64 {
 	return int64(p.share() * float64(m.budget.limit) / 4 * float64(m.account.weight) / float64(m.budget.weight))
 }
 
-// room is how much may be in use for a memory to get more.
+// room returns how many bytes may be in use before this memory gets no more.
 func (b *Budget) room(m *Memory, p purpose) int64 {
 	room := p.share() * float64(b.limit)
 	if m.priority.Urgent() {
@@ -122,8 +122,8 @@ func (b *Budget) room(m *Memory, p purpose) int64 {
 	return int64(room)
 }
 
-// behind reports whether an account waits for the same, or for what is needed
-// first, that has less than this one.
+// behind reports whether an account with less memory for its weight waits for the same
+// purpose or a more urgent one.
 func (b *Budget) behind(own *holding, p purpose) bool {
 	for _, other := range b.accounts {
 		waits := other.waits[toSend]
@@ -151,27 +151,27 @@ func (m *Memory) wait(p purpose) {
 	}
 }
 
-// Waits reports whether it was refused and has not asked again.
+// Waits reports whether the last request was refused and not repeated yet.
 func (m *Memory) Waits() bool {
 	m.budget.mu.Lock()
 	defer m.budget.mu.Unlock()
 	return m.waits != nothing
 }
 
-// Again has whoever was woken ask again. Until it has, others leave it what has
-// become free.
+// Again runs ask, which repeats the requests. Until then the refused memory still counts
+// as waiting, so others leave the freed bytes to it.
 func (m *Memory) Again(ask func()) {
 	b := m.budget
 	b.mu.Lock()
 	before := m.waits
-	m.waits = nothing // what is refused now is noted anew
+	m.waits = nothing // a new refusal sets it again
 	b.mu.Unlock()
 	ask()
 	b.mu.Lock()
 	var woken []*Memory
 	if before != nothing {
 		m.account.waits[before]--
-		if m.waits == nothing { // others may have what is left
+		if m.waits == nothing { // others may have the rest
 			woken = b.wakes(m.account)
 		}
 	}
@@ -179,7 +179,7 @@ func (m *Memory) Again(ask func()) {
 	wake(woken)
 }
 
-// take takes n bytes in any case; a negative n gives bytes back.
+// take takes n bytes without asking; a negative n gives bytes back.
 func (m *Memory) take(n int64) {
 	b := m.budget
 	b.mu.Lock()
@@ -198,8 +198,9 @@ func (b *Budget) take(m *Memory, n int64) {
 	m.account.bytes += n
 }
 
-// wakes returns who should ask again, now that an account has less: the lowest number
-// of a priority first, within that the accounts that have least.
+// wakes returns the memories that should ask again after an account has freed bytes: by
+// priority, the lowest number first, then accounts with the least memory for their
+// weight.
 func (b *Budget) wakes(freed *holding) (woken []*Memory) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(m *Memory) bool {
 		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.own(toSend)) {
@@ -224,12 +225,12 @@ func wake(woken []*Memory) {
 	}
 }
 
-// scarce reports whether more than a share of the budget is in use.
+// scarce reports whether more than this share of the budget is in use.
 func (m *Memory) scarce(share float64) bool {
 	return float64(m.budget.InUse()) >= share*float64(m.budget.limit)
 }
 
-// Free gives the memory of tasks back that are over.
+// Free gives back the memory of finished tasks.
 func (m *Memory) Free(tasks []*dispatch.Task) {
 	var bytes int64
 	for _, t := range tasks {
@@ -238,7 +239,7 @@ func (m *Memory) Free(tasks []*dispatch.Task) {
 	m.take(-bytes)
 }
 
-// Close gives back all that is held.
+// Close gives back all bytes and ends the memory's use of the budget.
 func (m *Memory) Close() {
 	b := m.budget
 	b.mu.Lock()

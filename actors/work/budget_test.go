@@ -21,7 +21,7 @@ func TestBudgetMakesCallersWaitAndWakesThem(t *testing.T) {
 	if got := normal.acquire(5, 30, toSend); got != 3 {
 		t.Fatalf("%d units of 30 bytes in 100, want 3", got)
 	}
-	for range 2 { // asking twice does not wake twice
+	for range 2 { // a second request does not wake twice
 		if got := normal.acquire(1, 30, toSend); got != 0 {
 			t.Fatal("120 of 100 bytes granted")
 		}
@@ -61,9 +61,9 @@ func TestBudgetKeepsRoomForAnswers(t *testing.T) {
 	}
 }
 
-// An account that has taken everything, and more than that for the many jobs
-// that each get one block and one answer in any case, leaves others their part
-// of a quarter, and what it gives back, until each has its share.
+// An account may exceed the budget, because each of its many jobs may always have one
+// block and one answer in memory. It still leaves other accounts their share of a
+// quarter. They also get the bytes that it gives back, until each account has its share.
 func TestBudgetIsSharedByAccounts(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(1200, fair.Weights{"heavy": 3})
@@ -82,7 +82,7 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 		}
 	}
 	greedy.take(-5000)
-	for range 200 { // what the first gives back
+	for range 200 { // the first account gives bytes back
 		if greedy.held > 0 {
 			greedy.take(-10)
 		}
@@ -98,9 +98,9 @@ func TestBudgetIsSharedByAccounts(t *testing.T) {
 	}
 }
 
-// Whatever workers ask for and give back: who waits is woken once there is room
-// for it, no account that waits is overtaken by one that has more, each has its
-// part of what is kept, and nothing is lost.
+// Workers take and give back bytes in any order. A waiting worker is woken once there is
+// room for it, no account overtakes a waiting account that has less, each account gets
+// its share of the reserved quarter, and no bytes are lost.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

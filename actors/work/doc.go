@@ -1,12 +1,12 @@
-// Package work is what a worker does with the rows it has: it loads them ahead
-// of the engines, sends them as the engines have room, and gathers what is
-// finished into parts. It decides how much of each; it knows no actors, no
-// owners of jobs, and does nothing in the background: whoever calls it runs the
-// loads and the writes that it asks for and brings back what came of them.
+// Package work handles the rows that are assigned to a worker: it loads them before the
+// engines need them, sends them when an engine has room, and gathers finished rows into
+// parts. It decides how many rows to load, send and write. It knows no actors and no
+// owners of jobs, and runs nothing in the background: the caller runs its loads and
+// writes, and returns their results.
 //
 //	spans ─► Loader ─► dispatch.Rows ─► Sender ─► queues of the servers
 //	                                                 │
 //	parts ◄── WritePart ◄── Flusher ◄── finished rows
 //
-// All of it stands under one budget of bytes for the whole node.
+// One budget of bytes covers all rows and answers on the node.
 package work

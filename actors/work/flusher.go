@@ -9,43 +9,43 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
-// A Batch is finished rows of one shard on their way into the record.
+// A Batch is a set of finished rows of a shard that will be written as a part.
 type Batch struct {
 	Shard int
 	Tasks []*dispatch.Task
 
 	bytes int64
-	since time.Time // when the first of them was finished
-	kept  int       // no row up to this one waits for yet another part
+	since time.Time // when its first row finished
+	kept  int       // rows up to this row have waited for one part already and do not wait for another
 }
 
-// A Flusher gathers finished rows by shard, cuts them into batches that are to
-// be written, and keeps those in mind until their parts are acknowledged.
+// A Flusher gathers finished rows by shard and cuts them into batches to be written. It
+// keeps each batch until its part is acknowledged.
 type Flusher struct {
-	size  int64         // of a part, bytes
-	grace time.Duration // how long a finished row may wait to be recorded
-	runs  bool          // rows finish about in order
+	size  int64         // of a part, in bytes
+	grace time.Duration // the longest time between the end of a row and the record of its part
+	runs  bool          // rows finish approximately in the order of the input
 
 	gathering map[int]*Batch // by shard
-	gathered  int64          // bytes of them
-	cut       []*Batch       // until they are acknowledged
-	unacked   int64          // bytes of them
-	writing   int            // of them, those that are not durable
+	gathered  int64          // bytes in gathering
+	cut       []*Batch       // not acknowledged yet
+	unacked   int64          // bytes in cut
+	writing   int            // number of batches in cut that are not durable
 	durable   map[string]*Batch
 }
 
-// NewFlusher returns a Flusher that gathers up to size bytes; grace is how long
-// a row that is finished may wait to be recorded.
+// NewFlusher returns a Flusher for parts of size bytes. A finished row should be
+// recorded within grace.
 func NewFlusher(size int64, grace time.Duration) *Flusher {
 	return &Flusher{size: size, grace: grace, gathering: make(map[int]*Batch), durable: make(map[string]*Batch)}
 }
 
-// InOrder says that rows finish about in the order of the input. What is cut for its
-// size is then rows that follow one another, and those that came ahead of others wait
-// for the next part: of such parts a shard is put together without being read.
+// InOrder tells the Flusher that rows finish approximately in the order of the input. A
+// batch that is cut for its size then has consecutive rows, and rows after a gap wait
+// for the next part. Such parts of a shard can be joined without decoding them.
 func (f *Flusher) InOrder() { f.runs = true }
 
-// Add takes in a row that is finished.
+// Add adds a finished row.
 func (f *Flusher) Add(t *dispatch.Task, now time.Time) {
 	b := f.gathering[t.Shard]
 	if b == nil {
@@ -63,17 +63,17 @@ func (f *Flusher) count(b *Batch, bytes int64) {
 	f.gathered += bytes
 }
 
-// shards returns the shards in which rows gather, in order.
+// shards returns the shards with gathered rows, in order.
 func (f *Flusher) shards() []int { return slices.Sorted(maps.Keys(f.gathering)) }
 
-// Gathers reports whether rows gather.
+// Gathers reports whether there are gathered rows.
 func (f *Flusher) Gathers() bool { return f.gathered > 0 }
 
-// Idle reports whether neither rows gather nor batches are being written.
+// Idle reports whether there are no gathered rows and no batches being written.
 func (f *Flusher) Idle() bool { return len(f.gathering) == 0 && f.writing == 0 }
 
-// Full cuts what should be written because of its size: where half of a part
-// has gathered, the shard that has most of it, and all if that is not enough.
+// Full cuts batches when half a part has gathered: first the shard with most of the
+// bytes, and all shards if that is not enough.
 func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	if f.gathered < f.size/2 {
 		return nil
@@ -89,9 +89,10 @@ func (f *Flusher) Full(now time.Time) (batches []*Batch) {
 	return batches
 }
 
-// cutRun is Cut where rows come in no order, and where the first gap leaves more than
-// half of them, or some that have waited for this part. Those it leaves behind count as
-// finished now.
+// cutRun cuts the consecutive rows at the start of a shard, and leaves the rows after
+// the first gap, which then count as finished now. It cuts all rows of the shard if rows
+// come in no order, if more than half of the rows are after the gap, or if some rows
+// have waited for a part before.
 func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 	b := f.gathering[shard]
 	if !f.runs {
@@ -121,7 +122,7 @@ func (f *Flusher) cutRun(shard int, now time.Time) []*Batch {
 
 func byRow(a, b *dispatch.Task) int { return cmp.Compare(a.Rel, b.Rel) }
 
-// Cut returns what has gathered of a shard, to be written.
+// Cut returns the gathered rows of a shard as a batch to be written.
 func (f *Flusher) Cut(shard int) []*Batch {
 	b := f.gathering[shard]
 	if b == nil {
@@ -135,7 +136,7 @@ func (f *Flusher) Cut(shard int) []*Batch {
 	return []*Batch{b}
 }
 
-// All returns all that has gathered, to be written.
+// All returns all gathered rows as batches to be written.
 func (f *Flusher) All() (batches []*Batch) {
 	for _, n := range f.shards() {
 		batches = append(batches, f.Cut(n)...)
@@ -143,9 +144,9 @@ func (f *Flusher) All() (batches []*Batch) {
 	return batches
 }
 
-// Due returns what has gathered of the shards whose first row was finished at that
-// time or before, to be written. Each shard has its own, so that one whose rows all
-// come within the age at which it is written becomes one part, which is complete.
+// Due returns batches of the shards with a first row that finished at the given time or
+// before. Each shard has its own time. If all its rows finish within the maximum age,
+// they become one part, which is then complete.
 func (f *Flusher) Due(finished time.Time) (batches []*Batch) {
 	for _, n := range f.shards() {
 		if !f.gathering[n].since.After(finished) {
@@ -161,14 +162,14 @@ func (f *Flusher) Failed(b *Batch) {
 	b.Tasks = nil
 }
 
-// Wrote notes under which key a batch is durable.
+// Wrote notes that a batch is durable under a key.
 func (f *Flusher) Wrote(key string, b *Batch) {
 	f.writing--
 	b.Tasks = nil
 	f.durable[key] = b
 }
 
-// Acked lets go of the batch in a part.
+// Acked drops the batch of an acknowledged part.
 func (f *Flusher) Acked(key string) {
 	b := f.durable[key]
 	if b == nil {
@@ -179,14 +180,14 @@ func (f *Flusher) Acked(key string) {
 	f.cut = slices.DeleteFunc(f.cut, func(have *Batch) bool { return have == b })
 }
 
-// Behind reports whether a part waits to be recorded and the next one has
-// gathered: no further rows should begin.
+// Behind reports whether a part waits to be recorded while the next one has gathered: no
+// new rows should start.
 func (f *Flusher) Behind() bool { return f.unacked > 0 && f.gathered+f.unacked >= f.size }
 
-// AtRisk reports whether finished rows wait for longer to be recorded than they
-// should: because the bucket or the store is away, the job has no owner, or
-// that owner has given this worker up. They may then have to be run again, and
-// no more of them should begin.
+// AtRisk reports whether finished rows have waited too long for their record, because
+// the bucket or the store is not available, the job has no owner, or the owner has
+// declared this worker lost. These rows may have to run again, so no new rows should
+// start.
 func (f *Flusher) AtRisk(now time.Time) bool {
 	late := func(b *Batch) bool { return now.Sub(b.since) > f.grace }
 	for _, b := range f.gathering {

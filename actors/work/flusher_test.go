@@ -11,7 +11,7 @@ import (
 
 var start = time.Unix(1000, 0)
 
-// finished is a row of a shard with an answer of so many bytes.
+// finished returns a row of a shard with an answer of this many bytes.
 func finished(shard, bytes int) *dispatch.Task {
 	tasks, _ := dispatch.NewTasks(shard, 0, []rowmill.Row{{}})
 	tasks[0].Out.Text = strings.Repeat("y", bytes-dispatch.TaskBytes)
@@ -57,8 +57,8 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	}
 }
 
-// Of rows that finish about in order, a part has those that follow one another, and the
-// next one those that came ahead of others.
+// If rows finish approximately in order, a part has consecutive rows, and the rows after
+// a gap go into the next part.
 func TestFlusherCutsRuns(t *testing.T) {
 	t.Parallel()
 	f := NewFlusher(10_000, time.Minute)
@@ -92,16 +92,16 @@ func TestFlusherCutsRuns(t *testing.T) {
 	}
 	add(late, 3, 6, 7)
 	want(f.Full(late), 3, 4, 5, 6, 7)
-	// Where the first gap leaves most of them, as behind a row that is tried again,
-	// nothing waits for it.
+	// If most rows are after the first gap, for example behind a row that is retried,
+	// the gap does not delay them.
 	add(late, 8, 10, 11, 12, 13)
 	want(f.Full(late), 8, 10, 11, 12, 13)
-	// A row waits for one more part and no further.
+	// A row waits for one part at most.
 	add(late, 20, 21, 22, 26, 28)
 	want(f.Full(late), 20, 21, 22)
 	add(late, 23, 24, 25)
 	want(f.Full(late), 23, 24, 25, 26, 28)
-	// The end of a shard, and what is due, is not waited with either.
+	// The end of a shard does not wait for a gap either, nor do rows that are due.
 	add(late, 30, 32)
 	want(f.Cut(0), 30, 32)
 	if f.Gathers() {
@@ -109,7 +109,7 @@ func TestFlusherCutsRuns(t *testing.T) {
 	}
 }
 
-// A shard is due by its own first row, and takes along what came after it.
+// A shard is due by its own first row, and its batch includes all its later rows.
 func TestFlusherCutsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	f := NewFlusher(10_000, time.Minute)
@@ -132,7 +132,7 @@ func TestFlusherCutsWhatIsDue(t *testing.T) {
 	}
 }
 
-// Finished rows that nobody records are at risk, whichever way they have come.
+// Finished rows that are not recorded in time are at risk, in each state of their batch.
 func TestFlusherKnowsWhatIsAtRisk(t *testing.T) {
 	t.Parallel()
 	late := start.Add(time.Minute + 1)
@@ -159,7 +159,7 @@ func TestFlusherKnowsWhatIsAtRisk(t *testing.T) {
 	}
 }
 
-// A batch that could not be written still counts as lost to the record.
+// A failed batch still counts as not recorded.
 func TestFlusherKeepsWhatFailed(t *testing.T) {
 	t.Parallel()
 	f := NewFlusher(1000, time.Minute)

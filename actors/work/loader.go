@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Loader turns spans into tasks, a block of rows at a time. It keeps a shard
-// open, and its last block, while rows of it may come.
+// A Loader turns spans into tasks, one block of rows at a time. It keeps a shard and its
+// last block open while more of its rows may come.
 type Loader struct {
 	memory *Memory
 	shards []shard.Info
@@ -25,38 +25,37 @@ type Loader struct {
 
 	todo      []assign.Span
 	inputs    map[int]input
-	latest    int // the shard of the span that came last
-	block     int // of what was loaded last: the spans' Block and Share
+	latest    int // shard of the newest span
+	block     int // Block and Share of the span that was loaded last
 	share     int
-	shares    int  // that were begun
-	exhausted bool // no more spans are to come now
+	shares    int  // number of shares begun
+	exhausted bool // no more spans are expected now
 	loading   bool
-	full      bool // the budget had no room
+	full      bool // the budget refused the last request
 }
 
 // An input is an open shard.
 type input struct {
 	reader *shard.Reader
-	block  *shard.Block // the last one read: the next span may begin in it
+	block  *shard.Block // the last block that was read: the next span may begin in it
 }
 
-// A Load is a block to be read. Run does it; Loader.Loaded takes it back.
+// A Load is a block to be read: Run reads it, and Loader.Loaded takes the result.
 type Load struct {
 	open  func(ctx context.Context, s assign.Span) (*shard.Reader, error)
 	span  assign.Span
-	bytes int64 // taken from the budget for it
+	bytes int64 // taken from the budget for the block
 	rows  *tracing.Span
 	input
 }
 
-// NewLoader returns a Loader. open opens the shard of a span. shards are those that
-// are known from elsewhere, for spans that do not say what they are of. trail is nil for
-// a job that is not traced.
+// NewLoader returns a Loader. open opens the shard of a span. shards describes the
+// shards for spans without this description. trail is nil if the job is not traced.
 func NewLoader(memory *Memory, shards []shard.Info, trail *Trail, open func(ctx context.Context, s assign.Span) (*shard.Reader, error)) *Loader {
 	return &Loader{memory: memory, shards: shards, open: open, trail: trail, inputs: make(map[int]input)}
 }
 
-// Add takes spans in. exhausted says that no others are to come now.
+// Add appends spans. exhausted says that no more spans are expected now.
 func (l *Loader) Add(spans []assign.Span, exhausted bool) {
 	for _, s := range spans {
 		l.latest = s.Shard
@@ -68,22 +67,22 @@ func (l *Loader) Add(spans []assign.Span, exhausted bool) {
 	l.exhausted = exhausted
 }
 
-// wanted is how many spans there should be: the one being loaded, and the next.
+// wanted is the target number of spans: one being loaded, and the next.
 const wanted = 2
 
 // Wants reports whether there is room for more spans.
 func (l *Loader) Wants() bool { return len(l.todo) < wanted }
 
-// Exhausted reports whether no spans are to come now.
+// Exhausted reports whether no more spans are expected now.
 func (l *Loader) Exhausted() bool { return l.exhausted }
 
-// Empty reports whether no span waits.
+// Empty reports whether there are no spans to load.
 func (l *Loader) Empty() bool { return len(l.todo) == 0 }
 
-// Loading reports whether a Load has not come back.
+// Loading reports whether a Load is running.
 func (l *Loader) Loading() bool { return l.loading }
 
-// Waiting is how many rows are in spans that nobody has begun to load.
+// Waiting returns the number of rows in spans that are not being loaded.
 func (l *Loader) Waiting() (rows int) {
 	for _, s := range l.idle() {
 		rows += s.Count()
@@ -98,9 +97,9 @@ func (l *Loader) idle() []assign.Span {
 	return l.todo
 }
 
-// Next returns a block to load, if there is a span and the budget has room. A
-// worker with nothing in memory is given room in any case, so that no job
-// stands still.
+// Next returns the next block to load, if there is a span and the budget has room.
+// nothing says that the worker has no rows in memory: it then gets room always, so that
+// each job makes progress.
 func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	if l.loading || l.full || len(l.todo) == 0 {
 		return Load{}, false
@@ -117,13 +116,13 @@ func (l *Loader) Next(nothing bool) (load Load, ok bool) {
 	return Load{open: l.open, span: s, bytes: size, rows: l.trail.load(s.Shard), input: l.inputs[s.Shard]}, true
 }
 
-// spanBytes estimates the memory that the next block of a span takes.
+// spanBytes estimates the memory for the next block of a span.
 func spanBytes(s assign.Span) int64 {
 	rows := int64(s.Count())
 	return rows*dispatch.TaskBytes + rows*s.Of.Bytes/int64(max(s.Of.Rows, 1))
 }
 
-// Run reads the block. It may be repeated.
+// Run reads the block. It may be called again after an error.
 func (l *Load) Run(ctx context.Context) (err error) {
 	s, fresh := l.span, l.reader == nil
 	if fresh {
@@ -139,12 +138,12 @@ func (l *Load) Run(ctx context.Context) (err error) {
 	}
 	if l.block, err = l.reader.ReadBlock(l.reader.BlockOf(s.From)); err != nil && fresh {
 		err = errors.Join(err, l.reader.Close())
-		l.reader = nil // what is repeated begins anew
+		l.reader = nil // the next call opens the shard again
 	}
 	return err
 }
 
-// Loaded takes a block in and returns its rows of the span as tasks.
+// Loaded takes a loaded block and returns the span's rows in it as tasks.
 func (l *Loader) Loaded(m Load) []*dispatch.Task {
 	l.loading = false
 	l.inputs[m.span.Shard] = m.input
@@ -155,7 +154,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 			rows = append(rows, m.block.Row(m.reader.First(), rel))
 		}
 	}
-	if len(rows) < m.block.Rows()/2 { // else they would keep the memory of all others
+	if len(rows) < m.block.Rows()/2 { // otherwise a few rows would keep the whole block in memory
 		for i := range rows {
 			rows[i].Text, rows[i].Fields, rows[i].ID.Text = strings.Clone(rows[i].Text), strings.Clone(rows[i].Fields), strings.Clone(rows[i].ID.Text)
 		}
@@ -186,7 +185,7 @@ func (l *Loader) Loaded(m Load) []*dispatch.Task {
 	return tasks
 }
 
-// Failed takes back a Load that brought nothing.
+// Failed takes back a Load after an error.
 func (l *Loader) Failed(m Load) {
 	l.loading = false
 	l.trail.Ended(m.span.Shard, m.rows, nil)
@@ -198,8 +197,7 @@ func (l *Loader) Failed(m Load) {
 // Resume makes Next ask the budget again.
 func (l *Loader) Resume() { l.full = false }
 
-// Revoke takes out n rows that nobody has begun to load, the last first, or all
-// where there are fewer.
+// Revoke removes up to n rows that are not being loaded, the last ones first.
 func (l *Loader) Revoke(n int) (spans []assign.Span) {
 	for n > 0 && len(l.idle()) > 0 {
 		end := len(l.todo) - 1
@@ -215,7 +213,7 @@ func (l *Loader) Revoke(n int) (spans []assign.Span) {
 	return spans
 }
 
-// Last reports whether no more rows of a shard are to come, as far as is known.
+// Last reports whether no more rows of a shard are expected.
 func (l *Loader) Last(shard int) bool { return shard != l.latest || l.exhausted }
 
 // Shards returns the open shards, in order.

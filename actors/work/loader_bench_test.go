@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// BenchmarkLoad is what it costs to load a row of 1 KB from a shard of 8 MiB: in
-// the order of the input, and where rows of the shard are dealt in 65 shares.
+// BenchmarkLoad measures the cost of loading a row of 1 KB from a shard of 8 MiB: in
+// input order, and with the shard's rows dealt in 65 shares.
 func BenchmarkLoad(b *testing.B) {
 	const rows = 8192
 	var object bytes.Buffer

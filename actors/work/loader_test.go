@@ -17,14 +17,14 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// shards are objects of rows that are called by shard and number, and how often
-// each was opened and closed.
+// shards has test shards in memory; each row is named after its shard and number. It
+// counts how often shards are opened and closed.
 type shards struct {
 	objects [][]byte
 	infos   []shard.Info
 	opened  int
 	closed  int
-	fail    error // of the next open
+	fail    error // error of the next open
 }
 
 func newShards(t *testing.T, rows ...int) *shards {
@@ -84,8 +84,8 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 	return texts, tasks
 }
 
-// Every row of the spans comes once, with its place, and its memory goes back
-// when it is freed.
+// Each row of the spans is loaded once, with its place, and its memory is given back
+// when the row is freed.
 func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 3), memory(1<<30)
@@ -116,7 +116,7 @@ func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 	}
 }
 
-// A block stays for the next span that begins in it.
+// A block is kept for the next span that begins in it.
 func TestLoaderReadsABlockOnce(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
@@ -154,7 +154,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 	}
 }
 
-// What is being loaded cannot be revoked; the rest can, the last first.
+// Rows that are being loaded cannot be revoked; other rows can, the last ones first.
 func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
@@ -176,7 +176,7 @@ func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
 	}
 }
 
-// A load that failed can be repeated, and what it opened is closed.
+// A failed load can be repeated, and the shard that it opened is closed.
 func TestLoaderRepeatsALoad(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
@@ -189,7 +189,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 	}
 	whole := s.objects[0]
 	s.objects[0] = append([]byte(nil), whole...)
-	s.objects[0][len(whole)/4] ^= 0xFF // in its block
+	s.objects[0][len(whole)/4] ^= 0xFF // in the data of its block
 	if err := load.Run(t.Context()); err == nil || s.opened != 1 || s.closed != 1 {
 		t.Fatalf("a broken block: %v, opened %d, closed %d", err, s.opened, s.closed)
 	}
@@ -221,9 +221,9 @@ func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 	}
 }
 
-// Rows that are dealt come from many shards again and again: each block is read
-// where it has rows of the span, a few rows do not keep the memory of their block,
-// and what was dealt together has one number.
+// Dealt rows come from many shards in turn. Each block with rows of a span is read, a
+// few rows do not keep their whole block in memory, and the rows of a share have the
+// same share number.
 func TestLoaderLoadsWhatIsDealt(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 5000), memory(1<<30)
@@ -266,7 +266,7 @@ func TestLoaderLoadsWhatIsDealt(t *testing.T) {
 	}
 }
 
-// A row that may have crashed a server is a suspect as soon as it is loaded.
+// A row that may have crashed a server is marked as a suspect when it is loaded.
 func TestLoaderMarksSuspects(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 10), memory(1<<30)

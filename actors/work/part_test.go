@@ -13,7 +13,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A part has its rows in order, and says which they are and what they took.
+// A part has its rows in order, and returns their numbers and totals.
 func TestWritePart(t *testing.T) {
 	t.Parallel()
 	bucket, err := dir.Open(dir.Config{Root: t.TempDir()})

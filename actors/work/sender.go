@@ -9,26 +9,26 @@ import (
 	"github.com/rowmill/rowmill/actors/order"
 )
 
-// A Sender hands rows to the servers: never more than those want and than the
-// budget has room for with their answers.
+// A Sender sends rows to servers: no more than the servers want, and no more than the
+// budget has room for, including the answers.
 type Sender struct {
-	Rows *dispatch.Rows // what is loaded, and what must wait
+	Rows *dispatch.Rows // loaded rows, and rows that wait for a retry
 
 	memory *Memory
 	ports  map[string]*port // by server
-	opened int              // ports, ever
-	sent   int              // tasks at servers
-	answer int64            // bytes an answer takes, as learned
-	full   bool             // the budget had no room
+	opened int              // number of ports opened so far
+	sent   int              // number of tasks at servers
+	answer int64            // expected bytes of an answer, learned from past answers
+	full   bool             // the budget refused the last request
 }
 
-// A Queue is a way into a server; that of dispatch is one.
+// A Queue sends rows to a server, as dispatch.Queue does.
 type Queue interface {
-	Demand() int        // rows the server should have of this job
-	Group() int         // rows in one request
-	CacheTokens() int64 // of its KV cache; 0 when unknown
-	Waiting() int       // rows that the server has not begun
-	Warnings() []string // of the server, so far
+	Demand() int        // number of rows of this job that the server should have
+	Group() int         // number of rows in a request
+	CacheTokens() int64 // size of the server's KV cache in tokens; 0 if unknown
+	Waiting() int       // number of rows that the server has not started
+	Warnings() []string // warnings about the server so far
 	Put(tasks []*dispatch.Task)
 	Withdraw() []*dispatch.Task
 }
@@ -39,11 +39,11 @@ type port struct {
 	sent  int
 }
 
-// firstAnswer is how many bytes an answer is taken to need before any has come.
+// firstAnswer is the assumed size of an answer in bytes before the first answer arrives.
 const firstAnswer = 2 << 10
 
-// NewSender returns a Sender for a job of so many rows. answer is how many
-// bytes each answer takes, 0 when that is not known.
+// NewSender returns a Sender for a job with this many rows. answer is the size of each
+// answer in bytes, or 0 if unknown.
 func NewSender(memory *Memory, rows, answer int64) *Sender {
 	if answer == 0 {
 		answer = firstAnswer
@@ -51,7 +51,7 @@ func NewSender(memory *Memory, rows, answer int64) *Sender {
 	return &Sender{Rows: dispatch.NewRows(rows), memory: memory, ports: make(map[string]*port), answer: answer}
 }
 
-// Open takes a server into use.
+// Open adds a server.
 func (s *Sender) Open(server string, q Queue) {
 	s.ports[server] = &port{id: order.Port(s.opened), queue: q}
 	s.opened++
@@ -60,16 +60,16 @@ func (s *Sender) Open(server string, q Queue) {
 	}
 }
 
-// Uses reports whether a server is in use.
+// Uses reports whether a server was added.
 func (s *Sender) Uses(server string) bool { return s.ports[server] != nil }
 
-// Ports is how many servers are in use.
+// Ports returns the number of servers.
 func (s *Sender) Ports() int { return len(s.ports) }
 
-// Sent is how many rows are at servers or wait before them.
+// Sent returns the number of rows that are at servers or in their queues.
 func (s *Sender) Sent() int { return s.sent }
 
-// Warnings are what servers cannot honour, and what their answers have shown.
+// Warnings returns settings that servers do not support, and problems seen in answers.
 func (s *Sender) Warnings() (all []string) {
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		all = append(all, s.ports[server].queue.Warnings()...)
@@ -77,7 +77,7 @@ func (s *Sender) Warnings() (all []string) {
 	return all
 }
 
-// Running is how many rows servers have begun.
+// Running returns the number of rows that servers have started.
 func (s *Sender) Running() int {
 	running := s.sent
 	for _, p := range s.ports {
@@ -86,10 +86,10 @@ func (s *Sender) Running() int {
 	return running
 }
 
-// Empty reports whether there are no rows, neither here nor at servers.
+// Empty reports whether there are no rows here and none at servers.
 func (s *Sender) Empty() bool { return s.sent == 0 && s.Rows.Empty() }
 
-// Close takes a server out of use. What is running there comes back as usual.
+// Close removes a server. Its running rows come back as usual.
 func (s *Sender) Close(server string) {
 	p := s.ports[server]
 	delete(s.ports, server)
@@ -97,14 +97,14 @@ func (s *Sender) Close(server string) {
 	s.withdraw(p)
 }
 
-// CloseAll takes all servers out of use.
+// CloseAll removes all servers.
 func (s *Sender) CloseAll() {
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		s.Close(server)
 	}
 }
 
-// Withdraw takes back what waits before the servers.
+// Withdraw takes back the rows that servers have not started.
 func (s *Sender) Withdraw() {
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		s.withdraw(s.ports[server])
@@ -124,7 +124,7 @@ func (s *Sender) withdraw(p *port) {
 // Resume makes Fill ask the budget again.
 func (s *Sender) Resume() { s.full = false }
 
-// Room is how many rows the servers have room for.
+// Room returns the number of rows that the servers have room for.
 func (s *Sender) Room() (rows int) {
 	for _, p := range s.ports {
 		rows += max(p.room(), 0)
@@ -134,15 +134,15 @@ func (s *Sender) Room() (rows int) {
 
 func (p *port) room() int { return p.queue.Demand() - p.sent }
 
-// Fill hands rows to the servers, to the least busy first and a few at a time
-// where rows are short. full says that the budget has just turned out to have
-// no room: what is finished should be written.
+// Fill sends rows to servers, to the least busy server first, and a few at a time if
+// there are few rows. full says that the budget ran out of room during this call:
+// finished rows should be written.
 func (s *Sender) Fill() (full bool) {
 	open := make([]*port, 0, len(s.ports))
 	rooms := make(map[*port]int, len(s.ports))
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[server]
-		if room := p.room(); room >= p.queue.Group() { // a few at a time is not worth a call
+		if room := p.room(); room >= p.queue.Group() { // fewer rows than a group are not worth a request
 			open = append(open, p)
 			rooms[p] = room
 		}
@@ -159,7 +159,7 @@ func (s *Sender) Fill() (full bool) {
 		share := max(s.Rows.Ready()/(16*len(s.ports)), p.queue.Group(), 1)
 		n := s.afford(min(rooms[p], share, s.Rows.Ready()))
 		tasks := s.Rows.Take(p.id, n, len(s.ports) == 1)
-		s.memory.take(-int64(n-len(tasks)) * s.answer) // those that were not there to send
+		s.memory.take(-int64(n-len(tasks)) * s.answer) // gives back the room for rows that Take did not return
 		s.send(p, tasks)
 		if rooms[p] -= n; n == 0 || len(tasks) < n || rooms[p] < p.queue.Group() {
 			open = append(open[:least], open[least+1:]...)
@@ -168,8 +168,8 @@ func (s *Sender) Fill() (full bool) {
 	return s.full && !before
 }
 
-// afford returns how many of n rows may go out, now that their answers need
-// room. One always may, so that no job stands still.
+// afford reserves room for answers, and returns how many of n rows may be sent. If no
+// row is at a server, one row may always be sent, so that each job makes progress.
 func (s *Sender) afford(n int) int {
 	if n == 0 {
 		return 0
@@ -187,7 +187,7 @@ func (s *Sender) afford(n int) int {
 	return 1
 }
 
-// send gives tasks, whose answers have room, to a server.
+// send gives tasks to a server; room for their answers is reserved.
 func (s *Sender) send(p *port, tasks []*dispatch.Task) {
 	if len(tasks) == 0 {
 		return
@@ -200,7 +200,7 @@ func (s *Sender) send(p *port, tasks []*dispatch.Task) {
 	p.queue.Put(tasks)
 }
 
-// Back notes that a task has come back from its server.
+// Back notes that a server has returned a task.
 func (s *Sender) Back(t *dispatch.Task) {
 	s.sent--
 	for _, p := range s.ports {
@@ -210,7 +210,7 @@ func (s *Sender) Back(t *dispatch.Task) {
 	}
 }
 
-// Answered takes the memory of an answer that stands.
+// Answered accounts for the memory of a final answer.
 func (s *Sender) Answered(t *dispatch.Task) {
 	n := t.OutputBytes()
 	s.answer += (n - s.answer) / 64
@@ -220,22 +220,22 @@ func (s *Sender) Answered(t *dispatch.Task) {
 	s.memory.take(n - t.Reserved)
 }
 
-// unreserve gives back the room for the answer of a task that brought none.
+// unreserve gives back the room for the answer of a task without one.
 func (s *Sender) unreserve(t *dispatch.Task) {
 	s.memory.take(-t.Reserved)
 	t.Reserved = 0
 }
 
-// Rows are loaded ahead of what the servers have room for, so that the longest
-// of them can go first, up to aheadRows and as long as aheadShare of the node's
-// memory is not in use.
+// The Sender asks for more rows than servers have room for, so that the longest rows can
+// go first: up to aheadRows, and only while less than aheadShare of the node's memory is
+// in use.
 const (
 	aheadRows  = 16_384
 	aheadShare = 0.25
 )
 
-// Wants reports whether more rows should be loaded, where the servers had room
-// for so many before it was filled.
+// Wants reports whether more rows should be loaded. room is the number of rows that the
+// servers had room for before Fill.
 func (s *Sender) Wants(room int) bool {
 	ready := s.Rows.Ready()
 	return len(s.ports) > 0 && (ready <= room || ready < aheadRows && !s.memory.scarce(aheadShare))

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
-// A line is a queue of a server that wants demand rows.
+// A line is the queue of a server that wants demand rows.
 type line struct {
 	demand, group int
 	tasks         []*dispatch.Task
@@ -53,12 +53,12 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 	if len(a.tasks) != 30 || len(b.tasks) != 10 || s.Sent() != 40 || s.Rows.Ready() != 60 {
 		t.Errorf("%d and %d rows sent, %d in all, %d left", len(a.tasks), len(b.tasks), s.Sent(), s.Rows.Ready())
 	}
-	if s.Wants(40) != true { // all of them are loaded ahead
+	if s.Wants(40) != true { // all rows are loaded ahead
 		t.Error("no more rows wanted, although memory is free")
 	}
 }
 
-// What waits before a server that goes is sent to the others.
+// Rows that wait at a removed server are sent to other servers.
 func TestSenderTakesBackWhatWaits(t *testing.T) {
 	t.Parallel()
 	m := memory(1 << 30)
@@ -81,7 +81,7 @@ func TestSenderTakesBackWhatWaits(t *testing.T) {
 	if len(b.tasks) != 8 {
 		t.Errorf("%d rows went to the other server", len(b.tasks))
 	}
-	for _, task := range running { // they come back although their server is gone
+	for _, task := range running { // they come back although their server was removed
 		s.Back(task)
 		s.Retry(task, time.Now())
 	}
@@ -94,7 +94,7 @@ func TestSenderTakesBackWhatWaits(t *testing.T) {
 	}
 }
 
-// A full budget lets one row go, so that no job stands still, and no more.
+// With a full budget exactly one row may be sent, so that the job makes progress.
 func TestSenderSendsOneRowWhateverTheBudget(t *testing.T) {
 	t.Parallel()
 	s, a := NewSender(memory(10), 10, 100), &line{demand: 10}
@@ -112,7 +112,7 @@ func TestSenderSendsOneRowWhateverTheBudget(t *testing.T) {
 	}
 }
 
-// The room set aside for an answer follows those that come.
+// The room reserved for an answer follows the size of past answers.
 func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 	t.Parallel()
 	m := memory(1 << 30)
@@ -136,7 +136,7 @@ func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 	}
 }
 
-// Texts to embed go in groups, and a few at a time are not worth a call.
+// Texts for embeddings are sent in groups; fewer rows are not worth a request.
 func TestSenderWaitsForWholeGroups(t *testing.T) {
 	t.Parallel()
 	s, a := NewSender(memory(1<<30), 100, 0), &line{demand: 7, group: 8}

@@ -7,16 +7,16 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Trail has the spans of a worker's shards, of the rows that are loaded together of
-// each, and of its parts. The span of a shard lasts from the first load to when all of
-// these have ended and no more rows of it are to come. That of a job which is not
-// traced is nil, and all methods may be called.
+// A Trail has the trace spans of a worker: one for each shard, and below it one for rows
+// that are loaded together and one for each part. The span of a shard lasts from its
+// first load until all spans below have ended and no more of its rows are expected. The
+// Trail of a job without traces is nil, and all methods accept a nil Trail.
 type Trail struct {
 	job    *tracing.Job
 	shards map[int]*visit
 }
 
-// A visit is the time that a shard is with the worker.
+// A visit is the time that the worker spends on a shard.
 type visit struct {
 	span   *tracing.Span
 	below  map[*tracing.Span]struct{} // that have not ended
@@ -24,7 +24,7 @@ type visit struct {
 	closed bool
 }
 
-// NewTrail returns the Trail of a worker of a job, nil for nil.
+// NewTrail returns the Trail of a worker; it is nil if job is nil.
 func NewTrail(job *tracing.Job) *Trail {
 	if job == nil {
 		return nil
@@ -32,7 +32,7 @@ func NewTrail(job *tracing.Job) *Trail {
 	return &Trail{job: job, shards: make(map[int]*visit)}
 }
 
-// load begins the span of rows of a shard that are being loaded.
+// load begins the span for rows that are being loaded.
 func (t *Trail) load(shard int) *tracing.Span {
 	span := t.begin(shard, "rows")
 	if t != nil {
@@ -41,7 +41,7 @@ func (t *Trail) load(shard int) *tracing.Span {
 	return span
 }
 
-// Part begins the span of a part that is being written.
+// Part begins the span for a part that is being written.
 func (t *Trail) Part(shard int) *tracing.Span { return t.begin(shard, "write a part") }
 
 func (t *Trail) begin(shard int, name string) *tracing.Span {
@@ -58,8 +58,8 @@ func (t *Trail) begin(shard int, name string) *tracing.Span {
 	return span
 }
 
-// loaded has the requests of rows stand below the span that load has begun, which ends
-// when the last of them is freed.
+// loaded puts the spans of requests below the span that load began. That span ends when
+// the last of the rows is freed.
 func (t *Trail) loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
 	if t == nil {
 		return
@@ -73,19 +73,19 @@ func (t *Trail) loaded(shard int, span *tracing.Span, tasks []*dispatch.Task) {
 	dispatch.Trace(tasks, span, func() { t.Ended(shard, span, nil) })
 }
 
-// Ended ends a span of Load or Part.
+// Ended ends a span that load or Part returned.
 func (t *Trail) Ended(shard int, span *tracing.Span, err error) {
 	if t == nil {
 		return
 	}
 	span.End(err)
-	if v := t.shards[shard]; v != nil { // else End was there before
+	if v := t.shards[shard]; v != nil { // otherwise end has already ended it
 		delete(v.below, span)
 		t.settle(shard, v)
 	}
 }
 
-// closed says that no more rows of a shard are to come, as far as is known.
+// closed notes that no more rows of a shard are expected.
 func (t *Trail) closed(shard int) {
 	if t == nil {
 		return
@@ -104,7 +104,7 @@ func (t *Trail) settle(shard int, v *visit) {
 	}
 }
 
-// end ends all spans: the worker stops.
+// end ends all spans, because the worker stops.
 func (t *Trail) end() {
 	if t == nil {
 		return

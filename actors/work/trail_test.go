@@ -10,7 +10,7 @@ import (
 )
 
 // The span of a shard lasts until its rows are freed, its parts are written, and no more
-// are to come; rows are below it as they were loaded.
+// of its rows are expected. Rows are below it in groups, as they were loaded.
 func TestTrail(t *testing.T) {
 	t.Parallel()
 	var c spantest.Collector
@@ -26,7 +26,7 @@ func TestTrail(t *testing.T) {
 	}
 	m.Free(tasks[:5000])
 	trail.Ended(0, part, nil)
-	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // given back by another
+	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // another worker gave it back
 	s.fail = errors.New("away")
 	load, ok := l.Next(false)
 	if !ok || load.Run(t.Context()) == nil {
@@ -37,7 +37,7 @@ func TestTrail(t *testing.T) {
 	if err := l.Close(); err != nil { // the worker stops
 		t.Fatal(err)
 	}
-	trail.Ended(1, late, nil) // its steps may come later
+	trail.Ended(1, late, nil) // a later step of the stopped worker
 	m.Free(tasks[5000:])
 	tracer.Close(t.Context())
 
@@ -67,7 +67,7 @@ func TestTrail(t *testing.T) {
 	}
 }
 
-// That of a job which is not traced does nothing.
+// A nil Trail, of a job without traces, does nothing.
 func TestTrail_OfNothing(t *testing.T) {
 	t.Parallel()
 	trail := NewTrail(nil)
