@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// TestAPIByItsDocument has schemathesis send what the OpenAPI document permits,
-// and what it does not, with the keys of an administrator, of a user and of the
-// dialect sdk, each to a node of its own. No answer may be a 5xx, or stand outside the
-// document, and the document may be neither stricter nor laxer than the service; what
-// no schema can say is in testdata/fuzz.py. The requests are the same each time, unless
-// ROWMILL_FUZZ_API says for how long to try random ones.
+// TestAPIByItsDocument runs schemathesis, which sends requests that the OpenAPI
+// document permits and requests that it does not. It uses the keys of an administrator,
+// a user and the dialect sdk, each with its own node. No answer may be a 5xx or break
+// the document, and the document may be neither stricter nor laxer than the service.
+// testdata/fuzz.py holds the exceptions that a schema cannot express. The requests are
+// the same each time, unless ROWMILL_FUZZ_API sets a time for random ones.
 func TestAPIByItsDocument(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]map[string]any{
@@ -30,7 +30,8 @@ func TestAPIByItsDocument(t *testing.T) {
 	}
 }
 
-// byDocument sends the requests with a new key, or the administrator's where it is nil.
+// byDocument sends the requests with a new key, or with the administrator's if key is
+// nil.
 func byDocument(t *testing.T, key map[string]any) {
 	t.Helper()
 	args, length := []string{"--phases", "examples,coverage", "--seed", "1"}, time.Minute
@@ -76,7 +77,7 @@ func byDocument(t *testing.T, key map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := apiKey // which no request can revoke
+	secret := apiKey // no request can revoke this key
 	if key != nil {
 		var made struct {
 			Key string `json:"key"`

@@ -24,8 +24,8 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// rowmill runs a command of the program beside a node and returns its exit code and
-// what it wrote.
+// rowmill runs a command of the program against a node and returns its exit code and
+// output.
 func (n *node) rowmill(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
 	command := n.client(t, args...)
@@ -43,7 +43,7 @@ func (n *node) client(t *testing.T, args ...string) *exec.Cmd {
 	return command
 }
 
-// want runs a command that has to succeed.
+// want runs a command and fails the test if the command fails.
 func (n *node) want(t *testing.T, args ...string) {
 	t.Helper()
 	if code, said := n.rowmill(t, args...); code != 0 {
@@ -51,15 +51,15 @@ func (n *node) want(t *testing.T, args ...string) {
 	}
 }
 
-// What clients of a load know of a job.
+// loaded is a job as the clients of a load know it.
 type loaded struct {
 	rows     int
-	sum      [sha256.Size]byte // of the Parquet file; zero before it is over
+	sum      [sha256.Size]byte // of the Parquet file; zero before the job ends
 	over     bool
-	deleting bool // its data was asked to go
+	deleting bool // a client asked to delete its data
 }
 
-// A load is clients that submit jobs, fetch results, and have data removed.
+// A load runs clients that submit jobs, fetch results, and delete data.
 type load struct {
 	node *node
 	mu   sync.Mutex
@@ -89,7 +89,7 @@ func (n *node) parquet(id string) (status int, text []byte, err error) {
 	return n.send(http.MethodGet, "/v1/jobs/"+id+"/results?format=parquet&include_inputs=true", nil)
 }
 
-// client has one job after the other until stop ends.
+// client runs one job after another until stop closes.
 func (l *load) client(t *testing.T, random *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
@@ -129,10 +129,10 @@ func (l *load) client(t *testing.T, random *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// TestBackupsUnderLoad makes one backup after the other while jobs come, run, end
-// and have their data removed, and restores each beside: what was over has the same
-// bytes there, what ran ends with every row in its place, and records and objects
-// agree before the node is started and after.
+// TestBackupsUnderLoad makes one backup after another while clients submit jobs, jobs
+// run and end, and clients delete data. It restores each backup to another node. There,
+// ended jobs have the same bytes, running jobs end with every row in its place, and
+// records and objects agree before and after the node starts.
 func TestBackupsUnderLoad(t *testing.T) {
 	soaks(t)
 	t.Parallel()
@@ -151,7 +151,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 100))
 	var all compared
 	for round := range size(4, 8, 40) {
-		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond) // not a wait for anything: the moment is random
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond) // the pause is random; it does not wait for an event
 		archive := filepath.Join(t.TempDir(), fmt.Sprintf("%d.tar", round))
 		before := l.known()
 		n.want(t, "backup", archive)
@@ -173,19 +173,20 @@ func TestBackupsUnderLoad(t *testing.T) {
 	}
 }
 
-// What became of jobs in restored nodes.
+// compared counts the jobs of restored nodes by state.
 type compared struct {
-	same int // over, and with the same bytes
-	ran  int // went on to their end
-	gone int // over, and their data had been removed
+	same int // ended, with the same bytes
+	ran  int // continued to their end
+	gone int // ended, and a client had deleted the data
 
-	// twice says that objects were copied after records. Data that clients removed
-	// between the two copies is lost, also that of a job that runs by its record.
+	// twice says that objects were copied after records. If a client deletes data
+	// between the two copies, the data is lost, also for a job that still runs in the
+	// copied records.
 	twice bool
 }
 
-// add compares the jobs of a restored node with those that clients knew of before
-// the backup and after.
+// add compares the jobs of a restored node with the jobs that clients knew before and
+// after the backup.
 func (c *compared) add(t *testing.T, other *node, before, after map[string]loaded) {
 	t.Helper()
 	for id, job := range before {
@@ -208,7 +209,7 @@ func (c *compared) add(t *testing.T, other *node, before, after map[string]loade
 		case err != nil:
 			t.Fatal(err)
 		case status == http.StatusOK && sha256.Sum256(text) == job.sum:
-			c.same++ // of some the removal had been asked for, and had not begun
+			c.same++ // some deletions were requested but had not begun
 		case status == http.StatusGone && after[id].deleting:
 			c.gone++
 		default:
@@ -226,8 +227,7 @@ func (c *compared) judge(t *testing.T) {
 }
 
 // TestCopiesOfRedisAndS3 copies Redis and then the bucket, as docs/backup.md says,
-// while jobs come, run, end and have their data removed, and starts a node on the
-// copies.
+// while jobs run and clients delete data, and starts a node on the copies.
 func TestCopiesOfRedisAndS3(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("redis-cli"); err != nil {
@@ -236,7 +236,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
 	records, objects := redistest.Start(t), s3test.Start(t)
-	n := newNode(t, w.url, strings.Replace(shared(records, objects), "jobs: {", "jobs: {settle_time: 10m, ", 1)) // longer than the copy of the bucket takes
+	n := newNode(t, w.url, strings.Replace(shared(records, objects), "jobs: {", "jobs: {settle_time: 10m, ", 1)) // longer than copying the bucket takes
 	n.start(t)
 	l := &load{node: n, jobs: map[string]loaded{}}
 	stop := make(chan struct{})
@@ -284,9 +284,10 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	all.judge(t)
 }
 
-// TestVersionsAndAnAOF copies the append-only files of Redis, as docs/backup.md says,
-// while jobs come, run, end and have their data removed in a bucket with versions, loses
-// Redis and the node later, and starts both on the copy and on what the bucket was.
+// TestVersionsAndAnAOF uses a bucket with versions. It copies the append-only files of
+// Redis, as docs/backup.md says, while jobs run and clients delete data. Later it loses
+// Redis and the node, and starts both on the copy and on the bucket's versions of that
+// time.
 func TestVersionsAndAnAOF(t *testing.T) {
 	t.Parallel()
 	seed := seed.Of(t)
@@ -340,7 +341,7 @@ func TestVersionsAndAnAOF(t *testing.T) {
 	}
 	after := l.known()
 	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "100")
-	goOn() // much is merged and removed that the copy names
+	goOn() // the node merges and removes many objects that the copy names
 	ended()
 	n.kill()
 	if err := records.Stop(); err != nil {
@@ -374,10 +375,10 @@ func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 	return bucket
 }
 
-// restored starts Redis on the copy of one in a folder, with more of its settings, and a
-// node on it and a bucket, once records and objects agree: what came since the copy of
-// Redis no record knows, and of what records name all is there but the results that
-// clients have removed meanwhile, of a bucket that does not keep them.
+// restored starts Redis on a copied folder, with more settings, and checks that records
+// and objects agree. Then it starts a node on Redis and a bucket. Jobs that came after
+// the copy have no record. All objects that the records name exist, except results that
+// clients have deleted in a bucket without versions.
 func restored(t *testing.T, engine, folder string, objects *s3test.Server, removed map[string]loaded, settings ...string) *node {
 	t.Helper()
 	redis, err := redistest.Run(t.Context(), folder, 0, "always", settings...)
@@ -397,7 +398,7 @@ func restored(t *testing.T, engine, folder string, objects *s3test.Server, remov
 			JobID string `json:"job_id"`
 		} `json:"missing"`
 	}
-	if err := json.NewDecoder(strings.NewReader(report)).Decode(&found); err != nil { // and then a remark
+	if err := json.NewDecoder(strings.NewReader(report)).Decode(&found); err != nil { // a remark follows the JSON
 		t.Fatalf("the check of storage says no JSON: %v: %s", err, report)
 	}
 	for _, missing := range found.Missing {
@@ -410,13 +411,13 @@ func restored(t *testing.T, engine, folder string, objects *s3test.Server, remov
 	return n
 }
 
-// shared are the settings of a node on Redis and S3.
+// shared returns the settings of a node on Redis and S3.
 func shared(records *redistest.Server, objects *s3test.Server) string {
 	return fmt.Sprintf("%s\nstore: {url: %s}\nobjects: {url: 's3://%s', endpoint: %s, region: %s, access_key: %s, secret_key: %s}",
 		killSettings, records.URL(), objects.Bucket, objects.Endpoint, s3test.Region, objects.AccessKey, objects.SecretKey)
 }
 
-// held is what lies in the node's folder of what is not finished.
+// held returns the unfinished files in the node's folder.
 func (n *node) held(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(n.data, "tmp", "*", "*"))
@@ -431,8 +432,8 @@ func (n *node) held(t *testing.T) []string {
 	return found
 }
 
-// A node that is killed while it is backed up leaves no file that looks like a
-// backup, and holds nothing any more when it is started again.
+// A node that is killed during a backup leaves no file that looks like a backup, and no
+// held objects after its restart.
 func TestKilledWhileBackedUp(t *testing.T) {
 	t.Parallel()
 	const rows = 3000
@@ -444,7 +445,7 @@ func TestKilledWhileBackedUp(t *testing.T) {
 		texts[i] = rowText(i)
 	}
 	n.finish(t, n.submit(t, submission{Inputs: texts, Model: model, Priority: 1}))
-	// More than buffers on the way take.
+	// More than the buffers between node and client hold.
 	err := os.MkdirAll(filepath.Join(n.data, "objects", "files"), 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(n.data, "objects", "files", "ballast"), make([]byte, 32<<20), 0o600)
@@ -459,7 +460,7 @@ func TestKilledWhileBackedUp(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	holds := func(name string) bool { return filepath.Base(name) == "objects" } // what a job leaves for a moment is none
+	holds := func(name string) bool { return filepath.Base(name) == "objects" } // ignores the short-lived files of jobs
 	for deadline := time.Now().Add(patience); !slices.ContainsFunc(n.held(t), holds); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the backup does not begin")
@@ -476,7 +477,7 @@ func TestKilledWhileBackedUp(t *testing.T) {
 		t.Errorf("it has left %v: %v", left, err)
 	}
 	n.start(t)
-	if held := n.held(t); len(held) != 1 { // the lock
+	if held := n.held(t); len(held) != 1 { // only the lock
 		t.Errorf("the node holds %v", held)
 	}
 	n.want(t, "backup", archive)

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// maxAnonymous is the memory a node may use for any input.
+// maxAnonymous limits a node's memory for any input.
 const maxAnonymous = 256 << 20
 
-// TestBadInputs feeds one node inputs that are broken in every way a file can
-// be: each job fails with a reason, leaves no file, and the node goes on.
+// TestBadInputs sends one node inputs that are broken in many ways. Each job fails with
+// a reason and leaves no file, and the node continues.
 func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 1000, 0)
 	n := newNode(t, w.url, "inputs: {stall_timeout: 1s}")
-	n.environ = []string{"GOMEMLIMIT=200MiB"} // else memory depends on when garbage is collected
+	n.environ = []string{"GOMEMLIMIT=200MiB"} // otherwise memory depends on the time of garbage collection
 	n.start(t)
 	csv, parquet := csvOf(t, 1000), parquetOf(t, 1000)
 	zipped := gzipped(t, csv)
@@ -39,11 +39,11 @@ func TestBadInputs(t *testing.T) {
 	tests := []struct {
 		name, url string
 		code      string
-		says      []string // some of which the message must hold
+		says      []string // the message must contain one
 	}{
 		{"truncated Parquet", serveBytes(t, parquet[:len(parquet)/2]), "invalid_input_file", []string{"arquet"}},
 		{"Parquet with flipped bytes", serveBytes(t, flipped), "invalid_input_file", []string{"arquet", "column", "page"}},
-		{"corrupt gzip", serveBytes(t, corrupt), "invalid_input_file", []string{"gzip", "CSV"}}, // what unpacks may look like a bad CSV first
+		{"corrupt gzip", serveBytes(t, corrupt), "invalid_input_file", []string{"gzip", "CSV"}}, // the unpacked part may look like a bad CSV first
 		{"gzip with a wrong checksum", serveBytes(t, checksum), "invalid_input_file", []string{"gzip"}},
 		{"truncated gzip", serveBytes(t, zipped[:len(zipped)/2]), "invalid_input_file", []string{"gzip"}},
 		{fmt.Sprintf("unclosed quote in %d MB", quote), serve(t, unclosedQuote(quote<<20)), "invalid_input_file", []string{"quote", "line 3", "bytes"}},
@@ -96,8 +96,8 @@ func TestBadInputs(t *testing.T) {
 	}
 }
 
-// unclosedQuote serves size bytes of CSV whose third line opens a quote that
-// nothing closes.
+// unclosedQuote serves size bytes of CSV. Its third line opens a quote that does not
+// close.
 func unclosedQuote(size int) http.HandlerFunc {
 	return func(out http.ResponseWriter, _ *http.Request) {
 		if _, err := out.Write([]byte("id,text\n1,row-1-\n2,\"row-2-")); err != nil {
@@ -106,7 +106,7 @@ func unclosedQuote(size int) http.HandlerFunc {
 		block := []byte(strings.Repeat("and on it goes, line after line\n", 2048))
 		for sent := 0; sent < size; sent += len(block) {
 			if _, err := out.Write(block); err != nil {
-				return // the node has seen enough
+				return // the node has stopped reading
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func endsEarly(out http.ResponseWriter, _ *http.Request) {
 	_, _ = out.Write([]byte("id,text\n1,row-1-\n")) // returning closes the connection
 }
 
-// holdsOne reports whether the text holds one of the parts in any case.
+// holdsOne reports whether the text contains one of the parts, in any case.
 func holdsOne(text string, parts []string) bool {
 	for _, part := range parts {
 		if strings.Contains(strings.ToLower(text), strings.ToLower(part)) {
@@ -128,7 +128,7 @@ func holdsOne(text string, parts []string) bool {
 	return false
 }
 
-// wantNoFiles waits until a job that failed has no file left.
+// wantNoFiles waits until a failed job has no files.
 func (n *node) wantNoFiles(t *testing.T, id string) {
 	t.Helper()
 	var left []string
@@ -140,7 +140,7 @@ func (n *node) wantNoFiles(t *testing.T, id string) {
 	t.Errorf("files left behind: %q", left)
 }
 
-// log returns all that the node has logged.
+// log returns the log of the node.
 func (n *node) log(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(n.stderr.Name())
@@ -168,8 +168,8 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	n.start(t)
-	// 46 MB that cannot be packed to less than three quarters: there is no room for
-	// the file and its shards.
+	// 46 MB that do not compress below three quarters: there is no room for the file
+	// and its shards.
 	noise, big := rand.NewChaCha8([32]byte{}), bytes.NewBufferString("id,text\n")
 	for i, some := 0, [72]byte{}; i < 400_000; i++ {
 		noise.Read(some[:])
@@ -180,7 +180,7 @@ func TestFullDisk(t *testing.T) {
 		return strings.HasPrefix(r.Message, "Waiting for object storage, which has no room since")
 	})
 	n.call(t, http.MethodGet, "/v1/job-cancel/"+id, nil, nil)
-	n.call(t, http.MethodDelete, "/v1/jobs/"+id+"/data", nil, nil) // else what was read stays for a job that continues it
+	n.call(t, http.MethodDelete, "/v1/jobs/"+id+"/data", nil, nil) // otherwise the rows stay for a job that resumes this one
 	n.wantNoFiles(t, id)
 
 	id = n.submit(t, submission{Inputs: []string{rowText(0)}, Model: model})

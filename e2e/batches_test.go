@@ -19,10 +19,11 @@ import (
 	"time"
 )
 
-// batchSettings have rows recorded soon, so that a batch can be struck in its middle.
+// batchSettings commit rows often, so that a node can be killed in the middle of a
+// batch.
 const batchSettings = "jobs: {part_interval: 500ms, shard_rows: 1024}\n"
 
-// runClient runs a program of testdata that drives a node as a real client does.
+// runClient runs a client program of testdata against a node.
 func runClient(t *testing.T, program ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
@@ -36,7 +37,7 @@ func runClient(t *testing.T, program ...string) {
 	}
 }
 
-// TestOpenAIPython drives OpenAI's client for Python, unmodified.
+// TestOpenAIPython runs OpenAI's Python client, unmodified.
 func TestOpenAIPython(t *testing.T) {
 	t.Parallel()
 	needPython(t)
@@ -45,8 +46,8 @@ func TestOpenAIPython(t *testing.T) {
 	runClient(t, "python3", "testdata/batches_openai.py", n.base, apiKey)
 }
 
-// TestOpenAINode drives OpenAI's client for Node, unmodified, which streams a file
-// of 200 MB without saying how long it is.
+// TestOpenAINode runs OpenAI's client for Node, unmodified. It streams a file of 200 MB
+// without a Content-Length.
 func TestOpenAINode(t *testing.T) {
 	t.Parallel()
 	clients := nodeClients(t)
@@ -59,7 +60,7 @@ func TestOpenAINode(t *testing.T) {
 	runClient(t, "node", "testdata/batches_openai.mjs", clients, n.base, apiKey, large)
 }
 
-// nodeClients is where the clients for Node are.
+// nodeClients returns the folder of the clients for Node.
 func nodeClients(t *testing.T) string {
 	t.Helper()
 	clients, err := filepath.Abs("../bin/tools/node")
@@ -72,21 +73,20 @@ func nodeClients(t *testing.T) string {
 	return clients
 }
 
-// TestAnthropicClients drives Anthropic's clients, unmodified: for Python, an older
-// one of it that shows its key otherwise, and for Node.
+// TestAnthropicClients runs Anthropic's clients, unmodified: the Python client, an
+// older Python client that sends its key in another header, and the client for Node.
 func TestAnthropicClients(t *testing.T) {
 	t.Parallel()
 	needPython(t)
 	older, clients := pythonTool(t, "anthropic", "ANTHROPIC_OLD"), nodeClients(t)
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
 	n.start(t)
-	runClient(t, "node", "testdata/batches_anthropic.mjs", clients, n.base, apiKey) // first: it lists all
+	runClient(t, "node", "testdata/batches_anthropic.mjs", clients, n.base, apiKey) // first, because it lists all batches
 	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
 	runClient(t, older+"/python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
 }
 
-// TestLiteLLM drives LiteLLM, unmodified, which is told where the node is and no
-// more.
+// TestLiteLLM runs LiteLLM, unmodified; only the node's URL is set.
 func TestLiteLLM(t *testing.T) {
 	t.Parallel()
 	program := pythonTool(t, "litellm", "LITELLM")
@@ -95,8 +95,7 @@ func TestLiteLLM(t *testing.T) {
 	runClient(t, program+"/python3", "testdata/batches_litellm.py", n.base, apiKey)
 }
 
-// TestAnthropicClients_ManyRequests has a hundred thousand requests go through one
-// node.
+// TestAnthropicClients_ManyRequests sends a hundred thousand requests through one node.
 func TestAnthropicClients_ManyRequests(t *testing.T) {
 	t.Parallel()
 	needPython(t)
@@ -105,7 +104,7 @@ func TestAnthropicClients_ManyRequests(t *testing.T) {
 	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "many")
 }
 
-// A batchState is what tests read of a batch.
+// A batchState holds the fields of a batch that tests read.
 type batchState struct {
 	ID     string  `json:"id"`
 	Status string  `json:"status"`
@@ -116,7 +115,7 @@ type batchState struct {
 	} `json:"request_counts"`
 }
 
-// startBatch uploads rows requests and makes a batch of them.
+// startBatch uploads a file of requests and makes a batch from it.
 func (n *node) startBatch(t *testing.T, rows int, tokens int) batchState {
 	t.Helper()
 	var form bytes.Buffer
@@ -154,7 +153,7 @@ func (n *node) startBatch(t *testing.T, rows int, tokens int) batchState {
 	return made
 }
 
-// batch asks for a batch until it is as wanted.
+// batch requests a batch until until returns true.
 func (n *node) batch(t *testing.T, id string, until func(batchState) bool) (b batchState) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * patience); ; time.Sleep(50 * time.Millisecond) {
@@ -167,7 +166,7 @@ func (n *node) batch(t *testing.T, id string, until func(batchState) bool) (b ba
 	}
 }
 
-// outcomes are the custom_ids of a file of a batch.
+// outcomes returns the custom_ids in a file of a batch.
 func (n *node) outcomes(t *testing.T, file *string) []string {
 	t.Helper()
 	if file == nil {
@@ -176,7 +175,7 @@ func (n *node) outcomes(t *testing.T, file *string) []string {
 	return n.lineIDs(t, "/v1/files/"+*file+"/content")
 }
 
-// lineIDs are the custom_ids of the lines at a path.
+// lineIDs returns the custom_ids of the lines at a path.
 func (n *node) lineIDs(t *testing.T, path string) (ids []string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.base+path, nil)
@@ -205,9 +204,8 @@ func (n *node) lineIDs(t *testing.T, path string) (ids []string) {
 	}
 }
 
-// A batch whose node is killed in the middle, and whose files are made by another
-// process: every request has one line, in order, and no request that was recorded
-// runs again.
+// A node is killed in the middle of a batch, and another process makes the batch's
+// files. Every request has one line, in order, and no committed request runs again.
 func TestBatch_KilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	const rows = 6000
@@ -226,7 +224,7 @@ func TestBatch_KilledInTheMiddle(t *testing.T) {
 	inOrder(t, ids, rows)
 }
 
-// inOrder checks that there is one line of every request, in order.
+// inOrder checks that every request has one line, in order.
 func inOrder(t *testing.T, ids []string, rows int) {
 	t.Helper()
 	if len(ids) != rows {
@@ -239,8 +237,8 @@ func inOrder(t *testing.T, ids []string, rows int) {
 	}
 }
 
-// The same for the cancel of a batch: what was recorded by then has an answer, the
-// rest a line that says so, and a node that dies on the way changes nothing of that.
+// The same for a cancelled batch: requests that were committed have an answer, and the
+// others a line with an error. A kill in between does not change this.
 func TestBatch_KilledAtItsCancel(t *testing.T) {
 	t.Parallel()
 	const rows = 6000
@@ -263,7 +261,7 @@ func TestBatch_KilledAtItsCancel(t *testing.T) {
 	}
 }
 
-// The same for a Message Batch, whose results are one file.
+// The same for a Message Batch. Its results are one file.
 func TestMessageBatch_KilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	const rows = 6000

@@ -26,10 +26,10 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// endsAfter is how long after jobs.drain_timeout a process ends itself.
+// endsAfter is how long after jobs.drain_timeout the watchdog ends a process.
 const endsAfter = 10 * time.Second
 
-// A manifest is what these tests read of what the chart has Kubernetes make.
+// A manifest holds the fields of the chart's manifests that these tests read.
 type manifest struct {
 	Kind string
 	Data map[string]string
@@ -92,7 +92,8 @@ type probe struct {
 	HTTP struct{ Path, Port string } `yaml:"httpGet"`
 }
 
-// chart reads what the chart makes of a form, as deploy/helm tests that it does.
+// chart reads the manifests that the chart makes from a form. The tests of deploy/helm
+// check that the chart makes them.
 func chart(t *testing.T, file string) (all []manifest) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -121,7 +122,7 @@ func chart(t *testing.T, file string) (all []manifest) {
 	}
 }
 
-// only is the one manifest of a kind.
+// only returns the only manifest of a kind.
 func only(t *testing.T, all []manifest, kind string) manifest {
 	t.Helper()
 	for _, m := range all {
@@ -133,7 +134,7 @@ func only(t *testing.T, all []manifest, kind string) manifest {
 	return manifest{}
 }
 
-// forms are what the chart makes of all forms, by name.
+// forms returns the manifests of all forms, by name.
 func forms(t *testing.T) map[string][]manifest {
 	t.Helper()
 	files, err := filepath.Glob("../deploy/helm/testdata/*.yaml")
@@ -147,14 +148,15 @@ func forms(t *testing.T) map[string][]manifest {
 	return found
 }
 
-// A pod is a folder that has in it what a pod's volumes have.
+// A pod is a folder with the files of a pod's volumes.
 type pod struct {
 	dir, ip, name string
 	values        map[string]string // of secrets, by the file's name
-	replaced      []string          // what is otherwise here than there: old, new, …
+	replaced      []string          // replacements for values that differ on this machine: old, new, …
 }
 
-// environment is that of a container: its files are in the pod's folder.
+// environment returns the environment of a container, with its files in the pod's
+// folder.
 func (p *pod) environment(t *testing.T, c container, config string) []string {
 	t.Helper()
 	paths := []string{"$(POD_IP)", p.ip, "$(POD_NAME)", p.name}
@@ -191,7 +193,7 @@ func (p *pod) write(t *testing.T, file, text string) {
 	}
 }
 
-// fill writes the secrets that the volumes of a pod name.
+// fill writes the secrets of a pod's volumes.
 func (p *pod) fill(t *testing.T, spec podSpec) {
 	t.Helper()
 	for _, v := range spec.Volumes {
@@ -209,7 +211,7 @@ func (p *pod) fill(t *testing.T, spec podSpec) {
 	}
 }
 
-// secrets are values of all that the chart mounts.
+// secrets returns a value for each secret that the chart mounts.
 func secrets() map[string]string {
 	return map[string]string{
 		"API_KEY": apiKey, "STORE_URL": "redis://:password@redis:6379/0",
@@ -219,8 +221,9 @@ func secrets() map[string]string {
 	}
 }
 
-// TestChartSettings wants the program to take the settings of every form of the chart,
-// to listen where the chart says, and to have ended when Kubernetes ends it.
+// TestChartSettings checks that the program accepts the settings of every form of the
+// chart, that it listens on the chart's ports, and that it ends before Kubernetes kills
+// it.
 func TestChartSettings(t *testing.T) {
 	t.Parallel()
 	for form, all := range forms(t) {
@@ -307,8 +310,8 @@ func TestChartSettings(t *testing.T) {
 	}
 }
 
-// TestChartIngress wants clients from outside to reach all that they have a key or a
-// signature for, and nothing that asks for none.
+// TestChartIngress checks that outside clients reach all routes that require a key or a
+// signature, and no other routes.
 func TestChartIngress(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../http/openapi.yaml")
@@ -332,8 +335,8 @@ func TestChartIngress(t *testing.T) {
 	}
 }
 
-// TestChartImage wants a pod to have a volume where the image writes, and to run as
-// the user whom that belongs to.
+// TestChartImage checks that a pod has a volume at each path that the image writes to,
+// and runs as the owner of these paths.
 func TestChartImage(t *testing.T) {
 	t.Parallel()
 	dockerfile, err := os.ReadFile("../deploy/Dockerfile")
@@ -355,8 +358,8 @@ func TestChartImage(t *testing.T) {
 	}
 }
 
-// serve runs the node of a pod as its container does, until the test or end ends it,
-// and returns the environment of commands there.
+// serve runs the node of a pod as its container does, until the end of the test or a
+// call of end. It returns the environment for commands in the container.
 func (p *pod) serve(t *testing.T, all []manifest, listen string, args ...string) (environ []string, end func() error) {
 	t.Helper()
 	spec := only(t, all, "StatefulSet").Spec.Template.Spec
@@ -364,7 +367,7 @@ func (p *pod) serve(t *testing.T, all []manifest, listen string, args ...string)
 	p.fill(t, spec)
 	environ = append(p.environment(t, c, only(t, all, "ConfigMap").Data["rowmill.yaml"]), "ROWMILL_HTTP_LISTEN="+listen, "ROWMILL_SERVER=http://"+listen)
 	node := exec.Command(binary, append(c.Args, args...)...)
-	node.Env = environ // of which the last value of a name counts
+	node.Env = environ // for equal names, the last value counts
 	var log bytes.Buffer
 	node.Stderr = &log
 	if err := node.Start(); err != nil {
@@ -377,7 +380,7 @@ func (p *pod) serve(t *testing.T, all []manifest, listen string, args ...string)
 		close(over)
 	}()
 	t.Cleanup(func() {
-		_ = node.Process.Kill() // it may be gone already
+		_ = node.Process.Kill() // it may have ended already
 		<-over
 		if t.Failed() {
 			t.Logf("%s says:\n%s", p.name, &log)
@@ -450,8 +453,8 @@ func twoRows(t *testing.T, environ []string) {
 }
 
 // TestChartNode runs the node of the first form: its probes answer, a job runs as
-// docs/kubernetes.md says, the pod of `helm test` is content, and it ends when it is
-// told to.
+// docs/kubernetes.md says, the pod of `helm test` succeeds, and the node ends after
+// SIGTERM.
 func TestChartNode(t *testing.T) {
 	t.Parallel()
 	all := forms(t)["try"]
@@ -481,9 +484,9 @@ func TestChartNode(t *testing.T) {
 	}
 }
 
-// TestChartCluster runs two nodes beside inference servers as the chart has them, with
-// Redis, a bucket and certificates: they find each other, and run a job on the servers
-// that are beside them.
+// TestChartCluster runs two nodes with inference servers as sidecars, like the chart,
+// with Redis, a bucket and certificates. The nodes find each other and run a job on
+// their sidecars.
 func TestChartCluster(t *testing.T) {
 	t.Parallel()
 	all := forms(t)["sidecar"]

@@ -22,7 +22,7 @@ type submission struct {
 	Dedup    bool            `json:"dedup,omitempty"`
 }
 
-// record is what the tests read of a job.
+// record holds the fields of a job that tests read.
 type record struct {
 	ID            string  `json:"job_id"`
 	Status        string  `json:"status"`
@@ -48,8 +48,8 @@ func (r record) over() bool {
 	return r.Status == "succeeded" || r.Status == "failed" || r.Status == "cancelled"
 }
 
-// send sends a request and returns status and body; err is a broken
-// connection, which a test that kills the node expects.
+// send sends a request and returns status and body. err is a broken connection, which
+// tests that kill the node expect.
 func (n *node) send(method, path string, body any) (int, []byte, error) {
 	var reader io.Reader
 	if body != nil {
@@ -109,7 +109,7 @@ func (n *node) job(t *testing.T, id string) record {
 	return answer.Job
 }
 
-// until asks for a job's record until reached says so.
+// until requests a job's record until reached returns true.
 func (n *node) until(t *testing.T, id, what string, reached func(record) bool) record {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -125,7 +125,7 @@ func (n *node) until(t *testing.T, id, what string, reached func(record) bool) r
 	}
 }
 
-// finish waits until a job is over.
+// finish waits until a job has ended.
 func (n *node) finish(t *testing.T, id string) record {
 	t.Helper()
 	return n.until(t, id, "over", record.over)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// An existing is a client of this API family as they are in use: it asks with
-// a key of the dialect sdk, decodes every body as JSON, and reads no more than
-// is read here.
+// existing is a client of this API family, as in use today: it sends a key of the
+// dialect sdk, decodes every body as JSON, and reads only the fields that are read
+// here.
 type existing struct {
 	*testing.T
 	node *node
@@ -34,7 +34,7 @@ func newExisting(t *testing.T, args ...string) *existing {
 	return &existing{T: t, node: n, key: made.Key}
 }
 
-// ask sends a request and decodes what comes back, whatever the status.
+// ask sends a request and decodes the answer, whatever the status is.
 func (e *existing) ask(method, path, body string) (status int, answer map[string]json.RawMessage) {
 	e.Helper()
 	request, err := http.NewRequestWithContext(e.Context(), method, e.node.base+path, strings.NewReader(body))
@@ -54,7 +54,7 @@ func (e *existing) ask(method, path, body string) (status int, answer map[string
 	return response.StatusCode, answer
 }
 
-// get asks for what must be there.
+// get requests a path that must exist.
 func (e *existing) get(path string) map[string]json.RawMessage {
 	e.Helper()
 	status, answer := e.ask(http.MethodGet, path, "")
@@ -64,7 +64,7 @@ func (e *existing) get(path string) map[string]json.RawMessage {
 	return answer
 }
 
-// read decodes a field.
+// read decodes one field.
 func (e *existing) read(from map[string]json.RawMessage, field string, into any) {
 	e.Helper()
 	if err := json.Unmarshal(from[field], into); err != nil {
@@ -72,7 +72,7 @@ func (e *existing) read(from map[string]json.RawMessage, field string, into any)
 	}
 }
 
-// submit posts a job as the client does: with explicit nulls.
+// submit posts a job like the client, with explicit nulls.
 func (e *existing) submit(priority, rows int, more string) (id string) {
 	e.Helper()
 	inputs := make([]string, rows)
@@ -93,7 +93,7 @@ func (e *existing) submit(priority, rows int, more string) (id string) {
 	return id
 }
 
-// status asks for a job's status, which is under the job's id.
+// status requests a job's status, which is under the job's id.
 func (e *existing) status(id string) (status string) {
 	e.Helper()
 	var statuses map[string]string
@@ -104,7 +104,7 @@ func (e *existing) status(id string) (status string) {
 	return statuses[id]
 }
 
-// poll asks until one of the statuses comes; others do not end the waiting.
+// poll requests the status until one of ends comes.
 func (e *existing) poll(id string, ends ...string) string {
 	e.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -128,7 +128,7 @@ func (e *existing) awaitEnd(id string) string {
 	return e.poll(id, "SUCCEEDED", "FAILED", "CANCELLED")
 }
 
-// job reads the fields of a record that the client does.
+// job reads a record's fields that the client reads.
 func (e *existing) job(id string) map[string]json.RawMessage {
 	e.Helper()
 	var job map[string]json.RawMessage
@@ -186,7 +186,8 @@ func (e *existing) stream(id string, rows int64) bool {
 	return done == rows
 }
 
-// results asks once, since the client has been told that they are readable.
+// results requests the results only once, because the client knows that they are
+// readable.
 func (e *existing) results(id string, rows int) {
 	e.Helper()
 	status, answer := e.ask(http.MethodPost, "/v1/job-results", `{"job_id":"`+id+`","include_inputs":true,"include_cumulative_logprobs":false}`)
@@ -232,7 +233,7 @@ func TestExistingClient_ChecksItsKeyAndQuotas(t *testing.T) {
 	}
 }
 
-// Priority 0: submit, attach to the stream, fetch the results at once.
+// Priority 0: submit, attach to the stream, and fetch the results at once.
 func TestExistingClient_AttachedRun(t *testing.T) {
 	t.Parallel()
 	e := newExisting(t, "--ttft", "20ms")
@@ -247,8 +248,8 @@ func TestExistingClient_AttachedRun(t *testing.T) {
 	}
 }
 
-// Priority 1: submit, wait for the start, wait for the end, download. The job
-// is over before the first question.
+// Priority 1: submit, wait for the start, wait for the end, download. The job ends
+// before the first poll.
 func TestExistingClient_DetachedRunThatIsFast(t *testing.T) {
 	t.Parallel()
 	e := newExisting(t)

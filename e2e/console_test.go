@@ -9,9 +9,9 @@ import (
 )
 
 // TestConsole drives the web console in a real browser: every page in every state, a
-// job from its submission to its end, what New job sends from the form, from files and by
-// its snippets, rows that would do harm, readers, a key that is revoked, a node that is
-// killed, a session that has expired.
+// job from submission to end, submissions from the form, from files and from the
+// snippets of New job, rows with harmful content, readers, a revoked key, a killed
+// node, and an expired session.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("../console/web/node_modules/playwright-core"); err != nil {
@@ -30,8 +30,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// control lets a client kill a node (POST /kill) and start it again, with another
-// clock if it likes (POST /start?clock=13h). It returns where.
+// control lets a client kill a node (POST /kill) and start it again, with another clock
+// if given (POST /start?clock=13h). It returns the URL.
 func control(t *testing.T, n *node) string {
 	mux := http.NewServeMux()
 	settings := n.extra

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestAJobThatEndsItsNodeTwiceFails has a node die twice after it has taken a job
-// up, before anything of it is done: the third process fails the job, and runs what
-// else there is.
+// TestAJobThatEndsItsNodeTwiceFails kills a node twice after it has started a job,
+// before the job makes progress. The third process fails the job, and runs the other
+// jobs.
 func TestAJobThatEndsItsNodeTwiceFails(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 3, 0)
@@ -23,13 +23,13 @@ func TestAJobThatEndsItsNodeTwiceFails(t *testing.T) {
 			w.ServeHTTP(out, request)
 			return
 		}
-		_, _ = io.Copy(io.Discard, request.Body) // or its context does not end
+		_, _ = io.Copy(io.Discard, request.Body) // otherwise its context does not end
 		begun <- struct{}{}
 		<-request.Context().Done()
 	}))
 	t.Cleanup(server.Close)
 	n := newNode(t, server.URL, "")
-	t.Cleanup(n.kill) // before the server waits for what it has asked
+	t.Cleanup(n.kill) // before the server waits for the node's requests
 	n.start(t)
 	id := n.submit(t, submission{Inputs: []string{rowText(0)}, Model: model})
 	for life := range 2 {

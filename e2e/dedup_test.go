@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// A job of which most rows are equal asks the server once for each text, also where
-// the node is killed while copies are written, and its Parquet file has all rows as
-// if each had run.
+// A job with many equal rows sends each text to the server once, also if the node is
+// killed while it writes copies. Its Parquet file has all rows, as if each had run.
 func TestEqualRowsAreAskedForOnce(t *testing.T) {
 	t.Parallel()
 	rows := size(6_000, 6_000, 60_000)
@@ -77,8 +76,8 @@ func TestEqualRowsAreAskedForOnce(t *testing.T) {
 	if len(asked) != len(seen) {
 		t.Errorf("%d texts were asked for, want %d", len(asked), len(seen))
 	}
-	// What was in flight when the node was killed, and what was not recorded yet, 200
-	// ms of 32 slots and what waits to be written.
+	// Repeated requests were in flight at the kill, or not yet committed: 200 ms of 32
+	// slots, and rows that wait to be written.
 	if most := 32*2 + len(seen)/3; again > most {
 		t.Errorf("%d requests were repeated, want %d at most", again, most)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestConfigurationIsDocumented wants every setting that the binary prints to
-// stand in docs/configuration.md.
+// TestConfigurationIsDocumented checks that docs/configuration.md has every setting
+// that the binary prints.
 func TestConfigurationIsDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/configuration.md")

@@ -8,15 +8,16 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// A follower hears of a job by events, over several processes of a node.
+// A follower follows a job by events, over several processes of a node.
 type follower struct {
 	*testing.T
 	job  string
 	last string  // id of the last event
-	rows []int64 // done, as they were told
+	rows []int64 // rows_done of the events
 }
 
-// follow listens until the job is as wanted, and returns it and the names of all events.
+// follow reads events until until returns true for the job. It returns the job and the
+// names of all events.
 func (f *follower) follow(n *node, until func(client.Job) bool) (client.Job, []string) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)
@@ -43,9 +44,8 @@ func (f *follower) follow(n *node, until func(client.Job) bool) (client.Job, []s
 	return client.Job{}, nil
 }
 
-// TestEvents_FollowAJob follows a job from its beginning to its end by events, through
-// the death of its node and the next process, which does not know what the one before
-// has told, and says so.
+// TestEvents_FollowAJob follows a job from start to end by events. The node dies in
+// between. The next process does not know which events the client has, and says so.
 func TestEvents_FollowAJob(t *testing.T) {
 	t.Parallel()
 	const rows = 6000

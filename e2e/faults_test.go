@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// faultyRate is the share of the requests that each kind of fault hits: with
-// nine kinds 45 % of all requests fail. Reset, hang and truncate cost a row no
-// attempt; of what does, 30 in 85 fail, so that 0.35^5 or 0.5 % of the rows use
-// up their five attempts. A job survives 5 %.
+// faultyRate is the share of requests for each kind of fault: with nine kinds, 45 % of
+// all requests fail. Reset, hang and truncate do not cost a row an attempt. Of the
+// other requests 30 in 85 fail, so 0.35^5 or 0.5 % of the rows use up their five
+// attempts. A job survives 5 %.
 const faultyRate = 0.05
 
 var faultKinds = []string{"429", "500", "503", "reset", "hang", "truncate", "malformed", "empty", "schema_violation"}
 
-// faultySettings keep hangs from dominating: a request that hangs holds its
-// place until the node gives it up.
+// faultySettings limit the time of hangs: a hanging request keeps its slot until the
+// node gives it up.
 const faultySettings = `
 jobs: {row_patience: 1s, part_bytes: 1MiB, part_interval: 1s, shard_rows: 8192}
 quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]
 `
 
-// cardSchema is what the answers of the faulty servers must conform to; they
-// are shorter than cardTokens.
+// cardSchema is the schema for the answers of the faulty servers. The answers are
+// shorter than cardTokens.
 const (
 	cardSchema = `{
   "type": "object",
@@ -46,33 +46,32 @@ const (
 // Prices of the model in the catalog, USD per token.
 const inputPrice, outputPrice = 0.03e-6, 0.06e-6
 
-// A fate is what the witnesses saw of one row.
+// A fate holds the witnesses' records of a row.
 type fate struct {
-	good      []sighting // answered as it should be
-	bad       int        // answered otherwise, which counts against the row
-	malformed int        // answered with what is no JSON, which may
+	good      []sighting // good answers
+	bad       int        // bad answers, which cost an attempt
+	malformed int        // answers that are not JSON, which may cost an attempt
 }
 
-// TestFaultsOfEveryKind runs a job on three simulated servers that fail in
-// every way there is, and settles the node's account of it with what the three
-// wrote down.
+// TestFaultsOfEveryKind runs a job on three simulated servers that fail in every way,
+// and compares the node's figures with the three witness logs.
 //
-// A good answer is accepted, and its row is not sent again. The only way to
-// lose one is that it comes after its row's patience; then the row has two, and
-// the witnesses do not know which was accepted. Everything else they know, but
-// for bodies that are no JSON: one that merely ends too soon is taken for a
-// broken connection, which costs the row no attempt.
+// A good answer is accepted, and its row is not sent again. A good answer is lost only
+// if it comes after jobs.row_patience. Then the row has two, and the witnesses do not
+// know which was accepted. The witnesses also do not know how the node counts a body
+// that is not JSON: a body that ends too soon counts as a broken connection, which
+// costs the row no attempt.
 func TestFaultsOfEveryKind(t *testing.T) {
 	soaks(t)
-	// Few slots keep answers, and so the patience with them, short; the windows
-	// that refusals leave of many are large enough for many rows.
+	// With few slots, answers and timeouts are short. With many, the windows stay large
+	// enough for many rows after refusals.
 	rows, slots := size(2_000, 4_000, 20_000), size(64, 128, 256)
 	rates := make([]string, len(faultKinds))
 	for i, kind := range faultKinds {
 		rates[i] = fmt.Sprintf("%s=%v", kind, faultyRate)
 	}
 	var servers []*simulated
-	for seed := range 3 { // other seeds, other faults: a row must not meet the same ones everywhere
+	for seed := range 3 { // different seeds, so that a row does not get the same faults on all servers
 		servers = append(servers, startSimulated(t, "--slots", strconv.Itoa(slots), "--ttft", "2ms", "--per-token", "20us",
 			"--seed", strconv.Itoa(seed), "--fault", strings.Join(rates, ",")))
 	}
@@ -104,7 +103,7 @@ func TestFaultsOfEveryKind(t *testing.T) {
 	if len(outputs) != rows || len(inputs) != rows {
 		t.Fatalf("%d outputs and %d inputs for %d rows", len(outputs), len(inputs), rows)
 	}
-	var least, most struct{ input, output int64 } // tokens that the witnesses would have billed
+	var least, most struct{ input, output int64 } // tokens that the witnesses would bill
 	lost, bad, malformed := 0, 0, 0
 	for i := range rows {
 		f := fates[promptHash(rowText(i))]
@@ -152,13 +151,13 @@ func TestFaultsOfEveryKind(t *testing.T) {
 	if cost := float64(job.InputTokens)*inputPrice + float64(job.OutputTokens)*outputPrice; math.Abs(job.Cost-cost) > 1e-9 {
 		t.Errorf("the job costs %v USD, its tokens %v", job.Cost, cost)
 	}
-	// What was answered badly was sent again, unless it was the row's last attempt.
+	// A bad answer was retried, unless it was the row's last attempt.
 	if charged := retries + len(failed); charged < bad || charged > bad+malformed {
 		t.Errorf("%d retries and %d failed rows, for %d bad answers and %d that were no JSON", retries, len(failed), bad, malformed)
 	}
 }
 
-// fatesOf sorts what the servers saw by row.
+// fatesOf groups the records of the servers by row.
 func fatesOf(t *testing.T, rows int, servers []*simulated) map[string]*fate {
 	t.Helper()
 	fates := make(map[string]*fate, rows)
@@ -178,7 +177,7 @@ func fatesOf(t *testing.T, rows int, servers []*simulated) map[string]*fate {
 				f.good = append(f.good, s)
 			case s.Fault == "malformed" && s.Status == http.StatusOK:
 				f.malformed++
-			case s.Status != 0 && s.Fault != "truncate": // else the connection broke
+			case s.Status != 0 && s.Fault != "truncate": // otherwise the connection broke
 				f.bad++
 			}
 		}
@@ -192,15 +191,15 @@ func fatesOf(t *testing.T, rows int, servers []*simulated) map[string]*fate {
 	return fates
 }
 
-// tokensOf counts the tokens of an answer by the rule of the simulated server,
-// which splits at everything that is neither a letter nor a digit.
+// tokensOf counts the tokens of an answer like the simulated server, which splits at
+// every character except letters and digits.
 func tokensOf(text string) int64 {
 	return int64(len(simulatedToken.FindAllString(text, -1)))
 }
 
 var simulatedToken = regexp.MustCompile(`(?s) ?[a-zA-Z0-9]{1,12}|.`)
 
-// metric adds up a metric over its labels.
+// metric returns the sum of a metric over all labels.
 func (n *node) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	status, page, err := n.send(http.MethodGet, "/metrics", nil)

@@ -30,7 +30,7 @@ func csvOf(t *testing.T, rows int) []byte {
 	return out.Bytes()
 }
 
-// parquetOf returns the same as Parquet.
+// parquetOf returns the same rows as Parquet.
 func parquetOf(t *testing.T, rows int) []byte {
 	t.Helper()
 	type row struct {
@@ -66,7 +66,7 @@ func serveBytes(t *testing.T, data []byte) string {
 	t.Helper()
 	return serve(t, func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Length", strconv.Itoa(len(data)))
-		_, _ = out.Write(data) // a node that was killed reads no further
+		_, _ = out.Write(data) // fails if the node was killed
 	})
 }
 
@@ -77,8 +77,8 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL + "/input"
 }
 
-// serveSlowly serves the first half of a file, says so on begun, and then
-// nothing until the test ends or the client goes away.
+// serveSlowly serves the first half of a file, closes begun, and then sends nothing
+// until the test ends or the client disconnects.
 func serveSlowly(t *testing.T, data []byte) (url string, begun <-chan struct{}) {
 	t.Helper()
 	first, over := make(chan struct{}), make(chan struct{})
@@ -97,7 +97,7 @@ func serveSlowly(t *testing.T, data []byte) (url string, begun <-chan struct{}) 
 		case <-request.Context().Done():
 		}
 	})
-	// Runs before the server is closed, which waits for the handler.
+	// This runs before the server closes, because closing waits for the handler.
 	t.Cleanup(func() { close(over) })
 	return url, first
 }

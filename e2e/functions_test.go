@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// An echo is an inference server that answers with the prompt, behind the
-// system prompt. What is asked to wait is answered once the echo is released.
+// An echo is an inference server that answers with the system prompt and the prompt. A
+// prompt that asks to wait is answered after release.
 type echo struct {
 	url      string
 	waiting  chan struct{} // closed by the first request that waits
 	released chan struct{}
-	release  func() // twice is harmless
+	release  func() // calling it twice is harmless
 }
 
 func newEcho(t *testing.T) *echo {
@@ -108,7 +108,7 @@ func (a *author) rowmill(t *testing.T, definition string, args ...string) (strin
 	return stdout.String(), command.ProcessState.ExitCode()
 }
 
-// must is rowmill for what has to succeed.
+// must is like rowmill, and fails the test if the command fails.
 func (a *author) must(t *testing.T, definition string, args ...string) string {
 	t.Helper()
 	out, code := a.rowmill(t, definition, args...)
@@ -141,7 +141,7 @@ func (a *author) ask(t *testing.T, method, path string, body, out any) int {
 	return response.StatusCode
 }
 
-// refused wants a request to be answered with a status and a code.
+// refused checks that a request gets a status and an error code.
 func (a *author) refused(t *testing.T, method, path string, body any, status int, code string) {
 	t.Helper()
 	var answer struct{ Code string }
@@ -160,7 +160,7 @@ func (a *author) begin(t *testing.T, function string, inputs any) string {
 	return created.Results
 }
 
-// end waits until a job has succeeded and wants its revision and outputs.
+// end waits until a job has succeeded, and checks its revision and outputs.
 func (a *author) end(t *testing.T, id string, revision int, want ...string) {
 	t.Helper()
 	a.follow(t, id)
@@ -196,7 +196,7 @@ func (a *author) follow(t *testing.T, id string) {
 	}
 }
 
-// run runs a Function for one input and wants its revision and output.
+// run runs a Function for one input, and checks its revision and output.
 func (a *author) run(t *testing.T, function string, input any, revision int, want string) {
 	t.Helper()
 	var answer struct {
@@ -220,7 +220,7 @@ system_prompt: teacher
 prompt: "grade at {{level}}: {{ essay }}"
 `
 
-// startEcho starts a node in front of an echo, with its administrator.
+// startEcho starts a node with an echo, and returns its administrator.
 func startEcho(t *testing.T) (*echo, *author) {
 	t.Helper()
 	e := newEcho(t)
@@ -229,8 +229,8 @@ func startEcho(t *testing.T) (*echo, *author) {
 	return e, newAuthor(t, n, apiKey)
 }
 
-// TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs publishes a file by the
-// CLI and runs it in each of the ways there are.
+// TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs publishes a file by the CLI and
+// runs it in every way.
 func TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs(t *testing.T) {
 	t.Parallel()
 	_, admin := startEcho(t)
@@ -263,7 +263,8 @@ func TestFunctionFromYAMLRunsObjectsFilesAndSingleInputs(t *testing.T) {
 	admin.run(t, "grade", map[string]any{"essay": "still"}, 1, "teacher > grade at : still")
 }
 
-// TestDraftWaitsForARollback stores a draft, publishes it, and goes back.
+// TestDraftWaitsForARollback stores a draft, publishes it, and publishes the old
+// revision again.
 func TestDraftWaitsForARollback(t *testing.T) {
 	t.Parallel()
 	_, admin := startEcho(t)
@@ -283,8 +284,8 @@ func TestDraftWaitsForARollback(t *testing.T) {
 	}
 }
 
-// TestUnpublishedFunctionsJobGoesOn takes a Function back, and publishes
-// another revision, while a job of it runs.
+// TestUnpublishedFunctionsJobGoesOn unpublishes a Function, and publishes another
+// revision, while a job uses it.
 func TestUnpublishedFunctionsJobGoesOn(t *testing.T) {
 	t.Parallel()
 	e, admin := startEcho(t)
@@ -308,8 +309,8 @@ func TestUnpublishedFunctionsJobGoesOn(t *testing.T) {
 	admin.run(t, "grade", map[string]any{"essay": "one"}, 2, "tutor > grade at : one")
 }
 
-// TestAccountsDoNotSeeEachOthersFunctions lets two accounts publish under one
-// name, and a third look for it.
+// TestAccountsDoNotSeeEachOthersFunctions publishes under one name in two accounts, and
+// searches in a third.
 func TestAccountsDoNotSeeEachOthersFunctions(t *testing.T) {
 	t.Parallel()
 	_, operator := startEcho(t)

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// The benchmark of a real GPU in its form for a processor, from one end to the
-// other, on the simulator: that it runs, that its contenders answer all rows, and
-// that its results and tables hold what they should. How fast anything was does
-// not matter here. What it does on real servers, `make bench/gpu/cpu` shows.
+// The GPU benchmark runs in its form for a CPU, from start to end, on the simulator.
+// The test checks that all contenders answer all rows, and that results and tables have
+// the right content. It does not check speed. `make bench/gpu/cpu` runs it on real
+// servers.
 func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(t.ArtifactDir())
@@ -80,7 +80,7 @@ func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, out)
 		}
 	}
-	// A machine without what is needed is told what that is.
+	// On a machine without the requirements, the program lists them.
 	out, err = gpu("-python", "/nowhere/python3", "look")
 	for _, want := range []string{"no NVIDIA GPU can be used here", "nvidia-smi:", "/nowhere/python3 does not run", "With -cpu"} {
 		if err == nil || !strings.Contains(out, want) {

@@ -9,16 +9,16 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// Settings of the killed nodes: parts are small and frequent, so that there is
-// much to lose track of, and one flush is a known number of rows.
+// Settings of the killed nodes. Parts are small and frequent, so that much can be lost,
+// and one flush has a known number of rows.
 const (
 	partBytes    = 256 << 10
 	killSettings = "jobs: {part_bytes: 256KiB, part_interval: 1s, shard_rows: 8192}\n" +
 		"quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]"
 )
 
-// flushRows is how many rows one flush holds at most: a part is written when
-// texts and answers come to partBytes.
+// flushRows returns the largest number of rows in one flush: a part is written when
+// texts and answers reach partBytes.
 func flushRows(rows int) int {
 	least := partBytes
 	for i := range rows {
@@ -27,9 +27,9 @@ func flushRows(rows int) int {
 	return partBytes / least
 }
 
-// TestKilledJobsResume kills a node with SIGKILL at random moments of a job,
-// starts it again on the same directory, and wants exactly one output per row,
-// in order, without a row run again that was committed.
+// TestKilledJobsResume kills a node with SIGKILL at random times of a job and starts it
+// again on the same directory. The job must have exactly one output per row, in order,
+// and no committed row may run again.
 func TestKilledJobsResume(t *testing.T) {
 	t.Parallel()
 	rows, moments := size(20_000, 30_000, 100_000), size(1, 2, 10)
@@ -41,8 +41,8 @@ func TestKilledJobsResume(t *testing.T) {
 	kinds := []struct {
 		name   string
 		submit func(*testing.T, *node) string
-		// begun says from when on the job must survive: a download that was
-		// cut off is not repeated.
+		// begun says when the kill may come: a download that was interrupted is not
+		// repeated.
 		begun func(record) bool
 	}{
 		{
@@ -65,7 +65,7 @@ func TestKilledJobsResume(t *testing.T) {
 	w := newWitness(t, rows, 5*time.Millisecond)
 
 	for _, kind := range kinds {
-		// How long the job takes from begun to its end, undisturbed.
+		// The time of the undisturbed job, from begun to its end.
 		w.forget()
 		n := newNode(t, w.url, killSettings)
 		n.start(t)
@@ -94,10 +94,10 @@ func TestKilledJobsResume(t *testing.T) {
 	}
 }
 
-// killOnce kills the node after a while, starts it again, and checks the job.
+// killOnce kills the node after a pause, starts it again, and checks the job.
 func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration, rows int) {
 	t.Helper()
-	time.Sleep(after) // the moment is what is random here, not a wait for something
+	time.Sleep(after) // the pause is random; it does not wait for an event
 	n.kill()
 	asked := w.seen()
 	n.start(t)
@@ -124,8 +124,8 @@ func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration,
 	}
 }
 
-// TestKilledManyTimes kills the same job again and again: each life must leave
-// the job further than the last.
+// TestKilledManyTimes kills a job's node many times. Each process must make more
+// progress.
 func TestKilledManyTimes(t *testing.T) {
 	t.Parallel()
 	rows, lives := size(20_000, 50_000, 100_000), size(4, 8, 20)
@@ -141,7 +141,7 @@ func TestKilledManyTimes(t *testing.T) {
 	id := n.submit(t, submission{Inputs: inline, Model: model, Priority: 1})
 	done := int64(0)
 	for life := range lives {
-		if life > 0 { // a job whose nodes end twice before anything more is done is not run again
+		if life > 0 { // a job is not run again after two crashes without progress
 			n.until(t, id, "further", func(r record) bool { return r.RowsDone > done || r.over() })
 		}
 		time.Sleep(time.Duration(random.Int64N(int64(600 * time.Millisecond))))
@@ -164,8 +164,8 @@ func TestKilledManyTimes(t *testing.T) {
 	}
 }
 
-// TestKilledDuringDownload wants a job whose download was cut off to fail and
-// to say so, since a second download is not the service's to make.
+// TestKilledDuringDownload interrupts a job's download. The job must fail and say so,
+// because the service must not download twice.
 func TestKilledDuringDownload(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 1000, 0)
@@ -190,8 +190,8 @@ func TestKilledDuringDownload(t *testing.T) {
 	}
 }
 
-// TestAcknowledgedSubmissionsSurvive kills the node the moment it has
-// acknowledged the last of several submissions.
+// TestAcknowledgedSubmissionsSurvive kills the node right after it has acknowledged the
+// last of several submissions.
 func TestAcknowledgedSubmissionsSurvive(t *testing.T) {
 	t.Parallel()
 	const jobs = 20

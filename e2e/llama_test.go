@@ -31,8 +31,8 @@ func (n *node) logged(t *testing.T) string {
 	return string(log)
 }
 
-// says waits until the log, behind the given offset, holds one of texts, and
-// returns its length then.
+// says waits until the log after an offset contains one of texts, and returns its
+// length.
 func (n *node) says(t *testing.T, from int, texts ...string) int {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -48,10 +48,10 @@ func (n *node) says(t *testing.T, from int, texts ...string) int {
 	}
 }
 
-// TestLlamaKilledAndStartedAgain kills a real llama-server with SIGKILL in the
-// middle of a job, leaves it down until the node has noticed, and starts it
-// again on its port. The job must succeed with one output per row, in order:
-// the same that an undisturbed job with the same seed has.
+// TestLlamaKilledAndStartedAgain kills a real llama-server with SIGKILL in the middle
+// of a job, waits until the node has noticed, and starts the server again on its port.
+// The job must succeed with one output per row, in order: the same outputs as an
+// undisturbed job with the same seed.
 func TestLlamaKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	const rows = 400
@@ -101,15 +101,15 @@ func TestLlamaKilledAndStartedAgain(t *testing.T) {
 		}
 	}
 	t.Logf("killed after %d of %d rows were done; %d answers are those of the undisturbed job", atKill.RowsDone, rows, alike)
-	// What shares a batch moves the last digits of a row's numbers, and so now
-	// and then a token. Rows out of order would have hardly an answer in common.
+	// Other rows in a batch change the last digits of a row's numbers, and sometimes a
+	// token. If rows were out of order, hardly any answer would be equal.
 	if alike < rows*9/10 {
 		t.Errorf("only %d of %d answers are those of the undisturbed job", alike, rows)
 	}
 }
 
-// TestOneServerThinksAndDoesNot runs a plain model and its thinking twin, which
-// the catalog tells apart by request_extras only, on one real server at once.
+// TestOneServerThinksAndDoesNot runs a plain model and its thinking variant, which
+// differ in the catalog only by request_extras, on one real server at the same time.
 func TestOneServerThinksAndDoesNot(t *testing.T) {
 	t.Parallel()
 	const rows = 40

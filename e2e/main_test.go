@@ -23,11 +23,11 @@ func TestMain(m *testing.M) {
 	} else {
 		code = m.Run()
 	}
-	_ = os.RemoveAll(dir) // a leftover binary must not change the verdict
+	_ = os.RemoveAll(dir) // a binary that stays must not change the verdict
 	os.Exit(code)
 }
 
-// size chooses between a quick run, CI and `make soak`.
+// size returns the size for a quick run, for CI, or for `make soak`.
 func size(quick, ci, soak int) int {
 	switch {
 	case soaking() && os.Getenv("ROWMILL_SOAK") != "quick":
@@ -38,8 +38,8 @@ func size(quick, ci, soak int) int {
 	return quick
 }
 
-// soaks skips a test whose verdict depends on the speed of the machine: make soak/quick
-// runs it, and make soak.
+// soaks skips a test with a verdict that depends on the speed of the machine. make
+// soak/quick and make soak run it.
 func soaks(t *testing.T) {
 	t.Helper()
 	if !soaking() {
@@ -47,11 +47,10 @@ func soaks(t *testing.T) {
 	}
 }
 
-// soaking reports whether figures that depend on the speed of the machine are held against
-// their bounds.
+// soaking reports whether tests check figures that depend on the speed of the machine.
 func soaking() bool { return os.Getenv("ROWMILL_SOAK") != "" }
 
-// unable skips a test that this machine cannot run; on CI it fails instead.
+// unable skips a test that this machine cannot run; on CI it fails the test.
 func unable(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("ROWMILL_CI") != "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/rowmill/rowmill/internal/seed"
 )
 
-// loading has clients at work on a node until stop is called.
+// loading runs clients on a node until stop is called.
 func loading(t *testing.T, n *node, seed uint64) (l *load, stop func()) {
 	t.Helper()
 	l = &load{node: n, jobs: map[string]loaded{}}
@@ -35,7 +35,7 @@ func loading(t *testing.T, n *node, seed uint64) (l *load, stop func()) {
 	return l, stop
 }
 
-// busy waits until so many more jobs are over, and some run.
+// busy waits until more further jobs have ended, and some run.
 func (l *load) busy(t *testing.T, more int) {
 	t.Helper()
 	count := func() (over, open int) {
@@ -69,7 +69,7 @@ func place(t *testing.T, records *redistest.Server, objects *s3test.Server) stri
 	return file
 }
 
-// asked is what a node says, as text.
+// asked returns a node's answer as text.
 func (n *node) asked(t *testing.T, path string) string {
 	t.Helper()
 	status, text, err := n.send(http.MethodGet, path, nil)
@@ -79,7 +79,7 @@ func (n *node) asked(t *testing.T, path string) string {
 	return string(text)
 }
 
-// belongings are what an account has beside its jobs.
+// belongings returns an account's data beside its jobs.
 func belongings(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -89,7 +89,7 @@ func belongings(t *testing.T, n *node) map[string]string {
 	return all
 }
 
-// with asks with another key.
+// with sends a request with another key.
 func (n *node) with(t *testing.T, key, path string) int {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, n.base+path, nil)
@@ -105,11 +105,11 @@ func (n *node) with(t *testing.T, key, path string) int {
 	return response.StatusCode
 }
 
-// TestMigratesThereAndBack moves a single node to Redis and S3 by a backup, made while
-// clients submit jobs, fetch results and have data removed; has clients do the same
-// there; kills that node, and moves all to a directory again. What was over has the
-// same bytes, what ran ends with every row in its place, and keys, Functions and the
-// rest are there.
+// TestMigratesThereAndBack moves a single node to Redis and S3 by a backup, while
+// clients submit jobs, fetch results and delete data. Clients do the same on the new
+// node. The test kills that node, and moves everything back to a directory. Ended jobs
+// have the same bytes, running jobs end with every row in its place, and keys,
+// Functions and the rest exist.
 func TestMigratesThereAndBack(t *testing.T) {
 	t.Parallel()
 	seed := seed.Of(t)
@@ -169,7 +169,7 @@ func TestMigratesThereAndBack(t *testing.T) {
 	usage := second.asked(t, "/v1/usage?group_by=model")
 	second.kill()
 	third := newNode(t, w.url, killSettings)
-	// The session of the node that was killed lives for some seconds.
+	// The session of the killed node lives for some seconds.
 	code, said := third.rowmill(t, "migrate", "--from", cluster, "--to", third.data)
 	if code == 0 || !strings.Contains(said, "a node runs") {
 		t.Errorf("from under a node: code %d, %s", code, said)
@@ -194,7 +194,7 @@ func TestMigratesThereAndBack(t *testing.T) {
 	all.judge(t)
 }
 
-// costs are the sum of a usage.
+// costs returns the total cost of a usage answer.
 func costs(t *testing.T, text string) (usd float64) {
 	t.Helper()
 	var usage struct {
@@ -208,8 +208,8 @@ func costs(t *testing.T, text string) (usd float64) {
 	return usage.Total.Cost
 }
 
-// A migration that is killed leaves a directory that no node starts on, and that the
-// next one fills.
+// A killed migration leaves a directory that no node starts on. The next migration
+// completes it.
 func TestKilledMigration(t *testing.T) {
 	t.Parallel()
 	const rows = 500
@@ -225,7 +225,7 @@ func TestKilledMigration(t *testing.T) {
 	if code := from.terminate(t); code != 0 {
 		t.Fatalf("the node ends with code %d", code)
 	}
-	// A second's work at least.
+	// At least a second of work.
 	ballast := filepath.Join(from.data, "objects", "files")
 	if err := os.MkdirAll(ballast, 0o700); err != nil {
 		t.Fatal(err)

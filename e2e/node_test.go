@@ -21,14 +21,14 @@ import (
 
 const apiKey = "e2e-key-0123456789abcdef0123456789abcdef"
 
-// patience bounds every wait: far more than anything takes on a busy machine,
-// and short enough that a hang is reported by the test itself.
+// patience limits every wait. It is much longer than anything takes on a busy machine,
+// and short enough for the test itself to report a hang.
 const patience = 3 * time.Minute
 
-// node is a `rowmill serve` process and its data directory, over restarts.
+// node is a `rowmill serve` process and its data directory, across restarts.
 type node struct {
 	data    string
-	engines []string // base URLs; nothing is looked for, nor made up, where there is one
+	engines []string // base URLs; with one or more, the node does not search or simulate servers
 	extra   string   // further settings, YAML
 	environ []string // further variables, NAME=VALUE
 	base    string   // http://host:port
@@ -36,11 +36,11 @@ type node struct {
 
 	process *exec.Cmd
 	stderr  *os.File
-	logs    *os.File // takes what the process logs instead of a file; nil: none
+	logs    *os.File // gets the log of the process in place of a file; nil: the file
 }
 
-// newNode makes a node with an empty data directory in front of one server; it
-// is not started.
+// newNode makes a node with an empty data directory and one server. It does not start
+// the node.
 func newNode(t *testing.T, engine, extra string) *node {
 	t.Helper()
 	n := &node{data: filepath.Join(t.TempDir(), "data"), engines: []string{engine}, extra: extra, base: "http://" + port.Of(t).Address}
@@ -55,7 +55,7 @@ func newNode(t *testing.T, engine, extra string) *node {
 	return n
 }
 
-// command makes the command that serves the node's data directory at address.
+// command returns the command that serves the node's data directory at address.
 func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	t.Helper()
 	if err := os.MkdirAll(n.data, 0o755); err != nil {
@@ -90,7 +90,7 @@ func (n *node) launch(t *testing.T) {
 	}
 }
 
-// start starts the process and waits until it takes jobs.
+// start starts the process and waits until it accepts jobs.
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	n.launch(t)
@@ -116,13 +116,13 @@ func (n *node) gone() bool {
 	return err != nil || bytes.Contains(data, []byte(") Z "))
 }
 
-// kill ends the process as a power cut would.
+// kill kills the process, like a power cut.
 func (n *node) kill() {
 	if n.process == nil {
 		return
 	}
-	_ = n.process.Process.Kill() // it may be gone already
-	_ = n.process.Wait()         // the verdict of a killed process is that it was killed
+	_ = n.process.Process.Kill() // it may have ended already
+	_ = n.process.Wait()         // Wait returns an error for a killed process
 	n.stderr.Close()
 	n.process = nil
 	n.http.CloseIdleConnections() // the next process listens at the same address
@@ -159,7 +159,7 @@ func (n *node) lastWords() string {
 	return string(data[max(0, len(data)-4096):])
 }
 
-// linesFrom counts what the node has logged at a level (INFO, WARN) or above.
+// linesFrom counts the log lines of the node at a level (INFO, WARN) or above.
 func (n *node) linesFrom(t *testing.T, level string) (lines int) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(n.data), "log"))
@@ -197,13 +197,13 @@ func (n *node) anonymous(t *testing.T) int64 {
 	return kib << 10
 }
 
-// files returns what lies in the data directory under names that hold text.
+// files returns the files in the data directory with text in their path.
 func (n *node) files(t *testing.T, text string) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir(n.data, func(path string, entry os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
-			return nil // removed while we look
+			return nil // removed during the walk
 		}
 		if err == nil && !entry.IsDir() && strings.Contains(path, text) {
 			found = append(found, strings.TrimPrefix(path, n.data))

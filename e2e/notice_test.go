@@ -12,9 +12,8 @@ import (
 	"github.com/rowmill/rowmill/internal/notice"
 )
 
-// TestNoticeNamesEveryModule wants NOTICE to name the modules that the binary is
-// linked from, each under its licence, and no others: who takes one in looks at
-// what it asks for.
+// TestNoticeNamesEveryModule checks that NOTICE names exactly the modules in the
+// binary, each with its licence. So a developer who adds a module reads its licence.
 func TestNoticeNamesEveryModule(t *testing.T) {
 	t.Parallel()
 	named, err := notice.Read("../NOTICE")
@@ -42,8 +41,8 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreExplained wants every module that go.mod asks for itself to
-// stand in docs/dependencies.md.
+// TestDependenciesAreExplained checks that docs/dependencies.md has every direct module
+// of go.mod.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/dependencies.md")

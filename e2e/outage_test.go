@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// outageSettings make the node notice soon that a server is gone.
+// outageSettings make the node notice early that a server is gone.
 const outageSettings = `
 jobs: {row_patience: 300ms, probe_interval: 500ms, part_interval: 250ms}
 quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]
 `
 
-// startPair starts two simulated servers that answer 300 rows a second each,
-// and a node in front of them with a job that has begun.
+// startPair starts two simulated servers with 300 rows per second each, and a node with
+// a job in progress.
 func startPair(t *testing.T, rows int) (one, other *simulated, n *node, id string) {
 	t.Helper()
 	one, other = startSimulated(t, "--ttft", "50ms", "--per-token", "0s", "--slots", "16"), startSimulated(t, "--ttft", "50ms", "--per-token", "0s", "--slots", "16")
@@ -27,8 +27,8 @@ func startPair(t *testing.T, rows int) (one, other *simulated, n *node, id strin
 	return one, other, n, id
 }
 
-// unblamed fails unless the job has an output for every row, at the first
-// attempt that counts.
+// unblamed fails unless the job has an output for every row and no row has lost an
+// attempt.
 func (n *node) unblamed(t *testing.T, id string, rows int) {
 	t.Helper()
 	job := n.finish(t, id)
@@ -49,11 +49,11 @@ func (n *node) unblamed(t *testing.T, id string, rows int) {
 	}
 }
 
-// TestServerDiesForGood kills one of two servers in the middle of a job: the
-// other finishes it, and repeats only what was at the dead one.
+// TestServerDiesForGood kills one of two servers in the middle of a job. The other
+// server finishes the job, and only rows from the dead server are repeated.
 func TestServerDiesForGood(t *testing.T) {
 	t.Parallel()
-	const rows, inFlight = 1200, 16 + 2 + 16 // slots, a small queue on the server, what waits in the lane
+	const rows, inFlight = 1200, 16 + 2 + 16 // slots, a small queue on the server, and the rows that wait in the lane
 	dead, alive, n, id := startPair(t, rows)
 	dead.kill()
 	killed := time.Now()
@@ -79,9 +79,9 @@ func TestServerDiesForGood(t *testing.T) {
 	}
 }
 
-// TestServerHangs stops one of two servers in the middle of a job, as a server
-// that swaps or waits for its GPU, and lets it go on once the node has given it
-// up: its rows come back meanwhile, and it is used again.
+// TestServerHangs stops one of two servers in the middle of a job, like a server that
+// swaps or waits for its GPU. After the node has given it up, the server continues. Its
+// rows run elsewhere meanwhile, and the node uses it again.
 func TestServerHangs(t *testing.T) {
 	t.Parallel()
 	const rows = 3000

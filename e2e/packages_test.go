@@ -15,23 +15,23 @@ import (
 	"testing"
 )
 
-// A pypi is a package of PyPI that drives batches by a base URL. Its program is
+// A pypi is a package of PyPI that uses batches by a base URL. Its program is
 // testdata/packages/NAME.py.
 type pypi struct {
 	name, pin string
-	shared    bool   // its environment is that of the small packages
-	model     string // if the package takes some names of models only
+	shared    bool   // it runs in the environment of the small packages
+	model     string // if the package accepts only some model names
 	refused   refusalKept
-	parses    bool // it asks for objects, and answers differ from those to plain prompts
+	parses    bool // it asks for objects, so answers differ from the answers to plain prompts
 }
 
-// A refusalKept says what a package makes of a request that the server refuses.
+// A refusalKept says how a package handles a request that the server refuses.
 type refusalKept uint8
 
 const (
-	tellsRefusal refusalKept = iota // it says which one
+	tellsRefusal refusalKept = iota // it reports the row
 	dropsRefusal                    // it does not read the error file of a batch
-	breaksOnIt                      // it loses or misnumbers all other rows, so it gets none
+	breaksOnIt                      // it loses or misnumbers the other rows, so it gets no such request
 )
 
 var pypis = []pypi{
@@ -52,12 +52,12 @@ var pypis = []pypi{
 	{name: "portkey-ai", pin: "PORTKEY_AI"},
 }
 
-// A packageReport is what a program of testdata/packages prints of its package.
+// A packageReport is the output of a program of testdata/packages.
 type packageReport struct {
 	Version string
 	Answers []packageAnswer
 	Failed  []int
-	Usage   []int // input and output tokens, of packages that add them up
+	Usage   []int // input and output tokens, of packages with a sum
 }
 
 type packageAnswer struct {
@@ -67,8 +67,8 @@ type packageAnswer struct {
 	Output int `json:"output_tokens"`
 }
 
-// TestPackages drives a node by packages of PyPI, unmodified, and compares what each
-// returns with what the inference server answers to the same requests one by one.
+// TestPackages runs packages of PyPI, unmodified, against a node. It compares their
+// results with the inference server's answers to single requests.
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROWMILL_PACKAGES") == "" {
@@ -175,8 +175,8 @@ func (p pypi) run(t *testing.T, n *node, prompts []string) (got packageReport) {
 	return got
 }
 
-// check compares the report of a package with the answers of the server. Row -1 of these
-// is no answer.
+// check compares the report of a package with the answers of the server. In the
+// answers, row -1 means no answer.
 func (p pypi) check(t *testing.T, got packageReport, want []packageAnswer, failed []int) {
 	t.Helper()
 	if version := toolVersion(t, p.pin); got.Version != version {
@@ -216,7 +216,7 @@ func (p pypi) check(t *testing.T, got packageReport, want []packageAnswer, faile
 	}
 }
 
-// TestPackagesAreDocumented holds the table of packages against their programs and against
+// TestPackagesAreDocumented compares the table of packages with their programs and with
 // the page that lists them.
 func TestPackagesAreDocumented(t *testing.T) {
 	t.Parallel()

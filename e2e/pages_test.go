@@ -25,29 +25,28 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
-// A block is a fenced block of a page, or one that is not shown: a comment that
-// begins with its kind. The fence says what it is:
+// A block is a fenced block of a page, or an HTML comment that begins with its kind and
+// that the page does not show. The fence names its kind:
 //
-//	sh, python, go        run, in their order; Python as one program, last
-//	sh server             run beside the others from the beginning
-//	sh background         run beside the others from its place on
-//	yaml NAME, conf NAME  a file of that name, for the blocks behind it
-//	text, json            the output of the block before, in which … stands for
-//	                      anything and blanks do not count
+//	sh, python, go        run, in order; Python as one program, last
+//	sh server             run in the background from the start
+//	sh background         run in the background from its place on
+//	yaml NAME, conf NAME  a file with this name, for the following blocks
+//	text, json            the output of the block before; … means any text, and
+//	                      spaces do not count
 //	… not run: WHY        a block that is shown and not run
-//	text shown, yaml      what is only shown; so is json on pages that run nothing
+//	text shown, yaml      only shown; json too, on pages that run nothing
 type block struct {
 	kind, text string
-	line       int // of its first line of text, from 1
+	line       int // line number of its first text line, from 1
 	expected   *block
 	name       string // page and line, for people
-	out, err   string // files of what it wrote
+	out, err   string // files of its output
 }
 
-// TestPages does what a reader of README.md, docs and the pages beside them would: it
-// starts what each page starts, in an empty directory, runs every block in order, and
-// compares the outputs that the page shows. Of what a page has that is not run, it
-// says why.
+// TestPages follows README.md, docs and other pages like a reader: it starts the
+// servers of each page, in an empty directory, runs every block in order, and compares
+// the output with the page. A block that is not run must give a reason.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
@@ -72,7 +71,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// pages are all pages of the repository that tell people what to do.
+// pages returns all pages of the repository with instructions.
 func pages(t *testing.T) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "bench/*.md", "deploy/*.md", "examples/*.md"} {
@@ -121,7 +120,7 @@ func read(t *testing.T, page, text string) {
 	}
 	env := []string{
 		"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path + ":" + tools(t, page, dir), "SOURCE=" + source,
-		"ROWMILL_SERVER=" + server, // which is the default, for pages that do not name it
+		"ROWMILL_SERVER=" + server, // the default, for pages that do not set it
 	}
 	for i := range blocks {
 		b := &blocks[i]
@@ -142,7 +141,7 @@ func read(t *testing.T, page, text string) {
 	session.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	session.Cancel = func() error { return syscall.Kill(-session.Process.Pid, syscall.SIGKILL) }
 	said, err := session.CombinedOutput()
-	_ = syscall.Kill(-session.Process.Pid, syscall.SIGKILL) // what runs in the background, if anything does
+	_ = syscall.Kill(-session.Process.Pid, syscall.SIGKILL) // ends background processes, if there are any
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", last(blocks), err, said)
 	}
@@ -153,12 +152,12 @@ func read(t *testing.T, page, text string) {
 	}
 }
 
-// packages are what python3 has to have; to load them takes seconds.
+// packages checks that python3 has the packages. Loading them takes seconds.
 var packages = sync.OnceValues(func() (said []byte, err error) {
 	return exec.Command("python3", "-c", "import requests, polars, openai, anthropic").CombinedOutput()
 })
 
-// needPython skips the test where python3 lacks what pages and clients import.
+// needPython skips the test if python3 lacks a package that pages and clients import.
 func needPython(t *testing.T) {
 	t.Helper()
 	if said, err := packages(); err != nil {
@@ -166,7 +165,8 @@ func needPython(t *testing.T) {
 	}
 }
 
-// tools is a folder of programs that a page calls and that are none of the system's.
+// tools returns a folder of programs that a page calls and that the system does not
+// have.
 func tools(t *testing.T, page, dir string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "tools")
@@ -201,10 +201,10 @@ func tools(t *testing.T, page, dir string) string {
 	return folder
 }
 
-// elsewhere moves what a page does to where it is in nobody's way: servers from the
-// ports that it names to reserved ones, machines 10.0.0.N to addresses of this one that
-// follow from a reserved port, and folders of the system to the reader's. It also returns
-// the server that pages without a name for one mean.
+// elsewhere replaces addresses and folders in a page, so that tests do not disturb each
+// other: ports of servers by reserved ones, machines 10.0.0.N by addresses of this
+// machine that depend on a reserved port, and system folders by the reader's. It also
+// returns the server that is the default in the page.
 func elsewhere(t *testing.T, text, home string) (moved, server string) {
 	t.Helper()
 	own := port.Of(t)
@@ -219,7 +219,7 @@ func elsewhere(t *testing.T, text, home string) (moved, server string) {
 func fenced(text string) (blocks []block, err error) {
 	var (
 		open    *block
-		outputs []*block // without a block that makes them
+		outputs []*block // without a block that writes them
 		before  string
 	)
 	add := func(b block) error {
@@ -282,7 +282,7 @@ func fenced(text string) (blocks []block, err error) {
 	return blocks, nil
 }
 
-// program is the file that a block of Go is built to.
+// program is the path of the program for a block of Go.
 func (b *block) program() string { return b.out + ".program" }
 
 // build compiles a program against this module.
@@ -318,7 +318,7 @@ func (b *block) serve(t *testing.T, dir string, env []string) {
 	go func() { over <- server.Wait() }()
 	ended := false
 	t.Cleanup(func() {
-		_ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL) // it may be gone already
+		_ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL) // it may have ended already
 		if !ended {
 			<-over
 		}
@@ -332,7 +332,7 @@ func (b *block) serve(t *testing.T, dir string, env []string) {
 		response, err := client.Get("http://127.0.0.1:" + servedPort.FindString(b.text) + "/readyz")
 		if err == nil {
 			response.Body.Close()
-			if response.StatusCode < http.StatusInternalServerError { // a file server knows no /readyz
+			if response.StatusCode < http.StatusInternalServerError { // a file server has no /readyz
 				return
 			}
 		}
@@ -348,8 +348,7 @@ func (b *block) serve(t *testing.T, dir string, env []string) {
 	}
 }
 
-// interpreter runs blocks of Python as one program, in which the lines have
-// the numbers of the page.
+// interpreter runs blocks of Python as one program with the line numbers of the page.
 const interpreter = `import json, sys
 scope = {"__name__": "__main__"}
 for block in json.load(open(sys.argv[1])):
@@ -365,8 +364,8 @@ for block in json.load(open(sys.argv[1])):
         sys.stderr.flush()
 `
 
-// script returns one session of a shell that runs the blocks, each with its
-// output in its files; the first that fails ends it.
+// script returns a shell session that runs the blocks and writes each one's output to
+// its files. The first block that fails ends the session.
 func script(t *testing.T, page, logs string, blocks []block) string {
 	t.Helper()
 	type step struct {
@@ -406,7 +405,7 @@ func script(t *testing.T, page, logs string, blocks []block) string {
 	return shell.String()
 }
 
-// last describes the last block that was begun.
+// last describes the last block that started.
 func last(blocks []block) string {
 	for _, b := range slices.Backward(blocks) {
 		if b.kind == "sh server" || b.kind == "sh background" {
@@ -419,7 +418,7 @@ func last(blocks []block) string {
 	return "no block was begun"
 }
 
-// compare fails unless a block wrote what the page shows.
+// compare fails unless the output of a block is as on the page.
 func (b *block) compare(t *testing.T) {
 	t.Helper()
 	got, err := os.ReadFile(b.out)
@@ -431,15 +430,15 @@ func (b *block) compare(t *testing.T) {
 	}
 }
 
-// matches reports whether got is pattern, in which … stands for anything; blanks
-// do not count.
+// matches reports whether got matches pattern. In pattern, … means any text; spaces do
+// not count.
 func matches(pattern, got string) bool {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	expression := strings.ReplaceAll(regexp.QuoteMeta(bare(pattern)), "…", ".*")
 	return regexp.MustCompile("^" + expression + "$").MatchString(bare(got))
 }
 
-// TestPagesAreCompared tries the comparison and the reader of blocks themselves.
+// TestPagesAreCompared tests the comparison and the block parser.
 func TestPagesAreCompared(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,13 +13,13 @@ import (
 	"github.com/rowmill/rowmill/internal/realserver"
 )
 
-// A realServer is an inference server with one model under a name that no file of
-// ours knows; Ollama has two.
+// A realServer is an inference server with one model, under a name that our catalog
+// does not have. Ollama has two models.
 type realServer struct {
 	url, model string
-	other      string // the second model, an embedding one; empty for none
+	other      string // the second model, for embeddings; empty for none
 	kill       func()
-	again      func(t *testing.T) // starts it on its port
+	again      func(t *testing.T) // starts it again on its port
 }
 
 func realLlama(t *testing.T, kind, name string) realServer {
@@ -39,8 +39,8 @@ func realOther(server string) func(t *testing.T, kind, name string) realServer {
 	}
 }
 
-// The whole service before real servers, of which it is told nothing but where they
-// are, for `make engines`: TestReal/SERVER/MODEL/CHECK.
+// The whole service with real servers, for `make engines`: TestReal/SERVER/MODEL/CHECK.
+// The node knows only their addresses.
 func TestReal(t *testing.T) {
 	realserver.Wanted(t)
 	for _, c := range []struct {
@@ -89,23 +89,23 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// A realService is a node before a real server.
+// A realService is a node with a real server.
 type realService struct {
 	*node
 	realTraits
 	server realServer
-	begin  func(t *testing.T, kind, name string) realServer // starts another of the kind
+	begin  func(t *testing.T, kind, name string) realServer // starts another server of the kind
 	kind   string
 }
 
-// realTraits are what a kind of server is like.
+// realTraits are the properties of a kind of server.
 type realTraits struct {
 	refuses   bool // it refuses prompts that are too long
-	endless   bool // it takes ignore_eos
-	alone     bool // it runs one row at a time: a tenth of the rows will do
-	unscored  bool // it gives no log probabilities
-	unmetered bool // its usage is not in tokens
-	chatOnly  bool // it embeds nothing
+	endless   bool // it accepts ignore_eos
+	alone     bool // it runs one row at a time, so tests use a tenth of the rows
+	unscored  bool // it returns no log probabilities
+	unmetered bool // its usage does not count tokens
+	chatOnly  bool // it has no embeddings
 }
 
 // rows makes about n rows.
@@ -126,7 +126,8 @@ func (s realService) sampling(tokens int) map[string]any {
 	return map[string]any{"max_tokens": tokens, "temperature": 0.8}
 }
 
-// nature wants the model to be listed as what it is, soon after its server was found.
+// nature checks that the model is listed with its kind, soon after the node has found
+// the server.
 func (s realService) nature(t *testing.T) {
 	want := map[string]string{llama.Chat: "generation", llama.Think: "reasoning", llama.Embed: "embedding"}[s.kind]
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
@@ -151,7 +152,7 @@ func (s realService) nature(t *testing.T) {
 	}
 }
 
-// succeed runs rows and wants an answer to each, in order.
+// succeed runs rows, and checks that each has an answer, in order.
 func (s realService) succeed(t *testing.T, rows []string, tokens int) (record, []string) {
 	t.Helper()
 	id := s.submit(t, submission{Inputs: rows, Model: s.server.model, Sampling: s.sampling(tokens)})
@@ -162,7 +163,7 @@ func (s realService) succeed(t *testing.T, rows []string, tokens int) (record, [
 	return job, s.inOrder(t, id, rows)
 }
 
-// inOrder returns the outputs of a job, of which each row has to have one.
+// inOrder returns the outputs of a job, and checks that each row has one.
 func (s realService) inOrder(t *testing.T, id string, rows []string) (outputs []string) {
 	t.Helper()
 	var result struct {
@@ -182,7 +183,7 @@ func (s realService) inOrder(t *testing.T, id string, rows []string) (outputs []
 		if result.Inputs[i] != rows[i] || string(output) == "null" {
 			t.Fatalf("row %d: input %.60q, output %.60s", i, result.Inputs[i], output)
 		}
-		// Nothing is scored of an answer that is over at once, or never left its reasoning.
+		// An answer without text outside its reasoning has no log probability.
 		if s.scored() && (len(result.Scores) != len(rows) || result.Scores[i] == nil && answerIn(output) != "") {
 			t.Fatalf("row %d has no log probability: %.200s", i, output)
 		}
@@ -191,7 +192,7 @@ func (s realService) inOrder(t *testing.T, id string, rows []string) (outputs []
 	return outputs
 }
 
-// answerIn is the text of an output, without its reasoning.
+// answerIn returns the text of an output, without its reasoning.
 func answerIn(output json.RawMessage) string {
 	var text string
 	if json.Unmarshal(output, &text) != nil {
@@ -238,8 +239,8 @@ func (s realService) order(t *testing.T) {
 	}
 }
 
-// tokens wants the prompts of a job to count what the server says of the same
-// requests.
+// tokens checks that a job counts the same prompt tokens as the server reports for the
+// same requests.
 func (s realService) tokens(t *testing.T) {
 	if s.unmetered {
 		t.Skip("the server ignores tokens, which it does not count")
@@ -265,7 +266,7 @@ func (s realService) tokens(t *testing.T) {
 	}
 }
 
-// ask sends a request to the server itself.
+// ask sends a request directly to the server.
 func (s realService) ask(t *testing.T, path string, body, out any) {
 	t.Helper()
 	doc, err := json.Marshal(body)
@@ -282,7 +283,7 @@ func (s realService) ask(t *testing.T, path string, body, out any) {
 	}
 }
 
-// tooLong are rows of which some are longer than any context here.
+// tooLong returns rows, some longer than any context here.
 func tooLong() []string {
 	rows := realRows(20)
 	rows[3], rows[11], rows[19] = strings.Repeat("word ", 8000), strings.Repeat("x", 9000), strings.Repeat("Häuser ", 5000)
@@ -311,8 +312,8 @@ func (s realService) uncut(t *testing.T) {
 	}
 }
 
-// cancelled wants a server to have time for others soon after a job was cancelled
-// whose answers would take minutes.
+// cancelled checks that a server has time for other jobs soon after a job with long
+// answers was cancelled.
 func (s realService) cancelled(t *testing.T) {
 	if s.kind == llama.Embed {
 		t.Skip("embeddings take no time")
@@ -332,7 +333,7 @@ func (s realService) cancelled(t *testing.T) {
 	s.succeed(t, realRows(1), 1)
 }
 
-// working is how many requests the server works on, or we have sent it.
+// working returns how many requests the server works on, or the node has in flight.
 func (s realService) working(t *testing.T) (n float64) {
 	t.Helper()
 	for _, page := range []string{s.server.url, s.base} {
@@ -361,7 +362,7 @@ func (s realService) working(t *testing.T) (n float64) {
 	return n
 }
 
-// killed wants a job to survive its server.
+// killed checks that a job survives the death of its server.
 func (s realService) killed(t *testing.T) {
 	rows := s.rows(600)
 	id := s.submit(t, submission{Inputs: rows, Model: s.server.model, Sampling: s.sampling(48), Priority: 1})

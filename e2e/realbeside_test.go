@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/internal/llama"
 )
 
-// twoModels runs two jobs at the same time, on a chat model and an embedding model:
-// of one server, where it has both, else of two beside one node.
+// twoModels runs two jobs at the same time, on a chat model and an embedding model. If
+// one server has both, it uses that server, else two servers.
 func (s realService) twoModels(t *testing.T) {
 	if s.kind != llama.Chat {
 		t.Skip("the chat model's run has two")
@@ -18,7 +18,7 @@ func (s realService) twoModels(t *testing.T) {
 	chat, embeds := s, s
 	embeds.kind, embeds.server.model = llama.Embed, s.server.other
 	if s.server.other == "" {
-		// Of the same kind where it embeds, else of another.
+		// Start the same kind if it has embeddings, else another kind.
 		begin := s.begin
 		if s.chatOnly {
 			begin = realLlama
@@ -43,13 +43,13 @@ func (s realService) twoModels(t *testing.T) {
 	embeds.inOrder(t, second, texts)
 }
 
-// slowest is how much longer a job may take beside one with rows that are too long,
-// which have to be counted, cut and tried: what went wrong once took a hundred times
-// as long.
+// slowest is how many times longer a job may take beside a job with rows that are too
+// long. Such rows must be counted, cut and tried. A past fault made the job a hundred
+// times slower.
 const slowest = 4
 
-// longRows runs a job alone, and again beside two with rows of all lengths beyond the
-// context, one that may cut them and one that may not.
+// longRows runs a job alone, and again beside two jobs with rows longer than the
+// context: one may cut rows, the other may not.
 func (s realService) longRows(t *testing.T) {
 	if !s.refuses || s.alone || s.kind == llama.Embed {
 		t.Skip("the server has no limit that it tells, or its rows take turns")
@@ -60,13 +60,13 @@ func (s realService) longRows(t *testing.T) {
 		s.succeed(t, rows, 32)
 		return time.Since(begun)
 	}
-	timed() // the server is warm
+	timed() // warms the server up
 	alone := timed()
 
 	long := realRows(32)
 	for i := range long {
 		switch i % 4 {
-		case 0: // more bytes than tokens are left, and fewer tokens
+		case 0: // more bytes than tokens fit, but fewer tokens
 			long[i] = strings.Repeat("word ", 400+i)
 		case 1:
 			long[i] = strings.Repeat("Häuser ", 3000+i)
@@ -88,7 +88,7 @@ func (s realService) longRows(t *testing.T) {
 	if job := s.finish(t, uncut.Results); job.Status != "failed" || job.FailureReason == nil || job.FailureReason.Code != "row_too_long" {
 		t.Errorf("uncut: %+v (%+v)", job, job.FailureReason)
 	}
-	alone = max(alone, timed()) // the machine may have become busier meanwhile
+	alone = max(alone, timed()) // the machine may have become busier
 	t.Logf("200 rows took %v alone, %v beside rows beyond the context", alone.Round(time.Millisecond), beside.Round(time.Millisecond))
 	if beside > slowest*alone+5*time.Second {
 		t.Errorf("200 rows took %v alone and %v beside rows that are too long", alone, beside)

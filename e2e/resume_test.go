@@ -14,16 +14,16 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// resumeSettings make many small parts, so that a job which is broken off
-// leaves shards of every kind: whole, in part, and not begun.
+// resumeSettings make many small parts, so that an interrupted job leaves complete,
+// partial and unstarted shards.
 const resumeSettings = `
 jobs: {part_bytes: 64KiB, part_interval: 200ms, shard_rows: 400, max_failed_rows: 400}
 quotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]
 `
 
-// TestWhatWasPaidForCanBeHad cancels a job in mid-run, takes what it has
-// committed, resumes it, kills the node while the rest runs, and holds the end
-// against a job that nothing has disturbed.
+// TestWhatWasPaidForCanBeHad cancels a job in the middle, downloads its committed rows,
+// resumes it, and kills the node while the rest runs. It compares the result with an
+// undisturbed job.
 func TestWhatWasPaidForCanBeHad(t *testing.T) {
 	t.Parallel()
 	rows := size(2_000, 2_000, 20_000)
@@ -72,7 +72,7 @@ func TestWhatWasPaidForCanBeHad(t *testing.T) {
 	if again := n.job(t, old); again.ContinuedBy == nil || *again.ContinuedBy != made || again.Status != "cancelled" || again.Cost != cancelled.Cost {
 		t.Errorf("the cancelled job is %+v now", again)
 	}
-	// Each of the two is charged for the rows that it ran.
+	// Each of the two jobs is charged for the rows that it ran.
 	if job.InputTokens+cancelled.InputTokens != undisturbed.InputTokens || job.OutputTokens+cancelled.OutputTokens != undisturbed.OutputTokens {
 		t.Errorf("%d and %d tokens, then %d and %d; undisturbed %d and %d", cancelled.InputTokens, cancelled.OutputTokens,
 			job.InputTokens, job.OutputTokens, undisturbed.InputTokens, undisturbed.OutputTokens)
@@ -84,7 +84,7 @@ func TestWhatWasPaidForCanBeHad(t *testing.T) {
 	if _, code := user.rowmill(t, "", "jobs", "resume", made); code == 0 {
 		t.Error("a job with nothing left to run was resumed")
 	}
-	// What was committed did not run again.
+	// Committed rows did not run again.
 	sim.stop(t)
 	asked := map[string]int{}
 	for _, s := range sim.sightings(t) {
@@ -97,7 +97,7 @@ func TestWhatWasPaidForCanBeHad(t *testing.T) {
 	}
 }
 
-// TestFailedRowsRunAgain resumes a success with failed rows.
+// TestFailedRowsRunAgain resumes a succeeded job with failed rows.
 func TestFailedRowsRunAgain(t *testing.T) {
 	t.Parallel()
 	const rows = 150
@@ -125,7 +125,7 @@ func TestFailedRowsRunAgain(t *testing.T) {
 		t.Fatalf("%+v (%+v), of a job with %d failed rows", job, job.FailureReason, old.FailedRows)
 	}
 	after, inputsAfter := n.results(t, job.ID)
-	tokens := int64(0) // of the answers to the rows that ran
+	tokens := int64(0) // of the answers to rows that ran
 	for i := range rows {
 		switch {
 		case inputsAfter[i] != inputs[i] || after[i] == nil:
@@ -141,8 +141,8 @@ func TestFailedRowsRunAgain(t *testing.T) {
 	}
 }
 
-// checkPartial holds the partial results of a job that did not succeed against
-// its record and all rows, and returns them.
+// checkPartial compares the partial results of an unsuccessful job with its record and
+// all rows, and returns them.
 func (n *node) checkPartial(t *testing.T, user *author, job record, want [][]string) [][]string {
 	t.Helper()
 	missing := n.failedRows(t, job.ID)
@@ -167,8 +167,8 @@ func (n *node) checkPartial(t *testing.T, user *author, job record, want [][]str
 	return got
 }
 
-// checkSome fails unless got are the rows of want, in order, of which any may
-// lack the output. It returns how many have one.
+// checkSome fails unless got has the rows of want, in order; rows may lack the output.
+// It returns how many have one.
 func checkSome(t *testing.T, want, got [][]string) (some int) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -188,7 +188,7 @@ func checkSome(t *testing.T, want, got [][]string) (some int) {
 	return some
 }
 
-// null stands for an absent value of a Parquet file.
+// null is the text for an absent value of a Parquet file.
 const null = "\x00null"
 
 // parquet downloads the results of a succeeded job with all columns.
@@ -232,7 +232,7 @@ func readParquet(t *testing.T, path string) (all [][]string) {
 	return all
 }
 
-// fault tells a running server which faults there are from now on.
+// fault sets the faults of a running server.
 func (s *simulated) fault(t *testing.T, faults string) {
 	t.Helper()
 	answer, err := http.Post(s.url+"/sim/faults", "application/json", strings.NewReader(faults))

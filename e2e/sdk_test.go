@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// pythonTool is the folder of programs of a Python tool that .ci/tools installs
-// in an environment of its own, in the version that .ci/tools.env names so.
+// pythonTool returns the programs' folder of a Python tool that .ci/tools installs in
+// its own environment, in the version that .ci/tools.env pins.
 func pythonTool(t *testing.T, tool, pin string) string {
 	t.Helper()
 	version := toolVersion(t, pin)
@@ -27,7 +27,7 @@ func pythonTool(t *testing.T, tool, pin string) string {
 	return bin
 }
 
-// toolVersion is the version that .ci/tools.env has under a name.
+// toolVersion returns the version that .ci/tools.env pins under a name.
 func toolVersion(t *testing.T, pin string) string {
 	t.Helper()
 	pins, err := os.ReadFile("../.ci/tools.env")
@@ -42,14 +42,14 @@ func toolVersion(t *testing.T, pin string) string {
 	return version
 }
 
-// sdkPath is a PATH in which python3 has the SDK of this API family.
+// sdkPath returns a PATH with a python3 that has the SDK of this API family.
 func sdkPath(t *testing.T, pin string) string {
 	t.Helper()
 	return pythonTool(t, "sutro", pin) + ":" + os.Getenv("PATH")
 }
 
-// TestPythonSDK drives the real SDK through all its calls, unmodified, by its
-// own setting of the URL.
+// TestPythonSDK runs all calls of the real SDK, unmodified, with its own setting for
+// the URL.
 func TestPythonSDK(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"SUTRO", "SUTRO_OLD"} {

@@ -17,15 +17,14 @@ import (
 	"time"
 )
 
-// A simulated is a `rowmill sim` process. It writes down every request in its
-// witness log.
+// A simulated is a `rowmill sim` process. It writes every request to its witness log.
 type simulated struct {
 	url     string
 	process *exec.Cmd
-	log     string // the file of its witness
+	log     string // the witness log
 }
 
-// startSimulated starts a simulated server on a port of its own.
+// startSimulated starts a simulated server on its own port.
 func startSimulated(t *testing.T, args ...string) *simulated {
 	t.Helper()
 	s := &simulated{log: filepath.Join(t.TempDir(), "witness.jsonl")}
@@ -53,8 +52,8 @@ func startSimulated(t *testing.T, args ...string) *simulated {
 
 // kill ends the process at once. Twice is harmless.
 func (s *simulated) kill() {
-	_ = s.process.Process.Kill() // it may be gone already
-	_ = s.process.Wait()         // the verdict of a killed process is that it was killed
+	_ = s.process.Process.Kill() // it may have ended already
+	_ = s.process.Wait()         // Wait returns an error for a killed process
 }
 
 // signal sends a signal to the process.
@@ -65,7 +64,7 @@ func (s *simulated) signal(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// stop ends the process once it has written all that it saw.
+// stop ends the process after it has written its log.
 func (s *simulated) stop(t *testing.T) {
 	t.Helper()
 	s.signal(t, syscall.SIGTERM)
@@ -76,20 +75,20 @@ func (s *simulated) stop(t *testing.T) {
 	}
 }
 
-// A sighting is one request, as the witness log of a simulated server has it.
+// A sighting is one request in the witness log of a simulated server.
 type sighting struct {
-	Prompt    string `json:"prompt"` // hash, as of promptHash
+	Prompt    string `json:"prompt"` // hash, see promptHash
 	Input     int64  `json:"prompt_tokens"`
 	Output    int64  `json:"completion_tokens"`
-	Status    int    `json:"status"` // 0: nothing was answered
+	Status    int    `json:"status"` // 0: no answer
 	Cancelled bool   `json:"cancelled"`
 	Fault     string `json:"fault"`
 }
 
-// good reports whether the request was answered as it should be.
+// good reports whether the request got a good answer.
 func (s sighting) good() bool { return s.Status == 200 && s.Fault == "" }
 
-// promptHash is how a witness log calls a prompt.
+// promptHash returns the hash of a prompt in witness logs.
 func promptHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])
@@ -109,7 +108,7 @@ func (s *simulated) sightings(t *testing.T) []sighting {
 		switch err := lines.Decode(&one); {
 		case err == nil:
 			all = append(all, one)
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // of a server that was killed
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the last line of a killed server
 			return all
 		default:
 			t.Fatalf("witness log %s: %v", s.log, err)
@@ -117,7 +116,7 @@ func (s *simulated) sightings(t *testing.T) []sighting {
 	}
 }
 
-// on puts a node in front of simulated servers.
+// on makes a node with simulated servers.
 func on(t *testing.T, extra string, servers ...*simulated) *node {
 	t.Helper()
 	n := newNode(t, servers[0].url, extra)

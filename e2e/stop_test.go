@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// TestDrain wants a node that is told to stop to finish what is in flight,
-// keep it, and end with code 0; the job goes on at the next start and repeats
-// nothing.
+// TestDrain stops a node. The node must finish and commit the rows in flight, and end
+// with code 0. After the next start the job continues and repeats no row.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -40,8 +39,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestSecondProcess wants a second node on a directory in use to be refused
-// with a message that names the directory, and the first to go on.
+// TestSecondProcess starts a second node on a directory in use. It must be refused with
+// a message that names the directory, and the first node must continue.
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 1, 0)

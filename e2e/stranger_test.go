@@ -19,9 +19,9 @@ import (
 	"github.com/rowmill/rowmill/internal/hostile"
 )
 
-// A hostile engine, to which a job with a schema is sent beside a good one, ends
-// no node and holds none: the job ends, what it accepted conforms, memory stays
-// small, and others are answered.
+// A job with a schema runs on a hostile engine and a good one. The hostile engine must
+// not stop or block the node: the job ends, accepted outputs conform, memory stays
+// small, and other requests are answered.
 func TestHostileEngine(t *testing.T) {
 	soaks(t)
 	rows := size(200, 300, 20_000)
@@ -35,7 +35,7 @@ func TestHostileEngine(t *testing.T) {
 		t.Cleanup(s.Stop)
 		return s
 	}
-	// It has to be in use to do harm: what it says of itself is rarely a lie.
+	// The node must use the server for a test, so its probes rarely get a bad answer.
 	often, rarely := hostile.Share(0.5, 1), hostile.Share(0.05, 2)
 	var honest atomic.Bool
 	bad, good := start(hostile.Config{Choose: func(r hostile.Request, n uint64) *hostile.Kind {
@@ -63,7 +63,7 @@ func TestHostileEngine(t *testing.T) {
 	peak, asked, slowest := int64(0), 0, time.Duration(0)
 	job := n.until(t, id, "over", func(r record) bool {
 		began := time.Now()
-		n.call(t, http.MethodGet, "/v1/auth/check", nil, nil) // what another user does meanwhile
+		n.call(t, http.MethodGet, "/v1/auth/check", nil, nil) // another user's request meanwhile
 		peak, asked, slowest = max(peak, n.anonymous(t)), asked+1, max(slowest, time.Since(began))
 		return r.over()
 	})
@@ -98,7 +98,7 @@ func TestHostileEngine(t *testing.T) {
 			t.Errorf("%d rows have an answer, and %d of %d failed", accepted, job.FailedRows, rows)
 		}
 	}
-	// The next job meets no harm of this one.
+	// The next job is not affected.
 	honest.Store(true)
 	next := n.finish(t, n.submit(t, submission{Inputs: texts[:10], Model: model}))
 	outputs, _ := n.results(t, next.ID)
@@ -110,13 +110,13 @@ func TestHostileEngine(t *testing.T) {
 	}
 }
 
-// stopWithin is what a process may take to end: jobs.drain_timeout, here 1 s, and
+// stopWithin is how long a process may take to end: jobs.drain_timeout, here 1 s, and
 // 10 s.
 const stopWithin = 11 * time.Second
 
 const stopSettings = "jobs: {drain_timeout: 1s}\nquotas: [{priority: 1, row_quota: 1000000, token_quota: 1000000000}]\n"
 
-// A process that is told to stop ends in time, whatever a stranger's work does.
+// A stopping process ends in time, even if clients or servers hang.
 func TestStopsWhateverRuns(t *testing.T) {
 	t.Parallel()
 	silent := silence(t)
@@ -184,14 +184,14 @@ func TestStopsWhateverRuns(t *testing.T) {
 			n := newNode(t, s.URL(), stopSettings)
 			n.start(t)
 			c.begin(t, n)
-			time.Sleep(500 * time.Millisecond) // it is under way
+			time.Sleep(500 * time.Millisecond) // the work is in progress
 			n.stopsInTime(t, 0, 1)             // 1: rows or requests were given up
 		})
 	}
 }
 
-// A node that cannot even start, because its records or its bucket are silent,
-// can be stopped, and one that nobody hears ends all the same.
+// A node with silent records or a silent bucket cannot start, but it can be stopped. A
+// node with a blocked log ends too.
 func TestStopsWhateverIsSilent(t *testing.T) {
 	t.Parallel()
 	at := strings.TrimPrefix(silence(t), "http://")
@@ -218,8 +218,8 @@ func TestStopsWhateverIsSilent(t *testing.T) {
 		t.Cleanup(func() { _ = reader.Close(); _ = writer.Close() })
 		n.logs = writer
 		n.start(t)
-		// From here on nothing that is logged goes anywhere.
-		pipe := int(writer.Fd()) // which also makes it block
+		// From here on the log is blocked.
+		pipe := int(writer.Fd()) // Fd also makes the pipe block
 		if err := syscall.SetNonblock(pipe, true); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestStopsWhateverIsSilent(t *testing.T) {
 	})
 }
 
-// stopsInTime wants the process to end with one of the codes.
+// stopsInTime stops the process and checks that it ends in time with one of the codes.
 func (n *node) stopsInTime(t *testing.T, codes ...int) {
 	t.Helper()
 	began := time.Now()
@@ -250,7 +250,7 @@ func (n *node) stopsInTime(t *testing.T, codes ...int) {
 	}
 }
 
-// kindOf answers rows by one kind.
+// kindOf answers all rows by one kind.
 func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.Kind {
 	t.Helper()
 	kinds := hostile.Kinds(hostile.Chat)
@@ -261,7 +261,7 @@ func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.Ki
 	return func(hostile.Request, uint64) *hostile.Kind { return &kinds[i] }
 }
 
-// silence takes connections and says nothing.
+// silence accepts connections and sends nothing.
 func silence(t *testing.T) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,7 +281,7 @@ func silence(t *testing.T) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
-// request begins a request, up to the end of its header, and reads no answer.
+// request sends the header of a request, and reads no answer.
 func (n *node) request(t *testing.T, head string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(n.base, "http://"))
@@ -295,7 +295,7 @@ func (n *node) request(t *testing.T, head string) net.Conn {
 	return conn
 }
 
-// halfSent begins a submission of some text that does not end.
+// halfSent starts a submission that does not end.
 func (n *node) halfSent(t *testing.T, text string) {
 	t.Helper()
 	conn := n.request(t, "POST /v1/batch-inference HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n")

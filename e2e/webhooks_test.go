@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// webhookSettings have what was not taken sent again soon, often enough for a node to
-// be started in between, and ends looked after soon by the next process.
+// webhookSettings retry events soon, and often enough to start a node in between. The
+// next process also finds ended jobs soon.
 func webhookSettings() string {
 	return "retention: {interval: 1s}\nwebhooks: {retries: [" + strings.TrimSuffix(strings.Repeat("300ms, ", 100), ", ") + "]}\n"
 }
 
-// A received is an event as it came.
+// received is an event as the receiver got it.
 type received struct {
 	header http.Header
 	body   string
@@ -33,12 +33,12 @@ type received struct {
 	}
 }
 
-// A receiver takes events.
+// A receiver accepts events.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
 	got    []received
-	answer int // status; 0 for 200
+	answer int // status of its answers; 0 means 200
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -85,7 +85,7 @@ func (r *receiver) until(t *testing.T, what string, enough func([]received) bool
 
 func some(n int) func([]received) bool { return func(got []received) bool { return len(got) >= n } }
 
-// A hook is a webhook as tests read it.
+// A hook holds the fields of a webhook that tests read.
 type hook struct{ ID, Secret string }
 
 func (n *node) hook(t *testing.T, r *receiver, events ...string) (h hook) {
@@ -94,7 +94,7 @@ func (n *node) hook(t *testing.T, r *receiver, events ...string) (h hook) {
 	return h
 }
 
-// A logged is a delivery as the API shows it.
+// logged is a delivery in the API's answer.
 type logged struct {
 	ID, Event, State string
 	Job              string `json:"job_id"`
@@ -108,7 +108,7 @@ func (n *node) deliveries(t *testing.T, h hook) []logged {
 	return page.Deliveries
 }
 
-// OpenAI's clients take what a receiver got of batches, to the byte.
+// OpenAI's clients accept the exact bytes of batch events that a receiver got.
 func TestWebhooks_OpenAIClients(t *testing.T) {
 	t.Parallel()
 	needPython(t)
@@ -150,7 +150,7 @@ func TestWebhooks_OpenAIClients(t *testing.T) {
 	}
 	runClient(t, "python3", "testdata/webhooks_openai.py", path)
 	runClient(t, "node", "testdata/webhooks_openai.mjs", clients, path)
-	// An endpoint that lists native events gets them of batches, too.
+	// An endpoint with native events also gets native events about batches.
 	for _, one := range native.until(t, "both ends", some(2)) {
 		if !strings.HasPrefix(one.event.Type, "job.") || !strings.HasPrefix(one.event.Data.JobID, "job-") {
 			t.Errorf("%s", one.body)
@@ -165,8 +165,8 @@ func TestWebhooks_OpenAIClients(t *testing.T) {
 	}
 }
 
-// A receiver that fails twice gets the event a third time, under the same id, and a
-// node that stands alone never sends to itself.
+// If a receiver fails twice, it gets the event a third time under the same id. A single
+// node never sends events to itself.
 func TestWebhooks_TriedAgain(t *testing.T) {
 	t.Parallel()
 	n := on(t, webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
@@ -212,8 +212,8 @@ func TestWebhooks_TriedAgain(t *testing.T) {
 	}
 }
 
-// A node that is killed as jobs end, before the receiver takes anything, tells of each
-// of them after its restart.
+// A node is killed when jobs end, before the receiver accepts an event. After its
+// restart it sends an event for each job.
 func TestWebhooks_Killed(t *testing.T) {
 	t.Parallel()
 	const jobs = 40

@@ -16,8 +16,8 @@ import (
 
 const model = "llama-3.1-8b"
 
-// rowText is the input of row i, answerText what the witness answers. Commas,
-// quotes and line breaks are where files get them wrong.
+// rowText is the input of row i, answerText the witness's answer. They have commas,
+// quotes and line breaks, which bad file writers get wrong.
 func rowText(i int) string {
 	return fmt.Sprintf("row-%d-: %s, \"quoted\"\nsecond line %s", i, strings.Repeat("words ", i%7), strings.Repeat("and more ", 5))
 }
@@ -26,10 +26,10 @@ func answerText(i int) string {
 	return fmt.Sprintf("answer-%d-: %s", i, strings.Repeat("text of an answer ", 3+i%11))
 }
 
-// witness is the inference server of these tests.
+// witness is an inference server that counts requests.
 type witness struct {
 	url   string
-	delay time.Duration // of an answer
+	delay time.Duration // of each answer
 	asked []atomic.Int32
 	calls atomic.Int64
 
@@ -58,7 +58,7 @@ func (w *witness) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		defer bodies.Put(body)
 		body.Reset()
 		if _, err := io.Copy(body, request.Body); err != nil {
-			return // the node was killed while it asked
+			return // the node was killed during the request
 		}
 		w.chat(out, body.Bytes())
 	default:
@@ -95,7 +95,7 @@ func rowOf(body []byte) (int, bool) {
 	return row, found && found2 && err == nil && row >= 0
 }
 
-// seen returns which rows have been asked for so far.
+// seen reports for each row whether a request has asked for it.
 func (w *witness) seen() []bool {
 	rows := make([]bool, len(w.asked))
 	for i := range w.asked {
@@ -104,7 +104,7 @@ func (w *witness) seen() []bool {
 	return rows
 }
 
-// repeats returns how many requests were one more for a row already asked for.
+// repeats counts the requests beyond the first for each row.
 func (w *witness) repeats() int {
 	repeats := 0
 	for i := range w.asked {
@@ -115,7 +115,7 @@ func (w *witness) repeats() int {
 	return repeats
 }
 
-// forget begins a new count.
+// forget resets the counts.
 func (w *witness) forget() {
 	for i := range w.asked {
 		w.asked[i].Store(0)

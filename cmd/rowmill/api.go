@@ -28,9 +28,9 @@ type api struct {
 	service  http.Service
 
 	API      *http.Server
-	FirstKey string           // made by this start; empty otherwise. Never log it
-	journal  *journal.Journal // of the audit record; nil for none
-	stream   *sender.Stream   // of the audit record; nil for none
+	FirstKey string           // made by this start; empty if it made none. Never log it
+	journal  *journal.Journal // the file of the audit record; nil for none
+	stream   *sender.Stream   // the receiver of the audit record; nil for none
 }
 
 // openJournal opens the file of the audit record, if the settings name one.
@@ -45,7 +45,8 @@ func (a *api) openJournal() (err error) {
 	return nil
 }
 
-// audited adds the file and the receiver of the audit record to a store.
+// audited adds the file and the receiver of the audit record to a store, if the
+// settings name them.
 func (a *api) audited(s store.Store) store.Store {
 	if a.journal != nil {
 		s = a.journal.Of(s)
@@ -56,7 +57,7 @@ func (a *api) audited(s store.Store) store.Store {
 	return s
 }
 
-// Start begins to answer.
+// Start starts to answer requests.
 func (a *api) Start(ctx context.Context) error {
 	set, p, on := a.Settings.HTTP, a.pipeline, a.pipeline.listeners
 	if err := a.openJournal(); err != nil {
@@ -77,7 +78,7 @@ func (a *api) Start(ctx context.Context) error {
 	}
 	config := a.config(objects)
 	if set.AdminListen != "" {
-		config.Gatherer = nil // metrics are on the other address
+		config.Gatherer = nil // metrics are served on the admin address
 		a.opened("admin listener", on.admin.stop)
 		on.serve(on.admin, adminHandler(a.Registry, p.System))
 	}
@@ -95,7 +96,7 @@ func (a *api) Start(ctx context.Context) error {
 	return nil
 }
 
-// config is the API's configuration by the settings.
+// config builds the API's configuration from the settings.
 func (a *api) config(objects nethttp.Handler) http.Config {
 	set, p := a.Settings.HTTP, a.pipeline
 	config := http.Config{
@@ -125,8 +126,8 @@ func (a *api) config(objects nethttp.Handler) http.Config {
 	return config
 }
 
-// serveObjects returns the handler for the signed URLs of a directory; nil for
-// objects with their own address.
+// serveObjects returns the handler for signed URLs of a local directory. It is nil for
+// S3, because S3 serves its own URLs.
 func (a *api) serveObjects() (nethttp.Handler, error) {
 	folder := a.pipeline.storage.folder
 	if folder == nil {
@@ -157,13 +158,14 @@ func (a *api) openStream(ctx context.Context) error {
 	a.stream, err = sender.NewStream(ctx, sender.StreamConfig{
 		Store: a.pipeline.storage.Store, URL: set.AuditWebhook, Secrets: secrets, Reason: input.Reason, Nodes: a.pipeline.members.count, Clock: a.now,
 		Logger: a.Logger, Registerer: a.Registry,
-		// The operator has chosen the address, so that it may be any.
+		// The operator has chosen this address, so private and loopback addresses are
+		// allowed.
 		Transport: &nethttp.Transport{Proxy: nethttp.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}},
 	})
 	if err != nil {
 		return fmt.Errorf("log.audit_webhook: %w", err)
 	}
-	if a.Settings.Cluster.Role == settings.EnginesOnly { // others send
+	if a.Settings.Cluster.Role == settings.EnginesOnly { // nodes with the API send it
 		return nil
 	}
 	a.stream.Start()

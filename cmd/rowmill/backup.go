@@ -18,11 +18,11 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// Backup holds the records as they are at one moment and every object that they
-// speak of. An object is there before a record names it, and goes only when none
-// does, or when it has expired. Objects are held from before that moment on, so what
-// goes after it stays in the snapshot; what comes after it is no more than a
-// crash leaves.
+// Backup holds the records of a single moment and every object that they name. A node
+// writes an object before a record names it, and deletes it after no record names it,
+// or when it has expired. Backup starts to hold objects before that moment, so an
+// object that is deleted later stays in the snapshot. An object that is added later
+// does as little harm as an object that a crash leaves.
 func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	m := s.storage
 	records, embedded := m.Store.(*bolt.Store)
@@ -40,7 +40,7 @@ func (s *service) Backup(ctx context.Context) (nodes.Backup, error) {
 	return b, nil
 }
 
-// A heldBackup is records and objects in a folder that nobody changes.
+// A heldBackup is a folder of records and objects that do not change.
 type heldBackup struct {
 	storage  *storage
 	snapshot *dir.Snapshot
@@ -80,7 +80,7 @@ func (s *storage) hold(ctx context.Context, records *bolt.Store) (*heldBackup, e
 	return b, nil
 }
 
-// jobFolders are the jobs that there are objects of.
+// jobFolders returns the ids of the jobs that have objects.
 func (s *storage) jobFolders() (map[string]bool, error) {
 	entries, err := os.ReadDir(filepath.Join(s.objects(), layout.Jobs))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -93,9 +93,10 @@ func (s *storage) jobFolders() (map[string]bool, error) {
 	return jobs, nil
 }
 
-// dropLater removes from a snapshot what has come since its records were copied, of
-// jobs that these do not know: a node would set it aside as the objects of jobs
-// that were lost. What no record knew before, and nobody was submitting, stays.
+// dropLater removes from a snapshot the jobs that came after the copy of the records
+// and that the records do not know. A node that starts on the backup would quarantine
+// their objects like the objects of lost jobs. Objects stay if no record knew them
+// before the backup either and no client was submitting them.
 func dropLater(ctx context.Context, folder string, before map[string]bool) (err error) {
 	at := func(key string) string { return filepath.Join(folder, backup.Objects, filepath.FromSlash(key)) }
 	entries, err := os.ReadDir(at(layout.Jobs))
@@ -106,7 +107,7 @@ func dropLater(ctx context.Context, folder string, before map[string]bool) (err 
 	for _, entry := range entries {
 		id := entry.Name()
 		if before[id] {
-			_, err := os.Stat(at(layout.Spooling(id))) // it was being submitted
+			_, err := os.Stat(at(layout.Spooling(id))) // a client was submitting it
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

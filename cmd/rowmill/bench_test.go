@@ -22,7 +22,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// A benched is what `rowmill bench -o json` prints, as far as tests look at it.
+// benched holds the part of `rowmill bench -o json` that the tests check.
 type benched struct {
 	Model     string
 	Simulated bool
@@ -55,7 +55,7 @@ type benched struct {
 	Findings []client.Finding
 }
 
-// benchmark runs rowmill bench as shortly as it goes, and returns its report.
+// benchmark runs a very short rowmill bench and returns its report.
 func benchmark(t *testing.T, m *Main, args ...string) (benched, string) {
 	t.Helper()
 	args = append([]string{"bench", "-o", "json", "--length", "2s", "--rounds", "2", "--max-rows", "60", "--model", "llama-3.1-8b"}, args...)
@@ -77,7 +77,8 @@ func operator(t *testing.T, m *Main) *client.Client {
 	return api
 }
 
-// leftNothing looks that all jobs are over, have the name of the bench, and no data.
+// leftNothing checks that all jobs have ended, have the name of the bench, and have no
+// data.
 func leftNothing(t *testing.T, api *client.Client, jobs int) []client.Job {
 	t.Helper()
 	page, _, err := api.ListJobs(t.Context(), client.ListJobsParams{Limit: 100})
@@ -141,7 +142,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// All servers of a cluster are driven at once, and every node times its storage.
+// bench drives all servers of a cluster at once, and every node times its storage.
 func TestBench_Cluster(t *testing.T) {
 	t.Parallel()
 	nodes := members(t, redistest.Start(t), t.TempDir(), asIs, asIs)
@@ -160,8 +161,8 @@ func TestBench_Cluster(t *testing.T) {
 	leftNothing(t, operator(t, nodes[1]), 2)
 }
 
-// A server that asks for a key is driven with it alone; without it there is no ratio,
-// and that is said.
+// A server that requires a key is driven with that key only. Without the key there is
+// no ratio, and bench says so.
 func TestBench_ServerThatAsksForAKey(t *testing.T) {
 	t.Parallel()
 	proxy := proxyOf(t, rowmill.Model{ID: "llama-3.1-8b", Kind: rowmill.KindGeneration, ContextLength: 4096})

@@ -87,15 +87,15 @@ func describeGPU(g gpu.GPU) string {
 	return text
 }
 
-// short shortens an error to a line.
+// short shortens an error to one line.
 func short(err error) string { return spelling.Shorten(err.Error(), 300) }
 
-// remoteTimeout bounds each request to a server that nodes share. Clients of /readyz
+// remoteTimeout limits each request to a server that nodes share. Clients of /readyz
 // wait longer.
 const remoteTimeout = 500 * time.Millisecond
 
-// deploymentCheck names the deployment of the storage. A node is not ready after
-// its storage was exchanged: another deployment would keep its new jobs.
+// deploymentCheck names the deployment of the storage. A node whose storage was
+// replaced is not ready, because another deployment would keep the new jobs.
 func (s *service) deploymentCheck() http.Check {
 	held := s.Storage().Held
 	var skew *retention.SkewError
@@ -111,7 +111,7 @@ func (s *service) deploymentCheck() http.Check {
 // checkRecords reports where records are, and which records can be lost.
 func (s *service) checkRecords(ctx context.Context, say func(name, text string)) {
 	if unknown := s.Storage().Unknown; unknown.Jobs > 0 {
-		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until somebody decides, see rowmill storage check", unknown.Jobs, unknown.Bytes))
+		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until an operator decides, see rowmill storage check", unknown.Jobs, unknown.Bytes))
 	}
 	say("records", "at "+s.storage.records())
 	if s.storage.redis == nil {
@@ -131,12 +131,13 @@ func (s *service) checkRecords(ctx context.Context, say func(name, text string))
 	}
 }
 
-// lookedAt is how long the last result of a call on objects counts as their state.
+// lookedAt is how long the result of the last object request counts as the state of the
+// bucket.
 const lookedAt = 5 * time.Second
 
-// checkObjects reports where objects are, and since when they cannot be used. It
-// knows this from recent calls of the node. Without any, it makes a call, and waits
-// for the answer for remoteTimeout at most.
+// checkObjects reports where objects are, and since when they cannot be used. It uses
+// the results of the node's recent requests. Without a recent one it makes a request,
+// and waits remoteTimeout at most.
 func (s *service) checkObjects() http.Check {
 	known := s.Watch()
 	looked := make(chan struct{})
@@ -160,7 +161,7 @@ func (s *service) checkObjects() http.Check {
 		what, outage.Since.Format(time.RFC3339), s.storage.objects(), short(outage.Err))}
 }
 
-// checkCluster reports each node, and whether strangers can join.
+// checkCluster reports each node, and whether a node without the key can join.
 func (s *service) checkCluster(ctx context.Context, say func(name, text string)) {
 	if s.members.Cluster == nil {
 		return
@@ -178,7 +179,7 @@ func (s *service) checkCluster(ctx context.Context, say func(name, text string))
 	}
 	gossip, requests := "encrypted", "with mutual TLS"
 	if s.Settings.Cluster.Key == "" {
-		gossip = "in the clear"
+		gossip = "without encryption"
 	}
 	if s.Settings.Cluster.TLSCert == "" {
 		requests = "without TLS"

@@ -14,19 +14,20 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// membership is the node's place in the cluster; empty on a node alone.
+// membership is the node's membership in the cluster; empty on a node without a
+// cluster.
 type membership struct {
 	part
 	listeners *listeners
-	ready     func() bool // whether this node takes work of others
+	ready     func() bool // whether this node takes work from other nodes
 
-	Cluster *cluster.Cluster // nil on a node alone
-	peers   *peer.Server     // nil on a node alone
+	Cluster *cluster.Cluster // nil without a cluster
+	peers   *peer.Server     // nil without a cluster
 }
 
-// Start listens for other nodes, looks for them and lets them know of this one.
-// Their requests wait until the pipeline has started. No other node needs to be
-// there yet.
+// Start listens for other nodes, looks for them and announces this one. Requests from
+// other nodes wait until the pipeline has started. Start works before any other node
+// runs.
 func (m *membership) Start(ctx context.Context) error {
 	set := m.Settings.Cluster
 	if !set.Enabled() {
@@ -57,8 +58,8 @@ func (m *membership) Start(ctx context.Context) error {
 	}
 	m.opened("cluster", func(ctx context.Context) error {
 		if err := m.Cluster.Leave(ctx); err != nil {
-			// The others find out by themselves, seconds later.
-			m.Logger.Warn("the other nodes were not told that this one leaves", "err", err)
+			// The other nodes notice it by themselves, seconds later.
+			m.Logger.Warn("telling the other nodes that this node leaves failed; they will notice it", "err", err)
 		}
 		return m.Cluster.Close()
 	})
@@ -86,8 +87,7 @@ func (m *membership) client() (actors.Peers, error) {
 	return peersOf{m.Cluster, client}, nil
 }
 
-// peersOf is the cluster as the pipeline knows it: who is there, and a way to
-// ask them.
+// peersOf gives the pipeline the list of nodes and a client for requests to them.
 type peersOf struct {
 	*cluster.Cluster
 	client *peer.Client
@@ -95,21 +95,21 @@ type peersOf struct {
 
 var _ actors.Peers = peersOf{}
 
-// Node is another node.
+// Node returns the client for another node.
 func (p peersOf) Node(address string) peerv1connect.NodeServiceClient { return p.client.Node(address) }
 
-// announced is the base of the API as other machines reach this node.
+// announced is the base URL of the API under which other machines reach this node.
 func (m *membership) announced() string {
 	u, err := url.Parse(m.listeners.URL)
 	if err != nil {
-		return m.listeners.URL // made by url, which writes them well
+		return m.listeners.URL // package url wrote this one, so it is valid
 	}
 	set := m.Settings.Cluster
 	u.Host = reachable(m.listeners.Addr.String(), cmp.Or(set.Advertise, set.Listen))
 	return u.String()
 }
 
-// count is how many nodes there are, this one included.
+// count returns the number of nodes, this one included.
 func (m *membership) count() int {
 	if m.Cluster == nil {
 		return 1
@@ -125,8 +125,8 @@ func (m *membership) secrets() []secret {
 		func(set settings.Settings) ([][]byte, error) { return set.Cluster.Keys() }, m.Cluster.SetKeys)}
 }
 
-// reachable is the address of a listener for others: where it is on all
-// addresses of the machine, the host is that of another address, advertised.
+// reachable returns the address of a listener for other nodes. If it listens on all
+// addresses of the machine, reachable takes the host from advertised.
 func reachable(address, advertised string) string {
 	if !settings.IsUnspecified(address) {
 		return address
@@ -134,7 +134,7 @@ func reachable(address, advertised string) string {
 	_, port, err := net.SplitHostPort(address)
 	host, _, hostErr := net.SplitHostPort(advertised)
 	if err != nil || hostErr != nil {
-		return address // not of a TCP listener
+		return address // this is no TCP address
 	}
 	return net.JoinHostPort(host, port)
 }

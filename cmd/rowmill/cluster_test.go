@@ -17,12 +17,13 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// freeAddress is an address of this machine, for TCP and UDP, that nobody else gets.
+// freeAddress returns an address of this machine, for TCP and UDP, that no other test
+// gets.
 func freeAddress(t *testing.T) string { t.Helper(); return port.Of(t).Address }
 
 const clusterKey = "an-administrator-key"
 
-// A node without engines owns the jobs, another runs their rows.
+// A node without engines owns the jobs, and another node runs their rows.
 func TestClusterOfTwoRoles(t *testing.T) {
 	t.Parallel()
 	records, objects := redistest.Start(t), s3test.Start(t)
@@ -107,7 +108,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 		t.Errorf("a node that takes no jobs: code %d:\n%s", code, said)
 	}
 
-	// Any node passes the order to drain on, and the one it is for obeys.
+	// Any node forwards a drain command to the node that it names.
 	code, _, said = runCommand(t.Context(), environ(web, clusterKey), "", "nodes", "drain", "gpu", "--wait", "0")
 	if code != 0 {
 		t.Fatalf("code %d:\n%s", code, said)

@@ -12,31 +12,31 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// settingFlags are the flags that stand for one setting each.
+// settingFlags are the flags that set one setting each.
 var settingFlags = []struct{ flag, key, help string }{
 	{"data", "data", "directory of records and objects (default: rowmill in $XDG_STATE_HOME, else ~/.local/state/rowmill)"},
 	{"listen", "http.listen", "address of the API, HOST:PORT (default 127.0.0.1:8088)"},
-	{"admin-listen", "http.admin_listen", "address for /metrics and pprof alone (default: /metrics on --listen, no pprof)"},
-	{"public-url", "http.public_url", "base of signed download URLs, where clients reach this node by another address"},
+	{"admin-listen", "http.admin_listen", "separate address for /metrics and pprof (default: /metrics on --listen, no pprof)"},
+	{"public-url", "http.public_url", "base of signed download URLs, if clients reach this node by another address"},
 	{"tls-cert", "http.tls_cert", "certificate file (PEM) to serve HTTPS"},
 	{"tls-key", "http.tls_key", "key file (PEM) to serve HTTPS"},
 	{"api-key-file", "api_key_file", "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
 	{"catalog", "catalog", "YAML file of models (default: the built-in catalog)"},
-	{"simulate", "simulator.enabled", "made-up answers: always, never or auto; alone it means always (default auto: where no server is configured or found and there is no GPU)"},
+	{"simulate", "simulator.enabled", "simulated answers: always, never or auto; without a value it means always (default auto: if no server is configured or found and there is no GPU)"},
 	{"max-requests-per-minute", "max_requests_per_minute", "most requests that this node sends to each engine in a minute (default: no limit)"},
 	{"max-tokens-per-minute", "max_tokens_per_minute", "most tokens, of prompts and answers, likewise (default: no limit)"},
 	{"log-level", "log.level", "debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "text, json or auto (default auto: text on a terminal)"},
 }
 
-// listFlags stand for a list each, and are given once for each of its values.
+// listFlags set a list each: one value each time the flag is given.
 var listFlags = []struct{ flag, key, help string }{
-	{"engine", "engines", "URL of an OpenAI-compatible server; repeatable (default: those found at the usual local ports)"},
+	{"engine", "engines", "URL of an OpenAI-compatible server; repeatable (default: servers found at the usual local ports)"},
 	{"join", "cluster.join", "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
 }
 
-// settingsFlags adds the flags that settings come from and returns a function
-// that loads the settings once they are parsed.
+// settingsFlags adds the flags of settings. The function that it returns loads the
+// settings after the flags are parsed.
 func settingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Settings, error) {
 	file := flags.String("config", "", "YAML file of settings (default: $ROWMILL_CONFIG)")
 	for _, f := range settingFlags {
@@ -89,7 +89,7 @@ are errors.`,
 	}
 	show := &cobra.Command{
 		Use:     "print",
-		Short:   "Print the effective settings as YAML, secrets redacted",
+		Short:   "Print the effective settings as YAML, with secrets redacted",
 		Example: "  rowmill config print > rowmill.yaml   # a file to begin with",
 		Args:    cobra.NoArgs,
 	}
@@ -103,7 +103,7 @@ are errors.`,
 	}
 	check := &cobra.Command{
 		Use:     "validate",
-		Short:   "Check the settings and say what is wrong; exit code 2 then",
+		Short:   "Check the settings and print what is wrong; the exit code is then 2",
 		Example: "  rowmill config validate --config rowmill.yaml",
 		Args:    cobra.NoArgs,
 	}

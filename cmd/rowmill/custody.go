@@ -21,26 +21,25 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// storageCommands are the commands about records and objects. They open both
-// themselves, since a node that refuses to start has to be mended too.
+// storageCommands are the commands about records and objects. They open both without a
+// node, because they also repair the storage of a node that refuses to start.
 type storageCommands struct{ term *terminal.IO }
 
 func storageCommand(term *terminal.IO) *cobra.Command {
 	s := storageCommands{term}
 	root := &cobra.Command{
 		Use:   "storage",
-		Short: "Check that records and objects belong together, and remove what is nobody's",
-		Long: `Check that records and objects belong together, and remove what is nobody's.
+		Short: "Check that records and objects belong together, and remove objects without a record",
+		Long: `Check that records and objects belong together, and remove objects without a record.
 
-These commands open the records and the bucket themselves, by the settings of a
-node (--config, --data and so on), whether nodes run or not. Records in a file
-belong to one process: stop its node first.
+These commands open the records and the bucket directly, with the settings of a
+node (--config, --data and so on). Nodes may run, but only one process can open
+records in a file: stop its node first.
 
 A deployment has an identity, kept in its records and in its bucket. A node
-refuses to start where they differ. Objects of jobs that no record knows are
-removed by no node: the records may be what was lost. They are set aside, which
-leaves them where they are, and stay until you purge them or the records come
-back.`,
+refuses to start if the two differ. No node removes the objects of jobs that no
+record knows, because the records may be lost. They are set aside: they stay in
+their place until you purge them or the records come back.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -48,8 +47,8 @@ back.`,
 	return root
 }
 
-// with gives a command the settings of a node, and a body that works on the
-// storage they name.
+// with gives a command the flags of a node's settings, and a body that works on their
+// storage.
 func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
 	load := settingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -71,11 +70,11 @@ func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context,
 func (s storageCommands) check() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Compare records and bucket both ways; exit code 1 where they do not agree",
-		Long: `Compare records and bucket both ways and change nothing: whose they are, jobs
-with objects that no record knows, result files that records name and the bucket
-does not have, and how far this machine's clock is from the store's. Exit code 1
-where anything is wrong. It asks for each job, so it takes minutes for many.`,
+		Short: "Compare records and bucket in both directions; exit code 1 if they differ",
+		Long: `Compare records and bucket in both directions and change nothing: their identities,
+jobs with objects but no record, result files that records name and the bucket
+does not have, and the difference between the clocks of this machine and the store.
+The exit code is 1 if anything is wrong. Many jobs take minutes.`,
 		Example: `  rowmill storage check --config /etc/rowmill/rowmill.yaml
   rowmill storage check -o json | jq .missing`,
 		Args: cobra.NoArgs,
@@ -110,13 +109,13 @@ where anything is wrong. It asks for each job, so it takes minutes for many.`,
 	})
 }
 
-// progress tells how far a check is, where that takes long.
+// progress prints how far a long check is.
 func (s storageCommands) progress() func(jobs int) {
 	told := s.term.Now()
 	return func(jobs int) {
 		if now := s.term.Now(); now.Sub(told) > 5*time.Second {
 			told = now
-			s.term.Say("%s jobs were looked at", terminal.Count(int64(jobs)))
+			s.term.Say("%s jobs are checked", terminal.Count(int64(jobs)))
 		}
 	}
 }
@@ -144,7 +143,7 @@ func (s storageCommands) print(m *storage, r deployment.Report, skew time.Durati
 	})
 }
 
-// maxPrinted is how many jobs a person is shown; -o json has all of them.
+// maxPrinted is how many jobs the text output prints; -o json prints all.
 const maxPrinted = 20
 
 func first[T any](list []T) []T { return list[:min(len(list), maxPrinted)] }
@@ -167,10 +166,10 @@ func describe(n deployment.Note) string {
 func (s storageCommands) quarantine() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quarantine",
-		Short: "Set aside now what no record knows, and list it",
-		Long: `Set aside now what no record knows, and list it. Nodes do the same by themselves,
-once a retention.orphan_age. What is set aside stays where it is; a note in the
-bucket says since when. Once the records know a job again its note goes.`,
+		Short: "Set aside now the jobs that no record knows, and list them",
+		Long: `Set aside now the jobs that no record knows, and list them. Nodes do the same once
+every retention.orphan_age. Objects that are set aside stay in their place; a note
+in the bucket says since when. If the records know a job again, its note is removed.`,
 		Example: `  rowmill storage quarantine --config /etc/rowmill/rowmill.yaml`,
 		Args:    cobra.NoArgs,
 	}
@@ -180,7 +179,7 @@ bucket says since when. Once the records know a job again its note goes.`,
 		if err != nil {
 			return err
 		}
-		if _, err := m.pair().Settle(ctx); err != nil { // notes are for the deployment whose bucket this is
+		if _, err := m.pair().Settle(ctx); err != nil { // the notes must belong to the deployment of this bucket
 			return err
 		}
 		report, err := m.pair().Check(ctx, s.progress())
@@ -213,20 +212,19 @@ func (s storageCommands) purge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge [JOB ...]",
 		Short: "Remove the objects of jobs that were set aside, for good",
-		Long: `Remove the objects of jobs that were set aside, for good: those named, those set
-aside longer ago than --older-than, or --all. Each is looked up once more: what
-the records know by then stays. It asks before it removes anything, unless
---yes is given.`,
+		Long: `Remove the objects of jobs that were set aside, for good: of the named jobs, of jobs
+set aside longer ago than --older-than, or of --all. Jobs that the records know
+again stay. The command asks before it removes anything, unless --yes is given.`,
 		Example: `  rowmill storage purge --older-than 720h --dry-run
   rowmill storage purge job-019ab3c4-5a3e-7c11-9f0d-2b8f2d8c3c11 --yes`,
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all that are set aside")
-	cmd.Flags().DurationVar(&older, "older-than", 0, "those set aside longer ago, such as 720h")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and remove nothing")
+	cmd.Flags().BoolVar(&all, "all", false, "all jobs that are set aside")
+	cmd.Flags().DurationVar(&older, "older-than", 0, "jobs that were set aside longer ago than this, such as 720h")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print which jobs would be removed, and remove nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return s.with(cmd, func(ctx context.Context, m *storage, args []string) error {
 		if ways := min(len(args), 1) + count(all) + count(older > 0); ways != 1 {
-			return exit.With(exit.Usage, errors.New("say what goes: names of jobs, --older-than or --all, one of the three"))
+			return exit.With(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
 		}
 		notes, err := m.pair().SetAsideJobs(ctx)
 		if err != nil {
@@ -236,7 +234,7 @@ the records know by then stays. It asks before it removes anything, unless
 			return !all && !slices.Contains(args, n.JobID) && (older <= 0 || m.now().Sub(n.Found) < older)
 		})
 		if len(chosen) < len(args) {
-			return exit.With(exit.NotFound, errors.New("not all of the jobs named are set aside; rowmill storage quarantine lists those that are"))
+			return exit.With(exit.NotFound, errors.New("not all of the named jobs are set aside; rowmill storage quarantine lists the jobs that are"))
 		}
 		if err := s.list(chosen); err != nil || dry || len(chosen) == 0 {
 			return err
@@ -255,7 +253,8 @@ func count(set bool) int {
 	return 0
 }
 
-// remove purges jobs; one that fails, or is known again, holds up no other.
+// remove purges jobs. It skips a job that fails or that a record knows again, and goes
+// on with the others.
 func (s storageCommands) remove(ctx context.Context, m *storage, chosen []deployment.Note) error {
 	removed, failed := 0, error(nil)
 	for _, n := range chosen {
@@ -272,7 +271,7 @@ func (s storageCommands) remove(ctx context.Context, m *storage, chosen []deploy
 	return failed
 }
 
-// agreed asks a person.
+// agreed asks the operator for a yes.
 func (s storageCommands) agreed(question string, args ...any) bool {
 	s.term.Say(question+" [yes/no]", args...)
 	line, _ := bufio.NewReader(s.term.In).ReadString('\n')
@@ -283,23 +282,23 @@ func (s storageCommands) adopt() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "adopt",
-		Short: "Say that records and bucket belong together, although they do not say so",
-		Long: `Say that records and bucket belong together, although they do not say so: after
-Redis was restored empty, the bucket was moved, or both are to be used together
-from now on. What only one of them says is given to the other; where they differ
-both get a new identity, and whoever else uses one of them removes nothing from
-then on, is not ready, and says so.
+		Short: "Declare that records and bucket belong together, if they do not show it",
+		Long: `Declare that records and bucket belong together, if they do not show it: after
+Redis was restored empty, the bucket was moved, or to use both together from now
+on. If only one has an identity, the other gets it; if their identities differ,
+both get a new one. Another deployment that uses one of them is then not ready, and
+removes nothing.
 
 Nothing is removed. Jobs in the bucket that the records do not know are set
 aside; results that the records name and the bucket does not have stay missing.
-It asks first, unless --yes is given.`,
+The command asks first, unless --yes is given.`,
 		Example: `  rowmill storage check --config /etc/rowmill/rowmill.yaml
   rowmill storage adopt --config /etc/rowmill/rowmill.yaml`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
-		if !yes && !s.agreed("do the records at %s and the objects in %s belong together, and does nobody else use them?", m.records(), m.objects()) {
+		if !yes && !s.agreed("do the records at %s and the objects in %s belong together, and does no other deployment use them?", m.records(), m.objects()) {
 			return exit.With(exit.Failure, errors.New("nothing was changed"))
 		}
 		settled, _, _, err := m.pair().Adopt(ctx)

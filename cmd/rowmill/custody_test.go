@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
-// leave writes a result file of a job that no record knows.
+// leave writes a result file for a job that no record knows.
 func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 	t.Helper()
 	id = rowmill.NewJobID()
@@ -34,7 +34,7 @@ func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 	return id
 }
 
-// opened opens the storage of a node that does not run.
+// opened opens the storage of a stopped node.
 func opened(t *testing.T, m *Main) *Main {
 	t.Helper()
 	if err := m.Storage.open(t.Context()); err != nil {
@@ -43,7 +43,7 @@ func opened(t *testing.T, m *Main) *Main {
 	return m
 }
 
-// settled is opened, and gives the storage an identity.
+// settled is like opened, and also gives the storage an identity.
 func settled(t *testing.T, m *Main) *Main {
 	t.Helper()
 	if err := m.Storage.Start(t.Context()); err != nil {
@@ -86,8 +86,8 @@ func TestStorageCommands(t *testing.T) {
 	one, two := leave(t, m.Storage.Bucket, "results/full-1-a.parquet"), leave(t, m.Storage.Bucket, "input/rows.jsonl")
 	closed(t, m)
 	says(command(1, "", "check"), one, two, "do not agree")
-	says(command(2, "", "purge"), "say what goes")
-	says(command(5, "", "purge", one, "--yes"), "not all of the jobs named are set aside")
+	says(command(2, "", "purge"), "name the jobs to remove")
+	says(command(5, "", "purge", one, "--yes"), "not all of the named jobs are set aside")
 	says(command(0, "", "quarantine"), one, two, "8 B")
 	says(command(0, "", "purge", "--older-than", "1h"), "JOB")
 	says(command(0, "", "purge", "--all", "--dry-run"), one, two)
@@ -105,10 +105,10 @@ func TestStorageCommands(t *testing.T) {
 	}
 }
 
-// Two deployments on one bucket, with a Redis database each: the second one
-// does not start, and nothing of the first is touched. When the first one's
-// records are lost it is not ready, removes nothing, and does not start again
-// until an operator says so.
+// Two deployments on one bucket, with a Redis database each: the second one does not
+// start, and nothing of the first one changes. When the records of the first one are
+// lost, the node is not ready, removes nothing, and does not start again until an
+// operator allows it.
 func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 	t.Parallel()
 	records, objects := redistest.Start(t), s3test.Start(t)
@@ -165,8 +165,8 @@ func TestTwoDeploymentsOnOneBucket(t *testing.T) {
 	})
 }
 
-// A node that ran alone, is given a store and a bucket, and goes back to its
-// own: each time what it finds is whole.
+// A node with an embedded store moves to a shared store and bucket, and back to its
+// own. Each time it finds all of its data.
 func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	t.Parallel()
 	records, data := redistest.Start(t), t.TempDir()
@@ -175,7 +175,8 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	kept := leave(t, alone.Storage.Bucket, "results/full-1-a.parquet")
 	stop(t, alone)
 
-	// The directory of objects alone is shared: the records in Redis know none.
+	// Only the directory of objects is shared: the records in Redis do not know its
+	// jobs.
 	err := prepare(t, data, func(s *settings.Settings) {
 		s.Store.URL, s.Objects.Shared = settings.Secret(records.URL()), true
 		s.Cluster.Listen = freeAddress(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/store/redis"
 )
 
-// The settings' defaults are those of the parts: a setting that is not given
-// changes nothing.
+// The defaults of settings equal the defaults of the packages, so a setting that is not
+// given changes nothing.
 func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	t.Parallel()
 	s, err := settings.Load(settings.Sources{Environ: []string{"HOME=/home/someone"}})

@@ -55,13 +55,13 @@ func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
 	return out, nil
 }
 
-// A diagnosis is what a node finds out about itself.
+// A diagnosis collects the findings of a node about itself.
 type diagnosis struct {
 	*service
 	found []client.Finding
 	times client.StorageTimes
 
-	written int64 // version of the record that times commits; 0 before it is known
+	written int64 // version of the record that timeRecords writes; 0 before it is known
 }
 
 func (x *diagnosis) say(check, level, text, remedy string) {
@@ -69,7 +69,7 @@ func (x *diagnosis) say(check, level, text, remedy string) {
 }
 
 // tryTimeout is the default of node.tryTimeout: storage that is in use answers in
-// milliseconds.
+// milliseconds. Other nodes wait longer than all tries take.
 const tryTimeout = 2 * time.Second
 
 // facts checks this node.
@@ -98,7 +98,7 @@ func (s *service) facts(ctx context.Context) any {
 	return facts
 }
 
-// hashOf is the same for equal catalogs only.
+// hashOf returns equal texts for equal catalogs only.
 func hashOf(c *catalog.Catalog) string {
 	text, err := json.Marshal([]any{c.All(), c.Aliases()})
 	if err != nil {
@@ -111,11 +111,11 @@ func hashOf(c *catalog.Catalog) string {
 // rotation reports changed secrets that are not in use.
 func (x *diagnosis) rotation() {
 	if trouble := x.secrets.trouble.Load(); trouble != nil {
-		x.say("secrets", doctor.Warn, *trouble, "mend the settings or files that it names, or restart the node where it says so; docs/security.md")
+		x.say("secrets", doctor.Warn, *trouble, "correct the settings or files that it names, or restart the node if it asks for that; see docs/security.md")
 	}
 }
 
-// clockOff is the error of a clock from which on the node reports it, well below
+// clockOff is the smallest clock error that a node reports. It is well below
 // retention.clock_tolerance.
 const clockOff = 30 * time.Second
 
@@ -131,7 +131,7 @@ func (x *diagnosis) deploymentAndClock() {
 		x.say("retention", doctor.Fail, "no data is removed: "+short(status.Held), "see docs/operations.md, RowmillRetentionHeld")
 	}
 	if n := status.Unknown.Jobs; n > 0 {
-		x.say("bucket", doctor.Warn, fmt.Sprintf("it holds %d jobs that no record knows", n), "`rowmill storage check` lists them; were records lost?")
+		x.say("bucket", doctor.Warn, fmt.Sprintf("it holds objects of %d jobs without a record", n), "`rowmill storage check` lists them; were records lost?")
 	}
 }
 
@@ -154,7 +154,7 @@ func (x *diagnosis) tryRecords(ctx context.Context) {
 	}
 }
 
-// tryBucket tries each operation of a node on objects.
+// tryBucket tries each object operation that a node needs.
 func (x *diagnosis) tryBucket(ctx context.Context) {
 	at := " at " + x.storage.objects()
 	key := layout.Probe(x.nodeName() + "-doctor")
@@ -219,10 +219,10 @@ func (x *diagnosis) tryEngines() {
 func (x *diagnosis) tryEngine(e actors.EngineStatus) {
 	check, at := "engine "+e.Name, " at "+x.engines.host(e.Name)
 	if !e.Up {
-		remedy := "start it, or take it out of engines"
+		remedy := "start it, or remove it from engines"
 		var refused *engine.Error
 		if errors.As(e.Err, &refused) && (refused.Status == 401 || refused.Status == 403) {
-			remedy = "give its key as api_key of that entry of engines"
+			remedy = "set its key as api_key of its entry in engines"
 		}
 		text := "it is down" + at
 		if e.Err != nil {
@@ -236,7 +236,7 @@ func (x *diagnosis) tryEngine(e actors.EngineStatus) {
 		return
 	}
 	if e.Info.Simulated && x.engines.Simulator != nil && x.Settings.Simulator.Enabled == settings.Auto {
-		x.say(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node; --simulate says that this is wanted")
+		x.say(check, doctor.Warn, "answers are made up, because no inference server was found at the start", "start one and restart the node, or give --simulate if simulated answers are wanted")
 		return
 	}
 	well := true
@@ -285,10 +285,10 @@ func (x *diagnosis) tryPeers(ctx context.Context) {
 	}
 }
 
-// The least that a machine should have.
+// Minimum values for a machine.
 const (
 	fewFiles   = 4096 // open at once: connections of clients, engines and storage, and files
-	littleRoom = 0.1  // of a disk
+	littleRoom = 0.1  // share of a disk
 )
 
 func (x *diagnosis) machine() {
@@ -307,7 +307,7 @@ func (x *diagnosis) machine() {
 	}
 }
 
-// roomFinding judges how much room a disk has.
+// roomFinding reports a disk with too little free space.
 func roomFinding(path string, free, all uint64) client.Finding {
 	if all == 0 || float64(free)/float64(all) >= littleRoom {
 		return client.Finding{}

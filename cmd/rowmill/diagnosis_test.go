@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 )
 
-// The doctor says what the S3 service cannot do and what nodes do instead, and warns where the
-// operator has to set something.
+// The doctor lists the calls that the S3 service lacks and how nodes work without them,
+// and warns if the operator must set something.
 func TestDoctorTellsLimitsOfTheBucket(t *testing.T) {
 	t.Parallel()
 	x := &diagnosis{}

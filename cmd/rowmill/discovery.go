@@ -6,14 +6,14 @@ import (
 	"github.com/rowmill/rowmill/engine/discover"
 )
 
-// discovery looks for servers while the node runs.
+// discovery looks for inference servers while the node runs.
 type discovery struct {
 	part
 	engines  *engines
 	pipeline *pipeline
 }
 
-// Start begins to look, if the node looks for servers at all.
+// Start starts the search, if the node looks for servers at all.
 func (d *discovery) Start(ctx context.Context) error {
 	if d.engines.finder == nil {
 		return nil
@@ -21,7 +21,7 @@ func (d *discovery) Start(ctx context.Context) error {
 	d.run(ctx, "discovery", func(ctx context.Context) {
 		d.engines.finder.Run(ctx, func(f discover.Found) {
 			for _, e := range d.pipeline.Engines() {
-				if e.Info.Kind != "" { // a configured one that has answered
+				if e.Info.Kind != "" { // a configured server that has answered
 					d.engines.policy.decide(e.Info.Simulated)
 				}
 			}

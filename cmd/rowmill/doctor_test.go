@@ -20,7 +20,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// consult runs rowmill doctor and returns what it has found and its exit code.
+// consult runs rowmill doctor and returns its findings and its exit code.
 func consult(t *testing.T, server, key string, args ...string) ([]client.Finding, int) {
 	t.Helper()
 	code, out, errOut := runCommand(t.Context(), []string{"ROWMILL_SERVER=" + server, "ROWMILL_API_KEY=" + key}, "", append([]string{"doctor", "-o", "json"}, args...)...)
@@ -37,11 +37,11 @@ func consult(t *testing.T, server, key string, args ...string) ([]client.Finding
 	return doc.Findings, code
 }
 
-// A planted misconfiguration is named at its level, with a remedy.
+// planted is a wrong setup that the doctor must report at its level, with a remedy.
 type planted struct{ check, level, says, remedy string }
 
-// diagnosed looks that all that was planted is found, and nothing else but what
-// is ok. How much room the disk of this machine has is nobody's plant.
+// diagnosed checks that all planted problems are found, and no others. It ignores the
+// free disk space of this machine.
 func diagnosed(t *testing.T, found []client.Finding, all ...planted) {
 	t.Helper()
 	left := all
@@ -66,8 +66,8 @@ func diagnosed(t *testing.T, found []client.Finding, all ...planted) {
 	}
 }
 
-// members prepares the nodes of a cluster over one Redis and one directory. They
-// are as they should be, but for what change says.
+// members prepares the nodes of a cluster with one Redis and one directory. They are
+// healthy except for the changes.
 func members(t *testing.T, records *redistest.Server, data string, changes ...func(*settings.Settings)) []*Main {
 	t.Helper()
 	first := freeAddress(t)
@@ -108,7 +108,7 @@ func members(t *testing.T, records *redistest.Server, data string, changes ...fu
 
 func asIs(*settings.Settings) {}
 
-// up waits until a node knows of all its servers whether they are up.
+// up waits until a node knows for all its servers whether they are up.
 func up(t *testing.T, m *Main, servers int) {
 	t.Helper()
 	wait.For(t, "the servers were asked", func() bool {
@@ -146,7 +146,7 @@ func TestDoctor_SoundDeployment(t *testing.T) {
 	}
 }
 
-// The nodes say how long their storage took, and leave no object behind.
+// The nodes report how long their storage took, and leave no object behind.
 func TestDiagnose_StorageTimes(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -156,7 +156,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	for range 2 { // the record is there the second time
+	for range 2 { // the second time the record exists
 		found, _, err := api.Diagnose(t.Context())
 		if err != nil || len(found.Nodes) != 1 || found.Nodes[0].Facts == nil {
 			t.Fatalf("%+v, error %v", found, err)
@@ -216,7 +216,7 @@ func TestRoomFinding(t *testing.T) {
 	}
 }
 
-// page serves the pages of an inference server.
+// page serves an inference server's answers by path.
 func page(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -252,7 +252,7 @@ func TestDoctor_Engines(t *testing.T) {
 		}
 	})
 	up(t, m, 4)
-	wait.Until(t, func() error { // its rows are refused
+	wait.Until(t, func() error { // the server refuses its rows
 		for _, e := range m.Pipeline.Engines() {
 			if len(e.Info.Models) > 0 && e.Info.Models[0].Unusable != "" {
 				return nil
@@ -301,7 +301,7 @@ func TestDoctor_Cluster(t *testing.T) {
 		up(t, m, 1)
 	}
 	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.Storage().Skew > clockOff })
-	// A file where the folder of what is tried should be.
+	// Put a file in place of the folder for the bucket's test objects.
 	probe := filepath.Join(data, "objects", "probe")
 	if err := os.RemoveAll(probe); err != nil {
 		t.Fatal(err)
@@ -319,7 +319,7 @@ func TestDoctor_Cluster(t *testing.T) {
 		planted{"node2: cluster", "warn", "gossip", "cluster.insecure"},
 		planted{"node2: cluster", "fail", "cluster.advertise is 127.0.0.1", "address of this machine"},
 		planted{"node2: admin", "fail", "pprof", "127.0.0.1"},
-		planted{"node2: clock", "fail", "clock_offset is 1m0s", "take clock_offset out"},
+		planted{"node2: clock", "fail", "clock_offset is 1m0s", "remove clock_offset"},
 		planted{"node2: clock", "fail", "ahead of that of the records", "NTP"},
 		planted{"node2: retention", "warn", "retention.orphan_age", "24h"},
 		planted{"settings", "warn", "jobs.max_active", "same value"},

@@ -8,29 +8,29 @@ import (
 	"github.com/rowmill/rowmill/actors"
 )
 
-// engineMetrics tells what each engine is. How it works is told by the
-// pipeline's own metrics. Why one is down is in /readyz?verbose: as a label it
-// would make a new series of every error.
+// engineMetrics exports the identity of each engine. The pipeline's metrics show how an
+// engine performs. /readyz?verbose shows why one is down: as a label, each error would
+// make a new series.
 type engineMetrics struct {
 	engines func() []actors.EngineStatus
 	host    func(name string) string
 }
 
 var (
-	engineInfoDesc  = prometheus.NewDesc("rowmill_engine_info", "1 for each engine, labelled with what its server said last.", []string{"engine", "host", "kind", "version", "simulated"}, nil)
+	engineInfoDesc  = prometheus.NewDesc("rowmill_engine_info", "1 for each engine, labelled with the last description of its server.", []string{"engine", "host", "kind", "version", "simulated"}, nil)
 	engineModelDesc = prometheus.NewDesc("rowmill_engine_model_info", "1 for each model that an engine serves, by the server's name for it.", []string{"engine", "model"}, nil)
 	engineSinceDesc = prometheus.NewDesc("rowmill_engine_state_since_timestamp_seconds", "When an engine came up, or went down; rowmill_engine_up says which.", []string{"engine"}, nil)
 	engineQueueDesc = prometheus.NewDesc("rowmill_engine_rows_queued", "Rows on this node that wait for room in the engine's window.", []string{"engine"}, nil)
 )
 
-// Describe sends the metrics there are.
+// Describe sends the descriptions of the metrics.
 func (m engineMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{engineInfoDesc, engineModelDesc, engineSinceDesc, engineQueueDesc} {
 		to <- d
 	}
 }
 
-// Collect sends the figures of all engines.
+// Collect sends the metrics of all engines.
 func (m engineMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -31,14 +31,14 @@ type engines struct {
 	GPUs gpu.Source // of this machine
 
 	Catalog   *catalog.Catalog
-	Engines   []engine.Engine // those at the start
-	Simulator *sim.Server     // nil where outputs are real
+	Engines   []engine.Engine // the engines at the start
+	Simulator *sim.Server     // nil if outputs are real
 
 	named   map[string]*openai.Engine // the configured engines
 	gpus    *gpu.Monitor
-	finder  *discover.Finder // nil where the node looks for no servers
+	finder  *discover.Finder // nil if the node does not look for servers
 	policy  simPolicy        // decides which of the found servers are used
-	waiting string           // why a node that had no server at start does not simulate one
+	waiting string           // why a node without a server at its start does not simulate one
 }
 
 // Start chooses the first inference servers:
@@ -50,7 +50,7 @@ type engines struct {
 //	                └─ none ─┬─ no GPU here, and no cluster ──► the simulated engine
 //	                         └─ else, or simulator.enabled is never ──► wait
 //
-// Servers that appear later are for discovery.
+// discovery finds servers that appear later.
 func (e *engines) Start(ctx context.Context) error {
 	e.gpus = gpu.NewMonitor(e.GPUs)
 	e.Registry.MustRegister(e.gpus)
@@ -75,7 +75,7 @@ func (e *engines) Start(ctx context.Context) error {
 	case e.finder != nil:
 		found := e.finder.Look(ctx)
 		if slices.ContainsFunc(found, func(f discover.Found) bool { return !f.Info.Simulated }) {
-			e.policy.decide(false) // a real one goes before a simulated one
+			e.policy.decide(false) // if one is real, outputs are real
 		}
 		for _, f := range found {
 			if e.admit(f) {
@@ -90,7 +90,7 @@ func (e *engines) Start(ctx context.Context) error {
 	return e.simulateOrWait(ctx)
 }
 
-// loadCatalog reads a catalog; the embedded one without a name.
+// loadCatalog reads a catalog file; without a name it returns the embedded catalog.
 func loadCatalog(name string) (*catalog.Catalog, error) {
 	if name == "" {
 		return catalog.Default(), nil
@@ -127,15 +127,15 @@ func (e *engines) secrets() (all []secret) {
 	return all
 }
 
-// simulateOrWait decides for a node without a server.
+// simulateOrWait decides whether a node without a server simulates one or waits.
 func (e *engines) simulateOrWait(ctx context.Context) error {
 	reason := "simulator.enabled is never"
 	switch {
 	case e.Settings.Simulator.Enabled == settings.Never:
 	case e.Settings.Cluster.Enabled():
-		reason = "other nodes of the cluster may have servers, and outputs are not simulated beside real ones"
+		reason = "other nodes of the cluster may have servers, and simulated outputs must not mix with real ones"
 	default:
-		// A driver that does not answer is no proof that there is no GPU.
+		// A driver that does not answer does not prove that there is no GPU.
 		gpus, err := e.gpus.Read(ctx)
 		switch {
 		case errors.Is(err, gpu.ErrNone):
@@ -215,7 +215,7 @@ func openSimulator(ctx context.Context, address string, config sim.Config) (*sim
 	return server, server.Start(ctx, address)
 }
 
-// paced is a profile with the settings' pace.
+// paced returns a profile with the speeds of the settings.
 func paced(p sim.Profile, set settings.Simulator) sim.Profile {
 	p.TimeToFirstToken, p.TimePerToken, p.Slots = set.TTFT, set.PerToken, set.Slots
 	return p
@@ -251,7 +251,7 @@ func (e *engines) openFinder() error {
 	return nil
 }
 
-// admit decides whether the node uses a found server, and logs the decision.
+// admit decides whether the node uses a server that it found, and logs the decision.
 func (e *engines) admit(f discover.Found) bool {
 	log := e.Logger.With("address", f.Address, "kind", f.Info.Kind, "version", f.Info.Version, "models", e.serves(f.Info))
 	if reason := e.policy.refuse(f); reason != "" {
@@ -268,7 +268,7 @@ func (e *engines) admit(f discover.Found) bool {
 	return true
 }
 
-// identified describes a server for a person.
+// identified describes a server for people.
 func identified(info engine.Info) string {
 	text := strings.TrimSpace(info.Kind + " " + info.Version)
 	if info.Simulated {
@@ -277,8 +277,8 @@ func identified(info engine.Info) string {
 	return text
 }
 
-// models are the models of a server by the ids that jobs name: the models of the
-// catalog, by all their names, and then others by the server's names.
+// models lists the models of a server by the ids that jobs use: first the models of the
+// catalog, under all their names, then other models under the server's names.
 func (e *engines) models(served []engine.ServedModel) (models []apinodes.EngineModel) {
 	all := offer.New(e.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
 	for _, offered := range all.List() {
@@ -289,7 +289,7 @@ func (e *engines) models(served []engine.ServedModel) (models []apinodes.EngineM
 	return models
 }
 
-// served are the ids of the models that a server serves.
+// served returns the ids of the models that a server serves.
 func (e *engines) served(info engine.Info) (ids []string) {
 	for _, model := range e.models(info.Models) {
 		ids = append(ids, model.ID)
@@ -297,13 +297,13 @@ func (e *engines) served(info engine.Info) (ids []string) {
 	return ids
 }
 
-// serves lists the models of a server for a person.
+// serves lists the models of a server for people.
 func (e *engines) serves(info engine.Info) string {
 	return cmp.Or(terminal.Few(e.served(info)), "no model")
 }
 
-// url is the address of an engine's server, http://HOST:PORT. A found server has its
-// HOST:PORT as the name.
+// url returns the address of an engine's server, http://HOST:PORT. The name of a found
+// server is its HOST:PORT.
 func (e *engines) url(name string) string {
 	if e.Simulator != nil && name == simulatorName {
 		return e.Simulator.URL()
@@ -319,14 +319,14 @@ func (e *engines) url(name string) string {
 	return "http://" + name
 }
 
-// host is HOST:PORT of an engine's server.
+// host returns the HOST:PORT of an engine's server.
 func (e *engines) host(name string) string {
 	_, host, _ := strings.Cut(e.url(name), "://")
 	return host
 }
 
-// isOwn reports whether a client that dials address reaches a listener on
-// listen, HOST:PORT both.
+// isOwn reports whether a client that dials address reaches a listener on listen. Both
+// are HOST:PORT.
 func isOwn(address, listen string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ownHost, ownPort, ownErr := net.SplitHostPort(listen)

@@ -26,7 +26,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// machine is the GPUs of a machine that is not this one.
+// machine returns its own list of GPUs instead of this machine's.
 type machine []gpu.GPU
 
 func (m machine) Read(context.Context) ([]gpu.GPU, error) {
@@ -38,15 +38,15 @@ func (m machine) Read(context.Context) ([]gpu.GPU, error) {
 
 var gpuBox = machine{{Index: 0, Name: "NVIDIA H200", UUID: "GPU-1", MemoryTotal: 141 << 30, MemoryUsed: 47 << 30, Utilisation: 0.5}}
 
-// looking makes a node that was told of no server and looks at one address,
-// often. What it logs is in the buffer.
+// looking makes a node without configured servers that searches one address often. The
+// buffer has its log.
 func looking(t *testing.T, gpus machine, address string, change func(*settings.Settings)) (*Main, *watched) {
 	t.Helper()
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 		s.Simulator.Enabled = settings.Auto
 		s.Discover.Addresses, s.Discover.Interval = []string{address}, 100*time.Millisecond
-		s.Discover.Timeout = 30 * time.Second // a server that is there answers, however busy the machine is
-		s.Jobs.ProbeInterval = time.Second    // a probe may take as long
+		s.Discover.Timeout = 30 * time.Second // a running server answers within this time on a busy machine too
+		s.Jobs.ProbeInterval = time.Second    // a probe may take this long too
 		if change != nil {
 			change(s)
 		}
@@ -71,8 +71,8 @@ func (m *Main) run(t *testing.T) *client.Client {
 	return api
 }
 
-// startSim runs a simulated server at an address until the returned function
-// is called, which cuts off the requests it works on.
+// startSim runs a simulated server at an address until the returned function is called,
+// which also closes the connections of requests in progress.
 func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
 	t.Helper()
 	server, err := openSimulator(t.Context(), address, sim.Config{
@@ -124,7 +124,7 @@ func await(t *testing.T, api *client.Client, id string, ok func(client.Job) bool
 	return job
 }
 
-// awaitReady looks at /readyz?verbose until it holds all of the texts.
+// awaitReady waits until /readyz?verbose contains all of the texts.
 func awaitReady(t *testing.T, m *Main, texts ...string) {
 	t.Helper()
 	wait.Until(t, func() error {
@@ -137,8 +137,8 @@ func awaitReady(t *testing.T, m *Main, texts ...string) {
 	})
 }
 
-// A server that is found when the node starts runs its jobs, also one that
-// vanishes in the middle of a job and returns later.
+// A node uses a server that it finds at its start, also after the server vanished in
+// the middle of a job and returned.
 func TestServeUsesTheServerItFinds(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -174,15 +174,15 @@ func TestServeUsesTheServerItFinds(t *testing.T) {
 		`rowmill_engine_up{engine="` + address + `"} 1`,
 		`rowmill_gpu_memory_bytes{index="0",kind="total"} 1.5`,
 	} {
-		wait.For(t, "metrics have "+want, func() bool { // on a busy machine a probe fails now and then
+		wait.For(t, "metrics have "+want, func() bool { // on a busy machine a probe may fail
 			_, metrics := fetch(t, m.Listeners.URL+"/metrics")
 			return strings.Contains(metrics, want)
 		})
 	}
 }
 
-// On a machine with a GPU nothing is made up: the job waits until the server
-// has loaded its model.
+// A machine with a GPU does not simulate: the job waits until the server has loaded its
+// model.
 func TestGPUMachineWaitsForItsServer(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -203,8 +203,8 @@ func TestGPUMachineWaitsForItsServer(t *testing.T) {
 	}
 }
 
-// A real server that appears while outputs are simulated is reported once,
-// with the remedy, and gets no row.
+// A real server that appears while outputs are simulated is reported once, with the
+// remedy, and gets no rows.
 func TestRealServerBesideTheSimulator(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -247,7 +247,8 @@ func TestRealServerBesideTheSimulator(t *testing.T) {
 	}
 }
 
-// What decides between simulating, waiting and refusing, where nothing is found.
+// When no server is found, settings and GPUs decide whether the node simulates, waits
+// or refuses to start.
 func TestWithoutAServer(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -294,8 +295,7 @@ func TestWithoutAServer(t *testing.T) {
 	}
 }
 
-// A node is no inference server, whatever port it listens on: neither another
-// one nor the node itself.
+// A node does not use itself or another node as an inference server.
 func TestNodesDoNotUseEachOther(t *testing.T) {
 	t.Parallel()
 	other := start(t, t.TempDir(), nil)
@@ -326,8 +326,8 @@ func TestNodesDoNotUseEachOther(t *testing.T) {
 	}
 }
 
-// Another node of the cluster may have a real server, whose outputs made-up
-// ones would stand beside.
+// A node of a cluster does not simulate by default: another node may have a real
+// server, and outputs would be mixed.
 func TestNodeOfAClusterSimulatesOnlyWhenTold(t *testing.T) {
 	t.Parallel()
 	for choice, want := range map[settings.Choice]bool{settings.Auto: false, settings.Always: true} {
@@ -350,7 +350,7 @@ func TestServesTellsTheCatalogsModels(t *testing.T) {
 	m := &engines{Catalog: catalog.Default()}
 	all := m.Catalog.All()
 	var info engine.Info
-	for _, model := range all { // as servers call them, and as the catalog does
+	for _, model := range all { // the names of the servers and of the catalog
 		info.Models = append(info.Models, engine.ServedModel{Name: model.EngineNames[0]}, engine.ServedModel{Name: model.ID})
 	}
 	if got := m.served(info); len(got) != len(all) || got[0] != all[0].ID {

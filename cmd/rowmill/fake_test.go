@@ -14,10 +14,9 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// A fakeService answers from a file: under each request, METHOD and path as a
-// line of its own, stand the status and the body of its answer. A request that
-// stands there several times gets these answers one after another, and then
-// the last one for ever.
+// A fakeService reads its answers from a file: a request line with METHOD and path, and
+// below it the status and the body of the answer. If a request is in the file several
+// times, it gets these answers one after another, and then always the last one.
 type fakeService struct {
 	*httptest.Server
 
@@ -76,18 +75,18 @@ func (f *fakeService) answer(w nethttp.ResponseWriter, answer string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// A shell runs command lines of golden files beside a fake service. It knows
-// words in single quotes, NAME=value before the command and `< FILE` behind it.
-// DIR stands for a folder of its own.
+// A shell runs command lines of golden files with a fake service. It supports words in
+// single quotes, NAME=value before the command and `< FILE` after it. DIR means its own
+// folder.
 type shell struct {
 	t       *testing.T
 	service *fakeService
 	dir     string
 }
 
-// run returns what the command has said, standard error behind "! ", and its
-// exit code unless that is 0. The clock stands at noon and goes on by a second
-// with every look at it.
+// run returns the command's output, with "! " before lines of standard error, and the
+// exit code unless it is 0. The clock starts at noon and advances by a second with
+// every read.
 func (s *shell) run(line string) string {
 	s.t.Helper()
 	line = strings.ReplaceAll(line, "DIR", s.dir)
@@ -122,7 +121,7 @@ func (s *shell) run(line string) string {
 	return text
 }
 
-// split cuts a line into words at blanks outside of single quotes.
+// split splits a line into words at spaces outside of single quotes.
 func split(line string) []string {
 	var words []string
 	word, quoted, begun := "", false, false
@@ -142,10 +141,10 @@ func split(line string) []string {
 	return words
 }
 
-// A transcript is what several streams say, in the order in which they do.
+// A transcript records the output of several streams in the order of the writes.
 type transcript struct {
 	text strings.Builder
-	last string // the mark of the stream of an unfinished line
+	last string // the prefix of the stream that wrote the unfinished line
 	open bool   // the last line is unfinished
 }
 
@@ -156,7 +155,7 @@ type stream struct {
 
 func (t *transcript) stream(mark string) io.Writer { return stream{t, mark} }
 
-// Write adds what a stream says, its mark before each line.
+// Write adds output of a stream, with its prefix before each line.
 func (s stream) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		if s.open && s.last != s.mark {

@@ -18,14 +18,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// The questions of nodes to each other for the API.
+// The questions that nodes ask each other for the API.
 const (
 	figuresEngines = "engines"
 	figuresPoints  = "points"
 	figuresGPUs    = "gpus"
 )
 
-// figures answers a question of another node.
+// figures answers a question from another node.
 func (s *service) figures(ctx context.Context, what string) (any, error) {
 	switch what {
 	case figuresEngines:
@@ -38,14 +38,14 @@ func (s *service) figures(ctx context.Context, what string) (any, error) {
 	return nil, &peer.Refusal{Code: peer.CodeUnknownKind, Message: fmt.Sprintf("no figures %q here", what)}
 }
 
-// figuresOf asks all nodes, unless there is a recent answer.
+// figuresOf asks all nodes a question, unless there is a recent answer.
 func (s *service) figuresOf(ctx context.Context, what string) ([]actors.Reply[json.RawMessage], error) {
 	return s.recent.figures.Get(ctx, what, func(ctx context.Context) ([]actors.Reply[json.RawMessage], error) {
 		return s.System.Figures(ctx, what)
 	})
 }
 
-// An answer is the answer of one node, or why there is none.
+// An answer holds the answer of a node, or the error.
 type answer[T any] struct {
 	node  nodes.Status
 	value T
@@ -68,7 +68,7 @@ func answers[T any](ctx context.Context, s *service, what string) ([]answer[T], 
 	return all, nil
 }
 
-// problem is why a node has not answered; nil where it has.
+// problem describes why a node has not answered; nil if it has.
 func (a answer[T]) problem() *string {
 	if a.err == nil {
 		return nil
@@ -108,7 +108,7 @@ func (s *service) ownEngines() []apinodes.Engine {
 	return all
 }
 
-// Points are the recent figures of all nodes.
+// Points returns the recent figures of all nodes.
 func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
 	replies, err := answers[[]apinodes.Point](ctx, s, figuresPoints)
 	all := make([]apinodes.NodePoints, len(replies))
@@ -118,7 +118,7 @@ func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
 	return all, err
 }
 
-// GPUs are the GPUs of all nodes.
+// GPUs returns the GPUs of all nodes.
 func (s *service) GPUs(ctx context.Context) ([]apinodes.NodeGPUs, error) {
 	replies, err := answers[apinodes.NodeGPUs](ctx, s, figuresGPUs)
 	all := make([]apinodes.NodeGPUs, len(replies))
@@ -145,12 +145,12 @@ func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.W
 		return all, nil
 	})
 	if err != nil {
-		s.Logger.Debug("where the rows of a job are is not known", "job", record.Job.ID, "err", err)
+		s.Logger.Debug("the places of a job's rows are not known", "job", record.Job.ID, "err", err)
 	}
 	return where
 }
 
-// ownGPUs are the GPUs of this machine.
+// ownGPUs returns the GPUs of this machine.
 func (s *service) ownGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
 	found, err := s.engines.gpus.Read(ctx)
 	if err != nil && !errors.Is(err, gpu.ErrNone) {
@@ -166,7 +166,7 @@ func (s *service) ownGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
 	return own
 }
 
-// known is a figure; nil if the driver does not have it.
+// known returns a figure, or nil if the driver does not have it.
 func known[T int64 | float64](figure T) *T {
 	if figure < 0 {
 		return nil
@@ -174,7 +174,7 @@ func known[T int64 | float64](figure T) *T {
 	return &figure
 }
 
-// remoteEngine is an engine of another node, as that node announced it.
+// remoteEngine describes an engine of another node, as that node announced it.
 func (s *service) remoteEngine(node string, e nodes.Engine) apinodes.Engine {
 	return apinodes.Engine{
 		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: e.Window, InFlight: e.InFlight,

@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/internal/golden"
 )
 
-// TestGolden holds what the commands say against testdata/golden, where each
-// file is a script of command lines and their output beside a service that
-// answers from testdata/service.txt.
+// TestGolden compares the output of the commands with testdata/golden. Each file is a
+// script of command lines and their output, with a service that answers from
+// testdata/service.txt.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/golden/*.txt")
@@ -28,7 +28,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestHelp does the same for --help of every command there is.
+// TestHelp does the same for --help of every command.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	help := func(t *testing.T, args string) string {

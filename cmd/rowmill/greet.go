@@ -8,8 +8,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// greet tells a person what runs and how to use it, on standard output: the
-// key must not be in the log.
+// greet prints for people what runs and how to use it. It prints to standard output,
+// because the key must not be in the log.
 func greet(term *terminal.IO, m *Main) {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "Rowmill %s\n", buildInfo().Version)
@@ -27,7 +27,7 @@ func greet(term *terminal.IO, m *Main) {
 	fmt.Fprint(term.Out, out.String())
 }
 
-// describe says what the node consists of, a line each.
+// describe prints the parts of the node, one line each.
 func (m *Main) describe(line func(name, format string, args ...any)) {
 	line("API", "%s", m.Listeners.URL)
 	if m.Settings.Cluster.Role != settings.EnginesOnly {

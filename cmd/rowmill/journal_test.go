@@ -18,7 +18,8 @@ import (
 	"github.com/rowmill/rowmill/http/webhook"
 )
 
-// What administrators do through a node stands in its file, from the first key on.
+// A node writes the actions of administrators to its audit file, starting with the
+// creation of the first key.
 func TestActsStandInAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -58,12 +59,12 @@ func TestActsStandInAFile(t *testing.T) {
 	}
 }
 
-// A siem takes entries of the audit record, unless it is down.
+// A siem accepts entries of the audit record, unless it is down.
 type siem struct {
 	mu      sync.Mutex
 	down    bool
 	refused int
-	acts    []string // of the entries, in the order in which they came
+	acts    []string // of the entries, by arrival
 }
 
 func (s *siem) be(down bool) {
@@ -72,7 +73,7 @@ func (s *siem) be(down bool) {
 	s.down = down
 }
 
-// await waits until what it has is as it should be.
+// await waits until is returns true.
 func (s *siem) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -88,8 +89,8 @@ func (s *siem) await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// Acts are sent in their order, signed; those that a receiver did not take while it was
-// down are sent by the node that comes after, and none twice.
+// Audit entries are sent in order and signed. If the receiver was down, the next start
+// of the node sends the entries that are left, and none twice.
 func TestActsAreSent(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"

@@ -21,27 +21,28 @@ import (
 )
 
 const (
-	// headerTimeout is how long a client may take to send its request's head;
-	// bodies and answers take as long as they take.
+	// headerTimeout is how long a client may take to send the headers of a request.
+	// Bodies and answers have no limit here.
 	headerTimeout = 20 * time.Second
-	// idleTimeout is how long a connection without a request is kept.
+	// idleTimeout is how long a connection without a request stays open.
 	idleTimeout = 2 * time.Minute
-	// headerBytes bounds a request's head. The API refuses less, in JSON.
+	// headerBytes limits the headers of a request. The API refuses smaller ones
+	// already, with a JSON error.
 	headerBytes = 256 << 10
 )
 
-// listeners are the sockets of the API and of administration.
+// listeners are the sockets of the API and of the admin address.
 type listeners struct {
 	part
 	Addr      net.Addr // of the API
-	AdminAddr net.Addr // nil without an address for administration
+	AdminAddr net.Addr // nil without an admin address
 	URL       string   // base of the API for a client on this machine
 
 	api, admin *listener
-	failed     chan error // a listener that stopped by itself
+	failed     chan error // receives the error of a listener that stopped by itself
 }
 
-// Start opens the sockets. Requests wait until api serves them.
+// Start opens the sockets. Requests wait until the API serves them.
 func (l *listeners) Start(ctx context.Context) error {
 	var err error
 	set := l.Settings.HTTP
@@ -62,7 +63,7 @@ func (l *listeners) Start(ctx context.Context) error {
 	return nil
 }
 
-// serve answers on a listener until its stop; any other end is a failure.
+// serve answers on a listener until it is stopped. Any other end is a failure.
 func (l *listeners) serve(one *listener, handler nethttp.Handler) {
 	go func() {
 		if err := one.serve(handler); err != nil {
@@ -79,8 +80,8 @@ type listener struct {
 	secure bool
 }
 
-// listen opens the address; nothing is answered before serve. cert and key
-// are files, both empty for plain HTTP, and read again when they change.
+// listen opens the address. Requests wait for serve. cert and key name files, and are
+// both empty for plain HTTP. A listener reads the files again when they change.
 func listen(ctx context.Context, address, cert, key string, log *slog.Logger) (*listener, error) {
 	l := &listener{server: &nethttp.Server{
 		ReadHeaderTimeout: headerTimeout,
@@ -120,25 +121,25 @@ func (l *listener) serve(handler nethttp.Handler) error {
 	return fmt.Errorf("serve %s: %w", l.Addr, err)
 }
 
-// stop lets requests in progress finish until ctx ends, for requestGrace at most,
-// and then cuts them off.
+// stop lets requests in progress finish until ctx ends, for requestGrace at most, and
+// then closes their connections.
 func (l *listener) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestGrace)
 	defer cancel()
 	err := l.server.Shutdown(ctx)
-	l.socket.Close() // in case serve was never reached; twice is harmless
+	l.socket.Close() // in case serve did not run; closing twice is harmless
 	if err != nil {
-		return errors.Join(fmt.Errorf("requests were cut off at %s: %w", l.Addr, err), l.server.Close())
+		return errors.Join(fmt.Errorf("the connections of unfinished requests at %s were closed: %w", l.Addr, err), l.server.Close())
 	}
 	return nil
 }
 
-// url is the listener's base URL as a client on this machine reaches it. open
-// says that other machines reach it too, by another name.
+// url returns the listener's base URL for a client on this machine. open reports
+// whether other machines reach the listener too, by another name.
 func (l *listener) url() (base string, open bool) {
 	host, port, err := net.SplitHostPort(l.Addr.String())
 	if err != nil {
-		return "", false // not a TCP address, which listen never makes
+		return "", false // not a TCP address, which listen never opens
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host, open = "127.0.0.1", true
@@ -150,8 +151,8 @@ func (l *listener) url() (base string, open bool) {
 	return scheme + net.JoinHostPort(host, port), open
 }
 
-// adminHandler serves metrics, profiles, and where the rows of this node's jobs
-// are.
+// adminHandler serves metrics, profiles, and the places of the rows of this node's
+// jobs.
 func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
@@ -172,10 +173,10 @@ func adminHandler(metrics prometheus.Gatherer, pipeline *actors.System) nethttp.
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(place) // whoever asked has gone
+		_ = json.NewEncoder(w).Encode(place) // it fails only if the client has gone
 	})
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff") // what rows hold may look like a page
+		w.Header().Set("X-Content-Type-Options", "nosniff") // row data may look like HTML
 		mux.ServeHTTP(w, r)
 	})
 }

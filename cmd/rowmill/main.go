@@ -1,6 +1,6 @@
-// Command rowmill is a batch-inference service and its client: `rowmill serve`
-// runs a node, `rowmill jobs` uses one. This package owns the flags, the
-// wiring of the parts and their shutdown; what the parts do is theirs.
+// Command rowmill is a batch-inference service and its client: `rowmill serve` runs a
+// node, `rowmill jobs` uses one. This package owns the flags, connects the parts of a
+// node and shuts them down. The work of the parts is in other packages.
 package main
 
 import (
@@ -20,8 +20,8 @@ func main() {
 	os.Exit(code)
 }
 
-// untilSignal returns a context that the first of the signals ends, with an
-// exit.Signal as its cause. The second one ends the process at once.
+// untilSignal returns a context that the first signal ends, with an exit.Signal as its
+// cause. The second signal ends the process at once.
 func untilSignal(parent context.Context, signals ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	arrived := make(chan os.Signal, 1)
@@ -29,7 +29,7 @@ func untilSignal(parent context.Context, signals ...os.Signal) (context.Context,
 	go func() {
 		select {
 		case s := <-arrived:
-			signal.Stop(arrived) // from here on the default action holds
+			signal.Stop(arrived) // from here on the second signal ends the process
 			cancel(exit.Signal{Signal: s})
 		case <-ctx.Done():
 			signal.Stop(arrived)

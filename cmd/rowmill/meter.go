@@ -13,21 +13,21 @@ import (
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
-// engineRateOver is over how long the rate of an engine is taken.
+// engineRateOver is the time over which the rate of an engine is computed.
 const engineRateOver = time.Minute
 
-// A meter remembers what the node has done, from the metrics that it keeps anyway.
+// A meter keeps recent readings of the node's own metrics.
 type meter struct {
 	part
 	read func(time.Time) (reading, error)
 
 	mu     sync.Mutex
 	last   *reading  // nil before the first
-	recent []reading // those of engineRateOver, oldest first
+	recent []reading // the readings within engineRateOver, oldest first
 	points []apinodes.Point
 }
 
-// A reading is what the metrics say at a time.
+// A reading holds the values of the metrics at one time.
 type reading struct {
 	at                       time.Time
 	done, failed             float64
@@ -36,7 +36,7 @@ type reading struct {
 	inFlight, window         int
 }
 
-// take remembers one more reading.
+// take adds a reading.
 func (m *meter) take(now time.Time) error {
 	r, err := m.read(now)
 	if err != nil {
@@ -63,8 +63,7 @@ func (m *meter) all() []apinodes.Point {
 	return slices.Clone(m.points)
 }
 
-// rate is how many rows an engine has answered a second of late; nil before that
-// is known.
+// rate returns the recent rows per second of an engine; nil before it is known.
 func (m *meter) rate(engine string) *exchange.Decimal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +71,7 @@ func (m *meter) rate(engine string) *exchange.Decimal {
 		return nil
 	}
 	first, last := m.recent[0], m.recent[len(m.recent)-1]
-	rate := exchange.Decimal(max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds()) // one that has come anew counts from 0
+	rate := exchange.Decimal(max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds()) // an engine that is new counts from 0
 	return &rate
 }
 

@@ -35,31 +35,30 @@ func migrateCommand(term *terminal.IO) *cobra.Command {
 	g := &migration{term: term}
 	cmd := &cobra.Command{
 		Use:   "migrate --from PLACE --to PLACE",
-		Short: "Move all that nodes keep: from a directory to Redis and S3, or back",
-		Long: `Move all that nodes keep from one place to another: from the directory of a single
-node to the Redis and S3 of a cluster, back, or between two of a kind.
+		Short: "Move all data of nodes: from a directory to Redis and S3, or back",
+		Long: `Move all data of nodes from one place to another: from the directory of a single
+node to the Redis and S3 of a cluster, back, or between two places of the same kind.
 
 A PLACE is a file of settings (.yaml, .yml), which names Redis, S3 or a directory,
 or the data directory of a single node. --from also takes an archive of rowmill
-backup, or - for one on standard input. ROWMILL_ variables count for neither
-place, but for those that a file names (store.url_env and the like).
+backup, or - for an archive on standard input. ROWMILL_ variables are ignored, except
+the ones that a file names (store.url_env and similar).
 
-All comes over: jobs with inputs, parts and results, byte for byte; keys, Functions,
-files, batches, webhooks and what is still to be sent to them, settings, quotas,
-usage, the audit record, and the secrets that sign. Jobs that ran go on from their
-last recorded parts. What does not: settings files, and administrator keys that
-nodes get from ROWMILL_API_KEY or a file. Download URLs that were given out lead to
-the old place.
+The command moves jobs with inputs, parts and results, byte for byte; keys, Functions,
+files, batches, webhooks with their waiting events, settings, quotas, usage, the audit
+record, and the signing secrets. Running jobs continue from their last recorded parts.
+It does not move settings files, and administrator keys that nodes get from
+ROWMILL_API_KEY or a file. Old download URLs lead to the old place.
 
-Stop all nodes of --from first; while one runs nothing is moved. To stay up for most
-of it, move a backup instead, made while the node runs; what happens after the backup
-is then lost. Nothing is changed at --from.
+Stop all nodes of --from first; while one runs, nothing is moved. For a shorter
+downtime, move a backup that was made while the node runs; changes after the backup
+are then lost. Nothing is changed at --from.
 
---to has to be empty. Until all has come and was compared with what was, it is marked,
-and no node starts on it. After a failure or a kill run the same command with --force,
-which removes what has come and begins again. --force removes nothing else.
+--to must be empty. It is marked until everything is copied and compared, and no node
+starts on it before. After a failure or a kill run the same command with --force,
+which removes the incomplete copy and begins again. --force removes nothing else.
 
-Run it as the user of the node where a place is a directory.
+If a place is a directory, run the command as the user of its node.
 
 ` + exit.Help,
 		Example: `  systemctl stop rowmill && sudo -u rowmill rowmill migrate --from /var/lib/rowmill --to cluster.yaml
@@ -67,15 +66,15 @@ Run it as the user of the node where a place is a directory.
   rowmill migrate --from cluster.yaml --to /srv/rowmill             # a single node again`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&g.from, "from", "", "where all is: a file of settings, a data directory, an archive or -")
-	cmd.Flags().StringVar(&g.to, "to", "", "where it shall be: a file of settings, or a data directory; empty")
-	cmd.Flags().BoolVar(&g.again, "force", false, "remove what a migration has left there that was not finished, and begin again")
+	cmd.Flags().StringVar(&g.from, "from", "", "place to move from: a file of settings, a data directory, an archive or -")
+	cmd.Flags().StringVar(&g.to, "to", "", "place to move to, empty: a file of settings, or a data directory")
+	cmd.Flags().BoolVar(&g.again, "force", false, "remove what an unfinished migration has left there, and begin again")
 	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress and no messages but errors")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) }
 	return cmd
 }
 
-// A migration is one run of the command.
+// A migration is one run of the migrate command.
 type migration struct {
 	term     *terminal.IO
 	from, to string
@@ -83,7 +82,7 @@ type migration struct {
 
 	mu       sync.Mutex
 	progress *terminal.Progress
-	totals   map[string]int64 // by phase, as far as they are known
+	totals   map[string]int64 // by phase, if known
 	shown    time.Time
 }
 
@@ -155,9 +154,9 @@ func (g *migration) run(ctx context.Context) (err error) {
 	return err
 }
 
-// unfinished says what an error in the middle leaves.
+// unfinished adds to an error in the middle the state of --to, and the remedy.
 func (g *migration) unfinished(err error) error {
-	return fmt.Errorf("%w; --to is not complete, and no node starts on it: mend the cause and run the same command with --force", err)
+	return fmt.Errorf("%w; --to is not complete, and no node starts on it: repair the cause and run the same command with --force", err)
 }
 
 func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary, error) {
@@ -173,7 +172,7 @@ func (g *migration) measure(ctx context.Context, from move.Place) (move.Summary,
 	return found, err
 }
 
-// showEvery is the time between two looks at how far it is.
+// showEvery is the time between two updates of the progress line.
 const showEvery = 200 * time.Millisecond
 
 func (g *migration) tell(phase string, done int64) {
@@ -195,7 +194,7 @@ func isSettings(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isArchive reports whether a place is a file, and not one of settings.
+// isArchive reports whether a name is a file, but not a settings file.
 func isArchive(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.IsDir() && !isSettings(name)
@@ -210,7 +209,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// An openPlace belongs to a node that does not run.
+// An openPlace is the storage of a node that does not run.
 type openPlace struct {
 	*storage
 	place move.Place
@@ -220,7 +219,7 @@ func (o *openPlace) close(ctx context.Context) error {
 	return o.Stop(context.WithoutCancel(ctx))
 }
 
-// open opens a place that a flag names. One to move from has to be there.
+// open opens the place that a flag names. The place to move from must exist.
 func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ *openPlace, err error) {
 	src := settings.Sources{Environ: g.term.Environ, Alone: true}
 	if isSettings(name) {
@@ -258,7 +257,7 @@ func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ 
 	if set.Objects.URL != "" {
 		err = o.openS3(ctx)
 	} else if o.folder, err = dir.Open(dir.Config{Root: set.Data, Logger: o.Logger}); err == nil {
-		o.Bucket = o.folder // without keys: nobody signs
+		o.Bucket = o.folder // no keys, because nothing is signed here
 		o.opened("bucket", func(context.Context) error { return o.folder.Close() })
 	}
 	if err != nil {
@@ -268,13 +267,13 @@ func (g *migration) open(ctx context.Context, flag, name string, there bool) (_ 
 	return o, nil
 }
 
-// openRecords opens the records as they are, without what a node remembers of them.
+// openRecords opens the records directly, without the cache of a node.
 func (o *openPlace) openRecords(ctx context.Context) error {
 	if o.Settings.Store.Embedded() {
 		if err := o.openStore(ctx); err != nil {
 			return err
 		}
-		o.place.Records = o.Store.(*bolt.Store) // openStore makes no other of embedded records
+		o.place.Records = o.Store.(*bolt.Store) // for embedded records openStore makes only this type
 		return nil
 	}
 	records, err := o.dialRedis(ctx)
@@ -286,8 +285,8 @@ func (o *openPlace) openRecords(ctx context.Context) error {
 	return nil
 }
 
-// An archive is moved in one pass: its objects as they come, its records, which are
-// its first file, once all of it was read and checked.
+// An archive is moved in one pass. Objects are written as they arrive. The records,
+// which come first in the file, are moved after the whole file is read and checked.
 type archive struct {
 	move     *move.Move
 	g        *migration
@@ -315,10 +314,10 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 	}, func(h backup.Header, _ int64) {
 		a.g.mu.Lock()
 		defer a.g.mu.Unlock()
-		a.g.totals["objects"] = max(h.Files-2, 0) // without the records and whose bucket it is
+		a.g.totals["objects"] = max(h.Files-2, 0) // without the records and the identity of the bucket
 	})
 	if err == nil && a.identity == nil {
-		err = errors.New("it has no identity: no node was ever started on what it is of")
+		err = errors.New("it has no identity: no node was ever started on its data")
 	}
 	if err != nil {
 		return nil, deployment.Identity{}, a.g.unfinished(err)
@@ -327,7 +326,7 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 	return a.records, *a.identity, err
 }
 
-// file takes a file of the archive.
+// file stores one file of the archive.
 func (a *archive) file(ctx context.Context, name string, content io.Reader) error {
 	key, object := strings.CutPrefix(name, backup.Objects+"/")
 	switch {

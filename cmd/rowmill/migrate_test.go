@@ -17,7 +17,7 @@ func TestMigrateCommand(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }
-	// Variables of a node are no place: all of these would be wrong.
+	// migrate ignores the variables of a node: all of these would be wrong.
 	environ := []string{"ROWMILL_DATA=" + at("environment"), "ROWMILL_CONFIG=" + at("none.yaml")}
 	migrate := func(code int, stdin string, words string, args ...string) string {
 		t.Helper()

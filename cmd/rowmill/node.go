@@ -24,7 +24,7 @@ import (
 //	   │       │      │      │ who is there; requests between nodes
 //	   │    ┌──▼──────▼──────▼──┐ ◄── Discovery: servers found later
 //	   │    │     Pipeline      │  claims jobs from Storage, runs rows on Engines
-//	   │    └──▲─────────────┬──┘  and on those of other nodes
+//	   │    └──▲─────────────┬──┘  and on engines of other nodes
 //	   │       │             └────► Webhooks: tell receivers of ends of jobs
 //	   │       │ submitted, cancelled, draining?, nodes
 //	   │    ┌──┴─────────┐
@@ -50,7 +50,7 @@ type Main struct {
 	Meter     *meter
 	API       *api
 	Secrets   *secrets
-	Service   *service // the pipeline for the API and for other nodes
+	Service   *service // the pipeline, for the API and for other nodes
 }
 
 // newMain makes the parts of a node.
@@ -76,8 +76,8 @@ func (m *Main) parts() []startStopper {
 	return []startStopper{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets}
 }
 
-// Run brings the node up and returns once it answers, or takes down again what was
-// up and returns why not.
+// Run starts the node and returns when it answers. If a part does not start, Run stops
+// the parts that have started and returns the error.
 func (m *Main) Run(ctx context.Context) error {
 	var err error
 	m.Engines.Catalog, err = loadCatalog(m.Settings.Catalog)
@@ -97,9 +97,8 @@ func (m *Main) Run(ctx context.Context) error {
 // Failed receives the error of a part that stopped by itself.
 func (m *Main) Failed() <-chan error { return m.Listeners.failed }
 
-// Close takes the node down: no new jobs, rows in flight are finished and
-// committed, then the parts stop, in all within one deadline. Calling it twice is
-// harmless.
+// Close stops the node: it takes no new jobs, finishes and commits rows in flight, and
+// then stops the parts, all within one deadline. Calling it twice is harmless.
 func (m *Main) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.Settings.Jobs.DrainTimeout+graceTimeout)
 	defer cancel()

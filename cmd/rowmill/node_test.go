@@ -70,8 +70,8 @@ func environ(m *Main, key string) []string {
 	return []string{"ROWMILL_SERVER=" + m.Listeners.URL, "ROWMILL_API_KEY=" + key}
 }
 
-// The whole way: a CSV file through the client, the API, the pipeline and the
-// simulated engine to results in the order of the input.
+// A CSV file goes through the client, the API, the pipeline and the simulated engine,
+// and the results have the order of the input.
 func TestSubmitThroughTheNode(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -103,8 +103,8 @@ func TestSubmitThroughTheNode(t *testing.T) {
 	if err != nil || len(got.Inputs) != rows || len(got.Outputs) != rows {
 		t.Fatalf("%d inputs, %d outputs, error %v", len(got.Inputs), len(got.Outputs), err)
 	}
-	// The simulated answer depends on the prompt alone: equal prompts have
-	// equal answers and different ones different answers.
+	// The simulated answer depends only on the prompt: equal prompts have equal
+	// answers, and different ones different answers.
 	seen := map[string]int{}
 	for i := range rows {
 		if want := fmt.Sprintf("number %d,\nplease", i%distinct); got.Inputs[i] != want {
@@ -119,7 +119,7 @@ func TestSubmitThroughTheNode(t *testing.T) {
 		t.Errorf("%d different answers, want %d", len(seen), distinct)
 	}
 
-	// The same by Parquet and a signed URL, and as a table.
+	// The same results as Parquet by a signed URL, and as a table.
 	parquet := filepath.Join(folder, "out.parquet")
 	_, id, _ := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "list", "-o", "json")
 	var jobs []struct {
@@ -148,7 +148,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 		t.Fatalf("code %d, key %q:\n%s", code, key, said)
 	}
 	stop(t, m)
-	stop(t, m) // twice is harmless
+	stop(t, m) // a second call is harmless
 
 	m = start(t, data, nil)
 	if m.API.FirstKey != "" {
@@ -179,7 +179,7 @@ func TestAddressInUse(t *testing.T) {
 	if err := second.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Fatal(err)
 	}
-	start(t, data, nil) // what had been opened was closed again
+	start(t, data, nil) // the failed start has closed everything
 }
 
 func TestAddressesAndHealth(t *testing.T) {
@@ -225,13 +225,13 @@ func fetch(t *testing.T, url string) (int, string) {
 	return fetchAs(t, url, "")
 }
 
-// readiness is what a node tells its operator of itself.
+// readiness returns the answer of /readyz?verbose.
 func readiness(t *testing.T, m *Main) (int, string) {
 	t.Helper()
 	return fetchAs(t, m.Listeners.URL+"/readyz?verbose", cmp.Or(m.API.FirstKey, m.Settings.APIKey.Reveal()))
 }
 
-// fetchAs asks with a key, or without any.
+// fetchAs sends a request with a key, or without any.
 func fetchAs(t *testing.T, url, key string) (int, string) {
 	t.Helper()
 	client := &nethttp.Client{Transport: &nethttp.Transport{DisableKeepAlives: true}}
@@ -257,8 +257,8 @@ func fetchAs(t *testing.T, url, key string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// `rowmill serve` greets, says that outputs are simulated, keeps the key out
-// of the log, and ends with code 0 when it is told to stop.
+// `rowmill serve` prints its greeting, says that outputs are simulated, keeps the key
+// out of the log, and ends with code 0 after a signal.
 func TestServeUntilSignal(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

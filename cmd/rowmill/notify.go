@@ -6,14 +6,14 @@ import (
 	"net"
 )
 
-// What systemd is told: see sd_notify(3).
+// The states that are sent to systemd: see sd_notify(3).
 const (
 	notifyReady    = "READY=1"
 	notifyStopping = "STOPPING=1"
 )
 
-// notify tells systemd how far the service is, where it listens: at socket, the value
-// of NOTIFY_SOCKET. Elsewhere that is empty and nothing happens.
+// notify sends a state of the service to systemd, at socket, the value of
+// NOTIFY_SOCKET. Without systemd the value is empty and notify does nothing.
 func notify(ctx context.Context, socket, state string) error {
 	if socket == "" {
 		return nil
@@ -22,7 +22,7 @@ func notify(ctx context.Context, socket, state string) error {
 	if err != nil {
 		return fmt.Errorf("tell systemd %s: %w", state, err)
 	}
-	defer func() { _ = conn.Close() }() // nothing is read
+	defer func() { _ = conn.Close() }() // systemd sends no answer
 	if _, err := conn.Write([]byte(state)); err != nil {
 		return fmt.Errorf("tell systemd %s: %w", state, err)
 	}

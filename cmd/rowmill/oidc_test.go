@@ -13,8 +13,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// signedIn is the id token that a provider gives a person who signs in there, as a
-// program of theirs gets it.
+// signedIn returns the ID token that a user gets after signing in at a provider.
 func signedIn(t *testing.T, p *mockoidc.MockOIDC, who *mockoidc.MockUser) string {
 	t.Helper()
 	client := &nethttp.Client{
@@ -49,7 +48,7 @@ func signedIn(t *testing.T, p *mockoidc.MockOIDC, who *mockoidc.MockUser) string
 	return tokens.ID
 }
 
-// People sign in at a provider, and use what they get there as a key, with the client's
+// Users sign in at a provider and use their ID token as a key, with the client's
 // commands and from any program.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
@@ -83,7 +82,7 @@ func TestOIDC(t *testing.T) {
 	if code, _, said := runCommand(t.Context(), environ(m, nobody), "", "jobs", "list"); code == 0 || !strings.Contains(said, "no role") {
 		t.Errorf("who has no role lists jobs: code %d %s", code, said)
 	}
-	p.FastForward(2 * p.AccessTTL) // what is signed then is not valid yet
+	p.FastForward(2 * p.AccessTTL) // tokens signed after this are not valid yet
 	if code, _, said := runCommand(t.Context(), environ(m, signedIn(t, p, mockoidc.DefaultUser())), "", "jobs", "list"); code == 0 || !strings.Contains(said, "are the clocks right") {
 		t.Errorf("a token of tomorrow: code %d %s", code, said)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 )
 
-// A client names parts of the service as its input: none of them is read,
-// although everything is allowed.
+// A client names parts of the service as its input. The node reads none, although all
+// networks are allowed.
 func TestOwnPartsAreNoInput(t *testing.T) {
 	t.Parallel()
 	m := start(t, t.TempDir(), func(s *settings.Settings) {

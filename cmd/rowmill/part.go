@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// graceTimeout is how long a node that has drained may take to answer its
-	// last requests and to close: less than stopTimeout, at which its process is
-	// ended.
+	// graceTimeout is how long a node may take after its drain to answer its last
+	// requests and to close. It is less than stopTimeout, after which the watchdog ends
+	// the process.
 	graceTimeout = 8 * time.Second
 	// requestGrace is the share of graceTimeout for requests: the parts that close
-	// after the listeners need some time too.
+	// later need the rest.
 	requestGrace = 4 * time.Second
 )
 
-// A node is what all parts of a node share.
+// A node holds the data that all parts of a node share.
 type node struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
@@ -38,7 +38,7 @@ type node struct {
 func newNode(set settings.Settings, log *slog.Logger) *node {
 	b := buildInfo()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rowmill_build_info", Help: "1, labelled with what program this is.",
+		Name: "rowmill_build_info", Help: "1, labelled with the version of the program.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 	})
 	info.Set(1)
@@ -52,7 +52,7 @@ func newNode(set settings.Settings, log *slog.Logger) *node {
 func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 	var level slog.LevelVar
 	if err := level.UnmarshalText([]byte(set.Level)); err != nil {
-		level.Set(slog.LevelInfo) // Validate has refused it already
+		level.Set(slog.LevelInfo) // Validate has refused other levels already
 	}
 	options := &slog.HandlerOptions{Level: &level}
 	if set.Format == "text" || set.Format == "auto" && term.Live {
@@ -61,10 +61,10 @@ func newLogger(term *terminal.IO, set settings.Log) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(term.Err, options))
 }
 
-// now is the time for records.
+// now returns the time to store in records.
 func (n *node) now() time.Time { return time.Now().Add(n.Settings.ClockOffset) }
 
-// nodeName is the name of this node in records, logs and for other nodes.
+// nodeName is the name of this node in records, in logs and for other nodes.
 func (n *node) nodeName() string {
 	if name := n.Settings.Cluster.Node; name != "" {
 		return name
@@ -87,7 +87,7 @@ type part struct {
 	closers []closer // in the order of opening
 }
 
-// A closer is something open.
+// A closer closes one thing that a part has opened.
 type closer struct {
 	name  string
 	close func(ctx context.Context) error
@@ -112,8 +112,8 @@ func (p *part) run(ctx context.Context, name string, work func(ctx context.Conte
 	})
 }
 
-// Stop closes what the part opened, the last first. A part that did not start, or
-// only half, may be stopped too, and twice is harmless.
+// Stop closes everything that the part opened, in reverse order. It may also be called
+// for a part that has not started, or only in part. Calling it twice is harmless.
 func (p *part) Stop(ctx context.Context) error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {

@@ -37,7 +37,7 @@ func ended(t *testing.T, p startStopper) {
 	}
 }
 
-// A part closes everything, the last first, and all of it even after an error.
+// A part closes everything in reverse order, also after an error.
 func TestPartStopsInReverse(t *testing.T) {
 	t.Parallel()
 	p := part{node: &node{}}
@@ -63,7 +63,7 @@ func TestPartStopsInReverse(t *testing.T) {
 	}
 }
 
-// A node that does not come up leaves nothing open: another one starts on its data.
+// A failed start leaves nothing open: another node starts on the same data.
 func TestFailedStartLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -75,7 +75,7 @@ func TestFailedStartLeavesNothingOpen(t *testing.T) {
 	m := prepare(t, data, func(s *settings.Settings) { s.HTTP.AdminListen = busy.Addr().String() })
 	wantErrors(t, "a busy address", m.Run(t.Context()), "listen on "+busy.Addr().String())
 	start(t, data, nil)
-	for _, p := range m.parts() { // of the first node, once more
+	for _, p := range m.parts() { // the parts of the first node again
 		ended(t, p)
 	}
 }

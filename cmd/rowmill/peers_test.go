@@ -12,7 +12,7 @@ import (
 	"github.com/rowmill/rowmill/cluster/peer"
 )
 
-// The cluster as the pipeline gets it, over sockets.
+// The conformance suite of the pipeline's peers, over real sockets.
 func TestPeers_Conformance(t *testing.T) {
 	t.Parallel()
 	peerstest.Run(t, func(t *testing.T, test func(*testing.T)) { test(t) }, func(_ *testing.T, handleTimeout time.Duration) peerstest.Harness {
@@ -21,10 +21,10 @@ func TestPeers_Conformance(t *testing.T) {
 	})
 }
 
-// maxWaiting is how many requests wait at a process for another.
+// maxWaiting is how many requests may wait in a process for another process.
 const maxWaiting = 256
 
-// sockets are the addresses of places.
+// sockets holds the addresses of the nodes by number.
 type sockets struct {
 	gossip, requests map[int]string
 	handleTimeout    time.Duration
@@ -45,7 +45,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 		t.Fatal(err)
 	}
 	var members *cluster.Cluster
-	for range 5 { // somebody else may take an address that was free
+	for range 5 { // another process may take an address that was free
 		gossip := n.gossip[place]
 		if gossip == "" {
 			gossip = freeAddress(t)
@@ -54,7 +54,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 			Node: fmt.Sprintf("node-%d", place), Bind: gossip, Join: join,
 			Peer: server.Addr().String(), API: fmt.Sprintf("http://127.0.0.1:808%d", place),
 			Engines: place != 1, Owns: place != 2, Protocol: actors.Protocol,
-			Timing: cluster.Timing{ // everything is noticed about ten times as soon as by the defaults
+			Timing: cluster.Timing{ // ten times faster than by default
 				RejoinInterval: 300 * time.Millisecond, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: 60 * time.Millisecond,
 				GossipInterval: 20 * time.Millisecond, SyncInterval: time.Second, DeadTime: 200 * time.Millisecond, StreamTimeout: 2 * time.Second,
 			},
@@ -75,7 +75,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 		_ = members.Close()
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = server.Close(ended) // it says that it did not wait
+		_ = server.Close(ended) // the error says that it did not wait
 		client.Close()
 	}
 	t.Cleanup(kill)

@@ -24,14 +24,14 @@ type pipeline struct {
 	engines   *engines
 	listeners *listeners
 	members   *membership
-	facts     func(ctx context.Context) any                       // of this node, for other nodes
+	facts     func(ctx context.Context) any                       // answers other nodes about this node
 	figures   func(ctx context.Context, what string) (any, error) // likewise
 
 	*actors.System
 	Webhooks *sender.Sender
 }
 
-// Start starts the pipeline, its webhooks, and the answers to other nodes.
+// Start starts the pipeline, its webhooks and its answers to other nodes.
 func (p *pipeline) Start(ctx context.Context) error {
 	p.Webhooks = p.newWebhooks()
 	config, err := p.config()
@@ -45,7 +45,7 @@ func (p *pipeline) Start(ctx context.Context) error {
 		return fmt.Errorf("start the pipeline: %w", err)
 	}
 	p.opened("pipeline", p.System.Stop)
-	if p.Settings.Cluster.Role != settings.EnginesOnly { // owners of jobs send events
+	if p.Settings.Cluster.Role != settings.EnginesOnly { // only owners of jobs send events
 		p.Webhooks.Start()
 		p.opened("webhooks", p.Webhooks.Stop)
 	}
@@ -56,7 +56,7 @@ func (p *pipeline) Start(ctx context.Context) error {
 	return nil
 }
 
-// config is the pipeline's configuration by the settings.
+// config builds the pipeline's configuration from the settings.
 func (p *pipeline) config() (config actors.Config, err error) {
 	in, jobs := p.Settings.Inputs, p.Settings.Jobs
 	downloader, err := input.New(input.Config{
@@ -71,7 +71,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 		return config, fmt.Errorf("tokenizers: %w", err)
 	}
 	settle := jobs.SettleTime
-	if p.Settings.Store.Embedded() { // it forgets nothing
+	if p.Settings.Store.Embedded() { // the embedded store does not lose writes
 		settle = 0
 	}
 	config = actors.Config{
@@ -118,7 +118,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 	return config, nil
 }
 
-// drain lets rows in flight finish, for jobs.drain_timeout at most.
+// drain waits for rows in flight, jobs.drain_timeout at most.
 func (p *pipeline) drain(ctx context.Context) error {
 	if len(p.closers) == 0 { // it has not started, or has stopped
 		return nil
@@ -132,10 +132,11 @@ func (p *pipeline) drain(ctx context.Context) error {
 	return nil
 }
 
-// Stop shadows that of actors.System.
+// Stop hides the Stop of actors.System, which pipeline embeds.
 func (p *pipeline) Stop(ctx context.Context) error { return p.part.Stop(ctx) }
 
-// newWebhooks makes the sender of events. They may go where inputs may come from.
+// newWebhooks makes the sender of events. Events may go to the same networks as the
+// ones inputs may come from.
 func (p *pipeline) newWebhooks() *sender.Sender {
 	in := p.Settings.Inputs
 	return sender.New(sender.Config{
@@ -155,8 +156,9 @@ func (p *pipeline) announce(ctx context.Context, rec *store.Record) error {
 	return err
 }
 
-// ownAddresses are the listeners and the inference servers of all nodes, HOST:PORT
-// each: no input may lead to one of them. It works from the start of the pipeline on.
+// ownAddresses returns the HOST:PORT of the listeners and the inference servers of all
+// nodes. Inputs from these addresses are refused. It works after the pipeline has
+// started.
 func (p *pipeline) ownAddresses() []string {
 	addresses := []string{p.listeners.Addr.String()}
 	if p.listeners.AdminAddr != nil {
@@ -165,8 +167,8 @@ func (p *pipeline) ownAddresses() []string {
 	for _, e := range p.Settings.Engines {
 		addresses = append(addresses, hostPort(e.URL))
 	}
-	// A server that was found, or is simulated, has no URL in the settings. The pipeline
-	// lists a server of the start a moment later, when its actor runs.
+	// A server that was found or is simulated has no URL in the settings. The pipeline
+	// lists the servers of the start only after their actors run.
 	for _, e := range p.engines.Engines {
 		addresses = append(addresses, p.engines.host(e.Name()))
 	}
@@ -184,7 +186,8 @@ func (p *pipeline) ownAddresses() []string {
 	return addresses
 }
 
-// hostPort is HOST:PORT of a URL, the port of its scheme where it names none.
+// hostPort returns the HOST:PORT of a URL, with the default port of its scheme if it
+// has none.
 func hostPort(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 )
 
-// opensRecords opens the records that the settings name, and says how that went.
+// opensRecords opens the records that the settings name, and returns the error.
 func opensRecords(t *testing.T, store settings.Store) error {
 	t.Helper()
 	store.Prefix = "mill:"
@@ -31,8 +31,7 @@ func opensRecords(t *testing.T, store settings.Store) error {
 	return err
 }
 
-// wantErrors checks that err says all of the words, or is nil where there are
-// none.
+// wantErrors checks that err contains all words. Without words, err must be nil.
 func wantErrors(t *testing.T, what string, err error, words ...string) {
 	t.Helper()
 	if len(words) == 0 && err != nil {

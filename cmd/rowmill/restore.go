@@ -20,8 +20,8 @@ import (
 	"github.com/rowmill/rowmill/store/backup"
 )
 
-// restoreBuffer is how much of an archive is read at a time. The larger it is the
-// fewer calls are made; beyond this they do not count.
+// restoreBuffer is the size of each read from an archive. A larger buffer would not be
+// faster.
 const restoreBuffer = 1 << 20
 
 func restoreCommand(term *terminal.IO) *cobra.Command {
@@ -29,22 +29,22 @@ func restoreCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE|-",
 		Short: "Put a backup into an empty data directory",
-		Long: `Put a backup that rowmill backup has made into an empty data directory, that of
---data or of the settings. - is standard input.
+		Long: `Put a backup of rowmill backup into an empty data directory, from --data or the
+settings. - is standard input.
 
-Every file is checked against its checksum, and the archive for its end. The
-directory is as it was until all has been read, checked and is on the disk; after
-an error nothing stays in it. Only after a kill does the folder "restoring" stay
-there, which can be removed.
+The command checks the checksum of every file, and the end of the archive. The
+directory does not change until everything is read, checked and on the disk; after
+an error nothing stays in it. Only after a kill does the folder "restoring" stay;
+you can remove it.
 
-Run it as the user of the node, to whom the files will belong:
+Run it as the user of the node, who will own the files:
 
     sudo -u rowmill rowmill restore rowmill.tar --data /var/lib/rowmill
 
-Start the node then. Jobs that ran when the backup was made go on, keys and
-settings are those of then, and what retention has made due since is removed. Do
-not start it while the node that the backup is of still runs: both would run the
-same jobs, and tell their ends to the same webhooks.
+Then start the node. Jobs that ran during the backup continue, keys and settings are
+from that time, and data that has expired since is removed. Do not start it while
+the node of the backup still runs: both would run the same jobs, and send events to
+the same webhooks.
 
 ` + exit.Help,
 		Example: `  rowmill restore rowmill.tar --data /srv/rowmill && rowmill serve --data /srv/rowmill
@@ -73,7 +73,7 @@ same jobs, and tell their ends to the same webhooks.
 		progress := terminal.NewProgress(term)
 		defer progress.Pause()
 		if check {
-			h, err := backup.Read(cmd.Context(), in, backup.Discard, backups.Told(term, progress, "check"))
+			h, err := backup.Read(cmd.Context(), in, backup.Discard, backups.Reporter(term, progress, "check"))
 			if err != nil {
 				return fmt.Errorf("check %s: %w", args[0], err)
 			}
@@ -90,7 +90,7 @@ same jobs, and tell their ends to the same webhooks.
 		if err := checkOwner(directory); err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		h, err := backup.Restore(cmd.Context(), in, directory, backups.Told(term, progress, "restore"))
+		h, err := backup.Restore(cmd.Context(), in, directory, backups.Reporter(term, progress, "restore"))
 		if err != nil {
 			return err
 		}
@@ -102,15 +102,15 @@ same jobs, and tell their ends to the same webhooks.
 	return cmd
 }
 
-// tell says what was in an archive.
+// tell prints the contents of an archive.
 func tell(w io.Writer, what string, h backup.Header) error {
 	_, err := fmt.Fprintf(w, "%s: records and %s objects of %s, %s, deployment %s, made by rowmill %s\n",
 		what, terminal.Count(h.Files-1), h.At.Format(time.RFC3339), spelling.Size(h.Bytes), terminal.Printable(h.Deployment), terminal.Printable(h.Version))
 	return err
 }
 
-// checkOwner refuses a directory of another user where root asks: the node could
-// read nothing that root writes there.
+// checkOwner refuses a directory of another user if root runs the command: the node
+// could not read the files that root writes there.
 func checkOwner(directory string) error {
 	info, err := os.Stat(directory)
 	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {

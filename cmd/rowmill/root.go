@@ -38,11 +38,11 @@ func newRoot(term *terminal.IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rowmill",
 		Short: "Batch inference: post a million rows, get one Parquet file in order",
-		Long: `Rowmill runs language models over many rows: post a million of them, come
-back for one Parquet file in the order of the input.
+		Long: `Rowmill runs language models over many rows: post a million rows, and get one
+Parquet file in the order of the input.
 
-Start a node. It uses the inference servers that it finds on this machine; where
-there is none, and no GPU either, it simulates the model's answers:
+Start a node. It uses the inference servers that it finds on this machine. If there
+is none, and no GPU either, it simulates the model's answers:
 
     rowmill serve
 
@@ -82,21 +82,20 @@ Ollama:
 	return root
 }
 
-// unknownCommand refuses a word that is no command.
+// unknownCommand refuses a word that is not a command.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	text := fmt.Sprintf("unknown command %q for %s", args[0], cmd.CommandPath())
-	cmd.SuggestionsMinimumDistance = 2 // letters that may differ
+	cmd.SuggestionsMinimumDistance = 2 // number of letters that may differ
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return exit.With(exit.Usage, errors.New(text))
 }
 
-// checkArgs makes wrong arguments, in all commands below cmd, a matter of
-// usage.
+// checkArgs makes wrong arguments of all commands below cmd usage errors.
 func checkArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if cmd.HasSubCommands() {

@@ -18,11 +18,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The last probe of a cluster that was left ends half a second later.
+	// The last probe of a closed cluster ends half a second later.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
 }
 
-// rowmill runs a command line that ends by itself.
+// runCommand runs a command line that ends by itself.
 func runCommand(ctx context.Context, environ []string, stdin string, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
 	term := &terminal.IO{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr, Environ: environ, Width: func() int { return 80 }}

@@ -15,16 +15,17 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 )
 
-// A secret is a setting that takes effect while the node runs.
+// A secret is a setting that a running node takes over when it changes.
 type secret struct {
 	name string
-	// of is what it says, the same text for the same secret.
+	// of returns its value as text, to notice changes.
 	of func(settings.Settings) string
-	// use has the node use it from now on.
+	// use makes the node use the new value.
 	use func(settings.Settings) error
 }
 
-// parsed is a secret with a form: parse returns the error of another form.
+// parsed makes a secret that has a format. parse returns an error for a value in
+// another format.
 func parsed[T any](name string, of func(settings.Settings) settings.Secret, parse func(settings.Settings) (T, error), use func(T) error) secret {
 	return secret{name, func(set settings.Settings) string { return of(set).Reveal() }, func(set settings.Settings) error {
 		value, err := parse(set)
@@ -35,29 +36,29 @@ func parsed[T any](name string, of func(settings.Settings) settings.Secret, pars
 	}}
 }
 
-// A rotating part has secrets that take effect while the node runs.
+// A rotating part has secrets that a running node takes over when they change.
 type rotating interface{ secrets() []secret }
 
-// secrets are the secrets of a node in use. They read all settings again and use the
-// secrets among them only.
+// secrets holds the secrets that the node uses. It reads all settings again, but takes
+// over only the secrets.
 type secrets struct {
 	part
-	// Reload reads the settings again; nil: never.
+	// Reload reads the settings again. If it is nil, secrets do not change.
 	Reload func() (settings.Settings, error)
-	// Hangup asks for that at once.
+	// Hangup asks for a reload at once.
 	Hangup <-chan os.Signal
 
 	from  []rotating
 	all   []secret
 	mu    sync.Mutex
 	used  map[string]string // by name; nil before Start; under mu
-	plain string            // the other settings, as the node began with them
+	plain string            // the other settings at the start of the node
 
-	said    string                 // the last trouble that was logged
-	trouble atomic.Pointer[string] // the present one; nil for none
+	said    string                 // the last problem that was logged
+	trouble atomic.Pointer[string] // the present problem; nil for none
 }
 
-// Start begins to look for changes.
+// Start starts to look for changes.
 func (s *secrets) Start(ctx context.Context) error {
 	if s.Reload == nil {
 		return nil
@@ -77,7 +78,7 @@ func (s *secrets) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch looks again and again, and when it is asked to.
+// watch looks for changes at each interval and at each Hangup.
 func (s *secrets) watch(ctx context.Context) {
 	var due <-chan time.Time
 	if every := s.Settings.SecretsInterval; every > 0 {
@@ -92,16 +93,16 @@ func (s *secrets) watch(ctx context.Context) {
 		case <-due:
 			s.look()
 		case <-s.Hangup:
-			s.said = "" // whoever asks is told again
+			s.said = "" // log the problem again for the operator who asked
 			changed := s.look()
 			s.Logger.Info("secrets were read again", "changed", strings.Join(changed, ", "))
 		}
 	}
 }
 
-// look reads the settings, uses the secrets that have changed, and returns their names.
-// What cannot be read or used leaves the former in use: a file may be half written, and
-// is read again.
+// look reads the settings, uses the changed secrets and returns their names. If one
+// cannot be read or used, the old one stays in use: the file may be half written, and
+// the next look reads it again.
 func (s *secrets) look() (changed []string) {
 	now, err := s.Reload()
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *secrets) look() (changed []string) {
 	return changed
 }
 
-// tell has an operator know of a trouble, once; empty for none.
+// tell logs a problem once; empty for no problem.
 func (s *secrets) tell(trouble string) {
 	if trouble == "" {
 		s.trouble.Store(nil)
@@ -144,11 +145,12 @@ func (s *secrets) tell(trouble string) {
 	s.said = trouble
 }
 
-// alike are the secrets that nodes have to have alike.
+// alike names the secrets that must be equal on all nodes.
 var alike = []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret"}
 
-// fingerprints tell the secrets apart that nodes have to have alike, by name, without
-// telling them. Each of several has its own, in their order.
+// fingerprints returns a short hash of each secret that must be equal on all nodes, by
+// name. Nodes compare the hashes without showing the secrets. A setting with several
+// secrets has one hash for each, in order.
 func (s *secrets) fingerprints() map[string]string {
 	out := map[string]string{}
 	s.mu.Lock()
@@ -173,21 +175,21 @@ func (s *secrets) fingerprints() map[string]string {
 	return out
 }
 
-// fingerprint is enough of a hash to tell few secrets apart, and too little to find one
-// of 16 random bytes by it.
+// fingerprint returns a short hash. It is long enough to tell a few secrets apart, and
+// too short to find a secret of 16 random bytes.
 func fingerprint(secret []byte) string {
 	sum := sha256.Sum256(secret)
 	return hex.EncodeToString(sum[:4])
 }
 
-// plain are settings without their secrets.
+// plain returns the settings without their secrets, as text.
 func plain(set settings.Settings) string {
 	if whole, err := filepath.Abs(set.Data); err == nil {
-		set.Data = whole // as openStore has it
+		set.Data = whole // as openStore sets it
 	}
 	var text strings.Builder
 	if err := set.Print(&text); err != nil {
-		return err.Error() // never: a builder takes everything
+		return err.Error() // never happens: writes to a builder do not fail
 	}
 	return text.String()
 }

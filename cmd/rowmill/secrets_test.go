@@ -26,7 +26,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// put writes a file as an operator would: whole, or not at all.
+// put replaces a file atomically, as an operator would.
 func put(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
@@ -53,7 +53,7 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 	return m, signals
 }
 
-// A nodeLog is what a node has logged.
+// A nodeLog records the log of a node.
 type nodeLog struct {
 	testWriter
 	mu   sync.Mutex
@@ -73,7 +73,7 @@ func (j *nodeLog) has(words string) bool {
 	return strings.Contains(j.text.String(), words)
 }
 
-// status is what a request to a node is answered with.
+// status returns the status of a request to a node.
 func status(t *testing.T, m *Main, key string) int {
 	t.Helper()
 	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/v1/me", nethttp.NoBody)
@@ -89,8 +89,8 @@ func status(t *testing.T, m *Main, key string) int {
 	return response.StatusCode
 }
 
-// A node that looks when it is asked to alone takes secrets and nothing else from what
-// it reads then, and goes on with what it had where that cannot be read.
+// A node that reloads only at SIGHUP takes over the secrets and no other settings. If
+// the settings cannot be read, it continues with the old ones.
 func TestSecretsAtSIGHUP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -134,7 +134,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	wait.For(t, "the node says that it needs a restart", func() bool { return log.has("take effect with the next start") })
 }
 
-// rotated is a node of TestRotation and the files that its secrets are in.
+// rotated is a node of TestRotation, with the files of its secrets.
 type rotated struct {
 	*Main
 	dir string
@@ -142,8 +142,7 @@ type rotated struct {
 
 func (r rotated) file(name string) string { return filepath.Join(r.dir, name) }
 
-// replace puts another content in the place of a node's file, and waits until it is in
-// use.
+// replace changes a node's file, and waits until the new content is in use.
 func (r rotated) replace(t *testing.T, name, setting, text string) {
 	t.Helper()
 	put(t, r.file(name), text)
@@ -154,9 +153,9 @@ func (r rotated) replace(t *testing.T, name, setting, text string) {
 	})
 }
 
-// TestRotation changes every secret of a cluster of three while clients ask its nodes
-// all the time and a job runs: no request fails, and what was signed and sealed with a
-// key is good until that is taken out.
+// TestRotation changes every secret of a cluster of three nodes while clients send
+// requests and a job runs. No request fails, and signatures and sessions stay valid
+// until their key is removed.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	records, data := redistest.Start(t), t.TempDir()
@@ -224,7 +223,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		nodes = append(nodes, r)
 	}
 
-	transport := &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS13}, DisableKeepAlives: true} // each request is a handshake
+	transport := &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS13}, DisableKeepAlives: true} // each request makes a new handshake
 	asked := &nethttp.Client{Transport: transport}
 	send := func(ctx context.Context, method, url, body, key string) (int, []byte, error) {
 		request, err := nethttp.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -242,7 +241,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		text, err := io.ReadAll(response.Body)
 		return response.StatusCode, text, err
 	}
-	var key atomic.Pointer[string] // the clients'
+	var key atomic.Pointer[string] // of the clients
 	before, after := "before", "after"
 	key.Store(&before)
 	ask := func(m *Main, method, path, body string, into any) {
@@ -325,7 +324,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	verify := func(what, signed string, want int) {
 		t.Helper()
 		_, path, _ := strings.Cut(signed, "/objects/")
-		for _, n := range nodes { // whoever signed it
+		for _, n := range nodes { // with keys of any node
 			if code, text, err := send(t.Context(), nethttp.MethodGet, n.Listeners.URL+"/objects/"+path, "", ""); err != nil || code != want {
 				t.Errorf("%s is answered by %s with %d %.200s %v, want %d", what, n.nodeName(), code, text, err, want)
 			}
@@ -339,10 +338,10 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 		}
 	}
 
-	const rows = 800 // of a job while each changes; some 3 s
+	const rows = 800 // of the job that runs during each change; some 3 s
 	running := submit(rows)
-	// Keys of the administrator: the new one beside the old one, the clients change, the
-	// old one goes.
+	// Keys of the administrator: add the new key to the old one, change the clients,
+	// remove the old key.
 	steps("admin", "api_key", "before\nafter")
 	key.Store(&after)
 	wait.For(t, "no request has the old key", func() func() bool {
@@ -356,7 +355,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 
 	succeeds(running)
 
-	// Keys that sign.
+	// Signing keys.
 	running = submit(rows)
 	old := url(nodes[0].Main)
 	steps("signing", "http.signing_key", "records\n"+random("s"), random("s")+"\nrecords")
@@ -369,7 +368,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 
 	succeeds(running)
 
-	// Keys of the gossip.
+	// Gossip keys.
 	running = submit(rows)
 	steps("gossip", "cluster.key", random("b")+"\n"+random("a"), random("a")+"\n"+random("b"))
 	nodes[0].replace(t, "gossip", "cluster.key", random("a"))
@@ -380,7 +379,8 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 
 	succeeds(running)
 
-	// Certificates: first both authorities, then the certificates, then the new one alone.
+	// Certificates: trust both authorities, then replace the certificates, then trust
+	// only the new authority.
 	running = submit(rows)
 	next := issue(innerNext, "rowmill")
 	current, err := os.ReadFile(nodes[0].file("node.ca"))

@@ -21,11 +21,11 @@ func serveCommand(term *terminal.IO) *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node: the API, the pipeline and the records, in one process.
 
-Rows run on the inference servers named with --engine. Without any the node
-uses those that it finds at the usual local ports: 8000 (vLLM), 8080
-(llama.cpp), 11434 (Ollama), 30000 (SGLang), now or later. Where there is none,
-a built-in simulated server makes up the answers, but not on a machine with an
-NVIDIA GPU: there jobs wait for the server. --simulate decides it otherwise.
+Rows run on the inference servers named with --engine. Without --engine the node
+uses servers that it finds at the usual local ports: 8000 (vLLM), 8080 (llama.cpp),
+11434 (Ollama), 30000 (SGLang), now or later. If there is none, a built-in simulated
+server makes up the answers, but not on a machine with an NVIDIA GPU: there jobs
+wait for the server. --simulate changes this.
 
 Nothing else needs to be installed: records and objects live in the data
 directory. Several nodes share them in Redis and S3 instead (store.url,
@@ -36,14 +36,14 @@ The first start without ROWMILL_API_KEY or --api-key-file makes an
 administrator key and prints it, once.
 
 The first SIGINT or SIGTERM, or rowmill nodes drain, lets rows in flight finish,
-commits them and ends with code 0; jobs that are not over go on with the next
+commits them and ends the node with code 0; unfinished jobs continue with the next
 start, or on another node. A process that has not ended 10 s after
-jobs.drain_timeout is ended, with code 9, and says what still ran. The second signal ends the process at once; then,
-too, nothing that was committed is lost.
+jobs.drain_timeout is ended with code 9, and logs what still ran. The second signal
+ends the process at once; committed rows are not lost then either.
 
-Secrets are read again while the node runs, when their files change and at SIGHUP
-(docs/security.md says which); a SIGHUP from the terminal it was started at ends
-it.
+A running node reads its secrets again when their files change and at SIGHUP
+(docs/security.md lists them). If the node was started from a terminal, a SIGHUP of
+that terminal ends it.
 
 ` + "Settings come from flags, then ROWMILL_ variables, then the file, then\ndefaults; `rowmill config print` shows them all.",
 		Example: `  rowmill serve
@@ -73,7 +73,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	}
 	m := newMain(s, newLogger(term, s.Log))
 	m.Secrets.Reload = reload
-	if !term.Live { // where it is one, the terminal is gone
+	if !term.Live { // after a hangup of a terminal, the terminal is gone
 		hangup := make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP)
 		defer signal.Stop(hangup)
@@ -81,7 +81,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	}
 	m.watchdog = &watchdog{log: m.Logger, limit: s.Jobs.DrainTimeout + stopTimeout, end: func() { os.Exit(exit.Overdue) }}
 	defer m.watchdog.disarm()
-	context.AfterFunc(ctx, m.watchdog.arm) // after disarm it does nothing
+	context.AfterFunc(ctx, m.watchdog.arm) // does nothing after disarm
 	if err := m.Run(ctx); err != nil {
 		return exit.With(exit.Failure, err)
 	}
@@ -98,7 +98,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	case failure = <-m.Failed():
 		m.Logger.Error("a part of the node stopped", "err", failure)
 	case <-m.Pipeline.DrainAsked():
-		m.Logger.Info("stopping: the node was told to drain, rows in flight finish", "limit", s.Jobs.DrainTimeout.String())
+		m.Logger.Info("stopping: the node drains, rows in flight finish", "limit", s.Jobs.DrainTimeout.String())
 	case <-ctx.Done():
 		m.Logger.Info("stopping: rows in flight finish", "reason", context.Cause(ctx).Error(), "limit", s.Jobs.DrainTimeout.String())
 	}
@@ -109,7 +109,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	return exit.With(exit.Failure, errors.Join(failure, err))
 }
 
-// memoryLimit is what the process should stay below, bytes.
+// memoryLimit returns the memory limit of the process, in bytes.
 func memoryLimit(s settings.Settings) int64 {
 	if s.MemoryLimit > 0 {
 		return int64(s.MemoryLimit)
@@ -121,7 +121,7 @@ func memoryLimit(s settings.Settings) int64 {
 	return int64(limit)
 }
 
-// must is for what can only fail by a mistake in this package.
+// must panics for errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// proxyOf starts the simulated server with models, and returns what stands before it.
+// proxyOf starts the simulated server with models, and returns a proxy to it.
 func proxyOf(t *testing.T, models ...rowmill.Model) *httputil.ReverseProxy {
 	t.Helper()
 	server, err := sim.New(sim.Config{Models: models, Profile: sim.Instant()})
@@ -43,8 +43,8 @@ func proxyOf(t *testing.T, models ...rowmill.Model) *httputil.ReverseProxy {
 	return httputil.NewSingleHostReverseProxy(behind)
 }
 
-// startInvented runs a server that seems to be vLLM and serves models of which no
-// file of ours knows.
+// startInvented runs a server that pretends to be vLLM and serves models that our
+// catalog does not have.
 func startInvented(t *testing.T) (address string) {
 	t.Helper()
 	proxy := proxyOf(t,
@@ -69,7 +69,7 @@ func startInvented(t *testing.T) (address string) {
 	return front.URL
 }
 
-// offered waits until a service knows what its servers' models do.
+// offered waits until a service knows the kinds of its servers' models.
 func offered(t *testing.T, api *client.Client, ids ...string) map[string]client.Model {
 	t.Helper()
 	found := map[string]client.Model{}
@@ -91,7 +91,7 @@ func offered(t *testing.T, api *client.Client, ids ...string) map[string]client.
 	return found
 }
 
-// results are the outputs of a job.
+// results returns the outputs of a job.
 func results(t *testing.T, api *client.Client, id string) []json.RawMessage {
 	t.Helper()
 	var text strings.Builder
@@ -107,8 +107,8 @@ func results(t *testing.T, api *client.Client, id string) []json.RawMessage {
 	return all.Outputs
 }
 
-// A model that only its server knows runs as what it is, with its counts, rows
-// that are too long cut, and no cost.
+// A model that only its server knows runs with the server's kind and token counts. Rows
+// that are too long are cut, and there is no cost.
 func TestServedModelsRunWithoutACatalogEntry(t *testing.T) {
 	t.Parallel()
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
@@ -184,8 +184,8 @@ func one(text string) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) { yield(text, nil) }
 }
 
-// The catalog refines what is served: an alias, a price, a kind. A quota of money
-// takes no model without a price.
+// The catalog adds to served models: an alias, a price, a kind. A cost quota refuses a
+// model without a price.
 func TestCatalogRefinesServedModels(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "models.yaml")

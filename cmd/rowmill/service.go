@@ -25,8 +25,8 @@ import (
 	"github.com/rowmill/rowmill/internal/memo"
 )
 
-// service is the pipeline for the API. Most methods are those of actors.System,
-// which pipeline embeds.
+// service connects the pipeline to the API. Most methods come from actors.System, which
+// pipeline embeds.
 type service struct {
 	*pipeline
 	meter   *meter
@@ -36,8 +36,9 @@ type service struct {
 
 var _ http.Service = (*service)(nil)
 
-// The age at which an answer of other nodes is asked for again: many open pages cost
-// no more than one. maxWhere bounds the jobs with such an answer.
+// figuresFresh is how long an answer of other nodes is used before they are asked
+// again, so that many open pages cost as much as one. maxWhere limits the jobs with a
+// stored answer.
 const (
 	figuresFresh = time.Second
 	maxWhere     = 1000
@@ -92,8 +93,9 @@ func (s *service) Servers() (servers []offer.Server) {
 	return servers
 }
 
-// Counting describes how this node counts prompts of a model. Counts of embeddings are
-// not compared with those of servers: embeddings go in groups.
+// Counting describes how this node counts the tokens of a model's prompts. Counts for
+// embeddings are not compared with the server's counts, because servers count them per
+// request with several rows.
 func (s *service) Counting(m rowmill.Model) http.Counting {
 	exact, off, compared := s.System.Counting(m)
 	said := http.Counting{Exact: exact}
@@ -103,7 +105,7 @@ func (s *service) Counting(m rowmill.Model) http.Counting {
 	return said
 }
 
-// offers are the models of all servers of a node.
+// offers returns the models of all servers of a node.
 func offers(servers []nodes.Engine) (info engine.Info) {
 	for _, s := range servers {
 		info.Models = append(info.Models, s.Models...)
@@ -121,7 +123,6 @@ func role(n nodes.Status) string {
 	return apinodes.NodeBoth
 }
 
-// DrainNode drains a node.
 func (s *service) DrainNode(ctx context.Context, id string) error {
 	err := s.System.DrainNode(ctx, id)
 	var refusal *peer.Refusal
@@ -167,5 +168,5 @@ func actorOf(id, name string, a registry.Actor) apinodes.Actor {
 	return actor
 }
 
-// seconds is a duration in seconds, to the millisecond.
+// seconds returns a duration in seconds, to the millisecond.
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }

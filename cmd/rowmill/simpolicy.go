@@ -7,10 +7,9 @@ import (
 	"github.com/rowmill/rowmill/engine/discover"
 )
 
-// A simPolicy decides which of the servers that were found are used. A node's
-// outputs are all real or all simulated: the first server in use decides for
-// as long as the node runs. The zero value is undecided. Its methods are safe
-// for concurrent use.
+// A simPolicy decides which of the found servers are used. The outputs of a node are
+// all real or all simulated: the first server in use decides for as long as the node
+// runs. The zero value has not decided. Its methods are safe for concurrent use.
 type simPolicy struct {
 	simulatedNever bool // set before use
 
@@ -26,7 +25,7 @@ type unusedServer struct {
 	reason string
 }
 
-// decide says what a server in use is. Only the first one counts.
+// decide records whether a server in use is simulated. Only the first call counts.
 func (p *simPolicy) decide(simulated bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ func TestSimulatedIsNeverMixedWithReal(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		never   bool
-		inUse   string // empty for undecided
+		inUse   string // empty: no server in use
 		found   string
 		refused string
 	}{
@@ -32,7 +32,7 @@ func TestSimulatedIsNeverMixedWithReal(t *testing.T) {
 			p := &simPolicy{simulatedNever: test.never}
 			if test.inUse != "" {
 				p.decide(test.inUse == madeUp)
-				p.decide(test.inUse != madeUp) // the first one has decided
+				p.decide(test.inUse != madeUp) // has no effect: the first call decides
 			}
 			f := discover.Found{Address: "127.0.0.1:8000", Info: engine.Info{Simulated: test.found == madeUp}}
 			reason := p.refuse(f)

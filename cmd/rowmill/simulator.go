@@ -21,8 +21,8 @@ import (
 	"github.com/rowmill/rowmill/engine/sim/batching"
 )
 
-// defaultSimListen is where vLLM listens by default, so that one can stand in
-// for the other.
+// defaultSimListen is vLLM's default address, so that the simulator can replace vLLM
+// and vLLM the simulator.
 const defaultSimListen = "127.0.0.1:8000"
 
 func simCommand(term *terminal.IO) *cobra.Command {
@@ -34,10 +34,10 @@ func simCommand(term *terminal.IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run a simulated inference server",
-		Long: `Run a simulated inference server: it speaks the OpenAI dialect as vLLM does,
-serves every model of the catalog, and makes its answers up from the prompt and
-the seed. A node that has no server runs the same inside itself, see
-rowmill serve --simulate.
+		Long: `Run a simulated inference server: it speaks the OpenAI dialect like vLLM, serves
+every model of the catalog, and makes up its answers from the prompt and the seed.
+A node without a server can run the same simulator inside, see rowmill serve
+--simulate.
 
 Answers take fixed latencies (--ttft, --per-token, --slots), or, with --gpu, the
 time that a model would take on a GPU with continuous batching, a bounded KV
@@ -46,8 +46,8 @@ The GPUs are simulated for: ` + strings.Join(gpuNames(), ", ") + `.
 
 --fault makes requests fail at random, as KIND=RATE with a rate between 0 and 1.
 The kinds: ` + strings.Join(sim.FaultKinds(), ", ") + `.
-What fails depends on --seed and the prompt, so that a run repeats. A running
-server takes the same by POST /sim/faults.`,
+The failing requests depend on --seed and the prompt, so that a run is repeatable. A
+running server takes the same rates by POST /sim/faults.`,
 		Example: `  rowmill sim --listen 127.0.0.1:8000 --slots 64
   rowmill serve --engine http://127.0.0.1:8000
 
@@ -88,9 +88,9 @@ server takes the same by POST /sim/faults.`,
 	flags.IntVar(&gpu.maxSeqs, "max-num-seqs", batching.DefaultMaxSeqs, fmt.Sprintf("with --gpu, requests in the batch at most, up to %d", batching.LargestMaxSeqs))
 	flags.StringToStringVar(&faults.rates, "fault", nil, "share of the requests that fail in this way, `KIND=RATE`; several with commas")
 	flags.Lookup("fault").DefValue = ""
-	flags.DurationVar(&faults.startupDelay, "startup-delay", 0, "answer 503 for so long at the start")
-	flags.DurationVar(&faults.dieAfter, "die-after", 0, "break all connections and accept no more after so long (default: never)")
-	flags.DurationVar(&faults.reviveAfter, "revive-after", 0, "come back when dead for so long (default: never)")
+	flags.DurationVar(&faults.startupDelay, "startup-delay", 0, "answer 503 for this time after the start")
+	flags.DurationVar(&faults.dieAfter, "die-after", 0, "break all connections and accept no more after this time (default: never)")
+	flags.DurationVar(&faults.reviveAfter, "revive-after", 0, "accept connections again after being dead for this time (default: never)")
 	flags.IntVar(&config.Profile.AnswerTokens, "answer-tokens", config.Profile.AnswerTokens, "median length of an answer, in tokens")
 	flags.IntVar(&config.Profile.ReasoningTokens, "reasoning-tokens", config.Profile.ReasoningTokens, "median length of reasoning, in tokens")
 	flags.IntVar(&config.MaxContext, "max-context", 0, "context length of every model, in tokens (default: the catalog's)")
@@ -114,8 +114,8 @@ func gpuNames() (names []string) {
 	return names
 }
 
-// apply sets config.GPU if one is asked for. Flags of the other kind of
-// simulation are refused: they would do nothing.
+// apply sets config.GPU if a GPU is named. It refuses flags of the other kind of
+// simulation, because they would do nothing.
 func (g gpuFlags) apply(config *sim.Config, flags *pflag.FlagSet) error {
 	if g.name == "" {
 		if flags.Changed("max-num-seqs") {

@@ -27,11 +27,11 @@ type storage struct {
 	Bucket blob.Bucket
 
 	deployment deployment.Identity // of Store and Bucket
-	redis      *redis.Store        // below Store; nil where that is embedded
-	s3         *s3.Bucket          // Bucket where it is one; nil otherwise
-	folder     *dir.Bucket         // Bucket where it is a directory; nil otherwise
-	signing    *dir.Keyring        // of folder
-	backingUp  atomic.Bool         // a backup of Store and folder is held
+	redis      *redis.Store        // below Store; nil if the records are embedded
+	s3         *s3.Bucket          // the same as Bucket if that is S3; nil otherwise
+	folder     *dir.Bucket         // the same as Bucket if that is a directory; nil otherwise
+	signing    *dir.Keyring        // keys of folder
+	backingUp  atomic.Bool         // a backup of Store and folder is in progress
 }
 
 // Start opens the records and the objects, and refuses them if they do not belong
@@ -51,8 +51,8 @@ func (s *storage) open(ctx context.Context) error {
 	return s.openBucket(ctx)
 }
 
-// openStore opens the records. They come first: the lock of the embedded store
-// refuses a second process before the process changes anything.
+// openStore opens the records. They are opened first: the lock of the embedded store
+// refuses a second process before that process changes anything.
 func (s *storage) openStore(ctx context.Context) error {
 	var err error
 	if s.Settings.Data, err = filepath.Abs(s.Settings.Data); err != nil {
@@ -94,8 +94,8 @@ func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	return records, nil
 }
 
-// openRedis opens the records in Redis for a node, and warns of settings of Redis
-// that can lose records.
+// openRedis opens the records in Redis for a node, and warns about Redis settings that
+// can lose records.
 func (s *storage) openRedis(ctx context.Context) error {
 	set := s.Settings.Store
 	records, err := s.dialRedis(ctx)
@@ -118,8 +118,8 @@ func (s *storage) openRedis(ctx context.Context) error {
 	return nil
 }
 
-// verifiedBy makes the TLS settings for servers with certificates from the
-// authorities in a PEM file; nil without a file.
+// verifiedBy returns TLS settings that trust the authorities in a PEM file; nil without
+// a file.
 func verifiedBy(file string) (*tls.Config, error) {
 	if file == "" {
 		return nil, nil
@@ -176,16 +176,15 @@ func (s *storage) openS3(ctx context.Context) error {
 	return nil
 }
 
-// pair is the records and the bucket.
+// pair returns the records and the bucket.
 func (s *storage) pair() deployment.Pair {
 	return deployment.Pair{Records: s.Store, RecordsName: s.records(), Bucket: s.Bucket, BucketName: s.objects(), Clock: s.now}
 }
 
-// confirm returns an error once the records and the bucket do not belong together
-// any more.
+// confirm returns an error if the records and the bucket no longer belong together.
 func (s *storage) confirm(ctx context.Context) error { return s.pair().Confirm(ctx, s.deployment) }
 
-// records is the place of the records, without a password.
+// records returns the place of the records, without a password.
 func (s *storage) records() string {
 	if s.Settings.Store.Embedded() {
 		return filepath.Join(s.Settings.Data, "rowmill.db")
@@ -193,7 +192,7 @@ func (s *storage) records() string {
 	return s.Settings.Store.Place()
 }
 
-// objects is the place of the objects.
+// objects returns the place of the objects.
 func (s *storage) objects() string {
 	if s.folder != nil {
 		return filepath.Join(s.Settings.Data, "objects")

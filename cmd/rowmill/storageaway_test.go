@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// outage runs a job of a node whose storage is struck meanwhile, looks that it
-// waits longer than an operator's patience and says so, and that it goes on once
-// the storage is mended.
+// outage runs a job on a node and breaks the node's storage. It checks that the job
+// waits longer than jobs.storage_patience and reports the reason, and that it continues
+// after the repair.
 func outage(t *testing.T, change func(*settings.Settings), strike, mend func() error, message, readyz string) *client.Client {
 	t.Helper()
 	log := &watched{}
@@ -88,7 +88,7 @@ func TestRedisFull(t *testing.T) {
 		limit("1"), limit("0"), "Waiting for the record store, which has no room since ", "[-] store: ")
 }
 
-// The S3 server goes away in the middle of a job.
+// The S3 server stops in the middle of a job.
 func TestS3Away(t *testing.T) {
 	t.Parallel()
 	records, objects := redistest.Start(t), s3test.Start(t)
@@ -102,8 +102,8 @@ func TestS3Away(t *testing.T) {
 		"Waiting for object storage, which cannot be used since ", "[-] objects: CANNOT BE USED since ")
 }
 
-// TestRedisAway stops a node's Redis in both ways there are. Probes hear of
-// it, clients are told to come again, and nobody's log overflows.
+// TestRedisAway stops a node's Redis in two ways. Probes fail, clients are asked to
+// retry, and the logs do not flood.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	records, log, began := redistest.Start(t), &watched{}, time.Now()
@@ -140,7 +140,7 @@ func TestRedisAway(t *testing.T) {
 			t.Errorf("Redis %s, and is back: %v", way, err)
 		}
 	}
-	const period = 10 * time.Second // in which each kind of line is written once
+	const period = 10 * time.Second // each kind of line is logged once in this time
 	most := 12 * (1 + int(time.Since(began)/period))
 	if lines := strings.Count(log.String(), `"msg":"redis driver"`); lines > most {
 		t.Errorf("the driver has %d lines in the log:\n%s", lines, log)

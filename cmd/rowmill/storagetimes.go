@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/blob"
 )
 
-// How a node times its storage. An object has the size of a part with a few thousand
-// rows. Timing may take half of tryTimeout; the other half is for the removal of the
+// Limits for timing the storage. An object has the size of a part with a few thousand
+// rows. Timing takes half of tryTimeout at most; the other half is for removing the
 // object.
 const (
 	timedCommits = 9
@@ -69,13 +69,13 @@ func (x *diagnosis) commit(ctx context.Context) error {
 	return err
 }
 
-// timeBucket times the writing and the reading of an object. The object stays.
+// timeBucket times writing and reading an object. The object stays.
 func (x *diagnosis) timeBucket(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, x.tryTimeout/2)
 	defer cancel()
 	text := make([]byte, timedObject)
 	random := rand.NewChaCha8([32]byte{})
-	_, _ = random.Read(text) // never fails; storage that packs gains nothing
+	_, _ = random.Read(text) // never fails; random bytes, because some storage compresses
 	x.times.ObjectBytes = int64(len(text))
 	x.times.PutSeconds = x.timed(ctx, "bucket", timedObjects, func() error { return putProbe(ctx, x.storage.Bucket, key, text) })
 	if len(x.times.PutSeconds) > 0 {
@@ -96,8 +96,8 @@ func getProbe(ctx context.Context, bucket blob.Bucket, key string) error {
 	return err
 }
 
-// timed returns the seconds of up to n tries. It ends after an error, and begins no
-// further try after the end of ctx.
+// timed returns the seconds that up to n tries took. It stops after an error, and
+// starts no try after ctx ends.
 func (x *diagnosis) timed(ctx context.Context, what string, n int, try func() error) []float64 {
 	var times []float64
 	for len(times) < n && (len(times) == 0 || ctx.Err() == nil) {

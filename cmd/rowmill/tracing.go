@@ -9,10 +9,10 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traces are the traces of jobs on their way to a collector.
+// traces sends the traces of jobs to a collector.
 type traces struct {
 	part
-	Tracer *tracing.Tracer // nil: nothing is traced
+	Tracer *tracing.Tracer // nil: no tracing
 }
 
 // Start sends traces to the collector in the settings, if they name one.

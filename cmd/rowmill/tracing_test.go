@@ -18,7 +18,8 @@ import (
 	"github.com/rowmill/rowmill/internal/wait"
 )
 
-// A collecting is a collector behind a socket: what it was sent, and as whom.
+// collecting is a collector behind a socket. It records the spans and the keys of their
+// senders.
 type collecting struct {
 	mu    sync.Mutex
 	spans []spantest.Span
@@ -43,7 +44,8 @@ func (c *collecting) ServeHTTP(_ nethttp.ResponseWriter, r *nethttp.Request) {
 	c.spans, c.keys, c.paths = append(c.spans, all...), append(c.keys, r.Header.Get("X-Key")), append(c.paths, r.URL.Path)
 }
 
-// jobs are those whose spans have come, and the keys that these were sent with.
+// jobs returns the jobs that have spans, the keys that came with the spans, and the
+// paths.
 func (c *collecting) jobs() (jobs, keys, paths []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +57,8 @@ func (c *collecting) jobs() (jobs, keys, paths []string) {
 	return jobs, slices.Compact(slices.Clone(c.keys)), slices.Compact(slices.Clone(c.paths))
 }
 
-// A node tells its collector of jobs, with the headers that it was given last, and stops
-// in time and without complaint when the collector is gone.
+// A node sends spans of jobs to its collector, with the newest headers. It stops in
+// time and without an error if the collector is gone.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	collector := &collecting{}

@@ -13,15 +13,15 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Set by the build with -ldflags -X; empty in a plain `go build`, which knows
-// the rest from version control.
+// The build sets these with -ldflags -X. In a plain `go build` they are empty, and
+// buildInfo takes the values that Go recorded from version control.
 var (
 	version string
 	commit  string
 	built   string
 )
 
-// build says what program this is.
+// build describes this program.
 type build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
@@ -29,7 +29,8 @@ type build struct {
 	Go      string `json:"go"`
 }
 
-// buildInfo returns what the build set, and what Go recorded for the rest.
+// buildInfo returns the values that the build set, and for the others the values that
+// Go recorded.
 func buildInfo() build {
 	b := build{Version: version, Commit: commit, Built: built, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

@@ -11,9 +11,9 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// standIn counts for models whose own vocabulary is not at hand: modern
-// vocabularies differ by a few percent on most texts, and what servers report
-// corrects for that.
+// standIn is the tokenizer for models without their own vocabulary here. Modern
+// vocabularies differ by a few percent on most texts, and the counts that servers
+// report correct the rest.
 const standIn = "o200k_base"
 
 // vocabularies finds and keeps the tokenizers of models. It is safe for
@@ -22,7 +22,7 @@ type vocabularies struct {
 	find prompt.Tokenizers
 
 	mu     sync.Mutex
-	loaded map[[3]string]vocabulary // by names of tokenizer and template, and of a model that names no tokenizer
+	loaded map[[3]string]vocabulary // by the names of tokenizer and template, and of the model if it names no tokenizer
 }
 
 type vocabulary struct {
@@ -34,8 +34,8 @@ func newVocabularies(dir string) *vocabularies {
 	return &vocabularies{find: prompt.Tokenizers{Dir: dir}, loaded: make(map[[3]string]vocabulary)}
 }
 
-// check loads the vocabularies of all models from the operator's directory, so
-// that a damaged file is found at start and not by the first job.
+// check loads the vocabularies of all models in the operator's directory, so that a
+// damaged file fails the start, and not the first job.
 func (v *vocabularies) check(models []rowmill.Model) error {
 	if v.find.Dir == "" {
 		return nil
@@ -48,12 +48,12 @@ func (v *vocabularies) check(models []rowmill.Model) error {
 	return nil
 }
 
-// mostWarm bounds the models of one server whose vocabularies are loaded before a
-// job wants them: more are those of a gateway.
+// mostWarm limits how many vocabularies of a server are loaded before a job needs them.
+// A server with more models is a gateway.
 const mostWarm = 8
 
-// warm loads the vocabularies of served models. What is wrong with one its first
-// job will say.
+// warm loads the vocabularies of served models. It ignores errors: the first job of the
+// model reports them.
 func (v *vocabularies) warm(known *catalog.Catalog, served []engine.ServedModel) {
 	for _, s := range served[:min(len(served), mostWarm)] {
 		models := known.ByEngineName(s.Name)
@@ -69,8 +69,8 @@ func (v *vocabularies) warm(known *catalog.Catalog, served []engine.ServedModel)
 	}
 }
 
-// tokenizer returns the tokenizer of a model. A warning says that another one
-// stands in for it.
+// tokenizer returns the tokenizer of a model. The warning is set if another tokenizer
+// replaces it.
 func (v *vocabularies) tokenizer(m rowmill.Model) (prompt.Tokenizer, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +104,7 @@ func (v *vocabularies) vocabulary(m rowmill.Model) (vocabulary, error) {
 		have.tokens = template.Encoding(encoding)
 	case m.Tokenizer == standIn:
 		return vocabulary{}, fmt.Errorf("load %s: %s", standIn, have.warning)
-	default: // one for all that it stands in for
+	default: // all models without their own vocabulary share one
 		other, err := v.vocabulary(rowmill.Model{Tokenizer: standIn, Template: m.Template})
 		if err != nil {
 			return vocabulary{}, err

@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// stopTimeout is how long a node that was told to stop may live beyond
-	// jobs.drain_timeout, whatever still runs in it.
+	// stopTimeout is how long a stopping node may live beyond jobs.drain_timeout, even
+	// if something still runs.
 	stopTimeout = 10 * time.Second
-	// tellTimeout is how long the watchdog may take to say why it ends the
-	// process: what the log is written to may be what hangs.
+	// tellTimeout is how long the watchdog may take to log why it ends the process: the
+	// log itself may hang.
 	tellTimeout = time.Second
 )
 
-// A watchdog ends the process where it does not end by itself.
+// A watchdog ends the process if it does not end by itself.
 type watchdog struct {
 	log   *slog.Logger
 	limit time.Duration
-	end   func() // the process
+	end   func() // ends the process
 
-	step  atomic.Pointer[string] // of stopping, that is under way
+	step  atomic.Pointer[string] // the current step of stopping
 	mu    sync.Mutex
-	timer *time.Timer // nil until it is armed
+	timer *time.Timer // nil before arm
 }
 
-// arm begins the time within which the process has to end. Twice is harmless.
+// arm starts the time limit of the process. Calling it twice is harmless.
 func (w *watchdog) arm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +44,7 @@ func (w *watchdog) arm() {
 	}
 }
 
-// disarm is for a process that ends by itself, or was not told to.
+// disarm stops the watchdog: the process ends by itself, or was not asked to stop.
 func (w *watchdog) disarm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,28 +54,28 @@ func (w *watchdog) disarm() {
 	w.timer.Stop()
 }
 
-// at notes what the process is about to close.
+// at notes the part that the process is about to close.
 func (w *watchdog) at(step string) {
 	if w != nil {
 		w.step.Store(&step)
 	}
 }
 
-// bite says what still runs and ends the process.
+// bite logs what still runs and ends the process.
 func (w *watchdog) bite() {
 	late := time.AfterFunc(tellTimeout, w.end)
 	step := "the start of the node"
 	if at := w.step.Load(); at != nil {
 		step = *at
 	}
-	w.log.Error("the node does not stop: its process is ended; what was committed is kept, the rest is run again",
+	w.log.Error("the node does not stop: its process is ended; committed rows are kept, other rows run again",
 		"limit", w.limit.String(), "closing", step, "running", strings.Join(running(), ", "))
 	if late.Stop() {
 		w.end()
 	}
 }
 
-// mostRunning is how many places are named at which the process runs.
+// mostRunning limits how many places of running goroutines are logged.
 const mostRunning = 12
 
 var (
@@ -83,18 +83,18 @@ var (
 	ownFrame    = regexp.MustCompile(`github\.com/rowmill/rowmill/(\S+)\+0x`)
 )
 
-// running are the places in our own code where goroutines are, those of most of
-// them first.
+// running returns the places in our own code where goroutines are, the most frequent
+// first.
 func running() (places []string) {
 	var text strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&text, 1) // a builder takes all
+	_ = pprof.Lookup("goroutine").WriteTo(&text, 1) // writes to a builder do not fail
 	counts, goroutines := map[string]int{}, 0
 	for line := range strings.Lines(text.String()) {
 		if start := recordStart.FindStringSubmatch(line); start != nil {
 			goroutines, _ = strconv.Atoi(start[1])
 		} else if frame := ownFrame.FindStringSubmatch(line); frame != nil {
 			counts[frame[1]] += goroutines
-			goroutines = 0 // those further down have called it
+			goroutines = 0 // later frames are the callers of this one
 		}
 	}
 	for _, place := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {

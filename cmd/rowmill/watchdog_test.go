@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// A process that does not stop is ended in time, and says what it was about. It names
-// only so many places: nodes of other tests would leave none for this one's.
+// A process that does not stop is ended in time, and the log names the step. The log
+// has a limited number of places: nodes of parallel tests would leave no room for this
+// test's.
 func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -24,7 +25,7 @@ func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 		w.arm()
 		w.at("pipeline")
 		time.Sleep(30 * time.Second)
-		w.arm() // the signal, and then the end of the wait for it
+		w.arm() // once for the signal, and once after the wait for it
 		if took := <-ended; took < time.Minute-tellTimeout || took > time.Minute {
 			t.Errorf("ended after %v, want a minute", took)
 		}
@@ -39,7 +40,7 @@ func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 	})
 }
 
-// Where nobody reads the log, the process ends all the same.
+// If the log is blocked, the process is ended too.
 func TestWatchdogThatCannotTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestWatchdogThatCannotTell(t *testing.T) {
 		if took := <-ended; took != time.Minute {
 			t.Errorf("ended after %v, want a minute", took)
 		}
-		_ = full.Close() // the log is read at last
+		_ = full.Close() // now the log is read
 		synctest.Wait()
 		if len(ended) > 0 {
 			t.Error("it was ended twice")
@@ -58,7 +59,7 @@ func TestWatchdogThatCannotTell(t *testing.T) {
 	})
 }
 
-// One that has ended by itself, or was never told to, is left alone.
+// The watchdog does nothing to a process that ended by itself or was not asked to stop.
 func TestWatchdogIsDisarmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

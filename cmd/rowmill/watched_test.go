@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// watched is a buffer for several goroutines that tells when it holds a text.
+// watched is a buffer for several goroutines. It signals when it contains a text.
 type watched struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
 	until string
-	found chan struct{} // closed when until is there; may be nil
+	found chan struct{} // closed when the buffer contains until; may be nil
 }
 
 func (w *watched) Write(p []byte) (int, error) {

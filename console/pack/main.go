@@ -1,5 +1,5 @@
-// Pack compresses a built console to what is committed of it. The gzip of the
-// standard library makes the same bytes on every machine.
+// Pack compresses a built console into the files that are committed. The standard
+// library's gzip makes the same bytes on every machine.
 //
 //	pack FROM TO          replaces TO by FROM's files, each as .gz
 //	pack -check FROM TO   says where TO holds anything else

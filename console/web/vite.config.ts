@@ -3,8 +3,8 @@ import react from '@vitejs/plugin-react'
 
 const node = process.env.ROWMILL_URL ?? 'http://127.0.0.1:8088'
 
-// Built pages find everything relative to <base>, so that a prefix in front of
-// a node costs one line of the index.
+// Built pages resolve all addresses relative to <base>, so that a prefix before a node
+// changes only one line of the index.
 export default defineConfig(({ command }) => ({
   base: command === 'build' ? './' : '/console/',
   plugins: [react()],

@@ -33,8 +33,8 @@ func (t *Trial) succeeded(ctx context.Context) error {
 	return err
 }
 
-// killMaking kills a node and the S3 server while clients request every Parquet file of the
-// result, and then fetches all of them.
+// killMaking kills a node and the S3 server while clients request every Parquet file of
+// the result, and then fetches all files.
 func killMaking(ctx context.Context, t *Trial) error {
 	if err := t.succeeded(ctx); err != nil {
 		return err
@@ -53,7 +53,7 @@ func killMaking(ctx context.Context, t *Trial) error {
 	t.S3.Kill()
 	t.struck(strike)
 	time.Sleep(t.between(shortest, longest))
-	if err := t.Mend(ctx); err != nil {
+	if err := t.Repair(ctx); err != nil {
 		return err
 	}
 	for _, v := range variants {

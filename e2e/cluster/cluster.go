@@ -137,12 +137,12 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.Mend(ctx)
+	return c.Repair(ctx)
 }
 
-// Mend repairs the cluster: the network, Redis, the S3 server and every node except spares,
-// with the right time, name and disk.
-func (c *Cluster) Mend(ctx context.Context) error {
+// Repair repairs the cluster: the network, Redis, the S3 server and every node except
+// spares, with the right time, name and disk.
+func (c *Cluster) Repair(ctx context.Context) error {
 	if err := c.heal(ctx); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type collector struct {
 // collectorModule is the module that internal/otelcol pins.
 const collectorModule = "go.opentelemetry.io/collector/otelcol"
 
-// collectorBinary returns the program. Without it the test is skipped.
+// collectorBinary returns the program. If the program is missing, the test is skipped.
 func collectorBinary(t *testing.T) string {
 	t.Helper()
 	pins, err := os.ReadFile(repo.Path("internal", "otelcol", "go.mod"))

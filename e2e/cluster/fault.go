@@ -22,7 +22,7 @@ type Fault struct {
 	Lasts time.Duration
 
 	// Strike makes the fault, notes a Strike in the trial, and returns after the fault.
-	// Mend repairs the rest, such as a node that is down.
+	// Repair fixes the rest, such as a node that is down.
 	Strike func(ctx context.Context, t *Trial) error
 }
 
@@ -146,7 +146,7 @@ func killAll(ctx context.Context, t *Trial) error {
 	}
 	t.struck(strike)
 	time.Sleep(t.between(shortest, longest))
-	return t.Mend(ctx)
+	return t.Repair(ctx)
 }
 
 // killRedis loses no data: acknowledged writes are on disk. Owners with an expired lease claim

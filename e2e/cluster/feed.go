@@ -136,6 +136,6 @@ func killDownload(all bool) func(context.Context, *Trial) error {
 		}
 		t.struck(strike)
 		time.Sleep(t.between(shortest, longest))
-		return t.Mend(ctx)
+		return t.Repair(ctx)
 	}
 }

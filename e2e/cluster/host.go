@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/internal/port"
 )
 
-// A host runs the processes of one machine, in a network namespace, or on the loopback that
-// all hosts share.
+// A host runs the processes of a machine, in a network namespace, or on the loopback
+// that all hosts share.
 type host struct {
 	address string
 	net     *faultnet.Host // nil on loopback

@@ -299,8 +299,8 @@ func judgeFlat(samples []Sample) (wrongs []string) {
 
 // strikeCrowd strikes at random, with pauses, until ctx ends. It returns its strikes, and the
 // times at which nodes were stopped.
-func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time.Duration) (told map[string]int, paused []time.Time, err error) {
-	told = map[string]int{}
+func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time.Duration) (strikes map[string]int, paused []time.Time, err error) {
+	strikes = map[string]int{}
 	wait := func(d time.Duration) {
 		select {
 		case <-ctx.Done():
@@ -312,7 +312,7 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 		wait(pause/2 + time.Duration(random.Int64N(int64(pause))))
 		select {
 		case <-ctx.Done():
-			return told, paused, nil
+			return strikes, paused, nil
 		default:
 		}
 		nodes := c.nodes()
@@ -331,12 +331,12 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 		case 3:
 			name = "SIGTERM to a node"
 			if _, err := n.terminate(drainWithin + 10*time.Second); err != nil {
-				return told, paused, err
+				return strikes, paused, err
 			}
 		case 4:
 			name, away = "SIGSTOP a node", 2*c.config.Lease
 			if err := n.pause(); err != nil {
-				return told, paused, err
+				return strikes, paused, err
 			}
 			paused = append(paused, time.Now())
 		case 5:
@@ -347,16 +347,16 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 			c.s3Down = true
 			c.S3.Kill()
 		}
-		told[name]++
+		strikes[name]++
 		wait(away)
-		if err := c.Mend(always); err != nil {
-			return told, paused, fmt.Errorf("after %s: %w", name, err)
+		if err := c.Repair(always); err != nil {
+			return strikes, paused, fmt.Errorf("after %s: %w", name, err)
 		}
 	}
 }
 
-// told returns the numbers of strikes as text.
-func toldOf(strikes map[string]int) string {
+// countsText returns the numbers of strikes as text.
+func countsText(strikes map[string]int) string {
 	b, _ := json.Marshal(strikes) // never fails for a map of numbers
 	return string(b)
 }

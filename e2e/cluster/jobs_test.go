@@ -34,11 +34,11 @@ func TestCrowd(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	var told map[string]int
+	var strikes map[string]int
 	var paused []time.Time
 	go func() {
 		var err error
-		told, paused, err = c.strikeCrowd(ctx, rand.New(rand.NewPCG(first, 2)), 5*time.Second)
+		strikes, paused, err = c.strikeCrowd(ctx, rand.New(rand.NewPCG(first, 2)), 5*time.Second)
 		ended <- err
 	}()
 	var samples []Sample
@@ -63,7 +63,7 @@ func TestCrowd(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := c.Mend(t.Context()); err != nil {
+	if err := c.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wrongs, err := w.judge(t.Context(), paused)
@@ -79,7 +79,7 @@ func TestCrowd(t *testing.T) {
 	for _, a := range w.accounts {
 		rows += a.used.Rows
 	}
-	t.Logf("%d jobs, %d rows in %v; strikes: %s; %d samples", len(w.jobs), rows, took.Round(time.Second), toldOf(told), len(samples))
+	t.Logf("%d jobs, %d rows in %v; strikes: %s; %d samples", len(w.jobs), rows, took.Round(time.Second), countsText(strikes), len(samples))
 	const shown = 30
 	for _, wrong := range wrongs[:min(shown, len(wrongs))] {
 		t.Error(wrong)

@@ -63,7 +63,7 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 	if err := trial.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over }); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Mend(ctx); err != nil {
+	if err := c.Repair(ctx); err != nil {
 		t.Fatal(err)
 	}
 	c.wantRows(t, trial.Job, want)

@@ -65,7 +65,7 @@ func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...stri
 // String returns a summary of a trial.
 func (o Outcome) String() string {
 	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v; beside it %d jobs of another account, %v at most (seed %d)",
-		strings.Join(o.Faults, ", "), strings.Join(o.Told, ", "), o.Rows, o.Took.Round(100*time.Millisecond), o.Reruns, o.Bound, o.Aborted,
+		strings.Join(o.Faults, ", "), strings.Join(o.Timeline, ", "), o.Rows, o.Took.Round(100*time.Millisecond), o.Reruns, o.Bound, o.Aborted,
 		o.Takeover.Round(10*time.Millisecond), o.Beside.jobs, o.Beside.slowest.Round(10*time.Millisecond), o.Seed)
 }
 

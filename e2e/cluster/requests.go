@@ -67,8 +67,8 @@ func (r *requests) take() (asked int, failures []*failure) {
 // lookEvery is the time between two requests of a client for its job.
 const lookEvery = 100 * time.Millisecond
 
-// onlook makes a client poll the job of the trial at any node that is up, until the returned
-// function is called. Failures count as those of other clients.
+// onlook makes a client poll the job of the trial at any node that is up, until the
+// returned function is called. Failures count like other clients' failures.
 func (t *Trial) onlook(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

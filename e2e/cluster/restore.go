@@ -100,7 +100,7 @@ func restoreAll(ctx context.Context, t *Trial) error {
 	if err = errors.Join(err, copied.objects.Close(), os.RemoveAll(folder)); err != nil {
 		return err
 	}
-	return t.Mend(ctx)
+	return t.Repair(ctx)
 }
 
 // restore replaces records and objects by a copy. No node runs.

@@ -65,8 +65,8 @@ func kinds(hosts bool) []Config {
 	return all
 }
 
-// soak runs the trials of one cluster while a fault of the pass fits it. A broken cluster is
-// replaced.
+// soak runs the trials of a cluster while a fault of the pass fits it. A broken cluster
+// is replaced.
 func soak(t *testing.T, table *Table, d *deck, config Config, enough func() bool) {
 	t.Helper()
 	name := strings.Join(config.Roles, "-")

@@ -15,9 +15,9 @@ type Table struct {
 
 type line struct {
 	times, failures     int
-	jobs, rows          int           // jobs: also those of the neighbour
+	jobs, rows          int           // jobs: with the neighbour's jobs
 	asked, killed, away int           // requests; failures at killed nodes; failures while something was unavailable
-	reruns, most, bound int           // sum; the largest of one trial, and its bound
+	reruns, most, bound int           // sum; the largest of a trial, and its bound
 	takeover            time.Duration // longest
 }
 

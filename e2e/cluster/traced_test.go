@@ -83,12 +83,12 @@ func (c *Cluster) restart(t *testing.T) {
 			t.Fatalf("%s ended with %d: %v", n.Name, code, err)
 		}
 	}
-	if err := c.Mend(t.Context()); err != nil {
+	if err := c.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A tree is the spans of one trace.
+// A tree holds the spans of a trace.
 type tree struct {
 	t    *testing.T
 	all  []*span

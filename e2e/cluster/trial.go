@@ -39,13 +39,13 @@ type Trial struct {
 // An Outcome is the outcome of a trial.
 type Outcome struct {
 	Verdict
-	Seed   uint64
-	Faults []string
-	Rows   int
-	Took   time.Duration // from the submission to the end of the job
-	Told   []string      // faults and their times
-	Beside neighbours    // jobs of the other account
-	Asked  Requests      // requests of all clients
+	Seed     uint64
+	Faults   []string
+	Rows     int
+	Took     time.Duration // from the submission to the end of the job
+	Timeline []string      // faults and their times
+	Beside   neighbours    // jobs of the other account
+	Asked    Requests      // requests of all clients
 }
 
 // jobWithin limits a job with all its faults, far above the time that any needs.
@@ -149,7 +149,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 		return err
 	}
 	may := t.excuse()
-	if err := t.Mend(ctx); err != nil {
+	if err := t.Repair(ctx); err != nil {
 		return fmt.Errorf("the cluster does not come back: %w", err)
 	}
 	t.away.to = time.Now()
@@ -184,7 +184,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	e.History, e.Strikes = watch.stop(), t.strikes
 	o.Verdict = Judge(*e, t.limits())
 	for _, s := range t.strikes {
-		o.Told = append(o.Told, fmt.Sprintf("%s after %v at row %d", s.Fault, s.At.Sub(t.began).Round(100*time.Millisecond), s.Done))
+		o.Timeline = append(o.Timeline, fmt.Sprintf("%s after %v at row %d", s.Fault, s.At.Sub(t.began).Round(100*time.Millisecond), s.Done))
 	}
 	o.Wrongs = append(wrongs, o.Wrongs...)
 	t.account.charge(e.Want)
@@ -195,7 +195,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	if e.Record.Status == "succeeded" {
 		o.Wrongs = append(o.Wrongs, JudgeLedger(charged, t.account)...)
 	}
-	t.account = charged // report a wrong charge of one job once
+	t.account = charged // report a wrong charge of a job once
 	wrongs, err = t.neighbour.judge(ctx)
 	o.Wrongs = append(o.Wrongs, wrongs...)
 	asked, failures := t.requests.take()
@@ -226,9 +226,9 @@ func (t *Trial) look(ctx context.Context) (r Record, err error) {
 	})
 }
 
-// limits returns the limits of this cluster. The rows of a node are its slots and a small queue
-// at the simulator, the answers of one part interval, and the answers of a second, in which a
-// part is written and recorded.
+// limits returns the limits of this cluster. The rows of a node are its slots and a
+// small queue at the simulator, the answers of a part interval, and the answers of a
+// second, in which a part is written and recorded.
 func (c *Cluster) limits() Limits {
 	rate := c.config.rate()
 	uncommitted := rate * (c.config.PartInterval + time.Second).Seconds()

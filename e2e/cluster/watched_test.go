@@ -171,7 +171,7 @@ func TestWatched(t *testing.T) {
 	time.Sleep(5 * time.Second) // load without a fault
 	c.Redis.kill()
 	time.Sleep(2 * time.Second)
-	if err := c.Mend(ctx); err != nil {
+	if err := c.Repair(ctx); err != nil {
 		t.Fatal(err)
 	}
 	c.Nodes[2].kill()
@@ -183,7 +183,7 @@ func TestWatched(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := c.Mend(ctx); err != nil {
+	if err := c.Repair(ctx); err != nil {
 		t.Fatal(err)
 	}
 

@@ -154,7 +154,7 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 		code, text := j.world.request(n%len(j.world.Nodes), method, path, header, body)
 		switch {
 		case code == http.StatusOK:
-			j.told(method, teller)
+			j.acknowledged(method, teller)
 			if out != nil {
 				if err := json.Unmarshal(text, out); err != nil {
 					j.wrong("%s %s answers %.200s", method, path, text)
@@ -182,8 +182,8 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 	return false
 }
 
-// told notes the process that accepted the job or removed its data.
-func (j *jobCase) told(method string, by *proc) {
+// acknowledged notes the process that accepted the job or removed its data.
+func (j *jobCase) acknowledged(method string, by *proc) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch method {

@@ -1,7 +1,7 @@
 // Package virtual runs whole nodes of a cluster in one process and in virtual time:
 // service, actors, janitor and engines of up to five nodes, or of a thousand nodes with
 // few faults (TestManyNodes). They share one store, one bucket and one network. A seed
-// decides the faults of all of them. Waiting takes no time inside the bubble of
+// decides the faults of all nodes. Waiting takes no time inside the bubble of
 // testing/synctest, so a job with its faults takes some hundredths of a second.
 //
 //	seed ──► Schedule: nodes, jobs, faults          (generate.go; JSON, can be kept)

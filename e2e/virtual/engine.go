@@ -126,7 +126,7 @@ func (c *client) Prepare(p engine.Params) (engine.Call, error) {
 	return &call{c, len(p.Schema) > 0}, nil
 }
 
-// A call sends the rows of one job to a server.
+// A call sends the rows of a job to a server.
 type call struct {
 	*client
 	schema bool
@@ -277,8 +277,8 @@ func (c *call) lies(ctx context.Context, text string, try int, good engine.Reply
 
 func (w *world) paceOf() time.Duration { return time.Duration(w.Pace) }
 
-// lie returns the fault of the server of a node now. what is "down", or empty for all other
-// faults.
+// lie returns the fault of the server of a node now. what must be "down", or empty for
+// all other faults.
 func (w *world) lie(node int, what string) string {
 	f := w.active(node, "engine", func(f Fault) bool { return f.How != limited && (f.How == "down") == (what == "down") })
 	if f == nil {

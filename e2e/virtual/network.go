@@ -54,7 +54,7 @@ type network struct {
 	log           *slog.Logger // errors of handlers
 }
 
-// A fate holds the delays and faults of one request and its answer.
+// A fate holds the delays and faults of a request and its answer.
 type fate struct {
 	delay  time.Duration // until the request arrives
 	back   time.Duration // until the answer arrives
@@ -194,15 +194,15 @@ func (p *port) tell() {
 	}
 }
 
-// close ends a port. If told, reachable processes learn it at once, and close waits for
-// the requests that handlers still run.
-func (p *port) close(told bool) {
+// close ends a port. If announce is set, reachable processes learn it at once, and
+// close waits for the requests that handlers still run.
+func (p *port) close(announce bool) {
 	p.net.mu.Lock()
 	p.left = true
 	if p.net.ports[p.member.Peer] == p {
 		delete(p.net.ports, p.member.Peer)
 	}
-	if told {
+	if announce {
 		for _, address := range slices.Sorted(maps.Keys(p.net.ports)) {
 			if o := p.net.ports[address]; p.net.reaches(p, o) {
 				*o.of(p) = seen{}
@@ -211,7 +211,7 @@ func (p *port) close(told bool) {
 		}
 	}
 	p.net.mu.Unlock()
-	if told {
+	if announce {
 		p.under.Wait()
 	}
 	p.net.mu.Lock()

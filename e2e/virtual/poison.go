@@ -106,8 +106,8 @@ func (j *jobCase) judgePoison(job rowmill.Job) {
 	}
 }
 
-// bereaved reports whether two owners of a harmless job crashed before any row of it was
-// done. Rowmill cannot tell it from a poison job.
+// bereaved reports whether two owners of a harmless job crashed before any row of this
+// job was done. Rowmill cannot tell it from a poison job.
 func (j *jobCase) bereaved() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -110,7 +110,7 @@ func (a *account) judgeReserved(keeper int) {
 	}
 }
 
-// lastCall runs a job of one row under a cost quota.
+// lastCall runs a job with a single row under a cost quota.
 func (a *account) lastCall(keeper int, name string, limit rowmill.Money) (id string, rec store.Record) {
 	if err := a.world.limitCost(limit.USD()); err != nil {
 		a.wrong("limit what the account may spend: %v", err)

@@ -23,8 +23,8 @@ type Verdict struct {
 	trace []entry
 }
 
-// told returns the trace; without all, only lines that explain the end.
-func (v *Verdict) told(all bool) []string {
+// lines returns the trace as text; without all, only lines that explain the end.
+func (v *Verdict) lines(all bool) []string {
 	var lines []string
 	for _, e := range v.trace {
 		if all || !dull(e) {

@@ -17,12 +17,12 @@ import (
 )
 
 var (
-	seed = flag.Uint64("seed", 0, "run the schedule of this seed alone, and tell what happens")
-	told = flag.Bool("told", false, "with -seed or -schedule: tell also what only asks, and what the nodes log")
-	file = flag.String("schedule", "", "run the schedule in this file alone, and tell what happens")
-	from = flag.Uint64("from", 0, "the first of the seeds of TestSchedules; 0: 1, or a random one where ROWMILL_VIRTUAL says how much")
-	less = flag.Bool("shrink", true, "look for the least schedule that fails")
-	most = flag.Int("failures", 3, "after how many failures to stop")
+	seed    = flag.Uint64("seed", 0, "run only the schedule of this seed, and print its trace")
+	verbose = flag.Bool("verbose", false, "with -seed or -schedule: also print reads, and the logs of the nodes")
+	file    = flag.String("schedule", "", "run only the schedule in this file, and print its trace")
+	from    = flag.Uint64("from", 0, "first seed of TestSchedules; 0: 1, or a random one if ROWMILL_VIRTUAL sets the amount")
+	less    = flag.Bool("shrink", true, "search for the smallest schedule that fails")
+	most    = flag.Int("failures", 3, "stop after this number of failures")
 )
 
 // TestWorker is the process of a worker of the other tests.
@@ -177,7 +177,7 @@ func one(t *testing.T) {
 	}
 	c := newCrew(1)
 	defer c.close()
-	v := c.run(task{Schedule: s, Trace: true, Log: *told})
+	v := c.run(task{Schedule: s, Trace: true, Log: *verbose})
 	t.Logf("%v\n%s\n%v", s, strings.Join(v.Trace, "\n"), v.String())
 	if len(v.Wrongs) > 0 {
 		t.Fail()

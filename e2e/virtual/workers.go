@@ -58,7 +58,7 @@ func work(t *testing.T, from io.Reader, to io.Writer) {
 		case ask.Effects:
 			v.Trace = v.effects()
 		case ask.Trace:
-			v.Trace = v.told(ask.Log)
+			v.Trace = v.lines(ask.Log)
 		}
 		text, err := json.Marshal(v)
 		if err != nil {

@@ -39,7 +39,7 @@ type world struct {
 
 	mu       sync.Mutex
 	trace    []entry
-	struck   []bool // by fault: whether it struck
+	struck   []bool // by fault: true if it struck
 	struckAt []time.Duration
 	halts    []time.Time     // by node: end of its stop
 	skews    []time.Duration // by node: error of its clock

@@ -25,7 +25,7 @@ func issue(t *testing.T, dir string) certtest.Files {
 	return files
 }
 
-// Changed files are in use from the next connection on, once all three fit together.
+// Changed files are in use from the next connection, after all three fit together.
 func TestCurrent(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -1,5 +1,5 @@
-// Package certtest issues the certificates of tests: a small authority, and the
-// files that a server or client reads.
+// Package certtest issues certificates for tests: a small authority, and the files for
+// a server or client.
 package certtest
 
 import (
@@ -17,20 +17,21 @@ import (
 	"time"
 )
 
-// validity is how long before and after now certificates are valid: clocks of
-// tests may be wrong by hours.
+// validity is how long before and after now certificates are valid: tests may use
+// clocks that are wrong by hours.
 const validity = 24 * time.Hour
 
-// An Authority signs certificates. Its own is in no file but those it issues.
+// An Authority signs certificates. Its own certificate is only in the files that it
+// issues.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// Files are the PEM files of one certificate.
+// Files names the PEM files of a certificate.
 type Files struct{ Cert, Key, CA string }
 
-// NewAuthority makes an authority of its own.
+// NewAuthority makes a new authority.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,7 +42,7 @@ func NewAuthority() (*Authority, error) {
 	return a, err
 }
 
-// Pool trusts what the authority signs.
+// Pool returns a pool that trusts the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -96,7 +97,7 @@ func (a *Authority) sign(c *x509.Certificate, public *ecdsa.PublicKey) (*x509.Ce
 	c.NotBefore, c.NotAfter = time.Now().Add(-validity), time.Now().Add(validity)
 	parent := a.cert
 	if parent == nil {
-		parent = c // the authority's own
+		parent = c // the authority signs itself
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, public, a.key)
 	if err != nil {

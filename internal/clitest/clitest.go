@@ -1,6 +1,5 @@
-// Package clitest runs command lines against the API of a service that keeps
-// records and runs no jobs. It knows no command: a test brings those it is
-// about.
+// Package clitest runs command lines against the API of a service that keeps records
+// and runs no jobs. It knows no command: each test passes its own.
 package clitest
 
 import (
@@ -30,10 +29,10 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// adminKey is the key that a Program begins with.
+// adminKey is the first key of a Program.
 const adminKey = "administrator"
 
-// Idle is a pipeline that runs nothing.
+// Idle is a pipeline without work.
 type Idle struct {
 	nodes.Service
 }
@@ -44,39 +43,39 @@ func (Idle) Submitted(store.Record) {}
 // Cancelled does nothing.
 func (Idle) Cancelled(string) {}
 
-// Checks has nothing to say.
+// Checks returns no checks.
 func (Idle) Checks(context.Context) []http.Check { return nil }
 
-// Draining is never so.
+// Draining returns false.
 func (Idle) Draining() bool { return false }
 
-// Waiting says that nothing is waited for.
+// Waiting returns no reason.
 func (Idle) Waiting(*rowmill.Job, string) string { return "" }
 
-// Whereabouts are not known.
+// Whereabouts returns nil: no places of rows are known.
 func (Idle) Whereabouts(context.Context, *store.Record) *jobs.Whereabouts { return nil }
 
-// Servers are none.
+// Servers returns no servers.
 func (Idle) Servers() []offer.Server { return nil }
 
-// Counting knows nothing.
+// Counting returns the zero value.
 func (Idle) Counting(rowmill.Model) http.Counting { return http.Counting{} }
 
-// Config says what is run, and beside what.
+// Config holds the commands to run and their service.
 type Config struct {
 	Commands func(service connect.Options) []*cobra.Command
 	Service  http.Service                              // default: Idle
 	Wrap     func(api nethttp.Handler) nethttp.Handler // around the API; default: nothing
 }
 
-// A Program is commands beside a service. Key, Stdin and Now may be changed
-// between runs.
+// A Program runs commands with a service. Key, Stdin and Now may be changed between
+// runs.
 type Program struct {
 	testing.TB
 	Store    *bolt.Store
 	Key      string
 	Stdin    string
-	Now      time.Time // of the service and of the commands; zero: the clock's
+	Now      time.Time // for the service and the commands; zero: the clock's
 	Out, Err bytes.Buffer
 
 	commands func(connect.Options) []*cobra.Command
@@ -129,7 +128,7 @@ func (p *Program) Run(line string) *Program {
 	return p.RunArgs(strings.Fields(line)...)
 }
 
-// RunArgs is Run for arguments with blanks in them.
+// RunArgs is Run for arguments with spaces.
 func (p *Program) RunArgs(args ...string) *Program {
 	p.Helper()
 	p.Out.Reset()
@@ -150,8 +149,8 @@ func (p *Program) RunArgs(args ...string) *Program {
 	return p
 }
 
-// Want checks the exit code of the last run, and that both streams together
-// hold each text.
+// Want checks the exit code of the last run, and that its output (standard output and
+// error) contains each text.
 func (p *Program) Want(code int, texts ...string) *Program {
 	p.Helper()
 	both := p.Out.String() + p.Err.String()
@@ -163,7 +162,7 @@ func (p *Program) Want(code int, texts ...string) *Program {
 	return p
 }
 
-// Table checks what stands on standard output, blanks between columns aside.
+// Table checks standard output, except for the spaces between columns.
 func (p *Program) Table(lines ...string) *Program {
 	p.Helper()
 	var got []string

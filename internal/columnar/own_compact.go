@@ -167,8 +167,8 @@ const (
 
 	createdBy = "rowmill"
 
-	// maxFooter limits the footer size in memory. A table of ten million rows of one
-	// kilobyte each need about 1 MiB.
+	// maxFooter limits the footer size in memory. A table of ten million rows of a
+	// single kilobyte each need about 1 MiB.
 	maxFooter = 256 << 20
 )
 

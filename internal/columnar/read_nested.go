@@ -18,7 +18,7 @@ type assembler struct {
 func (a *assembler) pages(n *node) *pageReader { return a.column.leaves[n.leaf-a.base] }
 
 // definition returns the definition level of the next value of the first leaf under n.
-// It is an error if there is none.
+// It returns an error if there is no next value.
 func (a *assembler) definition(n *node) (int, error) {
 	if err := a.pages(n).need(); err != nil {
 		return 0, err

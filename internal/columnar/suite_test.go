@@ -21,9 +21,9 @@ import (
 	"github.com/rowmill/rowmill/internal/pythontest"
 )
 
-// TestSuite_ShapesOfParquetTesting reads the shapes of files that apache/parquet-testing
-// collects, written anew with pyarrow. TestOddFiles and TestLegacyNesting have the shapes
-// that pyarrow does not write.
+// TestSuite_ShapesOfParquetTesting reads the shapes of files that
+// apache/parquet-testing collects, written again with pyarrow. TestOddFiles and
+// TestLegacyNesting have the shapes that pyarrow does not write.
 func TestSuite_ShapesOfParquetTesting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: other programs are asked without it")
@@ -51,8 +51,8 @@ func TestSuite_ShapesOfParquetTesting(t *testing.T) {
 	}
 }
 
-// contents returns the texts of each column of a file, or the error. Where want has a
-// part of the error, it returns that part.
+// contents returns the texts of each column of a file, or the error. If want is a part
+// of the error, contents returns only this part.
 func contents(data []byte, want any) any {
 	said := func(err error, want any) any {
 		if part, ok := want.(string); ok && strings.Contains(err.Error(), part) {
@@ -85,8 +85,8 @@ func contents(data []byte, want any) any {
 	return columns
 }
 
-// TestLegacyNesting reads lists and maps of the first writers, which have other levels
-// than the format's rules demand today.
+// TestLegacyNesting reads lists and maps of the first writers, with levels that differ
+// from today's rules of the format.
 // https://github.com/apache/parquet-format/blob/master/LogicalTypes.md
 func TestLegacyNesting(t *testing.T) {
 	t.Parallel()

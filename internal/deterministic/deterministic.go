@@ -1,6 +1,5 @@
-// Package deterministic makes what is random in a process follow from a seed, as
-// far as the process lets it: ids, nonces and pauses. It is for simulations that
-// shall be repeated, one at a time.
+// Package deterministic derives the random values of a process from a seed: ids, nonces
+// and pauses. It is for repeatable simulations, one at a time.
 package deterministic
 
 import (
@@ -20,20 +19,20 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// lastV7 is when the last time-ordered UUID was made: ids never go back within
-// a process, but every simulation begins at the same time.
+// lastV7 is the time of the last time-ordered UUID. Ids never go back within a process,
+// but every simulation begins at the same time.
 //
 //go:linkname lastV7 github.com/google/uuid.lastV7time
 var lastV7 int64
 
-// Seed has everything follow from seed, until restore is called.
+// Seed derives all random values from seed until restore is called.
 func Seed(seed uint64) (restore func()) {
 	source := &source{seed: seed}
 	reader, chance := crand.Reader, retry.Chance
 	crand.Reader = source
 	uuid.SetRand(source)
 	lastV7 = 0
-	// A question at one moment has one answer, whoever asked before.
+	// All calls at one time get the same answer, in any order.
 	retry.Chance = func(n int64) int64 { return int64(mix(seed^uint64(time.Now().UnixNano())) % uint64(n)) }
 	return func() {
 		crand.Reader, retry.Chance = reader, chance
@@ -49,8 +48,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// As runs do as one of several that may ask for random bytes at the same moment: the
-// name then tells them apart, in whatever order they ask.
+// As runs do under a name. If several goroutines ask for random bytes at the same time,
+// the names distinguish them, in any order.
 func As(name string, do func()) {
 	pprof.Do(context.Background(), pprof.Labels("as", name), func(context.Context) {
 		label := uintptr(goroutineLabel())
@@ -65,8 +64,8 @@ var names sync.Map // of As, by the label of its goroutine
 //go:linkname goroutineLabel runtime/pprof.runtime_getProfLabel
 func goroutineLabel() unsafe.Pointer
 
-// A source gives bytes that follow from the seed, the moment, the name by As, and how
-// many of that name asked at this moment before.
+// A source derives bytes from the seed, the time, the name given to As, and the number
+// of earlier calls with this name at this time.
 type source struct {
 	seed uint64
 

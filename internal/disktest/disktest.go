@@ -1,5 +1,4 @@
-// Package disktest opens what a single node keeps under its data directory, in a
-// folder of a test.
+// Package disktest opens the store and the bucket of a single node in a test's folder.
 package disktest
 
 import (
@@ -9,7 +8,8 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
-// Open returns an empty store and an empty bucket. They end with the test.
+// Open returns an empty store and an empty bucket. They can be used until the end of
+// the test.
 func Open(t testing.TB) (*bolt.Store, *dir.Bucket) {
 	t.Helper()
 	folder := t.TempDir()

@@ -97,8 +97,8 @@ func (h *hashes) of(t reflect.Type, doc []byte) uint64 {
 	return of.Sum64()
 }
 
-// merge returns fresh with those members of stored that known lacks. known is stored
-// as this version understands it.
+// merge returns fresh with the members of stored that known lacks. known is stored as
+// this version understands it.
 func merge(stored, known, fresh json.RawMessage) (json.RawMessage, error) {
 	if bytes.Equal(stored, known) {
 		return fresh, nil
@@ -191,7 +191,7 @@ func firstMember(object json.RawMessage) string {
 	return fmt.Sprintf("%v:%s", name, value)
 }
 
-// decoded returns an object or a list, or nil where the text is something else.
+// decoded returns an object or a list, or nil if the text is something else.
 func decoded[T map[string]json.RawMessage | []json.RawMessage](text json.RawMessage) (v T) {
 	_ = json.Unmarshal(text, &v)
 	return v

@@ -31,7 +31,7 @@ type thing struct {
 }
 
 type base struct {
-	ID    string `json:"id"` // hidden by thing's
+	ID    string `json:"id"` // hidden by the field of thing
 	Count int    `json:"count"`
 }
 
@@ -45,7 +45,7 @@ type deeper struct {
 	X int `json:"x"`
 }
 
-// rewrite writes what became of a stored document that change was applied to.
+// rewrite applies change to a stored document and returns the new document.
 func rewrite(t *testing.T, stored string, change func(*thing)) string {
 	t.Helper()
 	var v thing
@@ -62,7 +62,7 @@ func rewrite(t *testing.T, stored string, change func(*thing)) string {
 
 func TestUnknownMembersSurviveARewrite(t *testing.T) {
 	t.Parallel()
-	const at = `"at":"2026-01-02T03:04:05Z","count":0,"id":"a"` // the members that are always there, sorted
+	const at = `"at":"2026-01-02T03:04:05Z","count":0,"id":"a"` // the members that are always present, sorted
 	for _, tt := range []struct {
 		name, stored string
 		change       func(*thing)
@@ -106,9 +106,9 @@ func TestUnknownMembersSurviveARewrite(t *testing.T) {
 	}
 }
 
-// TestWhatOverlapsSurvives plants an unknown member into every object of a random
-// document. Every object that the next version of the document still has keeps it, and
-// what this version knows is as it was to be written.
+// TestWhatOverlapsSurvives adds an unknown member to every object of a random document.
+// Every object that the next version of the document still has keeps the member, and
+// known members have their new values.
 func TestWhatOverlapsSurvives(t *testing.T) {
 	t.Parallel()
 	keys := rapid.SampledFrom([]string{"", "a", "B", "long name"})
@@ -150,7 +150,7 @@ func TestWhatOverlapsSurvives(t *testing.T) {
 	})
 }
 
-// tree is what a value is encoded as.
+// tree returns a value's JSON as a tree.
 func tree(t *rapid.T, v any) (decoded any) {
 	raw, err := json.Marshal(v)
 	if err == nil {
@@ -162,7 +162,7 @@ func tree(t *rapid.T, v any) (decoded any) {
 	return decoded
 }
 
-// objects goes over the objects in a thing that structs are encoded as.
+// objects visits the JSON objects that come from structs.
 func objects(v any, path string, visit func(path string, object map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -183,8 +183,8 @@ func objects(v any, path string, visit func(path string, object map[string]any))
 	}
 }
 
-// FuzzRewrite holds that any document can be written again as it was read: what this
-// version knows does not change, nor do unknown members at the top.
+// FuzzRewrite checks that a rewrite without changes keeps known members, and unknown
+// members at the top.
 func FuzzRewrite(f *testing.F) {
 	f.Add(`{"id":"a","new":1,"two":{"key":"k","new":{"x":[1,{}]}},"named":{"f":{"key":"f","new":[]}},"list":[{"key":"a","new":1},{"key":"b"}]}`)
 	f.Add(`{"ID":"a","one":{"deep":{"x":1,"y":{"z":null}}},"free":{"q":1e400},"raw":[1,2],"new":"\ud83d\ude00","at":"2026-01-02T03:04:05.6Z"}`)
@@ -221,7 +221,7 @@ func FuzzRewrite(f *testing.F) {
 	})
 }
 
-// knows asks encoding/json whether a thing has a member.
+// knows reports whether encoding/json knows a member of a thing.
 func knows(t *testing.T, name string) bool {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{name: nil})

@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/internal/oddjson"
 )
 
-// TestSuite_Records has every kind of JSON stand in a record. Records hold parts of
-// requests as they came. Decode leaves text behind a record alone.
+// TestSuite_Records puts every kind of JSON into a record. Records hold parts of
+// requests unchanged. Decode ignores text after a record.
 func TestSuite_Records(t *testing.T) {
 	t.Parallel()
 	oddjson.Test(t, oddjson.Place{

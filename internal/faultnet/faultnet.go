@@ -1,23 +1,22 @@
-// Package faultnet makes hosts with a network between them on one Linux
-// machine, and breaks that network: packets between two hosts vanish, one way
-// or both, some or all of them, as they would on a bad line or behind a wrong
-// firewall rule. Nobody is told: no connection is reset.
+// Package faultnet makes hosts with a network between them on one Linux machine, and
+// breaks that network: packets between two hosts vanish, one way or both, some or all,
+// as they would on a bad line or behind a wrong firewall rule. No connection is reset.
 //
 //	                  ┌──────── namespace of the hub ───────┐
 //	test process ─────┤               bridge                │
 //	(here)            └───┬────────────┬────────────────┬───┘
 //	                 namespace a  namespace b      namespace c
 //	                 nft drops    nft drops        nft drops
-//	                 what comes   what comes       what comes
+//	                 what arrives what arrives     what arrives
 //	                 from…        from…            from…
 //
-// A host is a network namespace: a process inside has its own loopback and
-// ports, and reaches the others by their addresses. The test's own process
-// reaches every host, and is never cut off. Packets are dropped where they
-// arrive: a drop where they leave would be an error of the sender's call.
+// A host is a network namespace: a process inside has its own loopback and ports, and
+// reaches the others by their addresses. The test's own process reaches every host, and
+// is never cut off. Packets are dropped at the receiver: a drop at the sender would
+// return an error to the sending program.
 //
-// It needs root, `ip` and `nft`; Usable says what is missing. What a killed
-// test left behind is removed by the next New.
+// It needs root, `ip` and `nft`; Usable reports missing programs and rights. The next
+// New removes the namespaces of a killed test.
 package faultnet
 
 import (
@@ -33,35 +32,35 @@ import (
 	"sync/atomic"
 )
 
-// A Network is a set of hosts that reach each other. Its methods must not be
-// called at the same time.
+// A Network is a set of hosts that reach each other. Its methods are not safe for
+// concurrent use.
 type Network struct {
 	name   string       // prefix of the namespaces
-	subnet netip.Prefix // a /24; .1 is the test's own process
+	subnet netip.Prefix // a /24; .1 is the test's process
 	hosts  []*Host
 }
 
 // A Host is one of a Network's hosts.
 type Host struct {
 	Name string
-	Addr netip.Addr // by which the others and the test reach it
+	Addr netip.Addr // address for the other hosts and the test
 
 	namespace string
-	losses    map[*Host]int // percent of what comes from there
+	losses    map[*Host]int // percent of the packets from a host
 	throttled bool
 }
 
-// Prefix is what runs a command line on the host when it stands before it. The
-// process that it starts becomes the command, and keeps its PID.
+// Prefix returns the words to put before a command line to run it on the host. The
+// process becomes the command, and keeps its PID.
 func (h *Host) Prefix() []string { return []string{"ip", "netns", "exec", h.namespace} }
 
-// Command is exec.CommandContext on the host.
+// Command is like exec.CommandContext, on the host.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	line := append(append(h.Prefix(), name), args...)
 	return exec.CommandContext(ctx, line[0], line[1:]...)
 }
 
-// Usable returns nil where networks can be made, else why not.
+// Usable returns nil if networks can be made, else the reason.
 func Usable() error {
 	for _, program := range []string{"ip", "nft"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -74,10 +73,10 @@ func Usable() error {
 	return nil
 }
 
-var networks atomic.Int64 // made by this process
+var networks atomic.Int64 // number of networks that this process has made
 
-// New makes a network without hosts, and removes those of processes that are
-// gone. Close removes it.
+// New makes a network without hosts, and removes the networks of processes that have
+// ended. Close removes it.
 func New(ctx context.Context) (*Network, error) {
 	if err := Usable(); err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func New(ctx context.Context) (*Network, error) {
 	}
 	number := strconv.FormatInt(networks.Add(1), 10)
 	n := &Network{name: prefix + strconv.Itoa(os.Getpid()) + "." + number, subnet: subnet}
-	hub, here := n.hub(), "rmf"+strconv.FormatInt(int64(os.Getpid()), 36)+"n"+number // 15 bytes at most
+	hub, here := n.hub(), "rmf"+strconv.FormatInt(int64(os.Getpid()), 36)+"n"+number // at most 15 bytes
 	err = errors.Join(
 		ip(ctx, "netns", "add", hub),
 		ip(ctx, "-n", hub, "link", "add", "bridge", "type", "bridge"),
@@ -107,7 +106,7 @@ func New(ctx context.Context) (*Network, error) {
 	return n, nil
 }
 
-// Host adds a host. Names are short: at most 12 bytes.
+// Host adds a host. Its name may have at most 12 bytes.
 func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
 	last := 2 + len(n.hosts)
 	if len(name) > 12 || last > 254 {
@@ -132,8 +131,7 @@ func (n *Network) Host(ctx context.Context, name string) (*Host, error) {
 	return h, nil
 }
 
-// plug puts a cable between the bridge and another namespace, which is named or
-// is that of a PID.
+// plug connects the bridge with another namespace, given by name or by PID.
 func (n *Network) plug(ctx context.Context, port, device, namespace string) error {
 	port = "to" + port
 	return errors.Join(
@@ -150,9 +148,8 @@ func (n *Network) address(last int) string {
 	return netip.PrefixFrom(netip.AddrFrom4(bytes), n.subnet.Bits()).String()
 }
 
-// Lose makes percent of the packets vanish that travel from any of the first
-// hosts to any of the others; 0 heals that direction and 100 cuts it. Traffic
-// of a host with itself stays.
+// Lose drops a percentage of the packets from the first hosts to the others; 0 repairs
+// that direction and 100 cuts it. Packets of a host to itself are not dropped.
 func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error {
 	if percent < 0 || percent > 100 {
 		return fmt.Errorf("%d percent of the packets cannot be lost: between 0 and 100 can", percent)
@@ -174,9 +171,8 @@ func (n *Network) Part(ctx context.Context, left, right []*Host) error {
 	return errors.Join(n.Lose(ctx, 100, left, right), n.Lose(ctx, 100, right, left))
 }
 
-// Throttle squeezes what a host sends through a line of so many kbit/s, in which
-// it waits for up to two seconds and is lost after that; 0 makes the line wide
-// again.
+// Throttle limits the rate of a host's packets to kbit/s. Packets wait up to two
+// seconds and are then dropped; 0 removes the limit.
 func (n *Network) Throttle(ctx context.Context, h *Host, kbit int) error {
 	if kbit == 0 {
 		h.throttled = false
@@ -187,15 +183,15 @@ func (n *Network) Throttle(ctx context.Context, h *Host, kbit int) error {
 		"tbf", "rate", strconv.Itoa(kbit)+"kbit", "burst", "16k", "latency", "2s"))
 }
 
-// Here is the address by which hosts reach the test's own process. It is one of
-// a private network, which those of the hosts are not: a program may tell them
-// apart.
+// Here returns the address by which hosts reach the test's process. It is a private
+// address, in contrast to the hosts' addresses, because a program may treat the two
+// differently.
 func (n *Network) Here() netip.Addr {
 	bytes := n.subnet.Addr().As4()
 	return netip.AddrFrom4([4]byte{100, 64 + bytes[1]%64, bytes[2], 1})
 }
 
-// Heal makes the network whole again.
+// Heal removes all faults from the network.
 func (n *Network) Heal(ctx context.Context) error {
 	errs := []error{n.Lose(ctx, 0, n.hosts, n.hosts)}
 	for _, h := range n.hosts {
@@ -206,7 +202,7 @@ func (n *Network) Heal(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// filter makes the host's rules those of its losses, all at once.
+// filter replaces the host's rules by the rules for its losses, all at once.
 func (h *Host) filter(ctx context.Context) error {
 	var rules strings.Builder
 	rules.WriteString("add table ip faultnet\ndelete table ip faultnet\ntable ip faultnet {\n" +
@@ -226,19 +222,19 @@ func (h *Host) filter(ctx context.Context) error {
 	return output(nft)
 }
 
-// Close ends every process on the hosts at once and removes the network. Twice
-// is harmless.
+// Close kills every process on the hosts and removes the network. Calling it twice is
+// harmless.
 func (n *Network) Close(ctx context.Context) error {
 	n.hosts = nil
 	return remove(ctx, func(namespace string) bool { return strings.HasPrefix(namespace, n.name+".") })
 }
 
-// ip runs the program of that name.
+// ip runs the program ip.
 func ip(ctx context.Context, args ...string) error {
 	return output(exec.CommandContext(ctx, "ip", args...))
 }
 
-// output runs a command; the error holds what it said.
+// output runs a command; the error contains its output.
 func output(command *exec.Cmd) error {
 	out, err := command.CombinedOutput()
 	if err != nil {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// echo says that it listens, and answers each line with the same line.
+// echo prints that it listens, and answers each line with the same line.
 func echo(address string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", address)
@@ -68,7 +68,8 @@ func spray(address string) error {
 	if err != nil {
 		return err
 	}
-	// Not connected: what ICMP says of earlier ones is no error of the next.
+	// The socket is not connected, so that ICMP errors of earlier packets do not fail
+	// the next write.
 	var config net.ListenConfig
 	from, err := config.ListenPacket(context.Background(), "udp", ":0")
 	if err != nil {
@@ -82,8 +83,8 @@ func spray(address string) error {
 	return from.Close()
 }
 
-// patience is how long something may take that happens at once, and silence
-// how long nothing must come.
+// patience limits waiting for an event. silence is how long the test waits to see that
+// no event comes.
 const patience, silence = 30 * time.Second, 300 * time.Millisecond
 
 func setup(t *testing.T, names ...string) (*Network, []*Host) {
@@ -112,7 +113,7 @@ func setup(t *testing.T, names ...string) (*Network, []*Host) {
 	return n, hosts
 }
 
-// A talk is a process on a host whose lines the test reads.
+// A talk is a process on a host; the test reads its lines.
 type talk struct {
 	in    io.Writer
 	lines chan string
@@ -140,8 +141,8 @@ func start(t *testing.T, h *Host, args ...string) *talk {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = command.Process.Kill() // it may be gone already
-		_ = command.Wait()         // it was killed
+		_ = command.Process.Kill() // it may have ended already
+		_ = command.Wait()         // Wait returns an error for a killed process
 	})
 	return s
 }
@@ -205,11 +206,11 @@ func TestCutAndHeal(t *testing.T) {
 		if err := n.Heal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		fromA.hears(t, cut.name) // TCP sends again: a cut loses time, not the connection
+		fromA.hears(t, cut.name) // TCP sends again: a cut delays the connection but does not break it
 	}
 }
 
-// TestLoss counts the datagrams that arrive of many.
+// TestLoss counts how many of many datagrams arrive.
 func TestLoss(t *testing.T) {
 	n, hosts := setup(t, "a", "b")
 	const percent = 30
@@ -233,8 +234,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// arrived is how many datagrams the host's UDP has seen, with and without a
-// listener.
+// arrived returns the number of datagrams that the host has received, with and without
+// a listener.
 func arrived(t *testing.T, h *Host) int {
 	t.Helper()
 	out, err := h.Command(t.Context(), "cat", "/proc/net/snmp").Output()
@@ -257,8 +258,8 @@ func arrived(t *testing.T, h *Host) int {
 	return 0
 }
 
-// TestReach wants the test's own process to reach a host that all others are
-// cut off from.
+// TestReach checks that the test's process reaches a host that is cut off from all
+// other hosts.
 func TestReach(t *testing.T) {
 	n, hosts := setup(t, "a", "b")
 	address := net.JoinHostPort(hosts[0].Addr.String(), "7000")
@@ -274,7 +275,7 @@ func TestReach(t *testing.T) {
 	connection.Close()
 }
 
-// TestClose wants nothing left of a network, not even a process.
+// TestClose checks that a closed network leaves nothing, not even a process.
 func TestClose(t *testing.T) {
 	n, hosts := setup(t, "a")
 	sleep := hosts[0].Command(t.Context(), "sleep", "1000")
@@ -305,8 +306,8 @@ func TestClose(t *testing.T) {
 	wantNone(t, name)
 }
 
-// TestSweep wants a new network to remove those of processes that are gone, and
-// no others.
+// TestSweep checks that a new network removes the networks of ended processes, and no
+// others.
 func TestSweep(t *testing.T) {
 	mine, _ := setup(t, "a")
 	gone := exec.CommandContext(t.Context(), "true")

@@ -13,16 +13,15 @@ import (
 	"syscall"
 )
 
-// prefix begins the name of every namespace of this package; the PID of the
-// process that made it follows.
+// prefix is the start of every namespace's name; the PID of its process follows.
 const prefix = "rowmill."
 
-// benchmarks is the block that RFC 2544 sets aside for networks that exist
-// inside one laboratory: nothing that a test may need has an address in it.
+// benchmarks is the block that RFC 2544 reserves for networks inside a laboratory. No
+// address that a test may need is in this block.
 var benchmarks = netip.MustParsePrefix("198.18.0.0/15")
 
-// freeSubnet returns a /24 of the block that no interface of this machine has,
-// beginning at one that differs from process to process.
+// freeSubnet returns a /24 of the block that no interface of this machine has. The
+// search starts at a subnet that depends on the process.
 func freeSubnet(ctx context.Context) (netip.Prefix, error) {
 	if err := ctx.Err(); err != nil {
 		return netip.Prefix{}, err
@@ -37,7 +36,7 @@ func freeSubnet(ctx context.Context) (netip.Prefix, error) {
 			taken[netip.PrefixFrom(prefix.Addr(), 24).Masked()] = true
 		}
 	}
-	const subnets = 512 // of 24 bits, in a block of 15
+	const subnets = 512 // number of /24 in a /15
 	base := benchmarks.Addr().As4()
 	for i := range subnets {
 		number := (os.Getpid() + i) % subnets
@@ -49,7 +48,7 @@ func freeSubnet(ctx context.Context) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("all of %v is taken: remove networks of earlier tests with `ip netns delete`", benchmarks)
 }
 
-// sweep removes the networks of processes that are gone.
+// sweep removes the networks of processes that have ended.
 func sweep(ctx context.Context) error {
 	return remove(ctx, func(namespace string) bool {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(namespace, prefix), ".")
@@ -58,10 +57,10 @@ func sweep(ctx context.Context) error {
 	})
 }
 
-// remove ends all processes in the chosen ones of this package's namespaces and
-// removes them; the cables go with their ends.
+// remove kills all processes in the chosen namespaces of this package and removes the
+// namespaces, which also removes their cables.
 func remove(ctx context.Context, chosen func(namespace string) bool) error {
-	// Also when the test's context is over: nothing else will do it.
+	// Also after the test's context has ended: no other code removes them.
 	ctx = context.WithoutCancel(ctx)
 	list, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
 	if err != nil {
@@ -79,7 +78,7 @@ func remove(ctx context.Context, chosen func(namespace string) bool) error {
 		}
 		for _, text := range strings.Fields(string(pids)) {
 			if pid, err := strconv.Atoi(text); err == nil && pid != os.Getpid() {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 			}
 		}
 		errs = append(errs, ip(ctx, "netns", "delete", namespace))

@@ -1,8 +1,7 @@
-// Package floors owns the rule about which package may import which: code
-// imports downward only, neighbours on a floor do not know each other, and
-// some libraries are met in one place only. It holds the table and the
-// decision; its test applies them to what `go list` says of this module. It
-// knows nothing of what the packages do.
+// Package floors owns the rules for imports between packages: code imports downward
+// only, packages on the same floor do not import each other, and some libraries have
+// only one importer. It holds the table and the check; its test runs them on the output
+// of `go list`. It does not know the tasks of the packages.
 package floors
 
 import (
@@ -11,50 +10,49 @@ import (
 	"strings"
 )
 
-// Module is the import path of the repository's root package, the vocabulary
-// that every other package may import.
+// Module is the import path of the repository's root package, which every other package
+// may import.
 const Module = "github.com/rowmill/rowmill"
 
-// Table is one set of rules.
+// Table holds the rules.
 type Table struct {
 	// Street lists the top folders. There are no others.
 	Street []string
 
-	// Floor gives the floor of a room: a folder with its subfolders, except
-	// those that are rooms of their own. Only rooms and Helpers hold packages.
+	// Floor gives the floor of a room. A room is a folder with its subfolders, except
+	// subfolders that are rooms themselves. Only rooms and Helpers hold packages.
 	Floor map[string]int
 
-	// Within says how the parts of one folder stand above each other, where
-	// they do: a part may import those on lower floors beside it. Others import
-	// their parents and their own parts only.
+	// Within orders the parts of a folder: a part may import the parts on lower floors
+	// beside it. Parts without an entry may import only their parents and their own
+	// parts.
 	Within map[string]int
 
-	// Strangers are pairs of folders that must not import each other,
-	// whatever their floors.
+	// Strangers are pairs of folders that must not import each other, on any floors.
 	Strangers [][2]string
 
-	// Only names the packages (paths inside the module, subfolders included)
-	// that alone may import a library. Libraries are matched by prefix.
+	// Only names the packages (paths inside the module, with subfolders) that may
+	// import a library. Libraries are matched by prefix.
 	Only map[string][]string
 
-	// Names are the folder names that say nothing and are therefore refused.
+	// Names are folder names that are refused, because they say nothing.
 	Names []string
 
-	// Programs are the folders whose packages are one program's pieces and may
-	// import one another.
+	// Programs are folders that each hold one program. Its packages may import each
+	// other.
 	Programs []string
 
-	// Adapters are the packages that fit one technology to their parent's
-	// interface. Programs choose among them; nobody else imports them.
+	// Adapters are packages that implement their parent's interface with one
+	// technology. Only programs may import them.
 	Adapters []string
 
-	// Helpers are the folders of test helpers, apart from the rooms in them:
-	// shipped code must not import helpers, helpers may import anything.
+	// Helpers are the folders of test helpers, except the rooms in them. Shipped code
+	// must not import helpers; helpers may import anything.
 	Helpers []string
 }
 
-// Rowmill is the table of this repository. docs/architecture.md draws it, which a
-// test compares.
+// Rowmill returns the table of this repository. A test compares it with
+// docs/architecture.md.
 func Rowmill() Table {
 	return Table{
 		Street: []string{
@@ -86,7 +84,7 @@ func Rowmill() Table {
 			"github.com/hashicorp/memberlist": {"cluster"},
 			"connectrpc.com":                  {"cluster"},
 			"google.golang.org/protobuf":      {"cluster", "actors", "internal/tracing"},
-			// The contenders of bench stand apart from our own code on purpose.
+			// The contenders of bench use their own libraries on purpose.
 			"github.com/parquet-go/parquet-go":      {"internal/columnar", "bench"},
 			"github.com/asynkron/protoactor-go":     {"actors"},
 			"github.com/gin-gonic/gin":              {"http"},
@@ -105,8 +103,8 @@ func Rowmill() Table {
 	}
 }
 
-// Package is one package of the module: its import path and what its shipped
-// files, not its tests, import directly.
+// Package is one package of the module: its import path, and the direct imports of its
+// shipped files, without tests.
 type Package struct {
 	Path    string
 	Imports []string
@@ -146,7 +144,7 @@ func (t Table) checkName(path string) []string {
 	return broken
 }
 
-// checkImport says why from may not import path, or nothing.
+// checkImport returns why from may not import path, or "".
 func (t Table) checkImport(from, path string) string {
 	to, inside := inModule(path)
 	if !inside {
@@ -160,7 +158,7 @@ func (t Table) checkImport(from, path string) string {
 	}
 	switch {
 	case to == "":
-		return "" // the vocabulary
+		return "" // the root package
 	case t.isHelper(to):
 		return "it holds test helpers"
 	case from == "":

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFloors holds the module itself against the table.
+// TestFloors checks the module against the table.
 func TestFloors(t *testing.T) {
 	t.Parallel()
 	packages := list(t)
@@ -24,7 +24,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestStreet holds the top folders against the list that the README draws.
+// TestStreet compares the top folders with the list in the README.
 func TestStreet(t *testing.T) {
 	t.Parallel()
 	var folders []string
@@ -64,7 +64,7 @@ func list(t *testing.T) []Package {
 	}
 }
 
-// TestCheck holds invented packages against the table.
+// TestCheck checks invented packages against the table.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -149,8 +149,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestTable holds the table against itself: an exception for a folder that
-// stands on no floor would never be noticed.
+// TestTable checks the table itself: an exception for a folder without a floor would
+// have no effect.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	table := Rowmill()

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// rowmillRoot is how the page calls the module's root package, which is on no
-// floor of the table: everybody may import it.
+// rowmillRoot is the name of the module's root package in the page. It has no floor in
+// the table, because every package may import it.
 const rowmillRoot = "rowmill"
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// Missing returns one sentence for each folder that the table names and that
-// holds no package: such an entry would be an open door that nobody sees.
+// Missing returns one sentence for each folder of the table without a package: such an
+// entry would silently permit imports later.
 func (t Table) Missing(packages []Package) []string {
 	named := slices.Concat(slices.Collect(maps.Keys(t.Floor)), slices.Collect(maps.Keys(t.Within)), t.Adapters, t.Programs, t.Helpers)
 	for _, allowed := range t.Only {
@@ -38,9 +38,9 @@ func (t Table) Missing(packages []Package) []string {
 	return missing
 }
 
-// Differs returns one sentence for each difference between the table and a page
-// in Markdown, where the rows of a table begin with a number and with folders
-// in backquotes: a floor with top folders, or a step with parts of one.
+// Differs returns one sentence for each difference between the table and a Markdown
+// page. In the page, rows of a table begin with a number and folders in backquotes: a
+// floor with top folders, or a step with parts of a folder.
 func (t Table) Differs(page string) []string {
 	want := maps.Clone(t.Floor)
 	maps.Copy(want, t.Within)
@@ -53,7 +53,7 @@ func (t Table) Differs(page string) []string {
 		}
 		level, err := strconv.Atoi(strings.TrimSpace(cells[1]))
 		if err != nil {
-			continue // the head of a table, or another one
+			continue // the head of a table, or of another table
 		}
 		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
 			folder := match[1]

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTableNamesWhatThereIs holds the table against the module.
+// TestTableNamesWhatThereIs checks that each entry of the table has packages.
 func TestTableNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	for _, missing := range Rowmill().Missing(list(t)) {
@@ -19,7 +19,7 @@ func TestTableNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestPageIsTheTable holds the table against the page that draws it.
+// TestPageIsTheTable compares the table with the page that shows it.
 func TestPageIsTheTable(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/architecture.md")
@@ -30,7 +30,7 @@ func TestPageIsTheTable(t *testing.T) {
 	for _, wrong := range table.Differs(string(page)) {
 		t.Error("docs/architecture.md: " + wrong)
 	}
-	// What is below the programs is named there, down to the last part.
+	// The page names every package below the programs, down to the last part.
 	for _, p := range list(t) {
 		path, _ := inModule(p.Path)
 		if path == "" || table.isHelper(path) || slices.Contains(table.Programs, top(path)) || top(path) == "examples" {
@@ -92,8 +92,8 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// TestContributingNamesWhatThereIs looks for every path and every target of
-// make that the page for contributors names.
+// TestContributingNamesWhatThereIs checks that every path and every make target in the
+// page for contributors exists.
 func TestContributingNamesWhatThereIs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/contributing.md")

@@ -1,7 +1,6 @@
-// Package golden holds what a program says against a file of what it shall
-// say. Tests that fail print the difference; the flag -update writes the files
-// anew, for whoever changes them to read before committing. It knows nothing
-// of what the texts are about.
+// Package golden compares the output of a program with a file. A failing test prints
+// the difference. The flag -update writes the files again; read the changes before you
+// commit them. The package does not know the meaning of the texts.
 package golden
 
 import (
@@ -16,10 +15,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// prompt begins a line of a script that is run.
+// prompt is the start of a command line in a script.
 const prompt = "$ "
 
-// Equal wants a text to be the content of a file.
+// Equal checks that a text equals the content of a file.
 func Equal(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {
@@ -44,9 +43,9 @@ func write(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// Script runs the commands of a file, the lines that begin with "$ ", and
-// wants each to say what follows it there. What stands before a command in
-// lines that begin with #, or are empty, is for people.
+// Script runs the commands of a file, which are the lines that begin with "$ ", and
+// checks that each command's output follows its line. Empty lines and lines with #
+// before a command are remarks.
 func Script(t testing.TB, path string, run func(command string) string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -60,8 +59,7 @@ func Script(t testing.TB, path string, run func(command string) string) {
 	Equal(t, path, now)
 }
 
-// replay returns a script with what its commands say now, and how many there
-// are.
+// replay returns the script with the present output of its commands, and their number.
 func replay(script string, run func(command string) string) (now string, commands int) {
 	var out, remarks []string
 	for line := range strings.SplitSeq(strings.TrimRight(script, "\n"), "\n") {
@@ -77,7 +75,7 @@ func replay(script string, run func(command string) string) (now string, command
 		case line == "" || strings.HasPrefix(line, "#"):
 			remarks = append(remarks, line)
 		default:
-			remarks = nil // what the command before has said, up to here
+			remarks = nil // up to here it is output of the command before
 		}
 	}
 	return strings.Join(append(out, remarks...), "\n") + "\n", commands

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// heard is a test that only notes whether it has failed.
-type heard struct {
+// failing is a test that records whether it has failed.
+type failing struct {
 	testing.TB
 	failed bool
 }
 
-func (h *heard) Helper()               {}
-func (h *heard) Errorf(string, ...any) { h.failed = true }
+func (h *failing) Helper()               {}
+func (h *failing) Errorf(string, ...any) { h.failed = true }
 
 func shout(command string) string { return strings.ToUpper(command) + "\n" }
 
@@ -41,7 +41,7 @@ func TestScriptFailsWhereSomethingElseIsSaid(t *testing.T) {
 		if err := os.WriteFile(path, []byte("$ a\n"+said+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		h := &heard{TB: t}
+		h := &failing{TB: t}
 		Script(h, path, shout)
 		if h.failed != fails && !*update {
 			t.Errorf("a file that says %q: failed is %v", said, h.failed)

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// inJSON answers with a body that is not the JSON of an answer. They answer
-// whatever is JSON.
+// inJSON are the paths with JSON answers. Kinds for them send a body that is not a
+// valid answer.
 var inJSON = []string{Chat, Embeddings, Models, Tokenize, "/props", "/server_info", "/get_server_info", "/model_info", "/api/ps", "/api/show", "/version"}
 
-// bodies misuse JSON.
+// bodies are kinds that misuse JSON.
 func bodies() []Kind {
 	body := func(name, text string) Kind {
 		return Kind{Name: name, of: inJSON, write: func(w *wire) { w.body(text) }}
@@ -52,15 +52,14 @@ func bodies() []Kind {
 	})
 }
 
-// wrong are values that stand where others should: of each type, and at its
-// bounds.
+// wrong are values of wrong types and at the limits of each type.
 var wrong = []string{
 	"null", "true", `""`, `"simulated"`, "[]", "{}", "[[]]", `[{}]`, "0", "-1", "0.5", "1e400", "1e-99999999", "-9223372036854775809",
 	"9007199254740993", strings.Repeat("9", 400), `"\ud83d"`, strings.Repeat("[", 60) + strings.Repeat("]", 60),
 }
 
-// Mutations are an honest JSON body with every one of its values replaced by
-// something else, one at a time.
+// Mutations returns copies of an honest JSON body, each with one value replaced by a
+// wrong one.
 func Mutations(good []byte) (all []string) {
 	for _, at := range places(string(good)) {
 		for _, value := range wrong {
@@ -72,7 +71,7 @@ func Mutations(good []byte) (all []string) {
 
 type place struct{ begin, end int }
 
-// places are where the values of a JSON text stand, in their order.
+// places returns the positions of the values in a JSON text, in order.
 func places(text string) (all []place) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	var walk func()
@@ -93,7 +92,7 @@ func places(text string) (all []place) {
 				}
 				walk()
 			}
-			_, _ = decoder.Token() // the end of it, since there is no more
+			_, _ = decoder.Token() // the closing bracket
 		}
 		all[at].end = int(decoder.InputOffset())
 	}
@@ -101,13 +100,13 @@ func places(text string) (all []place) {
 	return all
 }
 
-// contents are answers that say what no schema should be shown.
+// contents are kinds with content that breaks any schema.
 func contents() []Kind {
 	const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
 		`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
 	answer := func(name, content string) Kind {
 		return Kind{Name: name, Outcome: Either, Text: content, of: []string{Chat}, write: func(w *wire) {
-			quoted, _ := json.Marshal(content) // a text always has a form in JSON
+			quoted, _ := json.Marshal(content) // a string can always be encoded
 			w.body(fmt.Sprintf(whole, quoted))
 		}}
 	}
@@ -154,7 +153,7 @@ func contents() []Kind {
 	return append(kinds, streams()...)
 }
 
-// streams misuse server-sent events.
+// streams are kinds that misuse server-sent events.
 func streams() []Kind {
 	const delta = `data: {"choices":[{"delta":{"content":"simulated"}}]}`
 	bulky := func(name, start, piece string) Kind {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// framings misuse HTTP; they answer any path.
+// framings are kinds that misuse HTTP; they answer any path.
 func framings() []Kind {
 	kind := func(name string, outcome Outcome, write func(w *wire)) Kind {
 		return Kind{Name: name, Outcome: outcome, write: write}
@@ -33,7 +33,7 @@ func framings() []Kind {
 		kind("nothing", Breaks, func(*wire) {}),
 		kind("reset", Breaks, func(w *wire) {
 			if tcp, ok := w.conn.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // what is left then is a polite close
+				_ = tcp.SetLinger(0) // if it fails, the connection closes normally
 			}
 		}),
 		kind("no HTTP", Breaks, func(w *wire) { w.text("220 mail.invalid ESMTP\r\n") }),
@@ -78,7 +78,7 @@ func framings() []Kind {
 			w.chunked()
 			for i := range w.Good {
 				w.chunk(string(w.Good[i : i+1]))
-				if i%64 == 0 { // a packet for every one of them would take seconds
+				if i%64 == 0 { // one packet for each would take seconds
 					w.flush()
 				}
 			}
@@ -119,12 +119,12 @@ func framings() []Kind {
 	}
 }
 
-// compressed answers with a body that nobody asked to be compressed.
+// compressed answers with a compressed body that the client did not ask for.
 func (w *wire) compressed(texts ...[]byte) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	for _, text := range texts {
-		_, _ = z.Write(text) // a buffer takes all
+		_, _ = z.Write(text) // writes to a buffer do not fail
 	}
 	_ = z.Close()
 	w.status(200)

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// A Front stands before an honest inference server and answers a share of the chat
-// completions in its place, by kinds of Certain. POST /hostile?share=0.2 sets the share,
+// A Front is a proxy before an honest inference server. It answers a share of the chat
+// completions itself, by kinds of Certain. POST /hostile?share=0.2 sets the share,
 // which is 0 at first.
 type Front struct {
 	Honest http.Handler
@@ -20,7 +20,6 @@ type Front struct {
 	asked atomic.Uint64
 }
 
-// ServeHTTP answers one request.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/hostile":
@@ -42,8 +41,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attack answers a request by a kind. The honest server sees the request only if the kind
-// keeps its answer: what breaks was not computed.
+// attack answers a request by a kind. The honest server gets the request only if the
+// kind keeps its answer: a broken answer must not count as computed.
 func (f *Front) attack(w http.ResponseWriter, r *http.Request, seed uint64) {
 	kind := Draw(Certain(Chat), seed)
 	body, err := io.ReadAll(r.Body)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// What a kind writes follows from the request and the seed, says that it is
-// simulated where it has a header, and names of kinds are their own.
+// The bytes of a kind depend only on the request and the seed, each header says that it
+// is simulated, and names of kinds are unique.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{Chat, Stream, Embeddings, Models, Tokenize, Metrics, "/health"} {
@@ -50,8 +50,8 @@ func answer(t *testing.T, kind Kind, r Request) []byte {
 	return text
 }
 
-// A Front leaves all to the honest server at first. Where it answers in its place, some
-// answers are right, and the honest server has seen no more requests than that.
+// At first, a Front passes all requests to the honest server. Of its own answers, some
+// are right, and the honest server has seen only those requests.
 func TestFront(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Int64
@@ -95,7 +95,8 @@ func TestFront(t *testing.T) {
 	}
 }
 
-// Every value of a document is replaced by every other, and nothing else is.
+// Mutations replaces every value of a document by every wrong value, and changes
+// nothing else.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	all := Mutations([]byte(`{"a": [1, {"b": "x"}], "c": null}`))

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// An Outcome is what a careful reader makes of an answer.
+// An Outcome says how a careful reader treats an answer.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Breaks: there is no answer that could be accepted.
+	// Breaks: no reader can accept the answer.
 	Breaks Outcome = iota
-	// Keeps: the honest answer is there, in a form that HTTP and JSON allow.
+	// Keeps: the bytes contain the honest answer, in a form that HTTP and JSON allow.
 	Keeps
-	// Either: it may be taken for an answer, and then is not the honest one.
+	// Either: a reader may accept an answer, but not the honest one.
 	Either
 )
 
@@ -25,20 +25,20 @@ type Kind struct {
 	Name    string
 	Outcome Outcome
 
-	// Text is the content of an answer that is whole.
+	// Text is the content of a complete answer.
 	Text string
 
-	// Bulky kinds send as much as is taken, up to MostBytes.
+	// Bulky kinds send until the client stops reading, at most MostBytes.
 	Bulky bool
 
-	// Waits says that it ends only when the reader goes away.
+	// Waits says that the answer ends only when the reader disconnects.
 	Waits bool
 
-	of    []string // paths that it answers; none: all
+	of    []string // paths that it answers; none means all
 	write func(w *wire)
 }
 
-// A Request is what is to be answered.
+// A Request is the request to answer.
 type Request struct {
 	Path string // such as /v1/chat/completions
 	Type string // content type of the honest answer
@@ -46,31 +46,28 @@ type Request struct {
 	Seed uint64
 }
 
-// Kinds returns all that can answer a path, in a fixed order. A stream of events
-// is answered by those of /v1/chat/completions/stream, which is no path of a
-// server.
+// Kinds returns all kinds for a path, in a fixed order. Kinds for event streams have
+// the path /v1/chat/completions/stream, which servers do not have.
 func Kinds(path string) []Kind {
 	return slices.DeleteFunc(slices.Clone(all()), func(k Kind) bool { return len(k.of) > 0 && !slices.Contains(k.of, path) })
 }
 
-// all makes the kinds once: some have texts of megabytes.
+// all makes the kinds once, because some have texts of megabytes.
 var all = sync.OnceValue(func() []Kind {
 	return slices.Concat(framings(), bodies(), contents(), usages(), lists(), gauges())
 })
 
-// Own returns those of Kinds that misuse what the path is about, and not HTTP.
+// Own returns the kinds that misuse the content of a path, not HTTP.
 func Own(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return len(k.of) == 0 })
 }
 
-// Certain returns the kinds of which it is known what a reader makes of them:
-// an error, or the honest answer.
+// Certain returns the kinds with only one outcome: an error, or the honest answer.
 func Certain(path string) []Kind {
 	return slices.DeleteFunc(Kinds(path), func(k Kind) bool { return k.Outcome == Either || k.Waits })
 }
 
-// Draw chooses one of the kinds for a request; a bulky one is drawn a tenth as
-// often as another.
+// Draw chooses a kind for a request. Bulky kinds are ten times rarer than others.
 func Draw(kinds []Kind, seed uint64) Kind {
 	d := dice(seed)
 	for {
@@ -81,16 +78,15 @@ func Draw(kinds []Kind, seed uint64) Kind {
 	}
 }
 
-// Answer writes the answer of kind k on a connection from which the request has
-// been read, and closes it. An error of the connection ends it, and is what is
-// to be expected.
+// Answer writes the answer of kind k on a connection and closes it. The caller has read
+// the request. An error of the connection ends the answer; such errors are expected.
 func (k Kind) Answer(conn net.Conn, r Request) {
 	w := newWire(conn, r)
 	k.write(w)
 	w.close()
 }
 
-// Paths of servers, and what stands for a stream.
+// Paths of servers, and Stream for event streams.
 const (
 	Chat       = "/v1/chat/completions"
 	Stream     = "/v1/chat/completions/stream"
@@ -100,15 +96,15 @@ const (
 	Metrics    = "/metrics"
 )
 
-// dice are thrown for a seed.
+// dice returns random numbers for a seed.
 func dice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 13)) } //nolint:gosec // it has to be repeated
 
-// Page is a kind that answers with a body.
+// Page returns a kind that answers with a body.
 func Page(body string) Kind {
 	return Kind{Name: "a page", Outcome: Either, write: func(w *wire) { w.body(body) }}
 }
 
-// Spy is a kind that answers honestly, and keeps what it answered.
+// Spy returns a kind that answers honestly and copies the answer to good.
 func Spy(good *[]byte) Kind {
 	return Kind{Name: "a spy", Outcome: Keeps, write: func(w *wire) { *good = w.Good; w.body(string(w.Good)) }}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// usages are honest answers whose figures are lies. What is no count of tokens
-// of the request breaks the answer: it would be paid for.
+// usages are honest answers with false token counts. A count that cannot be the
+// request's breaks the answer, because it would be billed.
 func usages() (kinds []Kind) {
 	for _, lie := range []struct{ name, input, output string }{
 		{"negative", "-1", "-1"},
@@ -26,7 +26,7 @@ func usages() (kinds []Kind) {
 	return kinds
 }
 
-// lists are what servers say of themselves.
+// lists are kinds for pages about the server and its models.
 func lists() []Kind {
 	page := func(name string, outcome Outcome, of, text string) Kind {
 		return Kind{Name: name, Outcome: outcome, of: []string{of}, write: func(w *wire) { w.body(text) }}
@@ -50,7 +50,7 @@ func lists() []Kind {
 	}
 }
 
-// gauges are pages of metrics.
+// gauges are kinds for pages of metrics.
 func gauges() []Kind {
 	page := func(name, text string) Kind {
 		return Kind{Name: name, Outcome: Either, of: []string{Metrics}, write: func(w *wire) { w.body(text) }}

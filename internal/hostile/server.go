@@ -14,30 +14,29 @@ import (
 	"sync/atomic"
 )
 
-// Config says what a Server is and how it answers.
+// Config describes a Server and its answers.
 type Config struct {
-	// Flavor is the server that it passes for: "vllm", which is the default,
-	// "llama.cpp", "sglang" or "ollama".
+	// Flavor is the server that it imitates: "vllm", the default, "llama.cpp", "sglang"
+	// or "ollama".
 	Flavor string
 
-	// Model is what it serves, Dimension the length of its embeddings.
-	// Default 2.
+	// Model is the served model. Dimension is the length of its embeddings; default 2.
 	Model     string
 	Dimension int
 
-	// Answer is what an honest answer says. Default {"n":5}.
+	// Answer is the content of an honest answer. Default {"n":5}.
 	Answer string
 
-	// Choose says how a request is answered; nil, or a nil kind, is honestly.
-	// n counts requests from 0.
+	// Choose selects the kind that answers a request. If Choose or the kind is nil, the
+	// answer is honest. n counts requests from 0.
 	Choose func(r Request, n uint64) *Kind
 }
 
 // typeStream is the content type of a stream of events.
 const typeStream = "text/event-stream"
 
-// Share returns a Choose by which so large a share of all requests is answered
-// by a kind that is drawn from those of the path, but for the ones that wait.
+// Share returns a Choose that answers this share of all requests by a random kind for
+// the path. Kinds that wait are never used.
 func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 	return func(r Request, n uint64) *Kind {
 		d := dice(seed ^ n*0x9e3779b97f4a7c15)
@@ -56,8 +55,7 @@ func Share(share float64, seed uint64) func(Request, uint64) *Kind {
 	}
 }
 
-// A Server is an inference server of which nothing good is to be expected, at a
-// port of its own on this machine.
+// A Server is a misbehaving inference server on its own port of this machine.
 type Server struct {
 	config Config
 	socket net.Listener
@@ -65,11 +63,11 @@ type Server struct {
 	badly  atomic.Uint64
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // nil once it has stopped
+	conns map[net.Conn]bool // nil after it has stopped
 	wg    sync.WaitGroup
 }
 
-// Start starts one.
+// Start starts a server.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if c.Flavor == "" {
 		c.Flavor = "vllm"
@@ -90,13 +88,14 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// URL is where it is.
+// URL returns the server's base URL.
 func (s *Server) URL() string { return "http://" + s.socket.Addr().String() }
 
-// Badly is how many requests were answered by a kind.
+// Badly returns how many requests were answered by a kind.
 func (s *Server) Badly() uint64 { return s.badly.Load() }
 
-// Stop cuts everything off and returns once nothing of the server is left.
+// Stop closes all connections and returns after all goroutines of the server have
+// ended.
 func (s *Server) Stop() {
 	_ = s.socket.Close()
 	s.mu.Lock()
@@ -125,8 +124,8 @@ func (s *Server) accept() {
 	}
 }
 
-// serve answers the requests of a connection, up to the first that is not
-// answered honestly.
+// serve answers the requests of a connection, until the first answer that is not
+// honest.
 func (s *Server) serve(conn net.Conn) {
 	defer func() {
 		_ = conn.Close()
@@ -173,8 +172,8 @@ func (s *Server) name() string {
 	return "uvicorn"
 }
 
-// honest is the honest answer to a request; without a body there is no such
-// page.
+// honest returns the honest answer to a request; without a body the page does not
+// exist.
 func (c Config) honest(path string, body []byte) Request {
 	owner := map[string]string{"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp", "ollama": "library"}[c.Flavor]
 	text := map[string]string{
@@ -229,7 +228,7 @@ func (c Config) stream() string {
 		`data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":3}}` + "\n\ndata: [DONE]\n\n"
 }
 
-// embeddings are the same for every text.
+// embeddings returns the same embedding for every text.
 func (c Config) embeddings(body []byte) string {
 	var request struct {
 		Input []string `json:"input"`
@@ -243,6 +242,6 @@ func (c Config) embeddings(body []byte) string {
 }
 
 func quoted(text string) []byte {
-	b, _ := json.Marshal(text) // a text always has a form in JSON
+	b, _ := json.Marshal(text) // a string can always be encoded
 	return b
 }

@@ -12,16 +12,14 @@ import (
 )
 
 const (
-	// MostBytes is what a bulky kind sends at most: more than a client should
-	// take, which is 128 MiB by default.
+	// MostBytes limits the bytes of a bulky kind. It is more than a client should
+	// accept, which is 128 MiB by default.
 	MostBytes = 192 << 20
-	// mostTime is how long an answer goes on at most, and how long a kind that
-	// waits does.
+	// mostTime limits the time of an answer, also of a kind that waits.
 	mostTime = 20 * time.Second
 )
 
-// A wire is a connection that an answer is written on. After an error nothing
-// more is written.
+// A wire is a connection for one answer. After an error it writes nothing more.
 type wire struct {
 	Request
 	conn net.Conn
@@ -32,13 +30,13 @@ type wire struct {
 }
 
 func newWire(conn net.Conn, r Request) *wire {
-	_ = conn.SetDeadline(time.Now().Add(mostTime)) // without one the answer ends by MostBytes
+	_ = conn.SetDeadline(time.Now().Add(mostTime)) // if it fails, MostBytes ends the answer
 	return &wire{Request: r, conn: conn, out: bufio.NewWriterSize(conn, 64<<10), dice: dice(r.Seed)}
 }
 
 var errEnough = errors.New("as much as is sent of one answer")
 
-// text writes as it is.
+// text writes texts unchanged.
 func (w *wire) text(parts ...string) {
 	for _, part := range parts {
 		if w.err != nil {
@@ -52,14 +50,14 @@ func (w *wire) text(parts ...string) {
 	}
 }
 
-// flush sends what has been written in a packet of its own.
+// flush sends the buffered bytes in a packet.
 func (w *wire) flush() {
 	if w.err == nil {
 		w.err = w.out.Flush()
 	}
 }
 
-// endless writes a text until nobody takes it any more.
+// endless writes a text until the client stops reading or a limit ends it.
 func (w *wire) endless(piece string) {
 	piece = strings.Repeat(piece, max(1, 4096/len(piece)))
 	for w.err == nil {
@@ -67,7 +65,7 @@ func (w *wire) endless(piece string) {
 	}
 }
 
-// close sends what is left and ends the connection.
+// close sends the buffered bytes and ends the connection.
 func (w *wire) close() {
 	if w.err == nil || errors.Is(w.err, errEnough) {
 		_ = w.out.Flush() // the reader may have gone
@@ -75,21 +73,21 @@ func (w *wire) close() {
 	_ = w.conn.Close()
 }
 
-// wait returns when the reader has gone, or after mostTime.
+// wait returns after the reader has disconnected, or after mostTime.
 func (w *wire) wait() {
 	w.flush()
 	_, _ = io.Copy(io.Discard, w.conn)
 }
 
-// status begins an answer.
+// status writes the status line and the first headers.
 func (w *wire) status(code int) {
 	w.text("HTTP/1.1 ", strconv.Itoa(code), " Something\r\nServer: rowmill-sim\r\nX-Simulated: true\r\n")
 }
 
 func (w *wire) header(name, value string) { w.text(name, ": ", value, "\r\n") }
 
-// head begins an answer with status 200 and a body of so many bytes; less than 0
-// leaves the length out.
+// head writes the head of an answer with status 200 and a body of length bytes; below 0
+// it omits the length.
 func (w *wire) head(length int) {
 	w.status(200)
 	w.header("Content-Type", w.Type)
@@ -105,7 +103,7 @@ func (w *wire) body(text string) {
 	w.text(text)
 }
 
-// chunked begins an answer in chunks.
+// chunked starts an answer in chunks.
 func (w *wire) chunked() {
 	w.status(200)
 	w.header("Content-Type", w.Type)

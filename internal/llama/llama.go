@@ -1,7 +1,7 @@
-// Package llama starts a real llama.cpp server with a tiny model of random
-// weights, for contract tests. What the model says is nonsense; everything
-// around it is real. get.sh puts the server on the machine once; tests that need
-// it skip, loudly, where it is missing, and fail instead when ROWMILL_CI is set.
+// Package llama starts a real llama.cpp server with a tiny model of random weights, for
+// contract tests. The output of the model is nonsense; the server is real. get.sh
+// installs the server once. If it is missing, tests that need it are skipped with a
+// message, or fail if ROWMILL_CI is set.
 package llama
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// The kinds of model that start.sh knows.
+// Kinds of model in start.sh.
 const (
 	Chat  = "chat"  // answers a few words or sentences
-	Think = "think" // the same, after reasoning
+	Think = "think" // like chat, after reasoning
 	Embed = "embed" // 64 numbers per text
 )
 
 // Dimension is the length of an embedding of the Embed model.
 const Dimension = 64
 
-// upWithin bounds the start: half a second is usual, a busy machine needs more.
+// upWithin limits the start: half a second is usual, a busy machine needs more.
 const upWithin = 60 * time.Second
 
-// Options of a server. The zero value is what start.sh does by itself.
+// Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
 	Name    string   // of the model; default tiny-chat and so on
 	Slots   int      // rows in flight at once, default 4
@@ -48,14 +48,14 @@ type Options struct {
 type Server struct {
 	URL   string // such as http://127.0.0.1:4711
 	Port  int
-	Model string // the name it lists
+	Model string // the name in its model list
 	kill  func()
 }
 
-// Kill ends the server as a crash would, and returns once it is gone.
+// Kill kills the server, like a crash, and returns after it has ended.
 func (s Server) Kill() { s.kill() }
 
-// Dir is where get.sh puts the server.
+// Dir returns the folder of get.sh's server.
 func Dir() string {
 	if dir := os.Getenv("ROWMILL_LLAMA_DIR"); dir != "" {
 		return dir
@@ -67,8 +67,8 @@ func Dir() string {
 	return filepath.Join(cache, "rowmill-llama")
 }
 
-// Start starts a server that ends with the test. It skips the test where no
-// server is installed.
+// Start starts a server until the end of the test. It skips the test if no server is
+// installed.
 func Start(t testing.TB, kind string, o Options) Server {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(Dir(), "llama-server")); err != nil {
@@ -81,7 +81,7 @@ func Start(t testing.TB, kind string, o Options) Server {
 	script := repo.Path("internal", "llama", "start.sh")
 
 	var err error
-	for range 3 { // a free port may be taken before the server binds it
+	for range 3 { // another process may take a free port first
 		var s Server
 		if s, err = start(t, script, kind, o); err == nil {
 			return s
@@ -126,7 +126,7 @@ func start(t testing.TB, script, kind string, o Options) (Server, error) {
 		close(exited)
 	}()
 	stop := func() {
-		cancel() // kills that one process: the script has become the server
+		cancel() // kills only this process: the script has become the server
 		<-exited
 	}
 

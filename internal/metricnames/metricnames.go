@@ -1,5 +1,5 @@
-// Package metricnames reads from the source which metrics a node has, for tests
-// of what asks for them.
+// Package metricnames reads the metrics of a node from the source, for tests of pages
+// that name metrics.
 package metricnames
 
 import (
@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-// elsewhere are folders whose metrics are not a node's: the simulated server
-// has a page of its own.
+// elsewhere are folders with metrics that a node does not have: for example the
+// simulated server has its own page.
 var elsewhere = []string{"engine/sim", "bench", "e2e"}
 
-// Of returns the metrics that the code below a folder makes, and whether each is a
-// histogram: the names in the options of prometheus and in its descriptions.
+// Of returns the metrics that the code below a folder registers, and whether each is a
+// histogram. It reads the names in options and descriptions of package prometheus.
 func Of(t testing.TB, root string) map[string]bool {
 	t.Helper()
 	found := make(map[string]bool)
@@ -58,7 +58,7 @@ func Of(t testing.TB, root string) map[string]bool {
 	return found
 }
 
-// metric is the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…").
+// metric returns the name in prometheus.…Opts{Name: "…"} or prometheus.NewDesc("…").
 func metric(node ast.Node) (name string, histogram bool) {
 	switch n := node.(type) {
 	case *ast.CompositeLit:
@@ -78,7 +78,7 @@ func metric(node ast.Node) (name string, histogram bool) {
 	return "", false
 }
 
-// ofPrometheus is X in prometheus.X.
+// ofPrometheus returns X of prometheus.X.
 func ofPrometheus(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == "prometheus" {
@@ -88,7 +88,7 @@ func ofPrometheus(e ast.Expr) string {
 	return ""
 }
 
-// text is the value of a string literal.
+// text returns the value of a string literal.
 func text(e ast.Expr) string {
 	if literal, ok := e.(*ast.BasicLit); ok {
 		if value, err := strconv.Unquote(literal.Value); err == nil {

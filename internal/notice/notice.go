@@ -1,5 +1,5 @@
-// Package notice reads NOTICE, which names the modules that the binary is linked
-// from, each under its licence.
+// Package notice reads NOTICE, which lists the modules in the binary under their
+// licences.
 package notice
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Read returns the licence of each module that the file names by its path, as
-// SPDX writes it: "MIT", or several joined by " and ", which all hold.
+// Read returns the licence of each module in the file, by module path, as an SPDX name
+// such as "MIT". Several licences that apply together are joined by " and ".
 func Read(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the caller's file
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package oddjson owns JSON texts of every kind, right and wrong, and holds a place that
-// reads JSON of strangers against one verdict for each kind. Public collections of such
-// texts have the same kinds: numbers, strings, escapes, structure, nesting,
-// encodings, byte-order marks. The texts are made here.
+// Package oddjson holds JSON texts of many kinds, valid and invalid, and checks that a
+// reader of JSON accepts or refuses all texts of a kind. Public collections have the
+// same kinds: numbers, strings, escapes, structure, nesting, encodings, byte-order
+// marks. This package makes its own texts.
 package oddjson
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// A Verdict says whether a place takes all texts of a kind, or refuses all of them.
+// A Verdict says whether a place accepts or refuses all texts of a kind.
 type Verdict bool
 
 // The verdicts.
@@ -21,13 +21,14 @@ const (
 	Refused Verdict = false
 )
 
-// A Place reads JSON of strangers.
+// A Place reads JSON from clients or servers.
 type Place struct {
-	// Wrap puts a JSON value into a document that the place takes.
+	// Wrap puts a JSON value into a document that the place accepts.
 	Wrap func(value string) string
-	// Take has the place read a document. Its error says that the place refuses it.
+	// Take passes a document to the place. An error means that the place refuses it.
 	Take func(document string) error
-	// Verdicts has the name of each kind on which standards and parsers differ.
+	// Verdicts holds the verdict for each kind that standards and parsers treat
+	// differently, by name.
 	Verdicts map[string]Verdict
 }
 
@@ -35,11 +36,11 @@ type Place struct {
 type kind struct {
 	name    string
 	verdict *Verdict // nil: the place decides
-	texts   []string // values to be wrapped
+	texts   []string // values for Wrap
 	whole   func(document string) []string
 }
 
-// Test holds a place against all kinds.
+// Test checks a place with all kinds.
 func Test(t *testing.T, place Place) {
 	t.Helper()
 	open := 0
@@ -73,7 +74,7 @@ func Test(t *testing.T, place Place) {
 	}
 }
 
-// Count is how many texts there are.
+// Count returns the number of texts.
 func Count() (n int) {
 	for _, k := range kinds() {
 		n += len(k.texts)
@@ -101,7 +102,7 @@ func kinds() []kind {
 		}
 	}
 	return []kind{
-		// Every place takes these.
+		// Every place accepts these.
 		{name: "literal", verdict: &taken, texts: strings.Fields(`true false null`)},
 		{name: "number", verdict: &taken, texts: numbers()},
 		{name: "string", verdict: &taken, texts: stringsOf()},
@@ -111,7 +112,7 @@ func kinds() []kind {
 		{name: "white space", verdict: &taken, texts: []string{" 1", "1 ", "\t1\t", "\r1\r", " \t\r[ \t\r1 \t\r, \t\r2 \t\r] \t\r"}},
 		{name: "nested 20 deep", verdict: &taken, texts: nested(20)},
 
-		// No place takes these.
+		// Every place refuses these.
 		{name: "bad literal", verdict: &refused, texts: strings.Fields(`True FALSE nul nulL tru truefalse undefined None yes nullx fals #t`)},
 		{name: "bad number", verdict: &refused, texts: append(strings.Fields(
 			`01 -01 00 -00.5 +1 .5 5. -.5 1e 1e+ 1E- 1.e1 1..2 0x1F 0b1 1_000 1,5 --1 - 1a 0e 1e1.5 1ee2 -a 1+2 0.3e+ 2.e3 -NaN nan Inf +Inf -Inf +Infinity infinity 1e٣ １ ½ 1.2.3 0.e1 0E 0e+ -.123 1ea -2. 1.-2`),
@@ -145,7 +146,7 @@ func kinds() []kind {
 		}},
 		{name: "nested 100,000 deep", verdict: &refused, texts: append(nested(100_000), strings.Repeat("[", 100_000), strings.Repeat(`[{"":`, 50_000))},
 
-		// Places differ on these.
+		// Places treat these differently.
 		{name: "text behind the value", whole: func(d string) []string {
 			return []string{d + " " + d, d + d, d + ",", d + "x", d + "]", d + "}", d + " 1", d + `"`, d + "\x00", d + "é", d + "\xef\xbb\xbf"}
 		}},
@@ -170,7 +171,8 @@ func kinds() []kind {
 	}
 }
 
-// numbers are numbers that every reader has to take: sign, whole, fraction, exponent.
+// numbers returns numbers that every reader must accept: with sign, integer, fraction
+// and exponent.
 func numbers() []string {
 	var made []string
 	for _, sign := range []string{"", "-"} {
@@ -185,7 +187,7 @@ func numbers() []string {
 	return append(made, "9007199254740993", "-9223372036854775808", "18446744073709551616", "1.7976931348623157e308", "5e-324", "0.1e1", "-0.0")
 }
 
-// stringsOf are strings that every reader has to take.
+// stringsOf returns strings that every reader must accept.
 func stringsOf() []string {
 	made := []string{
 		`""`, `"a"`, `" "`, `"a b"`, `"\"\\\/\b\f\n\r\t"`, `"\u0041"`, `"\u00e9"`, `"\u00E9"`, `"\ud83d\ude00"`, `"\uD83D\uDE00"`, `"\u2028\u2029"`, "\"\u2028\u2029\"",
@@ -203,7 +205,7 @@ func controls() []string {
 	return made
 }
 
-// wide is a text in UTF-16.
+// wide encodes a text in UTF-16.
 func wide(text string, bigEndian, mark bool) string {
 	units := utf16.Encode([]rune(text))
 	if mark {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEncodingJSON holds Go's own parser against all kinds, so that the verdicts here agree
+// TestEncodingJSON checks Go's parser with all kinds, so that the verdicts here agree
 // with the standard.
 func TestEncodingJSON(t *testing.T) {
 	t.Parallel()

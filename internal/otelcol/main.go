@@ -1,5 +1,5 @@
-// Command otelcol is the collector of the tests: OpenTelemetry's own, with its receiver
-// of OTLP, and an exporter that writes each batch of spans as a line of OTLP's JSON.
+// Command otelcol is the collector for tests: OpenTelemetry's collector with its OTLP
+// receiver, and an exporter that writes each batch of spans as a line of OTLP JSON.
 // `.ci/tools otelcol` builds it.
 //
 //	receivers: {otlp: {protocols: {http: {endpoint: HOST:PORT}}}}
@@ -43,16 +43,16 @@ func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return f, err
 	}
-	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }) // it tells nobody of itself
+	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }) // no telemetry of its own
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](exporter.NewFactory(
 		component.MustNewType("lines"), func() component.Config { return &config{} }, exporter.WithTraces(newLines, component.StabilityLevelDevelopment),
 	))
 	return f, err
 }
 
-// config is that of the exporter lines.
+// config is the configuration of the exporter lines.
 type config struct {
-	Path string `mapstructure:"path"` // of the file, which is made anew
+	Path string `mapstructure:"path"` // the file, which is replaced at the start
 }
 
 type lines struct {

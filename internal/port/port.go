@@ -1,4 +1,4 @@
-// Package port reserves ports of this machine for the servers of tests.
+// Package port reserves ports of this machine for servers in tests.
 package port
 
 import (
@@ -14,20 +14,20 @@ import (
 	"testing"
 )
 
-// The system gives ports from 32768 on to whoever asks for any.
+// The system uses ports from 32768 for callers that ask for any port.
 const first, last = 10_000, 32_000
 
-// A Reservation holds a port of TCP for a server that may be down. Its socket is bound
-// and never listens: nobody else who reserves a port gets it, while a server that names it
-// may listen there, since both sides set SO_REUSEADDR (Go's listeners do).
+// A Reservation holds a TCP port for a server that may be down. Its socket is bound but
+// never listens. So no other Reserve gets the port, but a server may listen on it,
+// because both sides set SO_REUSEADDR (Go's listeners do).
 type Reservation struct {
 	Address string // IP:PORT
 	Port    int
-	Release func() // twice is harmless
+	Release func() // calling it twice is harmless
 }
 
-// Reserve reserves a port of an IPv4 address of this machine, at which nobody listens, nor
-// receives packets of UDP.
+// Reserve reserves a port of an IPv4 address of this machine without a TCP listener or
+// a UDP socket.
 func Reserve(ctx context.Context, ip string) (*Reservation, error) {
 	host, err := netip.ParseAddr(ip)
 	if err != nil || !host.Is4() {
@@ -49,8 +49,8 @@ func Reserve(ctx context.Context, ip string) (*Reservation, error) {
 	return nil, fmt.Errorf("none of 100 ports from %d to %d is free: %w", first, last-1, err)
 }
 
-// bind binds a socket, which fails where another one is, and lets a listener bind beside it
-// from then on.
+// bind binds a socket. It fails if another socket has the port. Afterwards a listener
+// may bind the same port.
 func bind(host netip.Addr, port int) (release func(), err error) {
 	syscall.ForkLock.RLock()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -61,7 +61,7 @@ func bind(host netip.Addr, port int) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	release = sync.OnceFunc(func() { _ = syscall.Close(socket) }) // nothing was written
+	release = sync.OnceFunc(func() { _ = syscall.Close(socket) }) // closing cannot lose data: nothing was written
 	err = syscall.Bind(socket, &syscall.SockaddrInet4{Port: port, Addr: host.As4()})
 	if err = errors.Join(err, syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)); err != nil {
 		release()

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// Nobody else can reserve a reserved port, and a server that names it can listen, again
-// after a restart too.
+// No other caller can reserve a reserved port. A server can listen on it, also after a
+// restart.
 //
-// It does not run beside tests that start processes: between fork and exec a child has the
-// sockets that are closed here.
+// The test does not run in parallel with tests that start processes: between fork and
+// exec, a child still has the sockets that this test closes.
 func TestReserve(t *testing.T) {
 	r, err := Reserve(t.Context(), "127.0.0.1")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestReserve(t *testing.T) {
 	if _, err := bind(host, r.Port); err == nil {
 		t.Error("a reserved port is reserved again")
 	}
-	for range 2 { // as a server and its restart
+	for range 2 { // the server and its restart
 		listener, err := net.Listen("tcp4", r.Address)
 		if err != nil {
 			t.Fatalf("listen on the reserved port: %v", err)

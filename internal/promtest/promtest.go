@@ -1,5 +1,5 @@
-// Package promtest finds the programs of Prometheus that tests use: Debian's, or
-// those which .ci/tools has fetched out of Debian's package.
+// Package promtest finds the Prometheus programs for tests: from Debian's package, or
+// from .ci/tools, which downloads them from there.
 package promtest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// Tool returns the path of prometheus or promtool. Where it is not there the test is
-// skipped, on CI it fails.
+// Tool returns the path of prometheus or promtool. If it is missing, the test is
+// skipped; on CI it fails.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	if path, err := exec.LookPath(name); err == nil {

@@ -1,4 +1,4 @@
-// Package pythontest finds the Python that tests run other programs with.
+// Package pythontest finds a Python for tests that run other programs with it.
 package pythontest
 
 import (
@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// Find returns the path of a Python that has the modules: ROWMILL_PYTHON, or else
-// python3. Where it lacks one, the test is skipped, and fails under ROWMILL_CI.
-// untested says what the test would have shown.
+// Find returns the path of a Python with the modules: ROWMILL_PYTHON, or else python3.
+// If it lacks one, the test is skipped; under ROWMILL_CI it fails. untested names the
+// behaviour that the test would check.
 func Find(t testing.TB, untested string, modules ...string) string {
 	t.Helper()
 	name := cmp.Or(os.Getenv("ROWMILL_PYTHON"), "python3")

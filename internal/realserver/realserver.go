@@ -1,7 +1,6 @@
-// Package realserver starts real inference servers on a processor, with tiny
-// models of random weights, for `make engines`. get.sh installs them. Each takes
-// minutes, so that without ROWMILL_ENGINES in the environment tests that want one
-// are skipped, wherever they run.
+// Package realserver starts real inference servers on a CPU, with tiny models of random
+// weights, for `make engines`. get.sh installs them. Each takes minutes, so without
+// ROWMILL_ENGINES in the environment, tests that need a server are skipped, also on CI.
 package realserver
 
 import (
@@ -25,14 +24,14 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// Dimension is the length of an embedding of what tiny_hf.py writes.
+// Dimension is the length of an embedding of the models from tiny_hf.py.
 const Dimension = 128
 
-// upWithin bounds the start: a Python server imports for half a minute, on a busy
+// upWithin limits the start: a Python server imports for half a minute, on a busy
 // machine for many minutes.
 const upWithin = 15 * time.Minute
 
-// Options of a server. The zero value is what start.sh does by itself.
+// Options of a server. The zero value uses the defaults of start.sh.
 type Options struct {
 	Name string   // of the model, or names with commas between; default tiny-chat and so on
 	Port int      // on 127.0.0.1; default a free one
@@ -43,15 +42,15 @@ type Options struct {
 type Server struct {
 	URL   string // such as http://127.0.0.1:4711
 	Port  int
-	Model string // the name it lists
-	Other string // the name of the second, where there are two
+	Model string // the name in its model list
+	Other string // the name of the second model, if there are two
 	kill  func()
 }
 
-// Kill ends the server as a crash would, and returns once it is gone.
+// Kill kills the server, like a crash, and returns after it has ended.
 func (s Server) Kill() { s.kill() }
 
-// Wanted skips the test where real servers are not asked for.
+// Wanted skips the test if ROWMILL_ENGINES is not set.
 func Wanted(t testing.TB) {
 	t.Helper()
 	if os.Getenv("ROWMILL_ENGINES") == "" {
@@ -59,9 +58,9 @@ func Wanted(t testing.TB) {
 	}
 }
 
-// Start starts a server of a kind that start.sh knows, with its model of a kind,
-// chat, think or embed; Ollama may have two, "chat,embed", of two names. It ends with
-// the test.
+// Start starts a server of a kind in start.sh with a model of kind chat, think or
+// embed, until the end of the test. Ollama may have two models, "chat,embed", with two
+// names.
 func Start(t testing.TB, server, model string, o Options) Server {
 	t.Helper()
 	Wanted(t)
@@ -84,7 +83,7 @@ func Start(t testing.TB, server, model string, o Options) Server {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // they have processes of their own
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // servers start more processes
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +120,8 @@ func Start(t testing.TB, server, model string, o Options) Server {
 	}
 }
 
-// Version is the release that get.sh has installed of a server that does not tell
-// its own; empty for none.
+// Version returns the release that get.sh has installed, for servers that do not report
+// it; empty for none.
 func Version(server string) string {
 	path, err := os.Readlink(filepath.Join(dir(), server))
 	if err != nil {
@@ -131,13 +130,13 @@ func Version(server string) string {
 	return strings.TrimPrefix(filepath.Base(path), server+"-")
 }
 
-// dir is where get.sh puts the servers.
+// dir returns the folder of get.sh's servers.
 func dir() string {
 	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
 	return cmp.Or(os.Getenv("ROWMILL_ENGINES_DIR"), filepath.Join(cache, "rowmill-engines"))
 }
 
-// get asks for a path; status 0 where nobody answers.
+// get requests a path; status is 0 if no server answers.
 func (s Server) get(t testing.TB, path string) (status int, body []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -157,8 +156,8 @@ func (s Server) get(t testing.TB, path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// listed is the server's name of its model, empty before it offers it. SGLang lists
-// models before it is ready to run them.
+// listed returns the server's name for its model; empty if the server does not offer it
+// yet. SGLang lists models before it can run them.
 func (s Server) listed(t testing.TB, name string) string {
 	t.Helper()
 	if health, _ := s.get(t, "/health"); health == 0 || health == http.StatusServiceUnavailable {
@@ -181,7 +180,7 @@ func (s Server) listed(t testing.TB, name string) string {
 	return ""
 }
 
-// end is the end of a log.
+// end returns the last part of a log.
 func end(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

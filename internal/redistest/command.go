@@ -12,14 +12,13 @@ import (
 	"time"
 )
 
-// commandPatience bounds one Command: longer than the pauses that tests ask
-// for, short enough to end a test that hangs.
+// commandPatience limits one Command. It is longer than the pauses that tests ask for,
+// and short enough to end a hanging test.
 const commandPatience = 20 * time.Second
 
-// Command sends one command on a connection of its own and returns the answer:
-// a string, a number as decimals, or the elements of a list joined by line
-// breaks; "" for nil. It needs no driver, so that tests of a store can look at
-// the server behind the store's back.
+// Command sends a command on its own connection and returns the answer: a string, a
+// number as decimals, or the elements of a list joined by line breaks; "" for nil. It
+// needs no driver, so that tests of a store can check the server without the store.
 func (s *Server) Command(args ...string) (string, error) {
 	end := time.Now().Add(commandPatience)
 	conn, err := (&net.Dialer{Deadline: end}).DialContext(context.Background(), "tcp", s.Addr())

@@ -1,7 +1,6 @@
-// Package redistest runs real redis-server processes for tests: on a free
-// loopback port, with an append-only file in a folder of the test's, to be
-// killed, paused and started again on the same data. It owns the processes and
-// knows nothing of what is stored in them.
+// Package redistest runs real redis-server processes for tests: on a free loopback
+// port, with an append-only file in a test's folder. Tests can kill, pause and restart
+// them with the same data. It owns the processes and does not know their data.
 package redistest
 
 import (
@@ -23,27 +22,26 @@ import (
 // program is the server's executable; it is also the Sentinel.
 const program = "redis-server"
 
-// patience is how long a server may take to answer after its start, or to end
-// when it is told to. Ample: a loaded machine must not fail a test.
+// patience is how long a server may take to answer after its start, or to stop. It is
+// long, because a loaded machine must not fail a test.
 const patience = 30 * time.Second
 
-// A Server is one redis-server process after the other, on one port and one
-// folder. Its methods are not safe for concurrent use, except Addr, URL, Port
-// and Command.
+// A Server is a redis-server process and its restarts, on one port and one folder. Its
+// methods are not safe for concurrent use, except Addr, URL, Port and Command.
 type Server struct {
 	dir     string
 	port    int
 	args    []string
-	process *os.Process   // nil while none runs
-	ended   chan struct{} // closed with the process's end
-	fate    error         // how it ended; set before
-	release func()        // gives a reserved port back; nil for one that was given
+	process *os.Process   // nil while no process runs
+	ended   chan struct{} // closed when the process ends
+	fate    error         // error of the process's end; set before ended is closed
+	release func()        // releases a reserved port; nil for a port that the caller gave
 }
 
-// Start runs a server until the test ends: append-only file, every write
-// synced, no snapshots. settings are lines of redis.conf, such as
-// "maxmemory 8mb", which override these. Without redis-server on the machine
-// the test is skipped; where ROWMILL_CI is set it fails.
+// Start runs a server until the end of the test: append-only file, every write synced,
+// no snapshots. settings are lines of redis.conf, such as "maxmemory 8mb", which
+// override these. If the machine has no redis-server, the test is skipped; with
+// ROWMILL_CI it fails.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	need(t)
@@ -55,9 +53,9 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// Sentinel runs a Sentinel that watches primary under a name until the test
-// ends. It takes over by itself (quorum 1) once the primary has not answered
-// for down.
+// Sentinel runs a Sentinel that watches primary under a name until the end of the test.
+// With quorum 1, it starts a failover by itself after primary has not answered for
+// down.
 func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *Server {
 	t.Helper()
 	need(t)
@@ -81,7 +79,7 @@ func Sentinel(t testing.TB, name string, primary *Server, down time.Duration) *S
 	return s
 }
 
-// need ends the test where there is no redis-server.
+// need skips or fails the test if there is no redis-server.
 func need(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
@@ -102,9 +100,9 @@ func stop(t testing.TB, s *Server) {
 	}
 }
 
-// Run starts a server that keeps its data in dir and returns once it answers.
-// port 0 is a free one. fsync is "always", "everysec" or "no". The caller
-// stops it; ctx bounds the start alone.
+// Run starts a server with its data in dir and returns after it answers. port 0 means a
+// free port. fsync is "always", "everysec" or "no". The caller stops the server; ctx
+// limits only the start.
 func Run(ctx context.Context, dir string, port int, fsync string, settings ...string) (*Server, error) {
 	return run(ctx, dir, port, func(port int) []string {
 		args := []string{
@@ -120,7 +118,7 @@ func Run(ctx context.Context, dir string, port int, fsync string, settings ...st
 	})
 }
 
-// run starts a server whose arguments depend on its port.
+// run starts a server; its arguments depend on its port.
 func run(ctx context.Context, dir string, given int, args func(port int) []string) (*Server, error) {
 	s := &Server{dir: dir, port: given}
 	if given == 0 {
@@ -134,7 +132,7 @@ func run(ctx context.Context, dir string, given int, args func(port int) []strin
 	return s, s.start(ctx)
 }
 
-// start runs the process and waits until it answers, having loaded its data.
+// start runs the process and waits until it has loaded its data and answers.
 func (s *Server) start(ctx context.Context) error {
 	cmd := exec.Command(program, s.args...) //nolint:noctx // the process outlives the context of its start
 	if err := cmd.Start(); err != nil {
@@ -167,8 +165,8 @@ func (s *Server) start(ctx context.Context) error {
 	}
 }
 
-// ready reports whether the process itself, and not another one on its port,
-// has loaded its data and answers.
+// ready reports whether this process, and not another one on its port, has loaded its
+// data and answers.
 func (s *Server) ready() bool {
 	info, err := s.Command("INFO", "server")
 	if err != nil || !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.process.Pid)) {
@@ -178,23 +176,22 @@ func (s *Server) ready() bool {
 	return err == nil && answer == "PONG"
 }
 
-// Addr is where the server listens, HOST:PORT.
+// Addr returns the server's address, HOST:PORT.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// Port is where the server listens on 127.0.0.1.
+// Port returns the server's port on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
 
-// URL is the address of the server's first database.
+// URL returns the address of the server's first database.
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
-// Dir is the folder of the server's data and its server.log.
+// Dir returns the folder of the server's data and its server.log.
 func (s *Server) Dir() string { return s.dir }
 
-// Kill ends the process as kill -9 does. Without one it does nothing.
+// Kill kills the process, like kill -9. If none runs, it does nothing.
 func (s *Server) Kill() error { return s.end(syscall.SIGKILL) }
 
-// Stop lets the process finish its files and ends it. Without one it does
-// nothing.
+// Stop lets the process write its files and end. If none runs, it does nothing.
 func (s *Server) Stop() error {
 	if err := s.Resume(); err != nil {
 		return err
@@ -210,11 +207,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Pause stops the process where it is (SIGSTOP) until Resume: the port still
-// takes connections and nothing is answered.
+// Pause stops the process (SIGSTOP) until Resume: the port still accepts connections,
+// but the process does not answer.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume lets a paused process continue.
 func (s *Server) Resume() error { return s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) error {
@@ -224,8 +221,8 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return s.process.Signal(sig)
 }
 
-// end sends a signal and waits for the process. It sends it again and again: a
-// server that is just making its first append-only file refuses to stop.
+// end sends a signal and waits for the process. It repeats the signal, because a server
+// that makes its first append-only file refuses to stop.
 func (s *Server) end(sig syscall.Signal) error {
 	if s.process == nil {
 		return nil
@@ -249,7 +246,7 @@ func (s *Server) end(sig syscall.Signal) error {
 	}
 }
 
-// log is the end of the server's log.
+// log returns the last part of the server's log.
 func (s *Server) log() string {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "server.log"))
 	if err != nil {

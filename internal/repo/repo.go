@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Program returns the path of the program under test: ROWMILL_BINARY, or else one that
-// is built into dir.
+// Program returns the path of the program under test: ROWMILL_BINARY, or else a program
+// that it builds into dir.
 func Program(dir string) (string, error) {
 	if path := os.Getenv("ROWMILL_BINARY"); path != "" {
 		return path, nil

@@ -1,8 +1,7 @@
-// Package s3test runs a real S3 server, versitygw, for tests and for clusters
-// on one machine. It knows where `.ci/tools s3` puts the server, keeps its port
-// reserved while the server is down, and makes one bucket. Tests that need the
-// server skip, loudly, where it is missing, and fail instead when ROWMILL_CI is
-// set.
+// Package s3test runs a real S3 server, versitygw, for tests and for clusters on one
+// machine. It finds the server that `.ci/tools s3` installs, keeps its port reserved
+// while the server is down, and makes one bucket. If the server is missing, tests that
+// need it are skipped with a message, or fail if ROWMILL_CI is set.
 package s3test
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/rowmill/rowmill/internal/repo"
 )
 
-// What every server has. The keys guard nothing: the server is on loopback.
+// Values of every server. The keys protect nothing: the server is on loopback.
 const (
 	Bucket    = "rowmill"
 	Region    = "us-east-1"
@@ -38,31 +37,29 @@ const (
 	SecretKey = "rowmill-test-secret"
 )
 
-// upWithin bounds a start: a fifth of a second is usual, a busy machine needs
-// more.
+// upWithin limits a start: a fifth of a second is usual, a busy machine needs more.
 const upWithin = 60 * time.Second
 
-// module is what internal/s3server pins.
+// module is the module that internal/s3server pins.
 const module = "github.com/versity/versitygw"
 
-// ErrNotInstalled says that the server is not on this machine.
+// ErrNotInstalled means that the server is not on this machine.
 var ErrNotInstalled = errors.New("no versitygw on this machine: run `.ci/tools s3`")
 
 // Options of a server.
 type Options struct {
-	// Dir is where the server keeps its objects, over restarts too. It is made
-	// when missing.
+	// Dir is the folder of the server's objects, also after a restart. It is created if
+	// missing.
 	Dir string
-	// IP is what the server listens on. Default 127.0.0.1.
+	// IP is the address to listen on. Default 127.0.0.1.
 	IP string
-	// Port is what the server listens on. 0 is a free one, reserved on this
-	// machine until Stop, which is no help inside another network namespace.
+	// Port is the port to listen on. 0 means a free port, reserved on this machine
+	// until Stop. The reservation does not work for another network namespace.
 	Port int
-	// Versions has the bucket keep versions of its objects.
+	// Versions makes the bucket keep versions of its objects.
 	Versions bool
-	// Prefix is put before the command line, such as {"ip", "netns", "exec",
-	// "s3"}; it must become the server (exec), and IP must be one that this
-	// process can reach.
+	// Prefix is put before the command line, such as {"ip", "netns", "exec", "s3"}. Its
+	// process must become the server (exec), and this process must be able to reach IP.
 	Prefix []string
 }
 
@@ -77,7 +74,7 @@ type Server struct {
 
 	binary   string
 	options  Options
-	reserved *port.Reservation // nil for a port that was given
+	reserved *port.Reservation // nil for a port that the caller gave
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -85,7 +82,7 @@ type Server struct {
 	output *tail
 }
 
-// Binary is the server's program, or ErrNotInstalled.
+// Binary returns the path of the server's program, or ErrNotInstalled.
 func Binary() (string, error) {
 	pins, err := os.ReadFile(repo.Path("internal", "s3server", "go.mod"))
 	if err != nil {
@@ -103,8 +100,8 @@ func Binary() (string, error) {
 	return "", fmt.Errorf("internal/s3server/go.mod does not name %s", module)
 }
 
-// Start starts a server on an empty directory that ends with the test. It
-// skips the test where no server is installed.
+// Start starts a server with an empty directory until the end of the test. It skips the
+// test if no server is installed.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := Run(t.Context(), t.TempDir(), 0)
@@ -121,8 +118,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Run starts a server on 127.0.0.1 that keeps its objects in dir. ctx bounds
-// the start, not the server's life.
+// Run starts a server on 127.0.0.1 with its objects in dir. ctx limits the start, not
+// the life of the server.
 func Run(ctx context.Context, dir string, port int) (*Server, error) {
 	return RunWith(ctx, Options{Dir: dir, Port: port})
 }
@@ -160,8 +157,8 @@ func RunWith(ctx context.Context, o Options) (*Server, error) {
 
 func (s *Server) address() string { return net.JoinHostPort(s.options.IP, strconv.Itoa(s.Port)) }
 
-// Restart starts the server again, on the same address and directory, and
-// returns once it answers. A running one is killed first.
+// Restart starts the server again, on the same address and directory, and returns after
+// it answers. It kills a running server first.
 func (s *Server) Restart(ctx context.Context) error {
 	s.Kill()
 	objects := filepath.Join(s.Dir, "objects")
@@ -202,13 +199,13 @@ func (s *Server) Restart(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", s.binary, err)
 	}
 	go func() {
-		_ = cmd.Wait() // Stop and Kill end it, and its output says the rest
+		_ = cmd.Wait() // Stop and Kill end it, and its output has the reason
 		close(exited)
 	}()
 	return s.waitUp(ctx, exited)
 }
 
-// waitUp waits until the server answers anything.
+// waitUp waits until the server sends any answer.
 func (s *Server) waitUp(ctx context.Context, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
@@ -257,9 +254,9 @@ func (s *Server) client() (client *minio.Client, done func(), err error) {
 	return client, transport.CloseIdleConnections, err
 }
 
-// Undelete brings back what was deleted since a time, in a bucket with versions: it
-// removes the markers that hide the objects, of which an object that was deleted twice has
-// two. It returns how many there were.
+// Undelete restores the objects that were deleted since a time, in a bucket with
+// versions. It removes the delete markers, also two of an object that was deleted
+// twice, and returns their number.
 func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err error) {
 	client, done, err := s.client()
 	if err != nil {
@@ -288,9 +285,9 @@ func (s *Server) Undelete(ctx context.Context, since time.Time) (n int, err erro
 	return n, nil
 }
 
-// madeAt is when a version was made: versions of versitygw are ULIDs, whose first ten
-// characters are that in milliseconds, in Crockford's base 32. What it tells as the last
-// modification of a delete marker is that of the object.
+// madeAt returns the time of a version. Versions of versitygw are ULIDs: the first ten
+// characters are milliseconds, in Crockford's base 32. The last modification of a
+// delete marker is not usable, because versitygw reports the object's.
 // https://github.com/ulid/spec
 func madeAt(version string) (time.Time, error) {
 	if len(version) != 26 {
@@ -307,8 +304,8 @@ func madeAt(version string) (time.Time, error) {
 	return time.UnixMilli(ms), nil
 }
 
-// Kill ends the server as a crash would (SIGKILL) and returns once it is gone.
-// Its port stays reserved.
+// Kill kills the server (SIGKILL), like a crash, and returns after it has ended. Its
+// port stays reserved.
 func (s *Server) Kill() { s.Signal(syscall.SIGKILL); s.wait() }
 
 // Signal sends a signal, such as SIGSTOP, to a running server.
@@ -329,7 +326,7 @@ func (s *Server) wait() {
 	}
 }
 
-// Stop ends the server and gives its port back. Twice is harmless.
+// Stop ends the server and releases its port. Calling it twice is harmless.
 func (s *Server) Stop() {
 	s.Kill()
 	if s.reserved != nil {
@@ -337,8 +334,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// keepsAttributes reports whether files in dir can have extended attributes,
-// where the server keeps ETags and content types.
+// keepsAttributes reports whether files in dir can have extended attributes, which the
+// server needs for ETags and content types.
 func keepsAttributes(dir string) bool {
 	return unix.Setxattr(dir, "user.rowmill", []byte("1"), 0) == nil
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Of returns ROWMILL_SEED where it is set, a fresh seed in a soak (ROWMILL_SOAK), and 1
+// Of returns ROWMILL_SEED if it is set, a new seed in a soak (ROWMILL_SOAK), and 1
 // otherwise: the same commit makes the same choices each time. It logs the seed.
 func Of(t testing.TB) uint64 {
 	t.Helper()

@@ -16,12 +16,12 @@ type Block struct {
 // Rows returns the number of rows in the block.
 func (b *Block) Rows() int { return len(b.texts) }
 
-// Text returns the text of a row, which is numbered relative to the shard, as
-// BlockOf takes it. It shares its memory with the whole block.
+// Text returns the text of a row, numbered relative to the shard, like BlockOf. The
+// text shares its memory with the whole block.
 func (b *Block) Text(row int) string { return b.texts[row-b.First] }
 
-// Row returns a row, which is numbered relative to the shard, whose first row has
-// the index first.
+// Row returns a row, numbered relative to the shard. first is the index of the shard's
+// first row.
 func (b *Block) Row(first int64, row int) rowmill.Row {
 	r := rowmill.Row{Index: first + int64(row), Text: b.Text(row), ID: b.ID(row)}
 	if b.fields != nil {
@@ -30,8 +30,8 @@ func (b *Block) Row(first int64, row int) rowmill.Row {
 	return r
 }
 
-// ID returns the id of a row, which is numbered relative to the shard. It is
-// null in a shard without ids.
+// ID returns the id of a row, numbered relative to the shard. It is null in a shard
+// without ids.
 func (b *Block) ID(row int) rowmill.ID {
 	if b.ids == nil {
 		return rowmill.ID{}

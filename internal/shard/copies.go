@@ -22,8 +22,8 @@ import (
 //	         order, an uvarint: how many rows back its original is
 //	last     a section without set and distances, of shard 2³²-1
 //
-// Numbers are little-endian. The object only saves work: a job without it has the
-// same results.
+// Numbers are little-endian. The object only saves work: a job without this object has
+// the same results.
 const (
 	copiesMagic   = "RMCOPY01"
 	copiesHeader  = 4 + 4 + 4 + 4

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// listCopies writes which rows of shards are copies: of each row its original, or
+// listCopies writes the copies of shards: originals holds the original of each row, or
 // the row itself.
 func listCopies(t testing.TB, shards []shard.Info, originals []int64) []byte {
 	t.Helper()
@@ -41,7 +41,7 @@ func readCopies(list []byte, shards []shard.Info) (*shard.Copies, error) {
 	return shard.ReadCopies(bytes.NewReader(list), int64(len(list)), shards)
 }
 
-// resolved says of each row of shards which its original is.
+// resolved returns the original of each row of shards, or the row itself.
 func resolved(t testing.TB, c *shard.Copies, list []byte, shards []shard.Info) (originals []int64) {
 	t.Helper()
 	for n, info := range shards {
@@ -110,7 +110,7 @@ func TestCopiesProperty(t *testing.T) {
 	})
 }
 
-// noTB lets helpers of tests be used in a property.
+// noTB allows helpers of tests in a property.
 type noTB struct {
 	testing.TB
 	t *rapid.T
@@ -119,7 +119,7 @@ type noTB struct {
 func (noTB) Helper()             {}
 func (n noTB) Fatal(args ...any) { n.t.Fatal(args...) }
 
-// threeShards have two copies in the second shard and one in the third.
+// threeShards returns shards with two copies in the second and one in the third.
 func threeShards(t testing.TB) ([]shard.Info, []byte) {
 	t.Helper()
 	shards := []shard.Info{{First: 0, Rows: 2}, {First: 2, Rows: 3}, {First: 5, Rows: 2}}
@@ -151,8 +151,8 @@ func TestEveryDamageOfAListOfCopiesIsFound(t *testing.T) {
 	}
 }
 
-// repairCopies returns a list with the checksums that its other bytes call for, as
-// far as it looks like one.
+// repairCopies returns a list with checksums that fit its other bytes, if it looks like
+// a list.
 func repairCopies(body []byte) []byte {
 	list, table := bytes.Clone(body), crc32.MakeTable(crc32.Castagnoli)
 	for at := 8; at+16 <= len(list); {

@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/internal/shard"
 )
 
-// A shard is written front to back and read by blocks, any of them first.
+// Write a shard from start to end, and read its blocks in any order.
 func Example() {
 	var object bytes.Buffer
 	w := shard.NewWriter(&object, 1000, true) // its first row is the input's row 1000

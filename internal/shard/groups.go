@@ -1,8 +1,8 @@
 package shard
 
-// Rows whose texts begin alike form a group. An object of its own holds one byte per
-// row, the group, for the first rows of the input. Groups only decide which rows run
-// near each other: a job without groups has the same result.
+// Rows whose texts begin alike form a group. A separate object holds one byte per row,
+// the group, for the first rows of the input. Groups only decide which rows run near
+// each other: a job without groups has the same result.
 const (
 	// Groups is the number of groups. Group 0, for all other rows, is not counted.
 	Groups = 255

@@ -29,7 +29,7 @@ type Info struct {
 
 // A Size is the result of counting the tokens of an input.
 type Size struct {
-	Tokens       int64 `json:"tokens"`        // of all prompts, each cut to the context; an upper bound if that was enough to know
+	Tokens       int64 `json:"tokens"`        // of all prompts, each cut to the context; an upper bound if no exact count was needed
 	SampleRows   int64 `json:"sample_rows"`   // number of first rows that form the sample
 	SampleTokens int64 `json:"sample_tokens"` // tokens of the sample
 }

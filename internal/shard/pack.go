@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// newEncoder makes the encoder of one Writer. It keeps a few hundred kilobytes. The
+// newEncoder makes the encoder of a Writer. It keeps a few hundred kilobytes. The
 // fastest level reduces prose to 0.31 of its size, Snappy to 0.43. Better levels gain
 // next to nothing.
 //

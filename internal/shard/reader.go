@@ -12,8 +12,8 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// A Reader reads the blocks of one shard, in any order. ReadBlock is safe for
-// concurrent use.
+// A Reader reads the blocks of a shard, in any order. ReadBlock is safe for concurrent
+// use.
 type Reader struct {
 	r      io.ReaderAt // nil: the rows are in texts
 	closer io.Closer

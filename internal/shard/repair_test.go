@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// repair returns body with the checksums that its other bytes call for, as far
-// as body looks like a shard. The layout is that of the package comment.
+// repair returns body with checksums that fit its other bytes, if body looks like a
+// shard. The package comment describes the layout.
 func repair(body []byte) []byte {
 	const footer, entry = 36, 20
 	data := bytes.Clone(body)

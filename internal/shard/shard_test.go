@@ -123,7 +123,7 @@ func TestRowsArePackedByTheirLength(t *testing.T) {
 	}
 }
 
-// Inputs are cut by Size, which must not depend on how well rows compress.
+// Inputs are cut by Size, so Size must not depend on how well rows compress.
 func TestSizeIsThatOfPlainRows(t *testing.T) {
 	t.Parallel()
 	const rows, length = 3000, 100
@@ -256,8 +256,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, 0, true, everyKind()))
 	f.Add([]byte("RMSHARD1"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// The checksum would reject nearly everything: repair it, so that
-		// the parser behind it is what gets tested.
+		// The checksum would reject nearly everything. A repaired checksum lets the
+		// test reach the parser.
 		for _, data := range [][]byte{body, repair(body)} {
 			rows, first, err := decode(data)
 			if err != nil {

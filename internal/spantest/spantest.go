@@ -1,5 +1,5 @@
-// Package spantest is a collector within a test: it takes what a tracing.Tracer sends
-// in place of the network, and shows it as spans.
+// Package spantest is a collector inside a test: it receives the requests of a
+// tracing.Tracer without a network, and decodes their spans.
 package spantest
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// A Span is one as a collector sees it.
+// A Span is a span as the collector receives it.
 type Span struct {
 	Trace, ID, Parent string // hexadecimal; Parent is empty for none
 	Name              string
 	Kind              spans.Span_SpanKind
 	Begin, End        time.Time
-	Error             string // of its status
+	Error             string // text of its status
 	Failed            bool
 	Attributes        map[string]any // string, int64, float64 or bool
 	Resource          map[string]any
 }
 
-// A Collector takes spans. The zero value is one that takes all.
+// A Collector receives spans. The zero value accepts all.
 type Collector struct {
-	// Answer answers a request that was read; nil takes it. n counts them, from 1.
+	// Answer answers a request that was read; nil accepts it. n counts requests from 1.
 	Answer func(request *http.Request, n int) (*http.Response, error)
 
 	mu       sync.Mutex
@@ -45,7 +45,7 @@ type Collector struct {
 	spans    []Span
 }
 
-// RoundTrip takes a request in place of the network.
+// RoundTrip handles a request without a network.
 func (c *Collector) RoundTrip(request *http.Request) (*http.Response, error) {
 	packed, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Collector) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Answer is an answer of a collector.
+// Answer returns an HTTP response of a collector.
 func Answer(status int, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(body)), Header: http.Header{}}
 }
@@ -123,21 +123,21 @@ func attributes(all []*common.KeyValue) map[string]any {
 	return values
 }
 
-// Requests is how many came, whatever was answered.
+// Requests returns the number of requests, with any answer.
 func (c *Collector) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.requests)
 }
 
-// Request is the n-th of them, from 0.
+// Request returns a request by number, from 0.
 func (c *Collector) Request(n int) *http.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.requests[n]
 }
 
-// Spans are those that were taken, in the order in which they began.
+// Spans returns the accepted spans, in the order of their start.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,13 +146,14 @@ func (c *Collector) Spans() []Span {
 	return all
 }
 
-// Named are those of a name.
+// Named returns the spans with a name.
 func (c *Collector) Named(name string) []Span {
 	return slices.DeleteFunc(c.Spans(), func(s Span) bool { return s.Name != name })
 }
 
-// Start starts a Tracer that sends to the collector and traces everything, unless change
-// says otherwise. What it has sent is there once it is closed.
+// Start starts a Tracer that sends to the collector and traces everything, unless
+// change sets other values. After Close of the Tracer, all sent spans are in the
+// collector.
 func (c *Collector) Start(t testing.TB, change func(*tracing.Config)) *tracing.Tracer {
 	t.Helper()
 	config := tracing.Config{

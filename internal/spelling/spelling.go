@@ -95,7 +95,7 @@ func AppendDecimal(dst []byte, f float64, size int) []byte {
 	return dst
 }
 
-// Shorten cuts a client's text for a message, and makes it UTF-8.
+// Shorten cuts a client's text for a message and makes it valid UTF-8.
 func Shorten(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
@@ -126,7 +126,7 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Size writes a number of bytes in decimal units.
+// Size formats a number of bytes in decimal units.
 func Size(n int64) string {
 	for _, unit := range []struct {
 		size int64

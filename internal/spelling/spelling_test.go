@@ -14,7 +14,7 @@ func FuzzAppendString(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		// What encoding/json makes of the text, to be read back.
+		// Compare with the output of encoding/json.
 		theirs, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

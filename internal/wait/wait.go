@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// timeout ends a test that waits in vain. It is no measure of the program: at a load
-	// of 20 on two cores, 30 s were too short for what takes one.
+	// timeout ends a test that waits for nothing. It does not measure the program: at a
+	// load of 20 on two cores, 30 s were too short for work that usually takes a
+	// second.
 	timeout = 4 * time.Minute
 	// interval is the time between checks.
 	interval = 5 * time.Millisecond

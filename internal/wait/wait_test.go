@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// heard is a test that notes what it would have failed with.
-type heard struct {
+// failing is a test that records its failure message.
+type failing struct {
 	testing.TB
 	fatal string
 }
 
-func (h *heard) Helper() {}
+func (h *failing) Helper() {}
 
-func (h *heard) Fatalf(format string, args ...any) {
+func (h *failing) Fatalf(format string, args ...any) {
 	h.fatal = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-// in runs a wait as a test of its own and returns why it failed.
+// in runs a wait with its own test and returns the failure.
 func in(t *testing.T, wait func(testing.TB)) string {
 	t.Helper()
-	h, over := &heard{TB: t}, make(chan struct{})
+	h, over := &failing{TB: t}, make(chan struct{})
 	go func() {
 		defer close(over)
 		wait(h)

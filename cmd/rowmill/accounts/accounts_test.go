@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A program is the commands beside a service.
+// A program is the commands with a service.
 type program struct {
 	*clitest.Program
 	asked int  // requests
-	old   bool // the service knows no previews
+	old   bool // the service does not offer previews
 }
 
 func start(t testing.TB) *program {
@@ -46,7 +46,7 @@ func start(t testing.TB) *program {
 	return p
 }
 
-// made is the key that a command prints.
+// made returns the key that a command prints.
 func (p *program) made(line string) (id, key string) {
 	p.Helper()
 	p.Run(line).Want(0)

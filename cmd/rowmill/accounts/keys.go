@@ -1,7 +1,6 @@
-// Package accounts holds the commands about an account's API keys, its webhooks, and
-// what it has chosen for itself. It owns what they are called and what they print;
-// the API itself is spoken by package client. What an operator chooses for a
-// node is in package settings.
+// Package accounts holds the commands about an account's API keys, webhooks and own
+// settings. It owns the names and the output of the commands; package client speaks the
+// API. The settings of a node are in package settings.
 package accounts
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands are all of this package.
+// commands are the commands of this package.
 type commands struct{ command.Set }
 
 // Keys returns `rowmill keys`.
@@ -33,14 +32,14 @@ func Keys(service connect.Options) *cobra.Command {
 		Short: "Create, list, rotate and revoke API keys",
 		Long: `Create, list, rotate and revoke API keys.
 
-Every key belongs to an account, and sees the jobs, Functions and results of
-that account alone. A user key runs jobs; an admin key also manages keys, quotas,
+Every key belongs to an account, and sees only the jobs, Functions and results of
+that account. A user key runs jobs; an admin key also manages keys, quotas,
 settings and Functions. The text of a key is shown once, when it is made: the
-service keeps no more than its hash. Changes take effect on every node within
+service keeps only its hash. Changes take effect on every node within
 5 seconds.
 
-All this takes an administrator's key; one of the account default may name any
-other account, and to name a new one creates it.
+All this takes an administrator's key. A key of the account default may name any
+other account; naming a new account creates it.
 
 ` + command.Help,
 	}, c.createKey(), c.listKeys(), c.rotateKey(), c.revokeKeys())
@@ -54,19 +53,18 @@ func (c *commands) createKey() *cobra.Command {
 		Short: "Create a key and print it, this once",
 		Long: `Create a key and print it, this once.
 
-Standard output has the key alone, so that it can go where it belongs without
-being seen.`,
+Standard output has only the key, so that it can go to a file without being seen.`,
 		Example: `  rowmill keys create --name nightly --expires 90d > nightly.key
   rowmill keys create --account acme --role admin --name "acme's first"`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&wanted.Account, "account", "", "the account (default: that of your key)")
-	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as who or what uses it")
+	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as the user or program")
 	flags.StringVar(&wanted.Role, "role", "user", "user, admin or reader")
-	flags.StringVar(&expires, "expires", "", "when it ends: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
+	flags.StringVar(&expires, "expires", "", "end of its validity: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
 	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
-	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "how often it may ask each node (default: as the service is configured)")
+	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "most requests a minute to each node (default: as the service is configured)")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		var err error
 		if wanted.ExpiresAt, err = expiry(expires, c.Term.Now()); err != nil {
@@ -83,10 +81,10 @@ being seen.`,
 	})
 }
 
-// expiry reads when a key ends; nil is never.
+// expiry reads the end of a key's validity; nil means never.
 func expiry(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
-		return nil, nil //nolint:nilnil // never is an answer
+		return nil, nil //nolint:nilnil // nil means never
 	}
 	if days, is := strings.CutSuffix(text, "d"); is {
 		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
@@ -103,7 +101,7 @@ func expiry(text string, now time.Time) (*time.Time, error) {
 	return nil, fmt.Errorf("--expires must be days from now such as 90d, a day such as 2030-01-31, or a time such as 2030-01-31T18:00:00Z; is %q", text)
 }
 
-// made prints a key that was made just now.
+// made prints a new key.
 func (c *commands) made(k client.Key, answer client.Answer, how string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")

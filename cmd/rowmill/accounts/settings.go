@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// never is how the command line says that data is kept for ever.
+// never is the flag value for keeping data for ever.
 const never = "never"
 
 // Settings returns `rowmill settings`.
@@ -23,13 +23,12 @@ func Settings(service connect.Options) *cobra.Command {
 	c := &commands{command.Set{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "settings",
-		Short: "Show and change what an account has chosen",
-		Long: `Show and change what an account has chosen: how long after its end a job's
+		Short: "Show and change the choices of an account",
+		Long: `Show and change the choices of an account: how long after its end a job's
 input and results are kept. The record of the job stays for ever.
 
-To change them takes an administrator's key; one of the account default may name
-any other account. What an operator chooses for a node is another matter: see
-rowmill config.
+Changing them takes an administrator's key; a key of the account default may name
+any other account. For the settings of a node see rowmill config.
 
 ` + command.Help,
 	}, c.getSettings(), c.previewSettings(), c.setSettings())
@@ -54,7 +53,7 @@ func (c *commands) previewSettings() *cobra.Command {
 				row(keptFor(e.RetentionDays), jobsThatGo(e), terminal.Count(e.ResultBytes), moment(e.OldestEndedAt), moment(e.NextAt))
 			}
 			if !p.LookedAtAll {
-				c.Term.Say("only the %d jobs that ended first were looked at", p.LookedAt)
+				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
 			}
 		})
 	}))
@@ -87,7 +86,7 @@ func moment(at *time.Time) string {
 func (c *commands) getSettings() *cobra.Command {
 	return c.OfAccount(c.Prints(&cobra.Command{
 		Use:   "get",
-		Short: "Show what the account has chosen",
+		Short: "Show the choices of the account",
 		Example: `  rowmill settings get
   rowmill settings get --account acme -o json`,
 		Args: cobra.NoArgs,
@@ -104,7 +103,7 @@ func (c *commands) setSettings() *cobra.Command {
 	var retention string
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Change what the account has chosen, and say what goes with it",
+		Short: "Change the choices of the account, and print what they remove",
 		Example: `  rowmill settings set --retention-days 30
   rowmill settings set --retention-days never --account acme`,
 		Args: cobra.NoArgs,
@@ -128,7 +127,7 @@ func (c *commands) setSettings() *cobra.Command {
 	}))
 }
 
-// sayWhatGoes says what it will remove to keep data for so many days.
+// sayWhatGoes prints which data a retention of so many days will remove.
 func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int64) error {
 	p, _, err := api.PreviewSettings(ctx, c.Account)
 	if err != nil {
@@ -142,14 +141,14 @@ func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int
 	return nil
 }
 
-// retentionDays reads the flag; nil is for ever. Which numbers there are is
-// the service's to say.
+// retentionDays reads the flag; nil means for ever. The service checks which numbers
+// are allowed.
 func retentionDays(text string) (*int64, error) {
 	switch n, err := strconv.ParseInt(text, 10, 64); {
 	case text == "":
 		return nil, fmt.Errorf("nothing to change; name --retention-days: 1, 7, 30, 90 or %s", never)
 	case text == never:
-		return nil, nil //nolint:nilnil // for ever is an answer
+		return nil, nil //nolint:nilnil // nil means for ever
 	case err != nil:
 		return nil, fmt.Errorf("--retention-days must be 1, 7, 30, 90 or %s; is %q", never, text)
 	default:

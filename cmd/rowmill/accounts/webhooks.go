@@ -22,14 +22,15 @@ func Webhooks(service connect.Options) *cobra.Command {
 	c := &commands{command.Set{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "webhooks",
-		Short: "Have the ends of jobs told to an address",
-		Long: `Have the ends of jobs told to an address, by POST, at least once.
+		Short: "Send events about the ends of jobs to an address",
+		Long: `Send events about the ends of jobs to an address, by POST, at least once.
 
-Events are signed as Standard Webhooks says, so that a receiver knows who sends;
-those of batches are taken by OpenAI's clients. What is not taken is sent again
-for three days. docs/webhooks.md has a receiver.
+Events are signed by the rules of Standard Webhooks, so that a receiver can check
+the sender. OpenAI's clients accept the events of batches. An event that the
+receiver does not accept is sent again for three days. docs/webhooks.md has a
+receiver.
 
-All this takes an administrator's key; one of the account default may name any
+All this takes an administrator's key. A key of the account default may name any
 other account.
 
 ` + command.Help,
@@ -43,8 +44,8 @@ func (c *commands) addWebhook() *cobra.Command {
 		Short: "Add a webhook and print its secret, this once",
 		Long: `Add a webhook and print its secret, this once.
 
-Standard output has the secret alone, so that it can go where it belongs without
-being seen. Without --event it gets the events of each job's own dialect:
+Standard output has only the secret, so that it can go to a file without being
+seen. Without --event it gets the events of each job's own dialect:
 job.succeeded, job.failed and job.cancelled, and of OpenAI's batches
 batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 		Example: `  rowmill webhooks add https://example.com/hook > hook.secret
@@ -52,8 +53,8 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&wanted.Events, "event", nil, "an event that it gets, such as job.failed (repeatable; default: those of each job's dialect)")
-	flags.StringVar(&wanted.Description, "description", "", "what it is for, for people")
+	flags.StringArrayVar(&wanted.Events, "event", nil, "an event to send, such as job.failed (repeatable; default: the events of each job's dialect)")
+	flags.StringVar(&wanted.Description, "description", "", "its purpose, for people")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		wanted.URL = args[0]
 		w, answer, err := api.CreateWebhook(ctx, c.Account, wanted)
@@ -64,7 +65,7 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 	}))
 }
 
-// madeSecret prints a secret that was made just now.
+// madeSecret prints a new secret.
 func (c *commands) madeSecret(w client.Webhook, answer client.Answer, how string) error {
 	if w.Secret == "" {
 		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")
@@ -115,14 +116,15 @@ func (c *commands) testWebhook() *cobra.Command {
 	var event string
 	cmd := &cobra.Command{
 		Use:   "test ID",
-		Short: "Send a webhook an event now, and show what comes back",
-		Long: `Send a webhook an event now, and show what comes back. The event tells of a job
-that nobody has, whose id is all zeros. Where it is not taken the exit code is 1.`,
+		Short: "Send a webhook an event now, and show the answer",
+		Long: `Send a webhook an event now, and show the answer. The event is about a job that
+does not exist, with an id of zeros. If the receiver does not accept the event, the
+exit code is 1.`,
 		Example: `  rowmill webhooks test we_0190f0a000007000800000000000ab12
   rowmill webhooks test we_0190f0a000007000800000000000ab12 --event batch.completed`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&event, "event", "", "its type (default: the first that the webhook gets, or job.succeeded)")
+	cmd.Flags().StringVar(&event, "event", "", "its type (default: the first event of the webhook, or job.succeeded)")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		test, answer, err := api.TestWebhook(ctx, args[0], client.TestWebhookParams{Account: c.Account, Event: event})
 		if err != nil {
@@ -160,7 +162,7 @@ func (c *commands) rotateWebhook() *cobra.Command {
 		Use:   "rotate ID",
 		Short: "Give a webhook another secret and print it, this once",
 		Long: `Give a webhook another secret and print it, this once. For 24 hours events are
-signed by the old one too, so that the receiver can be changed meanwhile.`,
+also signed with the old secret, so that the receiver can be changed meanwhile.`,
 		Example: `  rowmill webhooks rotate we_0190f0a000007000800000000000ab12 > hook.secret`,
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
@@ -168,7 +170,7 @@ signed by the old one too, so that the receiver can be changed meanwhile.`,
 		if err != nil {
 			return fmt.Errorf("rotate: %w", err)
 		}
-		return c.madeSecret(w, answer, "rotated webhook "+w.ID+"; the secret before signs along for a day")
+		return c.madeSecret(w, answer, "rotated webhook "+w.ID+"; the old secret also signs for a day")
 	}))
 }
 
@@ -183,7 +185,7 @@ after it was delivered or has failed.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().Int64Var(&params.Limit, "limit", 20, "how many, up to 100")
-	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "where to go on, as the list before says")
+	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "continue from here; the list before prints it")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		params.Account, params.Limit = c.Account, max(params.Limit, 0)
 		page, answer, err := api.ListDeliveries(ctx, args[0], params)
@@ -211,7 +213,7 @@ func (c *commands) removeWebhooks() *cobra.Command {
 	return c.OfAccount(c.Does(&cobra.Command{
 		Use:     "remove ID...",
 		Short:   "Remove webhooks for good",
-		Long:    `Remove webhooks for good. What waits to be sent to them is not.`,
+		Long:    `Remove webhooks for good. Events that wait for them are not sent.`,
 		Example: `  rowmill webhooks remove we_0190f0a000007000800000000000ab12`,
 		Args:    cobra.MinimumNArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {

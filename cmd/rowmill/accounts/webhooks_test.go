@@ -20,7 +20,7 @@ func TestWebhooksLife(t *testing.T) {
 		t.Error("the list shows the secret")
 	}
 	p.Run("webhooks list").Want(0, "ID")
-	p.Run("webhooks rotate "+id+" --account acme").Want(0, "signs along")
+	p.Run("webhooks rotate "+id+" --account acme").Want(0, "also signs")
 	if strings.TrimSpace(p.Out.String()) == secret {
 		t.Error("the secret is the same")
 	}

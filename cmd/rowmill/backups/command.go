@@ -1,6 +1,5 @@
-// Package backups holds the command that copies a running node. It owns where the
-// archive goes and that it was whole when it got there; the archive's form is that
-// of package backup.
+// Package backups holds the command that copies a running node. It owns the place of
+// the archive and checks that the archive is complete; package backup owns the format.
 package backups
 
 import (
@@ -26,14 +25,14 @@ import (
 	"github.com/rowmill/rowmill/store/backup"
 )
 
-// stdout is the path that stands for standard output.
+// stdout is the path for standard output.
 const stdout = "-"
 
-// slowest is the lowest rate that can be asked for, bytes a second: below it the
-// node takes its client for one that has gone, and a backup would take days.
+// slowest is the lowest rate that a flag may set, in bytes per second. Below it the
+// node would assume that its client has gone, and a backup would take days.
 const slowest = 1 << 20
 
-// commands are all of this package.
+// commands are the commands of this package.
 type commands struct {
 	command.Set
 	rate  string
@@ -45,28 +44,28 @@ func Command(service connect.Options) *cobra.Command {
 	c := &commands{Set: command.Set{Options: service}}
 	cmd := &cobra.Command{
 		Use:   "backup FILE|-",
-		Short: "Copy all that a single node keeps, while it runs",
-		Long: `Copy all that a single node keeps into one tar archive, while it runs: the
-records as they are at one moment, and every object that they speak of. It takes
-an administrator's key of the account default. Jobs go on meanwhile.
+		Short: "Copy all data of a single node, while it runs",
+		Long: `Copy all data of a single node into one tar archive, while it runs: the records
+of a single moment, and every object that they name. It takes an administrator's
+key of the account default. Jobs continue meanwhile.
 
-What was finished by that moment is in it byte for byte; a job that ran goes on
-from its last recorded parts once the archive is restored:
+Jobs that had ended by that moment are in the archive byte for byte; a running job
+continues from its last recorded parts after the archive is restored:
 
     rowmill restore FILE --data /srv/rowmill
 
-FILE appears, with mode 0600, once all has come and was checked; - is standard
-output, where exit code 0 alone says that it is whole. The archive holds the inputs
-and results of all accounts, the hashes of API keys, and the secrets that URLs
-and webhooks are signed with: keep it as you keep those. An administrator key given
-to the node by its environment or a file is not in it.
+FILE appears, with mode 0600, after everything has arrived and was checked. For
+standard output, -, only exit code 0 says that the archive is complete. The archive
+holds the inputs and results of all accounts, the hashes of API keys, and the
+secrets that sign URLs and webhooks: protect it like these. An administrator key
+from the node's environment or a file is not in it.
 
-The node copies its records to its own disk first, which has to have room for
-that; objects get a second name and take none, except that what is removed while
-the backup runs gives its room back at the end.
+The node first copies its records to its own disk, which must have room for them.
+Objects get a second name and need no room, but objects that are removed while the
+backup runs free their room only at its end.
 
-A node whose records are in Redis and objects in S3 answers no_backup:
-docs/backup.md says what to copy, and in which order.
+A node with records in Redis and objects in S3 answers no_backup: docs/backup.md
+says what to copy, and in which order.
 
 ` + command.Help,
 		Example: `  rowmill backup /mnt/backups/rowmill-$(date +%F).tar
@@ -74,7 +73,7 @@ docs/backup.md says what to copy, and in which order.
   rowmill backup --rate 50MB rowmill.tar     # leave the disk and the network to jobs`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&c.rate, "rate", "", "take at most so much each second, such as 50MB (default: as fast as it comes)")
+	cmd.Flags().StringVar(&c.rate, "rate", "", "read at most this much each second, such as 50MB (default: no limit)")
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace the file if it exists")
 	c.Flags(cmd)
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
@@ -104,7 +103,7 @@ func (c *commands) stream(ctx context.Context, api *client.Client, pace int64) e
 	return err
 }
 
-// save writes the archive to a file that appears once it is whole.
+// save writes the archive to a file that appears only after it is complete.
 func (c *commands) save(ctx context.Context, api *client.Client, path string, pace int64) (err error) {
 	switch _, err := os.Lstat(path); {
 	case err == nil && !c.force:
@@ -146,15 +145,15 @@ func (c *commands) receive(ctx context.Context, api *client.Client, out io.Write
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		header, fault = backup.Read(ctx, checked, backup.Discard, Told(c.Term, progress, "backup"))
+		header, fault = backup.Read(ctx, checked, backup.Discard, Reporter(c.Term, progress, "backup"))
 		if fault == nil {
-			_, fault = io.Copy(io.Discard, checked) // what pads the archive
+			_, fault = io.Copy(io.Discard, checked) // the padding of the archive
 		}
 		checked.CloseWithError(fault)
 	}()
 	w := &sink{ctx: ctx, out: out, pace: pace, began: time.Now()}
 	_, err := api.Backup(ctx, io.MultiWriter(w, feed))
-	feed.CloseWithError(err) // nil: the end
+	feed.CloseWithError(err) // nil: the end of the archive
 	<-done
 	switch {
 	case w.err != nil:
@@ -167,11 +166,11 @@ func (c *commands) receive(ctx context.Context, api *client.Client, out io.Write
 	return header, nil
 }
 
-// showEvery is the time between two looks at how far something is.
+// showEvery is the time between two updates of the progress line.
 const showEvery = 200 * time.Millisecond
 
-// Told shows how far an archive has been read.
-func Told(t *terminal.IO, progress *terminal.Progress, phase string) func(h backup.Header, bytes int64) {
+// Reporter returns a function that shows how much of an archive has been read.
+func Reporter(t *terminal.IO, progress *terminal.Progress, phase string) func(h backup.Header, bytes int64) {
 	var last time.Time
 	return func(h backup.Header, bytes int64) {
 		if now := t.Now(); now.Sub(last) >= showEvery || bytes == h.Bytes {
@@ -181,14 +180,14 @@ func Told(t *terminal.IO, progress *terminal.Progress, phase string) func(h back
 	}
 }
 
-// A sink writes no faster than its pace.
+// A sink limits the rate of writes.
 type sink struct {
 	ctx   context.Context
 	out   io.Writer
-	pace  int64 // bytes a second; 0: any
+	pace  int64 // bytes per second; 0: no limit
 	began time.Time
 	bytes int64
-	err   error // of out
+	err   error // from out
 }
 
 func (s *sink) Write(p []byte) (n int, err error) {

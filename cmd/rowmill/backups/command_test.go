@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A vault has an archive of a folder, or a part of one.
+// A vault serves the archive of a folder, or a part of an archive.
 type vault struct {
 	clitest.Idle
 	text []byte
-	err  error // after it
+	err  error // returned after the text
 }
 
 func (v *vault) Backup(context.Context) (nodes.Backup, error) { return v, nil }
@@ -40,7 +40,7 @@ func (v *vault) Write(_ context.Context, w io.Writer) error {
 	return errors.Join(err, v.err)
 }
 
-// archive is one of records and an object of some size.
+// archive returns an archive of records and one object of some size.
 func archive(t *testing.T, size int) []byte {
 	t.Helper()
 	folder := t.TempDir()
@@ -109,7 +109,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// What is not whole, or no archive, is no file.
+// An incomplete or damaged archive leaves no file.
 func TestBackup_NotWhole(t *testing.T) {
 	t.Parallel()
 	text := archive(t, 1<<20)

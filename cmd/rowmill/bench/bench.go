@@ -1,6 +1,6 @@
-// Package bench measures a deployment from outside: what its inference servers do
-// when they are driven directly, and what Rowmill makes of the same rows. What the
-// figures mean is package verdict's.
+// Package bench measures a deployment from outside: the speed of its inference servers
+// under direct load, and the speed of Rowmill on the same rows. Package verdict
+// explains the results.
 package bench
 
 import (
@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	promptTokens = 100 // of a row, at the most, by most vocabularies
-	fewestRows   = 20  // of a job: fewer say nothing
+	promptTokens = 100 // of a row, at most, in most vocabularies
+	fewestRows   = 20  // of a job: fewer rows give no usable figure
 )
 
 // A bench is one run of the command.
@@ -40,11 +40,11 @@ type bench struct {
 	maxTokens int
 	keyFile   string
 
-	nonce    string // in names and prompts: no cache has seen these rows
+	nonce    string // in names and prompts, so that no cache has seen these rows
 	measured verdict.Measured
 	servers  int      // of the model
-	reached  []string // those that were driven, node/name
-	sent     int      // rows that servers were sent directly
+	reached  []string // servers that were driven, node/name
+	sent     int      // rows sent to servers directly
 }
 
 // Command returns `rowmill bench`.
@@ -52,25 +52,25 @@ func Command(service connect.Options) *cobra.Command {
 	b := &bench{Set: command.Set{Options: service}}
 	cmd := b.Prints(&cobra.Command{
 		Use:   "bench",
-		Short: "Measure a deployment for a minute, and say what to change",
+		Short: "Measure a deployment for a minute, and print what to change",
 		Long: `Measure a deployment for about a minute, and say what to change.
 
-It takes an administrator's key of the account default, and a deployment on which
-nothing else runs: it loads the servers of a model as far as they go.
+It takes an administrator's key of the account default, and a deployment without
+other work: it puts the full load on the servers of a model.
 
-  1. It drives all servers of the model itself, with more and more requests in
-     flight, until more brings nothing. That is their best rate. Servers that it
-     cannot reach from here, since they listen on the loopback address of another
-     machine, it leaves alone, and then there is no ratio.
-  2. In turns with that it runs the same number of rows as a job, named "rowmill
-     bench …". Its data is deleted afterwards; its record and its usage stay.
+  1. It sends requests to all servers of the model directly, with more and more in
+     flight, until more do not help. That is their best rate. If it cannot reach the
+     servers from here, because they listen on the loopback address of another
+     machine, it skips this step, and there is no ratio.
+  2. In turns with this, it runs the same number of rows as a job, named "rowmill
+     bench …". The job's data is deleted afterwards; its record and usage stay.
   3. Every node times its records and its bucket, and with the embedded store the
      flush of its disk.
-  4. It says which part would be the first to stop the deployment from growing.
+  4. It names the part that would be the first to limit the deployment's growth.
 
-Figures are medians with the least and the greatest of the rounds. Rows are short
-prompts with answers of at most --max-tokens, without log probabilities; rates of
-longer ones are others. Ctrl-C cancels the job and deletes its data.
+Figures are medians, with the smallest and the largest of the rounds. Rows are
+short prompts with answers of at most --max-tokens, without log probabilities;
+longer rows have other rates. Ctrl-C cancels the job and deletes its data.
 
 ` + connect.Help,
 		Example: `  rowmill bench --model llama-3.1-8b
@@ -79,15 +79,15 @@ longer ones are others. Ctrl-C cancels the job and deletes its data.
 	}, func(ctx context.Context, api *client.Client, _ []string) error { return b.run(ctx, api) })
 	cmd.Flags().StringVar(&b.model, "model", "", "the model to run (default: the first that is served and generates text)")
 	cmd.Flags().DurationVar(&b.length, "length", time.Minute, "about how long to measure")
-	cmd.Flags().IntVar(&b.rounds, "rounds", 3, "how often each is measured")
-	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "rows of a job at the most, and of each step at the servers")
-	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "tokens of an answer at the most")
-	cmd.Flags().StringVar(&b.keyFile, "engine-key-file", "", "file that holds the key of servers that ask for one")
+	cmd.Flags().IntVar(&b.rounds, "rounds", 3, "number of rounds")
+	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "most rows of a job, and of each step at the servers")
+	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "most tokens of an answer")
+	cmd.Flags().StringVar(&b.keyFile, "engine-key-file", "", "file with the key of servers that require one")
 	b.Flags(cmd)
 	return cmd
 }
 
-// check names the flag that cannot work.
+// check names the flag with an invalid value.
 func (b *bench) check() error {
 	switch {
 	case b.length < time.Second || b.length > time.Hour:
@@ -132,7 +132,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 		}
 		rows = b.rowsFor(rate, 2*b.rounds)
 	} else {
-		job, err := b.job(ctx, api, model, "first", rows) // how fast it is, and what servers make when they are first asked
+		job, err := b.job(ctx, api, model, "first", rows) // measures the speed, and includes the slow first answers of servers
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (b *bench) run(ctx context.Context, api *client.Client) error {
 	return b.print(model)
 }
 
-// driving says that servers could not be driven, or why that was ended.
+// driving explains why servers could not be driven, or why driving them ended.
 func driving(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -167,14 +167,14 @@ func driving(ctx context.Context, err error) error {
 	return fmt.Errorf("drive the servers: %w", err)
 }
 
-// rowsFor is how many rows each of n runs gets, so that these fill what is left of
-// the time behind the climb.
+// rowsFor returns the number of rows for each of n runs, so that the runs fill the rest
+// of the time after the climb.
 func (b *bench) rowsFor(rate float64, n int) int {
 	wanted := rate * (b.length.Seconds() * 2 / 3) / float64(n)
 	return max(fewestRows, int(math.Min(wanted, float64(b.maxRows))))
 }
 
-// announce says beforehand what jobs of so many rows use at the most.
+// announce prints in advance what jobs of so many rows use at most.
 func (b *bench) announce(model client.Model, when string, rows int) {
 	tokens := int64(rows) * int64(promptTokens+b.maxTokens)
 	text := fmt.Sprintf("jobs on %s: %s %s rows, up to %s tokens", model.ID, when, terminal.Count(int64(rows)), terminal.Count(tokens))
@@ -184,7 +184,7 @@ func (b *bench) announce(model client.Model, when string, rows int) {
 	b.Term.Say("%s", terminal.Printable(text))
 }
 
-// look finds the model and the servers that are up for it.
+// look finds the model and its servers that are up.
 func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
 	models, _, err := api.ListModels(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []c
 		if b.model != "" {
 			what = fmt.Sprintf("no model %q that generates text is served", b.model)
 		}
-		return client.Model{}, nil, exit.With(exit.NotFound, errors.New(what+"; `rowmill models list --served` shows those there are"))
+		return client.Model{}, nil, exit.With(exit.NotFound, errors.New(what+"; `rowmill models list --served` shows the served models"))
 	}
 	model := models.Data[i]
 	all, _, err := api.ListEngines(ctx)
@@ -229,7 +229,7 @@ func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []c
 	return model, servers, nil
 }
 
-// nameAt is what a server calls a model; empty where it does not serve it.
+// nameAt returns a server's name for a model; empty if it does not serve the model.
 func nameAt(e client.Engine, model string) string {
 	for _, m := range e.Models {
 		if m.ID == model {
@@ -239,7 +239,7 @@ func nameAt(e client.Engine, model string) string {
 	return ""
 }
 
-// timeStorage has the nodes time their storage.
+// timeStorage asks the nodes to time their storage.
 func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
 	found, _, err := api.Diagnose(ctx)
 	if err != nil {
@@ -260,7 +260,7 @@ func (b *bench) timeStorage(ctx context.Context, api *client.Client) error {
 	return nil
 }
 
-// engineKey is the key of the servers; empty for none.
+// engineKey returns the key of the servers; empty for none.
 func (b *bench) engineKey() (string, error) {
 	if b.keyFile == "" {
 		return "", nil
@@ -272,7 +272,7 @@ func (b *bench) engineKey() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// prompts are rows that no cache has seen, each of some 50 words.
+// prompts makes rows that no cache has seen, each of some 50 words.
 func (b *bench) prompts(run string, n int) []string {
 	const filler = "The mill grinds what the carts bring, sack by sack, and the miller writes down who brought it, how much it weighed and when it is to be fetched. Say in a few sentences what happens on a day without wind, and who waits for whom."
 	all := make([]string, n)

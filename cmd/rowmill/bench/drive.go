@@ -21,20 +21,20 @@ import (
 	"github.com/rowmill/rowmill/engine/openai"
 )
 
-// The climb to a server's best number in flight. It ends where doubling has brought
-// less than climbGain climbFlat times, so that no single slow step ends it, where a
-// third of the time is over, or at mostInFlight, the most that vLLM runs at once by
-// default.
+// Limits of the climb to a server's best number of requests in flight. The climb ends
+// after climbFlat steps that gained less than climbGain, so that no single slow step
+// ends it, after a third of the time, or at mostInFlight, the most that vLLM runs at
+// once by default.
 const (
 	firstInFlight = 8
 	mostInFlight  = 1024
 	climbGain     = 1.05
 	climbFlat     = 2
-	climbWaves    = 3 // requests of a step, in times of those in flight
+	climbWaves    = 3 // requests of a step, as a multiple of the number in flight
 )
 
-// targets are all servers of a model, driven together. The requests are those that
-// Rowmill itself makes.
+// targets are all servers of a model, driven together with the same requests that
+// Rowmill makes.
 type targets []target
 
 type target struct {
@@ -49,13 +49,13 @@ func (t targets) close() {
 	}
 }
 
-// sampling is what both contenders ask for.
+// sampling returns the parameters for direct requests and for jobs.
 func (b *bench) sampling() map[string]any {
 	return map[string]any{"max_tokens": b.maxTokens, "temperature": 0.7}
 }
 
-// reach returns the servers, ready to be driven; none where one of them cannot be
-// reached from here, which is then in b.measured.
+// reach returns the servers, ready to be driven. If one cannot be reached from here, it
+// returns none and writes the reason to b.measured.
 func (b *bench) reach(ctx context.Context, api *client.Client, model client.Model, servers []client.Engine) (targets, error) {
 	key, err := b.engineKey()
 	if err != nil {
@@ -106,9 +106,9 @@ func (b *bench) target(ctx context.Context, model client.Model, e client.Engine,
 	return target{name: e.Name, engine: server, call: call}, nil
 }
 
-// machinesHere says which nodes, by name, run on this machine: where the service is
-// asked by a loopback address, the one that answers and those that call themselves
-// by one.
+// machinesHere returns the nodes, by name, that run on this machine. They are known
+// only if the service is asked by a loopback address: the node that answers, and nodes
+// that announce a loopback address.
 func machinesHere(ctx context.Context, api *client.Client) (map[string]bool, error) {
 	here := map[string]bool{}
 	if !loops(api.Server()) {
@@ -124,7 +124,7 @@ func machinesHere(ctx context.Context, api *client.Client) (map[string]bool, err
 	return here, nil
 }
 
-// loops reports whether a URL leads to a loopback address.
+// loops reports whether a URL has a loopback address.
 func loops(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -137,7 +137,7 @@ func loops(address string) bool {
 // climb finds the best number in flight and returns the rate there.
 func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 	begun := time.Now()
-	// What a server makes when it is first asked is nobody's rate.
+	// The first answers of a server are slow and not part of its rate.
 	if _, err := t.runAll(ctx, b.prompts("first", firstInFlight*len(t)), firstInFlight); err != nil {
 		return 0, err
 	}
@@ -171,8 +171,8 @@ func (b *bench) climb(ctx context.Context, t targets) (float64, error) {
 	return best, nil
 }
 
-// runAll runs all rows with so many in flight at each server and returns the rate, in
-// rows per second, from the first request to the last answer.
+// runAll runs all rows with inFlight at each server and returns the rate, in rows per
+// second, from the first request to the last answer.
 func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float64, error) {
 	begun := time.Now()
 	if _, err := t.drive(ctx, rows, inFlight, func(int) bool { return false }, func() {}); err != nil {
@@ -181,9 +181,9 @@ func (t targets) runAll(ctx context.Context, rows []string, inFlight int) (float
 	return float64(len(rows)) / time.Since(begun).Seconds(), nil
 }
 
-// step runs rows for at least so long, and climbWaves times as many as are in flight,
-// and returns the rate while all were in flight: from when as many are answered as
-// there are at once, until the last was sent.
+// step runs rows for at least this time, and climbWaves times the number in flight. It
+// returns the rate while all were in flight: from the time when as many rows are
+// answered as run at once, until the last row was sent.
 func (t targets) step(ctx context.Context, rows []string, inFlight int, least time.Duration) (rate float64, sent int, err error) {
 	begun := time.Now()
 	var mu sync.Mutex
@@ -219,9 +219,9 @@ func (t targets) step(ctx context.Context, rows []string, inFlight int, least ti
 	return float64(len(answers)) / answers[len(answers)-1].Sub(begun).Seconds(), sent, nil
 }
 
-// drive sends rows in order, each to a server that has fewer than inFlight, until
-// over says so or there is none left. It returns how many it sent. A row that a
-// server refuses ends it: what is measured then would be errors.
+// drive sends rows in order, each to a server with fewer than inFlight, until over
+// returns true or no row is left. It returns how many it sent. A row that a server
+// refuses ends the run, because the rate would be one of errors.
 func (t targets) drive(ctx context.Context, rows []string, inFlight int, over func(next int) bool, answered func()) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var next, sent atomic.Int64

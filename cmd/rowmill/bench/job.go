@@ -17,13 +17,13 @@ import (
 
 const (
 	lookEvery    = 250 * time.Millisecond
-	tidyTimeout  = 30 * time.Second   // a job that was cancelled is over within seconds
-	jobPatience  = 5 * time.Minute    // beyond --length, for one that waits behind others
-	jobPriority  = rowmill.Production // what is urgent goes first
+	tidyTimeout  = 30 * time.Second   // a cancelled job ends within seconds
+	jobPatience  = 5 * time.Minute    // beyond --length, for a job that waits for other jobs
+	jobPriority  = rowmill.Production // urgent jobs run first
 	jobDescribed = "made by rowmill bench to measure this deployment; it deletes its data"
 )
 
-// job runs rows as a job and takes its data away, also when it is interrupted.
+// job runs rows as a job and deletes the job's data, also after an interrupt.
 func (b *bench) job(ctx context.Context, api *client.Client, model client.Model, run string, n int) (verdict.Job, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict.Job{}, context.Cause(ctx)
@@ -31,7 +31,7 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 	rows := b.prompts(run, n)
 	sampling := b.sampling()
 	sampling["logprobs"] = false
-	// The submission is not broken off: its answer says which job is to be cancelled.
+	// The submission is not interrupted: its answer has the id of the job to cancel.
 	submitting, done := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer done()
 	made, err := api.Submit(submitting, client.Submission{
@@ -74,7 +74,7 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 	return seen, nil
 }
 
-// refused says how to go on where a quota forbids the job.
+// refused adds the remedy to an error of a quota.
 func (b *bench) refused(err error, n int) error {
 	var refusal *client.APIError
 	if errors.As(err, &refusal) {
@@ -90,7 +90,7 @@ func (b *bench) bounded(why string, n int) error {
 	return exit.With(exit.Failure, fmt.Errorf("a quota forbids the job of %d rows: %s; give a smaller --max-rows or --max-tokens, or raise the quota (`rowmill quotas set`)", n, why))
 }
 
-// follow waits for the end of a job and looks at its servers meanwhile.
+// follow waits for the end of a job and observes its servers meanwhile.
 func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int) (client.Job, verdict.Job, error) {
 	seen := verdict.Job{Rows: n}
 	var job client.Job
@@ -137,13 +137,13 @@ func (b *bench) follow(ctx context.Context, api *client.Client, id string, n int
 	}
 }
 
-// tidy cancels a job that is not over and deletes its data, also after the command
+// tidy cancels a job that has not ended and deletes its data, also after the command
 // was interrupted.
 func (b *bench) tidy(ctx context.Context, api *client.Client, id string) error {
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer cancel()
-	if _, _, err := api.CancelJob(ctx, id); err != nil { // harmless where it is over
+	if _, _, err := api.CancelJob(ctx, id); err != nil { // harmless if the job has ended
 		return err
 	}
 	tick := time.NewTicker(lookEvery)

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// A report is what -o json prints.
+// A report is the output of -o json.
 type report struct {
 	Model     string   `json:"model"`
 	Simulated bool     `json:"simulated"`
@@ -25,7 +25,7 @@ type report struct {
 	Storage []times        `json:"storage"`
 }
 
-// times are those of a node, in seconds.
+// times holds the storage times of a node, in seconds.
 type times struct {
 	Node   string         `json:"node"`
 	Commit verdict.Spread `json:"commit_seconds"`
@@ -47,7 +47,7 @@ func (b *bench) print(model client.Model) error {
 	return b.Print(r, r.text)
 }
 
-// figure writes a rate, a ratio or a time with three digits.
+// figure formats a rate, a ratio or a time with three digits.
 func figure(f float64) string {
 	if f >= 1000 {
 		return terminal.Count(int64(f))
@@ -57,7 +57,7 @@ func figure(f float64) string {
 
 func millis(seconds float64) string { return figure(1000 * seconds) }
 
-// text writes a report for a person.
+// text writes a report for people.
 func (r report) text(w io.Writer) error {
 	made := ""
 	if r.Simulated {

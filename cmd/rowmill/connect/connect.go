@@ -1,6 +1,6 @@
-// Package connect finds out which service a command speaks to, and with which
-// key: from flags, the environment, or the client's own file. It owns that
-// file; the API is spoken by package client.
+// Package connect finds the service and the key of a command: from flags, the
+// environment, or the client's own file. It owns that file; package client speaks the
+// API.
 package connect
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Help says where the service and the key come from.
+// Help describes the sources of service and key.
 const Help = `The service and the key come from --server and --api-key-file, else from
 ROWMILL_SERVER and ROWMILL_API_KEY (or ROWMILL_API_KEY_FILE), else from
 $XDG_CONFIG_HOME/rowmill/config.yaml (~/.config/rowmill/config.yaml), which
@@ -30,10 +30,10 @@ only you may be able to read:
     server: http://127.0.0.1:8088
     api_key: …`
 
-// defaultServer is where `rowmill serve` listens unless it is told otherwise.
+// defaultServer is the default address of `rowmill serve`.
 const defaultServer = "http://127.0.0.1:8088"
 
-// Options are what the flags of a command say of the service.
+// Options holds the flags that name the service.
 type Options struct {
 	Term      *terminal.IO
 	UserAgent string
@@ -43,7 +43,7 @@ type Options struct {
 	keyFile string
 }
 
-// Flags adds the flags to a command and all below it.
+// Flags adds the flags to a command and all commands below it.
 func (o *Options) Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&o.server, "server", "", "address of the service (default "+defaultServer+")")
@@ -52,14 +52,14 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress and no messages but errors")
 }
 
-// profile is the client's file of settings.
+// profile is the client's settings file.
 type profile struct {
 	Server string `yaml:"server"`
 	APIKey string `yaml:"api_key"`
 }
 
-// Client returns a client of the service that flags, environment and profile
-// name, in that order.
+// Client returns a client for the service that flags, environment or profile name, in
+// that order.
 func (o *Options) Client() (*client.Client, error) {
 	server := cmp.Or(o.server, o.Term.Getenv("ROWMILL_SERVER"))
 	key, err := o.findKey()
@@ -89,7 +89,7 @@ func (o *Options) Client() (*client.Client, error) {
 	return api, exit.With(exit.Usage, err)
 }
 
-// findKey returns the key that flags or environment name, empty for none.
+// findKey returns the key from flags or environment; empty for none.
 func (o *Options) findKey() (string, error) {
 	switch {
 	case o.key != "" && o.keyFile != "":
@@ -111,7 +111,7 @@ func readKey(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the API key: %w", err)
 	}
-	// A node's file may hold several, each on a line of its own.
+	// A node's file may hold several keys, one per line.
 	key, _, _ := strings.Cut(strings.TrimSpace(string(content)), "\n")
 	if key = strings.TrimSpace(key); key == "" {
 		return "", fmt.Errorf("read the API key: %s is empty", name)

@@ -9,13 +9,13 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// compare finds where nodes that should agree do not.
+// compare finds settings and facts that differ between nodes and should not.
 func compare(nodes []client.Diagnosis) []client.Finding {
 	var found []client.Finding
 	say := func(check, level, text, remedy string) {
 		found = append(found, client.Finding{Check: check, Level: level, Text: text, Remedy: remedy})
 	}
-	said := map[string]map[string][]string{} // what → value → names of nodes
+	said := map[string]map[string][]string{} // name → value → names of nodes
 	note := func(what, value, node string) {
 		if said[what] == nil {
 			said[what] = map[string][]string{}

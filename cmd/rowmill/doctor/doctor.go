@@ -1,7 +1,7 @@
-// Package doctor looks at a deployment from outside and says what is set up
-// wrongly, and what to do. What a node knows better of itself it says by the API;
-// this package compares nodes, looks at settings, and prints. It changes
-// nothing but an object that nodes write to try their bucket.
+// Package doctor examines a deployment from outside, and reports wrong setups with
+// their remedies. Nodes report about themselves by the API; this package compares
+// nodes, checks settings, and prints. It changes nothing except one object that nodes
+// write to try their bucket.
 package doctor
 
 import (
@@ -25,16 +25,16 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// errFound says that a check has failed.
+// errFound means that a check has failed.
 var errFound = errors.New("something is wrong, see above")
 
-// From when on something is taken for stuck.
+// Limits after which something counts as stuck.
 const (
 	stuckMessage = time.Minute
 	longErrand   = 10 * time.Minute
 )
 
-// leisurely are errands that take as long as they take.
+// leisurely are tasks of actors without a time limit.
 var leisurely = []string{"read the input", "wait for writes", "stop a worker", "drop parts later"}
 
 type doctor struct {
@@ -48,18 +48,18 @@ func Command(service connect.Options) *cobra.Command {
 	d := &doctor{Set: command.Set{Options: service}}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check a deployment from outside, and say what to do",
-		Long: `Check a deployment from outside, and say what to do.
+		Short: "Check a deployment from outside, and print what to do",
+		Long: `Check a deployment from outside, and print what to do.
 
-It asks the service, with an administrator's key of the account default, and has
-every node try its records, its bucket, its inference servers and the other
-nodes; then it compares the nodes. Each line is a check: ok, warn (it works, and
-is not as a careful operator would have it) or fail (it does not work, or data or
-keys are in danger), with what to do about it.
+It asks the service, with an administrator's key of the account default. Every node
+tries its records, its bucket, its inference servers and the other nodes; then the
+command compares the nodes. Each line is a check: ok, warn (it works, but should be
+improved) or fail (it does not work, or data or keys are in danger), with the
+remedy.
 
-With --config it also looks at the settings of a node that may not even start.
+With --config it also checks the settings of a node, which need not run.
 
-Exit code 1 where a check fails, 0 otherwise, with warnings too.
+The exit code is 1 if a check fails, otherwise 0, also with warnings.
 
 ` + connect.Help,
 		Example: `  rowmill doctor --server https://mill.example.org
@@ -68,7 +68,7 @@ Exit code 1 where a check fails, 0 otherwise, with warnings too.
 		Args: cobra.NoArgs,
 	}
 	d.Flags(cmd)
-	cmd.Flags().StringVar(&d.config, "config", "", "settings of a node to look at too, a YAML file")
+	cmd.Flags().StringVar(&d.config, "config", "", "also check the settings of a node, a YAML file")
 	form := command.PrintFlag(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		chosen, err := form()
@@ -106,7 +106,7 @@ func (d *doctor) examine(ctx context.Context) {
 func (d *doctor) lookAtSettings() {
 	set, err := settings.Load(settings.Sources{Environ: d.Term.Environ, File: d.config})
 	if err != nil {
-		d.say("settings", Fail, err.Error(), "mend "+d.config+"; docs/configuration.md has all settings")
+		d.say("settings", Fail, err.Error(), "correct "+d.config+"; docs/configuration.md has all settings")
 		return
 	}
 	found := OfSettings(set, d.Term.Now())
@@ -116,11 +116,11 @@ func (d *doctor) lookAtSettings() {
 	}
 }
 
-// lookAtTLS looks at the certificate that clients are shown.
+// lookAtTLS checks the certificate that clients get.
 func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" {
-		return // plain HTTP the nodes warn of, where they listen on a network
+		return // nodes report plain HTTP themselves, if they listen on a network
 	}
 	address := u.Host
 	if u.Port() == "" {
@@ -134,7 +134,7 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 		d.say("certificate", Fail, fmt.Sprintf("%s shows a certificate that clients refuse: %v", address, invalid.Err), "put a valid certificate for that name into http.tls_cert, or into the proxy before the nodes")
 		return
 	case err != nil:
-		return // what asks for the key says so
+		return // the check of the key reports it
 	}
 	defer conn.Close()
 	leaf := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
@@ -146,7 +146,7 @@ func (d *doctor) lookAtTLS(ctx context.Context, server string) {
 	d.say("certificate", OK, fmt.Sprintf("that of %s is valid until %s", address, until), "")
 }
 
-// lookAtKey reports whether the service answers and the key may ask on.
+// lookAtKey reports whether the service answers and the key allows the other checks.
 func (d *doctor) lookAtKey(ctx context.Context, api *client.Client) bool {
 	found, _, err := api.ListNodes(ctx)
 	var refused *client.APIError
@@ -190,7 +190,7 @@ func (d *doctor) lookAtNodes(ctx context.Context, api *client.Client) {
 	d.found = append(d.found, compare(found.Nodes)...)
 }
 
-// lookAtActors finds what is stuck, and what jobs wait for.
+// lookAtActors finds stuck actors, and the reasons why jobs wait.
 func (d *doctor) lookAtActors(ctx context.Context, api *client.Client) {
 	listed, _, err := api.ListActors(ctx, client.ListActorsParams{})
 	if err != nil {
@@ -230,7 +230,7 @@ func judge(a client.Actor) (text, level, remedy string) {
 	return "", OK, ""
 }
 
-// print prints the findings, and returns errFound where one is a failure.
+// print prints the findings. It returns errFound if one is a failure.
 func (d *doctor) print(asJSON bool) error {
 	failed := slices.ContainsFunc(d.found, func(f client.Finding) bool { return f.Level == Fail })
 	var err error

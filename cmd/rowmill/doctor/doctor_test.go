@@ -20,8 +20,8 @@ func loaded(t *testing.T) settings.Settings {
 	return set
 }
 
-// Settings of a node that is for itself are sound; each that is not is named
-// with its remedy.
+// The settings of a node without a network are sound. Each bad setting is reported with
+// its remedy.
 func TestOfSettings(t *testing.T) {
 	t.Parallel()
 	if found := OfSettings(loaded(t), time.Now()); len(found) != 0 {
@@ -43,7 +43,7 @@ func TestOfSettings(t *testing.T) {
 		change func(*settings.Settings)
 		now    time.Time
 		level  string
-		remedy []string // of all that is found
+		remedy []string // of all findings
 	}{
 		"Redis without a password": {func(s *settings.Settings) { s.Store.URL = "redis://10.0.0.4:6379/0" }, time.Time{}, Fail, []string{"requirepass"}},
 		"open cluster": {func(s *settings.Settings) {
@@ -71,7 +71,7 @@ func TestOfSettings(t *testing.T) {
 	}
 }
 
-// Nodes that agree are not mentioned.
+// Nodes that agree are not reported.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	node := func(name string, members ...string) client.Diagnosis {

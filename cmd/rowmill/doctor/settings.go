@@ -24,11 +24,11 @@ const (
 	Fail = "fail"
 )
 
-// expiresSoon is how long before its end a certificate is warned of: long enough
-// to have another one made.
+// expiresSoon is how long before a certificate's end the doctor warns: long enough to
+// get a new one.
 const expiresSoon = 14 * 24 * time.Hour
 
-// OfSettings finds what is wrong with settings that are valid.
+// OfSettings finds problems in valid settings.
 func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	var found []client.Finding
 	say := func(check, level, text, remedy string) {
@@ -37,7 +37,7 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	for _, open := range set.Store.Exposure() {
 		say("records", Fail, open, "set requirepass in redis.conf and the password in store.url")
 	}
-	for _, open := range set.Cluster.Exposure() { // such a node starts with cluster.insecure alone
+	for _, open := range set.Cluster.Exposure() { // such a node starts only with cluster.insecure
 		say("cluster", Warn, open, "set cluster.key, cluster.tls_cert, cluster.tls_key and cluster.tls_ca, and take cluster.insecure out")
 	}
 	if c := set.Cluster; c.Enabled() {
@@ -50,20 +50,20 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	http := set.HTTP
 	if !settings.IsLoopback(http.Listen) {
 		if http.TLSCert == "" {
-			say("api", Warn, "http.listen "+http.Listen+" speaks plain HTTP: whoever is on the way reads keys and results", "set http.tls_cert and http.tls_key, or let a proxy on the same machine do TLS and listen on 127.0.0.1")
+			say("api", Warn, "http.listen "+http.Listen+" uses plain HTTP: anyone on the network path can read keys and results", "set http.tls_cert and http.tls_key, or let a proxy on the same machine do TLS and listen on 127.0.0.1")
 		}
 		if http.AdminListen == "" {
-			say("metrics", Warn, "/metrics is open to whoever reaches the API", "set http.admin_listen to a loopback address, or to one that Prometheus alone reaches")
+			say("metrics", Warn, "/metrics is open to every client that reaches the API", "set http.admin_listen to a loopback address, or to an address that only Prometheus reaches")
 		}
 	}
 	if http.AdminListen != "" && !settings.IsLoopback(http.AdminListen) {
 		say("admin", Fail, "http.admin_listen "+http.AdminListen+" opens pprof and metrics to the network, without a key", "listen on 127.0.0.1, or close the port to all but Prometheus")
 	}
 	if set.Retention.OrphanAge < set.Inputs.TotalTimeout {
-		say("retention", Warn, fmt.Sprintf("retention.orphan_age is %v, less than inputs.total_timeout, %v: what is still being stored may be taken for left behind", set.Retention.OrphanAge, set.Inputs.TotalTimeout), "set retention.orphan_age to 24h")
+		say("retention", Warn, fmt.Sprintf("retention.orphan_age is %v, less than inputs.total_timeout, %v: objects that are still being stored may be removed as leftovers", set.Retention.OrphanAge, set.Inputs.TotalTimeout), "set retention.orphan_age to 24h")
 	}
 	if set.ClockOffset != 0 {
-		say("clock", Fail, fmt.Sprintf("clock_offset is %v: times in records are wrong by that", set.ClockOffset), "take clock_offset out; it is for tests alone")
+		say("clock", Fail, fmt.Sprintf("clock_offset is %v: times in records are wrong by this much", set.ClockOffset), "remove clock_offset; it is only for tests")
 	}
 	for name, file := range map[string]string{"http.tls_cert": http.TLSCert, "cluster.tls_cert": set.Cluster.TLSCert} {
 		if file != "" {
@@ -102,14 +102,13 @@ func readCertificate(file string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// Shared are the settings that nodes of a deployment should have alike, by
-// name.
+// Shared returns the settings that must be equal on all nodes of a deployment, by name.
 func Shared(set settings.Settings) map[string]string {
 	out := make(map[string]string)
 	for name, value := range map[string]any{"jobs": set.Jobs, "retention": set.Retention, "inputs": set.Inputs, "estimates": set.Estimates, "oidc": set.OIDC, "quotas": set.Quotas} {
 		text, err := yaml.Marshal(value)
 		if err != nil {
-			continue // settings are written by config print too
+			continue // does not happen: config print writes the same settings
 		}
 		var fields map[string]any
 		if yaml.Unmarshal(text, &fields) != nil {

@@ -1,5 +1,5 @@
-// Package exit owns the exit codes of the rowmill program: which error ends
-// it with which code. It knows no command.
+// Package exit owns the exit codes of the rowmill program, and which error leads to
+// which code. It knows no command.
 package exit
 
 import (
@@ -15,10 +15,10 @@ import (
 // The exit codes. Scripts rely on them.
 const (
 	OK          = 0
-	Failure     = 1 // anything that has no code of its own
+	Failure     = 1 // errors without their own code
 	Usage       = 2 // a flag, an argument or a setting is wrong
 	JobFailed   = 3 // the job ended as failed
-	Auth        = 4 // no API key, or not one that may do this
+	Auth        = 4 // no API key, or a key that does not allow this
 	NotFound    = 5 // no such job, row or file of results
 	Cancelled   = 6 // the job was cancelled
 	Timeout     = 7 // --timeout passed; the job goes on
@@ -33,7 +33,7 @@ const Help = `Exit codes: 0 done, 1 error, 2 wrong usage, 3 the job failed, 4 AP
 9 the node did not stop in time,
 130 interrupted (the job goes on).`
 
-// Error is an error with the code that it ends the program with.
+// Error is an error with an exit code.
 type Error struct {
 	Code int
 	Err  error
@@ -47,13 +47,13 @@ func With(code int, err error) error {
 	return &Error{Code: code, Err: err}
 }
 
-// Error returns the message of the error inside.
+// Error returns the message of the wrapped error.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error inside.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Signal is the cause of a context that a signal ended.
+// Signal is the cause of a context that ended by a signal.
 type Signal struct{ os.Signal }
 
 // Error names the signal.
@@ -74,7 +74,7 @@ func Code(err error) int {
 		return coded.Code
 	case errors.As(err, &signal):
 		if number, ok := signal.Signal.(syscall.Signal); ok {
-			return 128 + int(number) // 130 for SIGINT, as shells do
+			return 128 + int(number) // 130 for SIGINT, like shells
 		}
 		return Interrupted
 	case errors.Is(err, context.DeadlineExceeded):

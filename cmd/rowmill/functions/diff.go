@@ -2,12 +2,12 @@ package functions
 
 import "strings"
 
-// maxCells bounds the table of the comparison: beyond, what lies between the
-// common beginning and end is shown as replaced whole.
+// maxCells limits the table of the comparison. If texts need more cells, all lines
+// between the common start and end are shown as replaced.
 const maxCells = 16 << 20
 
-// diff returns the lines of both texts, each behind " ", "-" or "+": a longest
-// common subsequence and what is only in one.
+// diff returns the lines of both texts, each after " ", "-" or "+": a longest common
+// subsequence, and the lines of only one text.
 func diff(before, after string) []string {
 	a, b := lines(before), lines(after)
 	var head, tail []string
@@ -26,7 +26,7 @@ func diff(before, after string) []string {
 	return out
 }
 
-// middle compares what has no common beginning or end.
+// middle compares texts without a common start or end.
 func middle(a, b []string) (out []string) {
 	if len(a)*len(b) > maxCells {
 		for _, line := range a {

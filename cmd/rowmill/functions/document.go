@@ -13,8 +13,7 @@ import (
 	"github.com/rowmill/rowmill/client"
 )
 
-// document is a definition as a file holds it, in the order in which a person
-// reads it.
+// document is a definition as a file, with fields in reading order.
 type document struct {
 	Name        string  `yaml:"name"`
 	Description string  `yaml:"description,omitempty"`
@@ -60,8 +59,8 @@ func writeYAML(w io.Writer, f client.Function) error {
 	return enc.Close()
 }
 
-// numbers makes integers of the JSON numbers in a value that are integers, and
-// floats of all others: YAML would write them as text.
+// numbers turns the JSON numbers in a value into integers and floats. Otherwise YAML
+// would write them as text.
 func numbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -71,7 +70,7 @@ func numbers(value any) any {
 		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
 			return n
 		}
-		f, _ := v.Float64() // beyond its range it is infinite, which publishing refuses
+		f, _ := v.Float64() // infinite if out of range, which publishing refuses
 		return f
 	case []any:
 		for i := range v {
@@ -85,7 +84,7 @@ func numbers(value any) any {
 	return value
 }
 
-// toJSON reads a definition in YAML or JSON. draft makes it one.
+// toJSON reads a definition in YAML or JSON. draft makes it a draft.
 func toJSON(text []byte, draft bool) ([]byte, error) {
 	var fields map[string]any
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -93,7 +92,7 @@ func toJSON(text []byte, draft bool) ([]byte, error) {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("it is empty")
 		}
-		return nil, fmt.Errorf("it is no definition in YAML or JSON: %w", err)
+		return nil, fmt.Errorf("it is not a definition in YAML or JSON: %w", err)
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("it holds more than one document; publish them one by one")

@@ -1,6 +1,5 @@
-// Package functions holds the commands about Functions. It owns what they are
-// called, the files they read and what they print; the API itself is spoken by
-// package client.
+// Package functions holds the commands about Functions. It owns their names, the files
+// that they read and their output; package client speaks the API.
 package functions
 
 import (
@@ -23,11 +22,11 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// maxFile bounds a definition or an input that is read whole, bytes: as much
-// as the service takes.
+// maxFile limits a definition or an input that is read into memory, in bytes. The
+// service has the same limit.
 const maxFile = 32 << 20
 
-// commands are all of this package.
+// commands are the commands of this package.
 type commands struct{ command.Set }
 
 // Command returns `rowmill functions`.
@@ -52,9 +51,8 @@ model and sends rows of fields. A definition is a YAML or JSON file:
     sampling_params: {temperature: 0.2}
     json_schema: {type: object, required: [grade]}
 
-Every change is a new revision; publishing and rolling back choose which one is
-used. That takes an administrator's key, reading and running any key of the
-account.
+Every change is a new revision; publish and rollback choose the revision in use.
+These take an administrator's key; reading and running take any key of the account.
 
 ` + command.Help,
 	}, c.publish(), c.list(), c.get(), c.revisions(), c.diff(), c.rollback(), c.unpublish(), c.run())
@@ -144,7 +142,7 @@ func (c *commands) revisions() *cobra.Command {
 // show prints Functions or revisions.
 func (c *commands) show(found []client.Function, what string) error {
 	if found == nil {
-		found = []client.Function{} // in JSON a list, not null
+		found = []client.Function{} // JSON needs a list, not null
 	}
 	return c.Table(map[string][]client.Function{what: found}, func(row terminal.Row) {
 		row("NAME", "REVISION", "MODEL", "INPUTS", "CREATED", "PUBLISHED", "DESCRIPTION")
@@ -184,7 +182,7 @@ func (c *commands) get() *cobra.Command {
 	}, "yaml", "json"))
 }
 
-// find fetches a revision; 0 is the published one.
+// find fetches a revision; 0 means the published one.
 func (c *commands) find(ctx context.Context, api *client.Client, name string, revision int) (client.Function, error) {
 	if revision == 0 {
 		f, _, err := api.GetFunction(ctx, name, c.Account)
@@ -197,7 +195,7 @@ func (c *commands) find(ctx context.Context, api *client.Client, name string, re
 	return pick(all.Revisions, name, revision)
 }
 
-// pick finds a revision among all; 0 is the published one.
+// pick finds a revision in a list; 0 means the published one.
 func pick(all []client.Function, name string, revision int) (client.Function, error) {
 	for _, f := range all {
 		if f.Revision == revision || revision == 0 && f.Published != nil {
@@ -208,15 +206,15 @@ func pick(all []client.Function, name string, revision int) (client.Function, er
 	if revision == 0 {
 		what = "published revision"
 	}
-	return client.Function{}, exit.With(exit.NotFound, fmt.Errorf("there is no %s of %s; `rowmill functions revisions %s` lists those there are", what, name, name))
+	return client.Function{}, exit.With(exit.NotFound, fmt.Errorf("there is no %s of %s; `rowmill functions revisions %s` lists the revisions", what, name, name))
 }
 
 func (c *commands) diff() *cobra.Command {
 	return c.OfAccount(c.Does(&cobra.Command{
 		Use:   "diff NAME [REVISION [REVISION]]",
 		Short: "Compare two revisions line by line",
-		Long: `Compare two revisions line by line. Without revisions the newest is compared with
-the one before it; with one, that one with the published revision.`,
+		Long: `Compare two revisions line by line. Without revisions it compares the newest with
+the one before; with one revision, it compares that one with the published one.`,
 		Example: `  rowmill functions diff grade
   rowmill functions diff grade 3 5`,
 		Args: cobra.RangeArgs(1, 3),
@@ -298,7 +296,7 @@ func (c *commands) rollback() *cobra.Command {
 func (c *commands) unpublish() *cobra.Command {
 	return c.OfAccount(c.Does(&cobra.Command{
 		Use:   "unpublish NAME",
-		Short: "Take a Function back; its revisions stay and its jobs go on",
+		Short: "Unpublish a Function; its revisions stay and its jobs continue",
 		Args:  cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
 		if _, _, err := api.UnpublishFunction(ctx, args[0], c.Account); err != nil {
@@ -317,10 +315,10 @@ func (c *commands) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME [FIELD=VALUE ...]",
 		Short: "Run a Function for one input and print the answer",
-		Long: `Run a Function for one input and print the answer. The input is given as fields,
-whose values are text, or as a file that holds a JSON object of fields or a JSON
-string, which is a prompt rendered already. It is a job of priority 0 with one
-row, which is cancelled when it takes longer than 90 seconds.`,
+		Long: `Run a Function for one input and print the answer. The input is given as fields
+with text values, or as a file with a JSON object of fields or a JSON string, which
+is a finished prompt. It is a job of priority 0 with one row; after 90 seconds it
+is cancelled.`,
 		Example: `  rowmill functions run grade level=5 essay="My holiday was fun."
   echo '{"essay": "My holiday was fun."}' | rowmill functions run grade --input -`,
 		Args: cobra.MinimumNArgs(1),
@@ -363,7 +361,7 @@ func (c *commands) input(fields []string, file string) (json.RawMessage, error) 
 	for _, field := range fields {
 		name, value, found := strings.Cut(field, "=")
 		if !found {
-			return nil, fmt.Errorf("%q is no FIELD=VALUE", field)
+			return nil, fmt.Errorf("%q must be FIELD=VALUE", field)
 		}
 		if _, twice := values[name]; twice {
 			return nil, fmt.Errorf("the field %q is given twice", name)

@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A program is the commands beside a service whose runs are answered with
-// output.
+// A program is the commands with a service that answers each run with output.
 type program struct {
 	*clitest.Program
 	dir    string
@@ -58,8 +57,8 @@ func (p *program) file(name, text string) string {
 	return path
 }
 
-// run runs a command and wants its exit code and texts of its output. It
-// returns standard output.
+// run runs a command and checks its exit code and the texts of its output. It returns
+// standard output.
 func (p *program) run(code int, args []string, texts ...string) string {
 	p.Helper()
 	p.RunArgs(append([]string{"functions"}, args...)...).Want(code, texts...)
@@ -90,7 +89,7 @@ json_schema:
   type: object
 `
 
-// What get prints is the file that was published.
+// get prints the published file unchanged.
 func TestPublishAndGet(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -183,7 +182,7 @@ func TestRun(t *testing.T) {
 	if !slices.Equal(p.runs, want) {
 		t.Errorf("sent %q", p.runs)
 	}
-	p.run(2, []string{"run", "f", "essay"}, "no FIELD=VALUE")
+	p.run(2, []string{"run", "f", "essay"}, "must be FIELD=VALUE")
 	p.run(2, []string{"run", "f", "a=1", "a=2"}, "given twice")
 	p.run(2, []string{"run", "f", "a=1", "--input", "-"}, "exclude each other")
 	p.run(2, []string{"run", "f", "--input", p.file("bad.json", "{")}, "is not JSON")
@@ -197,8 +196,8 @@ func TestPublishRefusals(t *testing.T) {
 	p := start(t)
 	for text, piece := range map[string]string{
 		"":                    "it is empty",
-		"- a":                 "no definition",
-		"a: [":                "no definition",
+		"- a":                 "not a definition",
+		"a: [":                "not a definition",
 		"a: 1\n---\nb: 2":     "more than one document",
 		"a: {1: 2}":           "cannot be sent as JSON",
 		"name: .nan\na: .inf": "cannot be sent as JSON",

@@ -1,7 +1,6 @@
-// Package gpu tells which NVIDIA GPUs this machine has and how busy they are,
-// and puts that into metrics. It asks nvidia-smi, which comes with the driver,
-// so that the program needs neither C nor a driver to build or to run. It
-// knows nothing of inference servers.
+// Package gpu reads the NVIDIA GPUs of this machine and how busy they are, and exports
+// metrics. It runs nvidia-smi, which comes with the driver, so that the program needs
+// neither C nor a driver to build or to run. It does not know inference servers.
 package gpu
 
 import (
@@ -15,48 +14,48 @@ import (
 	"time"
 )
 
-// ErrNone says that the machine has no NVIDIA GPU.
+// ErrNone means that the machine has no NVIDIA GPU.
 var ErrNone = errors.New("this machine has no NVIDIA GPU")
 
-// unknown stands in the place of a figure that the driver does not tell.
+// unknown is the value of a figure that the driver does not report.
 const unknown = -1
 
-// A GPU is one device and its state at a moment.
+// A GPU is one device and its state at one time.
 type GPU struct {
 	Index       int
 	Name        string  // such as "NVIDIA H200"
-	UUID        string  // stays the same over restarts
+	UUID        string  // stays the same after a restart
 	MemoryTotal int64   // bytes; -1 when unknown
 	MemoryUsed  int64   // bytes; -1 when unknown
-	Utilisation float64 // share of the last moments in which it was busy, 0 to 1; -1 when unknown, as with MIG
+	Utilisation float64 // share of the last moments in which the GPU was busy, 0 to 1; -1 when unknown, for example with MIG
 	Power       float64 // watts; -1 when unknown
 	Temperature float64 // degrees Celsius; -1 when unknown
 }
 
 // A Source reads the GPUs of a machine.
 type Source interface {
-	// Read returns all GPUs, at least one, or ErrNone. Beside another error it
-	// returns those that could be read.
+	// Read returns all GPUs, at least one, or ErrNone. With another error it returns
+	// the GPUs that it could read.
 	Read(ctx context.Context) ([]GPU, error)
 }
 
 // SMI reads the GPUs with the program nvidia-smi.
 type SMI struct {
-	// Timeout bounds one run. Default 5 s: without its persistence mode the
-	// driver wakes every GPU of a large machine first.
+	// Timeout bounds one run. Default 5 s: without persistence mode, the driver first
+	// wakes every GPU of the machine.
 	Timeout time.Duration
 }
 
 var _ Source = SMI{}
 
-// query lists what is asked for. The name comes last, since it may hold a
-// comma and nvidia-smi quotes nothing.
+// query lists the fields. The name is last, because it may contain a comma and
+// nvidia-smi does not quote.
 const query = "--query-gpu=index,uuid,memory.total,memory.used,utilization.gpu,power.draw,temperature.gpu,name"
 
-// queried is how many fields that are.
+// queried is the number of fields.
 const queried = 8
 
-// Read runs nvidia-smi. A machine without it has no GPU.
+// Read runs nvidia-smi. If that program is missing, the machine has no GPU.
 func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	program, err := exec.LookPath("nvidia-smi")
 	if err != nil {
@@ -71,7 +70,7 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	var out, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, program, query, "--format=csv,noheader,nounits")
 	command.Stdout, command.Stderr = &out, &complaint
-	command.WaitDelay = time.Second // a child of it may hold the pipes
+	command.WaitDelay = time.Second // a child of nvidia-smi may keep the pipes open
 	runErr := command.Run()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("nvidia-smi gave no answer within %v: %w", limit, ctx.Err())
@@ -92,7 +91,7 @@ func (s SMI) Read(ctx context.Context) ([]GPU, error) {
 	return gpus, nil
 }
 
-// parse reads one GPU per line and reports the first line that is none.
+// parse reads one GPU per line and reports the first invalid line.
 func parse(text string) (gpus []GPU, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -125,7 +124,7 @@ func parseLine(line string) (GPU, bool) {
 		Index: index, UUID: fields[1], Name: fields[queried-1],
 		MemoryTotal: unknown, MemoryUsed: unknown, Utilisation: unknown, Power: unknown, Temperature: unknown,
 	}
-	// What the driver does not tell stands in brackets: [N/A], [Not Supported].
+	// For unknown figures the driver writes text in brackets: [N/A], [Not Supported].
 	if mib, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
 		g.MemoryTotal = mib << 20
 	}
@@ -144,7 +143,7 @@ func parseLine(line string) (GPU, bool) {
 	return g, true
 }
 
-// firstLine returns a text's first line, cut to what fits into a message.
+// firstLine returns the first line of a text, cut to the length of a message.
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	const limit = 200

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// install puts a script called nvidia-smi onto an otherwise empty PATH, none
-// where its text is empty. It gets the arguments that the real one gets.
+// install puts a script named nvidia-smi onto an otherwise empty PATH; none if the text
+// is empty. The script gets the arguments of the real program.
 func install(t *testing.T, script string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -94,7 +94,7 @@ func TestSMI(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			install(t, test.script)
 			timeout := 30 * time.Second
-			if test.is == context.DeadlineExceeded { //nolint:errorlint // it is compared with what the table says
+			if test.is == context.DeadlineExceeded { //nolint:errorlint // the table names this error
 				timeout = 300 * time.Millisecond
 			}
 			got, err := SMI{Timeout: timeout}.Read(t.Context())
@@ -126,10 +126,10 @@ rowmill_gpu_memory_bytes{index="0",kind="total"} 1.073741824e+09
 rowmill_gpu_memory_bytes{index="0",kind="used"} 5.36870912e+08
 rowmill_gpu_memory_bytes{index="1",kind="total"} 2.147483648e+09
 rowmill_gpu_memory_bytes{index="1",kind="used"} 0
-# HELP rowmill_gpu_power_watts What a GPU draws.
+# HELP rowmill_gpu_power_watts Power of a GPU, in watts.
 # TYPE rowmill_gpu_power_watts gauge
 rowmill_gpu_power_watts{index="0"} 70.5
-# HELP rowmill_gpu_temperature_celsius How hot a GPU is.
+# HELP rowmill_gpu_temperature_celsius Temperature of a GPU, in degrees Celsius.
 # TYPE rowmill_gpu_temperature_celsius gauge
 rowmill_gpu_temperature_celsius{index="0"} 55
 # HELP rowmill_gpu_utilization_ratio Share of the last moments in which a GPU was busy, 0 to 1.
@@ -148,8 +148,8 @@ func TestMachineWithoutGPUHasNoMetrics(t *testing.T) {
 	}
 }
 
-// A slow source answers each Read after a pause, with a GPU whose index is the
-// number of the reading.
+// A slow source answers each Read after a pause, with a GPU whose index is the number
+// of the read.
 type slow struct {
 	pause atomic.Int64 // ns
 	reads atomic.Int64
@@ -173,16 +173,16 @@ func TestMonitorReadsSeldomAndNeverWaitsLong(t *testing.T) {
 		source := newSlow(time.Second)
 		m := NewMonitor(source)
 		for _, step := range []struct {
-			after  time.Duration // since the look before
-			pause  time.Duration // of the source from here on
+			after  time.Duration // since the last Read
+			pause  time.Duration // of the source from now on
 			waited time.Duration
-			index  int // of the reading that is shown
+			index  int // of the GPU that Read returns
 		}{
 			{0, time.Second, time.Second, 1},
 			{4 * time.Second, time.Second, 0, 1},                // young enough
 			{time.Second, time.Second, time.Second, 2},          // 5 s old
-			{5 * time.Second, time.Minute, 2 * time.Second, 2},  // too slow: the one before
-			{10 * time.Second, time.Minute, 2 * time.Second, 2}, // and still the same
+			{5 * time.Second, time.Minute, 2 * time.Second, 2},  // too slow: the old one
+			{10 * time.Second, time.Minute, 2 * time.Second, 2}, // still the same
 			{50 * time.Second, time.Second, 0, 3},
 		} {
 			time.Sleep(step.after)
@@ -206,7 +206,7 @@ func TestMonitorWithoutAnyReadingYet(t *testing.T) {
 		if gpus, err := m.Read(t.Context()); gpus != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(gpus, err)
 		}
-		time.Sleep(time.Minute) // the reading ends
+		time.Sleep(time.Minute) // the read ends
 	})
 }
 

@@ -9,32 +9,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Monitor keeps the last reading of a Source, takes a new one at most every
-// few seconds and when somebody looks, and collects it as metrics. All methods
-// are safe for concurrent use.
+// A Monitor keeps the last reading of a Source and exports it as metrics. It takes a
+// new reading only when a caller asks, and at most every few seconds. All methods are
+// safe for concurrent use.
 type Monitor struct {
 	source Source
 
 	mu      sync.Mutex
-	reading chan struct{} // closed at the end of the reading under way; nil without one
-	taken   time.Time     // the end of the last one
+	reading chan struct{} // closed at the end of the reading in progress; nil without one
+	taken   time.Time     // end of the last reading
 	gpus    []GPU
 	err     error
 }
 
 const (
-	// maxAge is how old a reading may be before another is taken.
+	// maxAge is the age at which a reading is replaced.
 	maxAge = 5 * time.Second
-	// patience is how long a look waits for a reading: a scraper gives up
-	// after 10 s, an orchestrator's probe earlier.
+	// patience is how long Read waits for a reading. Scrapers give up after 10 s,
+	// probes of orchestrators earlier.
 	patience = 2 * time.Second
 )
 
-// NewMonitor makes a Monitor; nothing is read before somebody looks.
+// NewMonitor makes a Monitor. It reads nothing yet.
 func NewMonitor(source Source) *Monitor { return &Monitor{source: source} }
 
-// Read returns the GPUs as they were a few seconds ago. Where a new reading
-// takes longer than 2 s, or than ctx allows, it returns the one before.
+// Read returns the GPUs as they were a few seconds ago. If a new reading takes longer
+// than 2 s, or longer than ctx allows, Read returns the old one.
 func (m *Monitor) Read(ctx context.Context) ([]GPU, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -59,8 +59,8 @@ func (m *Monitor) Read(ctx context.Context) ([]GPU, error) {
 	return m.gpus, m.err
 }
 
-// read takes a reading. It runs apart from who looks: a program that waits for
-// a broken driver cannot be killed. The source bounds it where that is possible.
+// read takes a reading. It runs in its own goroutine, because a program that waits for
+// a broken driver cannot be killed. The source limits its time if it can.
 func (m *Monitor) read() {
 	gpus, err := m.source.Read(context.Background())
 	m.mu.Lock()
@@ -74,11 +74,11 @@ var (
 	infoDesc        = prometheus.NewDesc("rowmill_gpu_info", "1 for each NVIDIA GPU of the machine.", []string{"index", "name", "uuid"}, nil)
 	memoryDesc      = prometheus.NewDesc("rowmill_gpu_memory_bytes", "Memory of a GPU: in use, and in total.", []string{"index", "kind"}, nil)
 	utilisationDesc = prometheus.NewDesc("rowmill_gpu_utilization_ratio", "Share of the last moments in which a GPU was busy, 0 to 1.", []string{"index"}, nil)
-	powerDesc       = prometheus.NewDesc("rowmill_gpu_power_watts", "What a GPU draws.", []string{"index"}, nil)
-	temperatureDesc = prometheus.NewDesc("rowmill_gpu_temperature_celsius", "How hot a GPU is.", []string{"index"}, nil)
+	powerDesc       = prometheus.NewDesc("rowmill_gpu_power_watts", "Power of a GPU, in watts.", []string{"index"}, nil)
+	temperatureDesc = prometheus.NewDesc("rowmill_gpu_temperature_celsius", "Temperature of a GPU, in degrees Celsius.", []string{"index"}, nil)
 )
 
-// Describe sends the metrics there are.
+// Describe sends the descriptions of the metrics.
 func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	to <- infoDesc
 	to <- memoryDesc
@@ -87,10 +87,9 @@ func (m *Monitor) Describe(to chan<- *prometheus.Desc) {
 	to <- temperatureDesc
 }
 
-// Collect sends the last reading's figures; what the driver does not tell is
-// left out.
+// Collect sends the figures of the last reading, without unknown ones.
 func (m *Monitor) Collect(to chan<- prometheus.Metric) {
-	gpus, _ := m.Read(context.Background()) // what could not be read is not there
+	gpus, _ := m.Read(context.Background()) // GPUs that could not be read have no metrics
 	for _, g := range gpus {
 		index := strconv.Itoa(g.Index)
 		gauge := func(d *prometheus.Desc, value float64, labels ...string) {

@@ -20,10 +20,10 @@ func (c *commands) attach() *cobra.Command {
 	cmd := c.ofJobs(&cobra.Command{
 		Use:   "attach JOB",
 		Short: "Follow a job and write its results",
-		Long: `Follow a job until it is over and write its results. What an estimate found
-out is printed.
+		Long: `Follow a job until it ends and write its results. For an estimate it prints the
+result.
 
-Ctrl-C detaches: the job goes on, and the same command comes back to it.`,
+Ctrl-C detaches: the job continues, and the same command follows it again.`,
 		Example: "  rowmill jobs attach job-… --output answers.parquet",
 		Args:    cobra.ExactArgs(1),
 	})
@@ -41,8 +41,8 @@ func timeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", 0, "stop waiting after this time, such as 30m; the job goes on (default: wait for ever)")
 }
 
-// finish follows a job and writes its results. Whatever ends the wait early,
-// it says how to come back.
+// finish follows a job and writes its results. If the wait ends early, it prints how to
+// continue.
 func (c *commands) finish(ctx context.Context, api *client.Client, id string, s *saving, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -68,7 +68,7 @@ func (c *commands) finish(ctx context.Context, api *client.Client, id string, s 
 	return err
 }
 
-// summary says what a succeeded job did.
+// summary prints the figures of a succeeded job.
 func (c *commands) summary(job client.Job, watched time.Duration) {
 	took := watched
 	if job.Started != nil && job.Completed != nil {
@@ -92,7 +92,7 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 	}
 }
 
-// comeBack tells, even when quiet, that the job goes on without this program.
+// comeBack prints, even when quiet, that the job continues without this program.
 func (c *commands) comeBack(id string, s *saving, why error) {
 	var signal exit.Signal
 	if errors.As(why, &signal) {

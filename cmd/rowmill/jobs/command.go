@@ -1,6 +1,6 @@
-// Package jobs holds the commands that use a service: submit a job, follow
-// it, fetch its results, list and cancel. It owns what they are called and
-// what they print; the API itself is spoken by package client.
+// Package jobs holds the commands that use a service: submit a job, follow it, fetch
+// its results, list and cancel. It owns the names and the output of the commands;
+// package client speaks the API.
 package jobs
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 )
 
-// Config is what the commands need from the program around them.
+// Config is the input of the commands from the program.
 type Config struct {
 	connect.Options
-	// Poll is the time between two looks at a running job, after a quick
+	// Poll is the time between two requests for a running job, after faster ones at its
 	// start. Default: 1s.
 	Poll time.Duration
-	// Patience is how long a followed job's service may be away. Default: 2m,
+	// Patience is how long the service of a followed job may be away. Default: 2m,
 	// longer than a restart takes.
 	Patience time.Duration
 }
 
-// commands are all of this package.
+// commands are the commands of this package.
 type commands struct {
 	command.Set
 	poll, patience time.Duration
@@ -55,13 +55,13 @@ Data goes to standard output, everything else to standard error.
 	}, c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.resume(), c.results(), c.errors(), c.rows())
 }
 
-// ofJobs is a command about jobs, whose ids are completed.
+// ofJobs adds completion of job ids to a command.
 func (c *commands) ofJobs(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = c.completeJobs
 	return cmd
 }
 
-// completeJobs offers the ids of recent jobs.
+// completeJobs returns the ids of recent jobs.
 func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 && !strings.Contains(cmd.Use, "...") {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// printEstimate prints what a succeeded estimate job found out.
+// printEstimate prints the result of a succeeded estimate job.
 func (c *commands) printEstimate(job client.Job) error {
 	if job.CostEstimate == nil && job.Estimate == nil {
 		return exit.With(exit.Failure, fmt.Errorf("%s has succeeded without an estimate", job.ID))
@@ -23,7 +23,7 @@ func (c *commands) printEstimate(job client.Job) error {
 	})
 }
 
-// writeEstimate writes what an estimate job knows, names and values.
+// writeEstimate writes the figures of an estimate job, one name and value per line.
 func writeEstimate(row terminal.Row, job client.Job) {
 	e := job.Estimate
 	switch {
@@ -46,7 +46,7 @@ func writeEstimate(row terminal.Row, job client.Job) {
 	row("method", how)
 }
 
-// checkEstimate refuses flags that mean nothing to an estimate.
+// checkEstimate refuses flags that have no effect on an estimate.
 func (s *submission) checkEstimate(changed func(flag string) bool) error {
 	var vain []string
 	for _, flag := range []string{"output", "format", "include-inputs", "include-logprobs", "force"} {

@@ -11,12 +11,12 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 )
 
-// estimated is an estimate job's record.
+// estimated returns the record of an estimate job.
 func estimated(more string) string {
 	return record("succeeded", `,"run_type":"COST_ESTIMATE","num_rows":12000,"rows_done":50,"cost_estimate":1.25`+more)
 }
 
-// figures are the lines of a table, with single blanks.
+// figures returns the lines of a table, with single spaces.
 func figures(out string) string {
 	var lines []string
 	for line := range strings.Lines(out) {

@@ -13,17 +13,17 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// firstPoll is the time to the second look at a job; each further pause is
-// half as long again until it is poll, from when on the service says what changes.
-// Short jobs end at once.
+// firstPoll is the time to the second request for a job. Each pause is 1.5 times the
+// last one, until it is poll; then the service's events report changes. So the command
+// returns at once for short jobs.
 const firstPoll = 100 * time.Millisecond
 
-// firstEvent is how long the first event may take, which a service sends at once: what
-// is between may gather a stream until it ends.
+// firstEvent is how long the first event may take. A service sends one at once, but a
+// proxy may buffer the stream until it ends.
 const firstEvent = 5 * time.Second
 
-// follow shows a job's progress until it is over, and returns its record. A
-// service that is away for less than patience is waited for.
+// follow shows a job's progress until it ends, and returns its record. It waits for a
+// service that is away for less than patience.
 func (c *commands) follow(ctx context.Context, api *client.Client, id string) (client.Job, error) {
 	f := &following{commands: c, id: id, progress: terminal.NewProgress(c.Term), reached: c.Term.Now()}
 	defer f.progress.Pause()
@@ -50,20 +50,20 @@ func (c *commands) follow(ctx context.Context, api *client.Client, id string) (c
 	}
 }
 
-// A following is a job that is followed.
+// A following is the state of following one job.
 type following struct {
 	*commands
 	id       string
 	progress *terminal.Progress
-	told     int           // warnings said
-	last     client.Job    // as it was last seen
-	reached  time.Time     // when the service was
-	away     bool          // that it is not was said
-	wait     time.Duration // for as long the service asks for patience
+	warned   int           // warnings printed
+	last     client.Job    // the last record
+	reached  time.Time     // last answer of the service
+	away     bool          // a message about the missing service was printed
+	wait     time.Duration // wait that the service asked for
 }
 
-// take takes in what a look at the job has brought: whether it is over, or the error
-// that ends following it.
+// take handles the answer to a request for the job. It reports whether the job has
+// ended, or the error that ends following it.
 func (f *following) take(ctx context.Context, job client.Job, err error) (over bool, _ error) {
 	f.wait = 0
 	var refusal *client.APIError
@@ -75,9 +75,9 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 		return false, context.Cause(ctx)
 	case err == nil:
 		f.away, f.reached, f.last = false, f.Term.Now(), job
-		for ; f.told < len(job.Warnings); f.told++ {
+		for ; f.warned < len(job.Warnings); f.warned++ {
 			f.progress.Pause()
-			f.Term.Say("warning: %s", job.Warnings[f.told])
+			f.Term.Say("warning: %s", job.Warnings[f.warned])
 		}
 		f.progress.Update(snapshot(job, f.reached))
 		return job.Status.Terminal(), nil
@@ -91,15 +91,16 @@ func (f *following) take(ctx context.Context, job client.Job, err error) (over b
 	return false, nil
 }
 
-// A heard is what a stream of events has brought.
+// A heard is an event of the stream, or its error.
 type heard struct {
 	event client.Event
 	err   error
 }
 
-// listen follows the job by the service's events until it is over. Where neither is
-// returned it is to be asked: the service, or what is between, knows no events, or
-// has no room, or its answer is better told by a look.
+// listen follows the job by the service's events until it ends. If it returns neither
+// true nor an error, the caller must ask for the job: the service or a proxy does not
+// support events, has no room for a stream, or sent an answer that a request explains
+// better.
 func (f *following) listen(ctx context.Context, api *client.Client) (over bool, _ error) {
 	ctx, leave := context.WithCancel(ctx)
 	var ended sync.WaitGroup
@@ -138,7 +139,7 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 			}
 		case <-silent.C:
 			return false, nil
-		case <-tick.C: // the line shows how time goes by
+		case <-tick.C: // update the time in the progress line
 			if !f.away {
 				f.reached = f.Term.Now()
 				f.progress.Update(snapshot(f.last, f.reached))
@@ -147,7 +148,7 @@ func (f *following) listen(ctx context.Context, api *client.Client) (over bool, 
 	}
 }
 
-// snapshot turns a record into what the progress line shows.
+// snapshot turns a record into the content of the progress line.
 func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	s := terminal.Snapshot{
 		Now: now, Phase: string(job.Status), Note: job.Message, Unit: "rows",
@@ -160,8 +161,8 @@ func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	return s
 }
 
-// outcome is nil for a succeeded job and otherwise says why there are no
-// results, with the exit code for it.
+// outcome returns nil for a succeeded job. Otherwise it returns why there are no
+// results, with the exit code.
 func outcome(job client.Job) error {
 	switch job.Status {
 	case rowmill.StatusSucceeded:
@@ -184,8 +185,7 @@ func outcome(job client.Job) error {
 	return exit.With(exit.Failure, fmt.Errorf("%s is %s", job.ID, job.Status))
 }
 
-// left says what may be done with the rows that a job has committed which did
-// not succeed.
+// left describes how to use the committed rows of a job that did not succeed.
 func left(job client.Job) string {
 	if job.RowsDone == 0 || job.RunType == rowmill.RunEstimate {
 		return ""

@@ -57,7 +57,7 @@ func TestAttach_EventsBreakAndGoOn(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		default:
 			tell(w, done)
-			<-r.Context().Done() // else the client may ask once more before it leaves
+			<-r.Context().Done() // else the client may ask again before it leaves
 		}
 	}
 	c := newCall(t, s)

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// maxPage is the largest page that the API gives.
+// maxPage is the largest page of the API.
 const maxPage = 100
 
 func (c *commands) list() *cobra.Command {
@@ -50,8 +50,8 @@ func (c *commands) list() *cobra.Command {
 		Example: "  rowmill jobs list\n  rowmill jobs list --status running,failed --search nightly\n  rowmill jobs list --all -o json | jq -r '.[] | select(.status == \"failed\") | .job_id'",
 		Args:    cobra.NoArgs,
 	})
-	cmd.Flags().StringSliceVar(&statuses, "status", nil, "those in these states alone")
-	cmd.Flags().StringVar(&filter.Q, "search", "", "those whose name, id or description holds it")
+	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only jobs in these states")
+	cmd.Flags().StringVar(&filter.Q, "search", "", "only jobs with this text in their name, id or description")
 	return cmd
 }
 
@@ -78,23 +78,23 @@ func (c *commands) errors() *cobra.Command {
 	}))
 }
 
-// A listing is a long list that comes page by page and is printed as it comes:
-// as a table, or as one JSON array.
+// A listing is a long list that is fetched and printed page by page: as a table, or as
+// one JSON array.
 type listing[T any] struct {
-	what   string // it lists
-	limit  int    // how many, by default
+	what   string // name of its items
+	limit  int    // default number of items
 	again  func(args []string) string
 	header []string
 	fetch  func(ctx context.Context, api *client.Client, args []string, limit int, cursor string) (page []T, next string, err error)
 	cells  func(T) []string
 }
 
-// command gives cmd the flags and the body of a listing.
+// command adds the flags and the body of a listing to cmd.
 func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 	var cursor string
 	var all bool
 	cmd.Flags().IntVarP(&l.limit, "limit", "n", l.limit, "how many "+l.what+" to show")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "go on where an earlier list ended")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "continue where an earlier list ended")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show all "+l.what)
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if l.limit < 1 {
@@ -131,7 +131,7 @@ func (l listing[T]) command(c *commands, cmd *cobra.Command) *cobra.Command {
 	})
 }
 
-// print prints one page behind those that were shown.
+// print prints one page after the pages already shown.
 func (l listing[T]) print(c *commands, page []T, shown int, first bool) error {
 	if !c.JSON() {
 		return terminal.Table(c.Term.Out, func(row terminal.Row) {

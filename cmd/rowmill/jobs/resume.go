@@ -18,23 +18,22 @@ func (c *commands) resume() *cobra.Command {
 	var again bool
 	cmd := c.ofJobs(&cobra.Command{
 		Use:   "resume JOB",
-		Short: "Run what a job that is over has left",
-		Long: `Create a job that takes over the rows which a failed or cancelled job, or a
-succeeded one with failed rows, has committed, and runs the rest. Its id goes to
-standard output; its results have all rows, its cost those that it runs.
+		Short: "Run the rest of an ended job",
+		Long: `Create a job that takes over the committed rows of a failed or cancelled job, or of
+a succeeded job with failed rows, and runs the rest. Its id goes to standard output.
+Its results have all rows; its cost counts only the rows that it runs.
 
-If a job continues it already, the command names that job and makes none.
+If a job continues it already, the command names that job and creates none.
 
-The input must be kept still: jobs.input_retention of the service says how long
-that is.`,
+The input must still exist: jobs.input_retention of the service says for how long.`,
 		Example: "  rowmill jobs resume job-…\n  rowmill jobs resume job-… --rows failed",
 		Args:    cobra.ExactArgs(1),
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&want.Rows, "rows", "", "missing: rows that are not done; failed: those that failed too (default: failed where that is why the job failed, or it succeeded)")
-	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as jobs submit takes it (default: that of the job)")
-	flags.StringVar(&want.Name, "name", "", "name of the new job (default: that of the job)")
-	flags.BoolVar(&again, "again", false, "make a job even if another job already continues this job; its rows run, and are paid, again")
+	flags.StringVar(&want.Rows, "rows", "", "missing: rows that are not done; failed: failed rows too (default: failed if the job succeeded, or failed because of failed rows)")
+	flags.IntVar((*int)(&priority), "priority", 0, "priority of the new job, as for jobs submit (default: the old job's)")
+	flags.StringVar(&want.Name, "name", "", "name of the new job (default: the old job's)")
+	flags.BoolVar(&again, "again", false, "create a job even if another job continues this job already; its rows run, and cost, again")
 	flags.StringVar(&params.IdempotencyKey, "idempotency-key", "", "makes repeating the command harmless")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if flags.Changed("priority") {

@@ -36,7 +36,7 @@ func TestResultsPartial(t *testing.T) {
 	s := newService(t, record("running", `,"num_rows":3000,"rows_done":1200`), record("cancelled", `,"num_rows":3000,"rows_done":1234`), done)
 	s.running = true
 	c := newCall(t, s)
-	// A job that runs has no URL of its results: they come as they are.
+	// A running job has no URL of its results: they are streamed.
 	c.run("results", jobID, "--partial", "--output", "DIR/now.parquet").want(t, 0, "running with 1,200/3,000 rows done; others are null", "wrote DIR/now.parquet")
 	if strings.Contains(c.err.String(), "resume") {
 		t.Errorf("a running job is to be resumed: %s", c.err.String())
@@ -60,7 +60,7 @@ func TestResultsPartial(t *testing.T) {
 	}
 }
 
-// Partial results do not lie where the results will be looked for.
+// The default name of partial results differs from the name of full results.
 func TestResultsPartialHaveTheirOwnName(t *testing.T) {
 	t.Parallel()
 	for partial, want := range map[bool]string{true: "n.partial.parquet", false: "n.results.parquet"} {
@@ -72,7 +72,7 @@ func TestResultsPartialHaveTheirOwnName(t *testing.T) {
 	}
 }
 
-// Who waits for a job that does not succeed learns what is left of it.
+// A user who waits for a job that does not succeed learns how to get its finished rows.
 func TestAttachToAJobThatIsResumable(t *testing.T) {
 	t.Parallel()
 	const more = `,"num_rows":3000,"rows_done":1234`

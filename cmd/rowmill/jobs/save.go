@@ -18,16 +18,16 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// endings maps a results format to the ending of its files.
+// endings maps a results format to its file name ending.
 var endings = map[string]string{"parquet": ".parquet", "csv": ".zip", "json": ".json"}
 
-// stdout is the path that stands for standard output.
+// stdout is the path for standard output.
 const stdout = "-"
 
-// saving is where and how results are written.
+// saving says where and how results are written.
 type saving struct {
 	want  client.Results
-	path  string // empty: chosen by name
+	path  string // empty: derived from the input's name
 	force bool
 }
 
@@ -42,8 +42,8 @@ func (s *saving) flags(cmd *cobra.Command) {
 	command.Choices(cmd, "format", "parquet", "csv", "json")
 }
 
-// resolve settles format and path, and refuses what would go wrong once the
-// job has run. name is what the file is called by default.
+// resolve sets format and path, and refuses problems that would otherwise appear after
+// the job has run. name is the default file name.
 func (s *saving) resolve(name string) error {
 	ending := strings.ToLower(filepath.Ext(s.path))
 	if s.want.Format == "" {
@@ -63,7 +63,7 @@ func (s *saving) resolve(name string) error {
 	case s.path == "":
 		kind := ".results"
 		if s.want.Partial {
-			kind = ".partial" // not where the results will be looked for
+			kind = ".partial" // not the name of full results
 		}
 		s.path = name + kind + want
 	case ending == ".csv":
@@ -85,8 +85,8 @@ func (s *saving) resolve(name string) error {
 	return nil
 }
 
-// again is the part of a command line that asks for the same file, behind a
-// space; nothing where none was asked for.
+// again returns the flags that ask for the same file, after a space; empty if no file
+// was named.
 func (s *saving) again() string {
 	if s.path == "" {
 		return ""
@@ -124,7 +124,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, id string, s *s
 	return nil
 }
 
-// quote writes a word as a POSIX shell reads it back.
+// quote writes a word so that a POSIX shell reads it back unchanged.
 func quote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:@,+~", r)

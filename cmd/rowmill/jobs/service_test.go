@@ -19,8 +19,8 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// A service is a scripted Rowmill: each look at a job gives the next of its
-// records, the last one for ever.
+// A service is a scripted Rowmill: each request for a job gets the next record, and
+// after the last one that record again.
 type service struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -29,13 +29,13 @@ type service struct {
 	mu          sync.Mutex
 	records     []string
 	looks       int
-	onLook      func(n int) // called with the number of the look, from 1
+	onLook      func(n int) // called with the number of the request, from 1
 	submissions []map[string]any
 	uploaded    bytes.Buffer
 	queries     []string
-	refuse      int // status of every answer, when set
+	refuse      int // status of every answer, if set
 	running     bool
-	events      http.HandlerFunc // nil: there is nothing at the route
+	events      http.HandlerFunc // nil: no handler at the route
 	models      string           // the answer of /v1/models; empty: none
 	quotas      string           // the answer of /v1/get-quotas; empty: none
 }
@@ -97,7 +97,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.answer(w, 404, `{"message":"there is nothing at GET /v1/events","code":"unknown_route","request_id":"r5"}`)
 			return
 		}
-		s.mu.Unlock() // it takes as long as it likes
+		s.mu.Unlock() // the handler may take any time
 		defer s.mu.Lock()
 		s.events(w, r)
 	case "/jobs/" + jobID:
@@ -190,7 +190,7 @@ func (s *service) answer(w http.ResponseWriter, status int, body string) {
 	io.WriteString(w, body)
 }
 
-// A call is one run of the program in a folder of its own.
+// A call is one run of the program in its own folder.
 type call struct {
 	ctx      context.Context
 	dir      string
@@ -211,7 +211,7 @@ func newCall(t *testing.T, s *service) *call {
 	}
 }
 
-// run runs `rowmill jobs` with args, in which DIR stands for the call's folder.
+// run runs `rowmill jobs` with args. DIR in args means the call's folder.
 func (c *call) run(args ...string) *call {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "DIR", c.dir)
@@ -237,7 +237,7 @@ func (c *call) run(args ...string) *call {
 	return c
 }
 
-// want checks the code and that standard error holds each text.
+// want checks the exit code, and that standard error contains each text.
 func (c *call) want(t *testing.T, code int, texts ...string) {
 	t.Helper()
 	if c.code != code {

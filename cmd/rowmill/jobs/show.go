@@ -44,7 +44,7 @@ func (c *commands) get() *cobra.Command {
 	})
 }
 
-// nodesOf is which nodes have rows of a job that runs.
+// nodesOf returns the nodes that have rows of a running job.
 func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.NodeRows, error) {
 	if job.Status != rowmill.StatusRunning {
 		return nil, nil
@@ -53,7 +53,7 @@ func nodesOf(ctx context.Context, api *client.Client, job client.Job) ([]client.
 	return p.Nodes, err
 }
 
-// writeRecord writes what a person wants to know of a job, a line for each field.
+// writeRecord writes the fields of a job for people, one per line.
 func writeRecord(row terminal.Row, job client.Job) {
 	line := func(name, value string) {
 		if value != "" {
@@ -138,7 +138,7 @@ func (c *commands) cancel() *cobra.Command {
 	return c.Does(c.ofJobs(&cobra.Command{
 		Use:   "cancel JOB...",
 		Short: "Cancel jobs",
-		Long:  "Cancel jobs. A job that is over already is not changed; the exit code is then 1.",
+		Long:  "Cancel jobs. A job that has ended is not changed; the exit code is then 1.",
 		Args:  cobra.MinimumNArgs(1),
 	}), func(ctx context.Context, api *client.Client, args []string) error {
 		var errs []error
@@ -168,17 +168,17 @@ Rows come in the order of the input. Parquet is downloaded so that a broken
 transfer goes on where it stopped, also when the same command is run later;
 the file appears under its name only once it is complete.
 
-With --partial also what a job that failed, was cancelled or still runs has
-committed: one row for each row of the input, and null where there is no output.
-"rowmill jobs errors" says of each why, and "rowmill jobs resume" runs the rest
-of a job that is over.`,
+With --partial it also writes the committed rows of a job that failed, was cancelled
+or still runs: one row for each row of the input, and null if there is no output.
+"rowmill jobs errors" shows the reasons, and "rowmill jobs resume" runs the rest of
+an ended job.`,
 		Example: `  rowmill jobs results job-… --output answers.parquet --include-inputs
   rowmill jobs results job-… --format json --output - | jq -r '.outputs[]'
   rowmill jobs results job-… --partial --output so-far.parquet`,
 		Args: cobra.ExactArgs(1),
 	})
 	s.flags(cmd)
-	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "what is committed of a job that has not succeeded (default file: NAME.partial.parquet)")
+	cmd.Flags().BoolVar(&s.want.Partial, "partial", false, "the committed rows of a job that has not succeeded (default file: NAME.partial.parquet)")
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		if err := s.resolve(args[0]); err != nil {
 			return err
@@ -194,7 +194,7 @@ of a job that is over.`,
 	})
 }
 
-// sayPartial says how many rows partial results have.
+// sayPartial prints how many rows partial results have.
 func (c *commands) sayPartial(job client.Job) {
 	switch {
 	case job.Status == rowmill.StatusSucceeded || job.NumRows == nil: // all, or none
@@ -216,7 +216,7 @@ func (c *commands) rows() *cobra.Command {
 		for _, arg := range args[1:] {
 			n, err := strconv.ParseInt(arg, 10, 64)
 			if err != nil || n < 0 {
-				return exit.With(exit.Usage, fmt.Errorf("%q is no row number; rows are numbered from 0", arg))
+				return exit.With(exit.Usage, fmt.Errorf("%q is not a row number; rows are numbered from 0", arg))
 			}
 			row, _, err := api.GetRow(ctx, args[0], n)
 			if err != nil {
@@ -237,7 +237,7 @@ func count(n *int64) string {
 	return terminal.Count(*n)
 }
 
-// rowsOf writes done and all rows of a job.
+// rowsOf formats the done and the total rows of a job.
 func rowsOf(job client.Job) string {
 	if job.NumRows == nil {
 		return "-"

@@ -13,18 +13,19 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// size is how large an input is; zero if it was not counted.
+// size is the size of an input; zero if it was not counted.
 type size struct {
 	rows   int64
-	tokens int64 // of the prompts, about
+	tokens int64 // of the prompts, approximate
 }
 
-// countedRows is how many rows are counted for size.tokens. All others are taken to be as
-// long as these, because counting each row would take longer than sending it.
+// countedRows is how many rows are counted for size.tokens. The other rows are assumed
+// to have the same length, because counting each row would take longer than sending it.
 const countedRows = 1000
 
-// promptsOf counts the tokens of a prompt for the model of a submission, about: by its
-// template and by bytes, without its vocabulary.
+// promptsOf returns a function that counts the tokens of a prompt approximately, for
+// the model of a submission: with the model's template, but by bytes and not by its
+// vocabulary.
 func promptsOf(s *submission) func(text string) int {
 	model, _ := catalog.Default().Find(s.Model)
 	counters := prompt.NewCounters(func(rowmill.Model) (prompt.Tokenizer, string, error) { return nil, "", nil },
@@ -36,7 +37,7 @@ func promptsOf(s *submission) func(text string) int {
 	return counter.Count
 }
 
-// count reads the whole input once, so that a mistake in its last line is found before
+// count reads the whole input once, so that an error in its last line is found before
 // anything is sent.
 func (s *source) count(ctx context.Context, tokens func(text string) int) (n size, err error) {
 	for row, err := range s.rows() {
@@ -58,7 +59,7 @@ func (s *source) count(ctx context.Context, tokens func(text string) int) (n siz
 }
 
 // within refuses an input with more rows than the account may run in one job, and warns
-// of an input that has more tokens, before any row is sent.
+// about one with too many tokens, before any row is sent.
 func (c *commands) within(ctx context.Context, api *client.Client, name string, priority rowmill.Priority, n size) error {
 	limits, _, err := api.GetQuotas(ctx)
 	if err != nil {
@@ -78,15 +79,15 @@ func (c *commands) within(ctx context.Context, api *client.Client, name string, 
 	return nil
 }
 
-// chooseModel takes the only model that is served where no model was named and the
-// default is not served.
+// chooseModel chooses the only served model if the user named none and the default
+// model is not served.
 func (c *commands) chooseModel(ctx context.Context, api *client.Client, s *submission) error {
 	if s.Model != "" {
 		return nil
 	}
 	models, _, err := api.ListModels(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the service takes its default, or says what is wrong
+		return nil //nolint:nilerr // the service uses its default or returns an error
 	}
 	var served []string
 	for _, m := range models.Data {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Without --model the model is the one that is served, if the default is not.
+// Without --model, submit uses the only served model if the default is not served.
 func TestSubmit_ModelThatIsServed(t *testing.T) {
 	t.Parallel()
 	const own = `{"id":"acme/Own-7B","served_by":[{"node":"n","engine":"e"}]}`
@@ -46,7 +46,7 @@ func TestSubmit_ModelThatIsServed(t *testing.T) {
 	}
 }
 
-// A quota that the input breaks is said before a row is sent.
+// submit reports a broken quota before it sends a row.
 func TestSubmit_Quotas(t *testing.T) {
 	t.Parallel()
 	const quotas = `{"quotas":[{"priority":0,"row_quota":5,"token_quota":0},{"priority":1,"row_quota":0,"token_quota":10000}]}`

@@ -12,15 +12,15 @@ import (
 	"github.com/rowmill/rowmill/input"
 )
 
-// maxRow bounds one row of a local file, in bytes. The service refuses rows above
-// 8 MiB by default; its operator may allow more.
+// maxRow limits one row of a local file, in bytes. The service refuses rows above 8 MiB
+// by default, but its operator may allow more.
 const maxRow = 64 << 20
 
-// kindAuto is the value of --input-format without which nothing is asked for.
+// kindAuto is the default of --input-format: find the format out.
 const kindAuto = "auto"
 
-// A source is a local input that can be read several times: once to check and
-// count it before anything is sent, once to send it.
+// A source is a local input that can be read several times: once to check and count it
+// before anything is sent, once to send it.
 type source struct {
 	name string // for messages
 	opts input.Options
@@ -30,8 +30,8 @@ type source struct {
 	temp bool // a copy of standard input, to be removed
 }
 
-// openSource opens a file, or copies standard input to a temporary file for the path
-// "-", and finds out its format. opts are those of the flags.
+// openSource opens a file and detects its format. For the path "-" it copies standard
+// input to a temporary file. opts come from the flags.
 func openSource(path string, opts input.Options, stdin io.Reader) (s *source, err error) {
 	s = &source{name: path, opts: opts}
 	defer func() {
@@ -54,7 +54,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 		return s, err
 	}
 	if !info.Mode().IsRegular() {
-		return s, fmt.Errorf("%s is no regular file; use - to read a stream", path)
+		return s, fmt.Errorf("%s is not a regular file; use - to read a stream", path)
 	}
 	if s.size = info.Size(); s.size == 0 {
 		return s, fmt.Errorf("%s is empty", s.name)
@@ -66,7 +66,7 @@ func openSource(path string, opts input.Options, stdin io.Reader) (s *source, er
 	return s, s.failed(err)
 }
 
-// spool copies a stream to disk, where it can be read twice.
+// spool copies a stream to disk, so that it can be read twice.
 func (s *source) spool(stdin io.Reader) error {
 	file, err := os.CreateTemp("", "rowmill-input-*")
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *source) spool(stdin io.Reader) error {
 	return err
 }
 
-// Close closes the file and removes what was copied.
+// Close closes the file. It removes a copy of standard input.
 func (s *source) Close() {
 	if s.file == nil {
 		return
@@ -88,7 +88,7 @@ func (s *source) Close() {
 	}
 }
 
-// rows reads the input from its beginning, as the service reads a file.
+// rows reads the input from its start, in the same way as the service reads a file.
 func (s *source) rows() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		rows, err := input.Open(s.file, s.size, s.opts)
@@ -96,7 +96,7 @@ func (s *source) rows() iter.Seq2[string, error] {
 			yield("", s.failed(err))
 			return
 		}
-		defer func() { _ = rows.Close() }() // it was only read
+		defer func() { _ = rows.Close() }() // a read-only file
 		var row rowmill.Row
 		for {
 			err := rows.Next(&row)
@@ -110,11 +110,11 @@ func (s *source) rows() iter.Seq2[string, error] {
 	}
 }
 
-// flags turns the names of a submission's fields into those of flags.
+// flags replaces the names of a submission's fields by the names of flags.
 var flags = strings.NewReplacer("id_column_name", "--id-column", "column_name", "--column", "input_format", "--input-format")
 
-// failed says which file an error is about. A message about a field of the submission
-// names the flag instead.
+// failed adds the file name to an error. If the error is about a field of the
+// submission, it names the flag.
 func (s *source) failed(err error) error {
 	var failure *rowmill.Failure
 	switch {

@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// manyRows is the most rows of a job that is urgent by default.
+	// manyRows is the largest number of rows of a job that is urgent by default.
 	manyRows = 1000
-	// bySize stands for no --priority: the number of rows decides.
+	// bySize means no --priority: the number of rows decides.
 	bySize rowmill.Priority = -1
 	// maxSchema is the service's limit on a schema, in bytes.
 	maxSchema = 256 << 10
 )
 
-// submission is what the flags of submit say.
+// submission holds the flags of submit.
 type submission struct {
 	client.Submission
 	system  string
@@ -54,20 +54,20 @@ func (c *commands) submit() *cobra.Command {
 
 FILE may be a table (CSV, tab-separated values, Parquet, JSON Lines of objects:
 choose the column with --column, else the first is run), JSON Lines of strings,
-or plain text with a row on each line; gzip is undone. Of an object --column
-names a member, or a path to a member: messages.0.content. The service tells
-the format of a URL, and this command that of a file, in the same way: by
-content where it is certain (Parquet, JSON), by the ending of the name (.csv,
+or plain text with a row on each line; gzip files are unpacked. For objects,
+--column names a member, or a path to a member: messages.0.content. The service
+detects the format of a URL, and this command the format of a file, in the same
+way: by content if it is certain (Parquet, JSON), by the ending of the name (.csv,
 .tsv, .jsonl, .ndjson, .json, .txt), and by --column, which only a table has.
 Without any of these a file, and standard input (-), is plain text.
---input-format overrides all that. The rows are checked and counted first and
-then sent with the submission.
+--input-format overrides this. The rows are checked and counted first and then
+sent with the submission.
 
 A table above 8 MiB is uploaded in parts. So is a table when more than one of
 its columns is needed: with --id-column, which carries IDs into the results,
-and for a Function, which has columns as inputs. The same
-command goes on with an upload that broke off. The copy is removed from the
-service once the job is created.
+and for a Function, which has columns as inputs. The same command continues
+an upload that was interrupted. The copy is removed from the service after the
+job is created.
 
 A URL (http or https, of a file in one of these formats) is downloaded by the
 service, once.
@@ -78,8 +78,8 @@ returns at once.
 
 With --estimate nothing is written: the command prints what the job would cost,
 with bounds. An estimate costs nothing. For large inputs at priority 1 the
-service runs the first rows to see how long their answers are, else it reckons
-with the input alone. Estimates stand under the same quotas as jobs; see
+service runs the first rows to measure the length of their answers; otherwise it
+estimates from the input only. Estimates have the same quotas as jobs; see
 rowmill quotas.
 
 ` + exit.Help,
@@ -102,7 +102,7 @@ rowmill quotas.
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")
 	flags.IntVar((*int)(&s.Priority), "priority", 0, rowmill.PriorityValues+"; default: 1 above 1,000 rows and for URLs, else 0")
-	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row a random seed of its own")
+	flags.BoolVar(&s.SeedPerRow, "seed-per-row", false, "give every row its own random seed")
 	flags.BoolVar(&s.dedup, "dedup", false, "run equal rows once: the others get the same answer, without tokens (default: as jobs.dedup of the service says)")
 	flags.BoolVar(&s.NoTruncate, "no-truncate", false, "fail the job if a row is too long, rather than cutting the row")
 	flags.StringVar(&s.IdempotencyKey, "idempotency-key", "", "repeating a submission with the same key creates no second job (default: a fresh one)")
@@ -139,14 +139,14 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	if err := c.chooseModel(ctx, api, s); err != nil {
 		return err
 	}
-	created := func() {} // what is left to do then
+	created := func() {} // called after the job was created
 	if isURL(from) {
 		if err := s.fromURL(from); err != nil {
 			return exit.With(exit.Usage, err)
 		}
 		if s.Priority == bySize {
 			s.Priority = rowmill.Production
-			c.Term.Say("using priority %d, since nobody knows yet how many rows the URL holds; --priority overrides", s.Priority)
+			c.Term.Say("using priority %d, because the number of rows at the URL is not known yet; --priority overrides", s.Priority)
 		}
 	} else {
 		in, sent, err := c.fromFile(ctx, api, from, s)
@@ -178,7 +178,7 @@ func (c *commands) runSubmit(ctx context.Context, api *client.Client, from strin
 	return c.finish(ctx, api, made.JobID, &s.save, s.timeout)
 }
 
-// read takes in what the flags refer to.
+// read reads the files that the flags name.
 func (s *submission) read() error {
 	if s.Format = s.kind; s.Format == kindAuto {
 		s.Format = ""
@@ -225,8 +225,8 @@ func (s *submission) read() error {
 	return nil
 }
 
-// typed is the value of a parameter: JSON where it is, else text. Numbers
-// keep every digit.
+// typed returns the value of a parameter: as JSON if it is valid JSON, else as text.
+// Numbers keep every digit.
 func typed(value string) any {
 	dec := json.NewDecoder(strings.NewReader(value))
 	dec.UseNumber()
@@ -242,16 +242,15 @@ func typed(value string) any {
 
 func (s *submission) fromURL(address string) error {
 	if _, err := url.Parse(address); err != nil {
-		return errors.New("the URL is malformed") // it may hold a signature: not shown
+		return errors.New("the URL is malformed") // do not show the URL: it may hold a signature
 	}
 	s.URL = address
 	return nil
 }
 
-// fromFile opens a local input, checks and counts it. A table is uploaded where it
-// is large, or where more of it is wanted than one column; all else is sent with the
-// submission. The caller closes the input once that is sent, and calls created once
-// the job is.
+// fromFile opens a local input, checks and counts it. It uploads a table that is large
+// or needs more than one column; other inputs are sent with the submission. The caller
+// closes the input after it is sent, and calls created after the job was created.
 func (c *commands) fromFile(ctx context.Context, api *client.Client, path string, s *submission) (in *source, created func(), err error) {
 	if strings.HasPrefix(path, "s3://") {
 		return nil, nil, exit.With(exit.Usage, errors.New("s3:// addresses are not accepted; make a presigned https URL"))
@@ -271,7 +270,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 		c.Term.Say("%s is a Function: its inputs are the columns of %s", s.Model, in.name)
 	}
 	var size size
-	if !fields || in.kind.Format != input.FormatJSONL { // which cannot be read without a column
+	if !fields || in.kind.Format != input.FormatJSONL { // JSONL cannot be read without a column
 		if size, err = in.count(ctx, promptsOf(s)); err != nil {
 			return nil, nil, err
 		}
@@ -282,7 +281,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 	}
 	if s.Priority == bySize {
 		s.Priority = rowmill.Production
-		c.Term.Say("using priority %d, since there are, or may be, more than %s rows; --priority overrides", s.Priority, terminal.Count(manyRows))
+		c.Term.Say("using priority %d, because there are, or may be, more than %s rows; --priority overrides", s.Priority, terminal.Count(manyRows))
 	}
 	if err := c.within(ctx, api, in.name, s.Priority, size); err != nil {
 		return nil, nil, err
@@ -295,7 +294,7 @@ func (c *commands) fromFile(ctx context.Context, api *client.Client, path string
 		s.URL, s.Format = "file:"+file, string(in.kind.Format)
 		return in, done, nil
 	}
-	s.Rows, s.Column, s.Format = in.rows(), "", "" // the service sees bare rows
+	s.Rows, s.Column, s.Format = in.rows(), "", "" // the service gets rows without the file format
 	return in, func() {}, nil
 }
 
@@ -305,7 +304,7 @@ func isFunction(ctx context.Context, api *client.Client, name string) bool {
 		return false
 	}
 	_, _, err := api.GetFunction(ctx, name, "")
-	return err == nil // else no Function, or nobody to ask: the submission tells
+	return err == nil // otherwise it is not a Function, or the service does not answer: the submission reports that
 }
 
 func (s *source) describe() string {
@@ -326,7 +325,7 @@ func isURL(address string) bool {
 	return strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://")
 }
 
-// baseName is what the results of an input are called: its file name without
+// baseName returns the default name for the results of an input: its file name without
 // endings.
 func baseName(address string) string {
 	if u, err := url.Parse(address); err == nil && isURL(address) {

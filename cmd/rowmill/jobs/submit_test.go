@@ -116,8 +116,8 @@ func TestSubmitKinds(t *testing.T) {
 	}
 }
 
-// A table is uploaded where it is large, or where more of it is wanted than one
-// column, and removed once the job has its copy.
+// submit uploads a table that is large or needs more than one column. It removes the
+// file after the job has its copy.
 func TestSubmitUploadsTables(t *testing.T) {
 	t.Parallel()
 	large := "text\n" + strings.Repeat("x\n", uploadAbove/2)
@@ -202,8 +202,7 @@ func TestSubmitPriority(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the command line or the file is found before
-// anything is sent.
+// Mistakes in the command line or the file are found before anything is sent.
 func TestSubmitRefusals(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -294,7 +293,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Ctrl-C detaches: the job goes on, and the program says how to come back.
+// Ctrl-C detaches: the job continues, and the program prints how to return to it.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, live := range []bool{false, true} {
@@ -325,7 +324,7 @@ func TestTimeout(t *testing.T) {
 	c.want(t, 7, "is not over after 20ms", "the job goes on")
 }
 
-// A service that is restarted is waited for; one that stays away is not.
+// The client waits for a service that restarts, but not for one that stays away.
 func TestServiceAway(t *testing.T) {
 	t.Parallel()
 	s := newService(t, record("running", ""), done)

@@ -13,13 +13,14 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// uploadAbove is the size of a table from which on it is uploaded rather than sent
-// with the submission, bytes: what a broken connection costs no more than a moment.
+// uploadAbove is the size in bytes above which a table is uploaded and not sent with
+// the submission. Below it, sending everything again after a broken connection takes
+// only a moment.
 const uploadAbove = 8 << 20
 
-// upload brings a table to the service, which reads it there, and remembers how far
-// it came: the same command goes on from there. done forgets that, and removes the
-// file from the service, of which the job has a copy.
+// upload uploads a table to the service and saves its progress, so that the same
+// command continues after an interruption. done forgets the progress and removes the
+// file from the service, after the job has its copy.
 func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (file string, done func(), err error) {
 	note := noteOf(api, in)
 	progress := terminal.NewProgress(c.Term)
@@ -43,11 +44,11 @@ func (c *commands) upload(ctx context.Context, api *client.Client, in *source) (
 	}, nil
 }
 
-// A note is the file that says how far an upload came. It is a help and no more:
-// what is wrong with it costs sending again what has been sent.
+// A note is the file with the progress of an upload. If it is lost or wrong, the upload
+// starts again.
 type note struct{ path string }
 
-// noteOf is the note of a file as it is now, for a service.
+// noteOf returns the note for a file in its present state and a service.
 func noteOf(api *client.Client, in *source) note {
 	dir, err := os.UserCacheDir()
 	if err != nil || in.temp {

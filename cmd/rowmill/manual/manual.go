@@ -1,5 +1,5 @@
-// Package manual writes pages for man(1) of the command tree: a page for each
-// command, with what --help says of it. It knows no command itself.
+// Package manual writes pages for man(1) from the command tree: one page for each
+// command, with the text of its --help. It knows no single command.
 package manual
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Command is `manual DIR`, which packages are made with. Version and date, a
-// time in RFC 3339 or empty, stand at the foot of each page.
+// Command is `manual DIR`, which the build of packages runs. Version and date, a time
+// in RFC 3339 or empty, are in the footer of each page.
 func Command(version, date string) *cobra.Command {
 	return &cobra.Command{
 		Use:    "manual DIR",
@@ -38,7 +38,7 @@ func footer(version, date string) string {
 
 func write(cmd *cobra.Command, dir, footer string) error {
 	file := filepath.Join(dir, title(cmd)+".1")
-	if err := os.WriteFile(file, []byte(Page(cmd, footer)), 0o644); err != nil { //nolint:gosec // for everybody
+	if err := os.WriteFile(file, []byte(Page(cmd, footer)), 0o644); err != nil { //nolint:gosec // readable by all users
 		return fmt.Errorf("write a page: %w", err)
 	}
 	for _, below := range cmd.Commands() {
@@ -52,13 +52,13 @@ func write(cmd *cobra.Command, dir, footer string) error {
 	return nil
 }
 
-// title is a command's name in the manual: rowmill-jobs-submit.
+// title returns a command's name in the manual: rowmill-jobs-submit.
 func title(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
-// Page is a command's page in the language of man(7). The footer is what .TH
-// has behind name and section.
+// Page returns a command's page in the man(7) format. The footer follows name and
+// section in .TH.
 func Page(cmd *cobra.Command, footer string) string {
 	p := &page{}
 	p.line(".TH %q 1 %s", strings.ToUpper(title(cmd)), footer)
@@ -126,7 +126,7 @@ func (p *page) flags(name string, flags *pflag.FlagSet) {
 	})
 }
 
-// initially tells a flag's default, where it has one that says something.
+// initially describes a flag's default, except for zero values.
 func initially(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "false", "[]":
@@ -135,7 +135,7 @@ func initially(f *pflag.Flag) string {
 	return fmt.Sprintf(" (default %s)", f.DefValue)
 }
 
-// text writes paragraphs; lines that are indented stay as they are.
+// text writes paragraphs and keeps indented lines unchanged.
 func (p *page) text(text string) {
 	for paragraph := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
@@ -166,7 +166,7 @@ func (p *page) verbatim(lines []string) {
 	p.line(".fi")
 }
 
-// escape makes text of which no character means anything to man(7).
+// escape quotes all characters with a meaning in man(7).
 func escape(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
 	if strings.HasPrefix(text, ".") {

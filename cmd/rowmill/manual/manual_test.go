@@ -63,15 +63,15 @@ func TestPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(page, "completion") { // which are the library's
+		if !strings.Contains(page, "completion") { // except the library's completion commands
 			all = append(all, string(text))
 		}
 	}
 	golden.Equal(t, "testdata/pages.txt", strings.Join(all, "\n"))
 }
 
-// TestPageAsRead wants groff to take the page without a warning and to show what
-// the command says of itself, to the letter.
+// TestPageAsRead checks that groff reads the page without a warning, and that its
+// output has the exact help text of the command.
 func TestPageAsRead(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("groff"); err != nil {

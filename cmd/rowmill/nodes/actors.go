@@ -20,29 +20,29 @@ func Actors(service connect.Options) *cobra.Command {
 	var minAge time.Duration
 	cmd := c.Prints(&cobra.Command{
 		Use:   "actors",
-		Short: "Show what the nodes are at, and what is stuck",
-		Long: `Show what the nodes are at, and for how long: on top stands what has been at one
-thing for longest. This takes an administrator's key of the account default; any
-node answers for all, and those that do not answer are named.
+		Short: "Show the work of the nodes, and what is stuck",
+		Long: `Show the work of the nodes, and for how long; the longest is first. This takes an
+administrator's key of the account default. Any node answers for all, and the
+command names the nodes that do not answer.
 
-A node is made of actors: node (itself), engine (one for each inference server),
+A node consists of actors: node (itself), engine (one for each inference server),
 job (one for each job that it owns), results (records the parts of that job) and
-worker (one for each job whose rows it runs). Each works off its mailbox, one
-message after the other, and gives slow work away as an errand.
+worker (one for each job with rows on this node). Each handles the messages of its
+mailbox one after another, and runs slow work as an errand.
 
-  OLDEST   how long the oldest message has waited, at the least. More than some
-           seconds: the actor does not come to it. A fault of the program; drain
-           and restart the node, its jobs go on elsewhere
-  ERRAND   the errand that has been out for longest, and how long. "read the
-           input" may take hours, "drop parts later" half a minute by design.
+  OLDEST   how long the oldest message has waited, at least. More than some
+           seconds: the actor is stuck. This is a fault of the program; drain and
+           restart the node, and its jobs continue elsewhere
+  ERRAND   the errand that has run longest, and for how long. "read the input"
+           may take hours, "drop parts later" takes half a minute by design.
            "write a part", "load rows", "commit parts", "make the result" for
-           minutes: storage or records are slow or away, and LAST ERROR says why
-  RESTARTS how often this node has begun anew with the same; more than a few for
-           a job: it goes back and forth between owners
+           minutes: storage or records are slow or down, and LAST ERROR says why
+  RESTARTS how often this node has started the same actor again; more than a few
+           for a job: it moves back and forth between owners
   LAST ERROR
-           the last warning of the actor, or what it met while it waits; it may be
-           long past, the age is behind it. If rows wait for an engine: the reason,
-           such as a limit by the minute, and the time when they go on`,
+           the last warning of the actor, or the reason why it waits, with its age:
+           it may be old. If rows wait for an engine: the reason, such as a limit
+           per minute, and the time when they continue`,
 		Example: `  rowmill actors --min-age 1m              # what may be stuck
   rowmill actors --job job-… --kind worker
   rowmill actors -o json | jq -r '.actors[0].errand'`,
@@ -68,16 +68,16 @@ message after the other, and gives slow work away as an errand.
 			}
 		})
 	})
-	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only those of a kind: node, engine, job, worker or results")
-	cmd.Flags().StringVar(&filter.JobID, "job", "", "only those of a job")
-	cmd.Flags().StringVar(&filter.Node, "node", "", "only those of a node, by id or name")
-	cmd.Flags().DurationVar(&minAge, "min-age", 0, "only those that have been at one thing for so long")
+	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only actors of a kind: node, engine, job, worker or results")
+	cmd.Flags().StringVar(&filter.JobID, "job", "", "only actors of a job")
+	cmd.Flags().StringVar(&filter.Node, "node", "", "only actors of a node, by id or name")
+	cmd.Flags().DurationVar(&minAge, "min-age", 0, "only actors that have done the same thing for at least this time")
 	command.Choices(cmd, "kind", "node", "engine", "job", "worker", "results")
 	c.Flags(cmd)
 	return cmd
 }
 
-// actor is the line of one.
+// actor returns the table line of an actor.
 func (c *commands) actor(a client.Actor) []string {
 	kind, errand, trouble := a.Kind, "", ""
 	if a.State != "running" {

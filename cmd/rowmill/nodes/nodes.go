@@ -1,6 +1,5 @@
-// Package nodes holds the commands about the nodes of a service. It owns what
-// they are called and what they print; the API itself is spoken by package
-// client.
+// Package nodes holds the commands about the nodes of a service. It owns the names and
+// the output of the commands; package client speaks the API.
 package nodes
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands are all of this package.
+// commands are the commands of this package.
 type commands struct {
 	command.Set
 	wait time.Duration
@@ -42,12 +41,12 @@ account default; any node answers for all of them.
 func (c *commands) list() *cobra.Command {
 	return c.Prints(&cobra.Command{
 		Use:   "list",
-		Short: "List the live nodes, what they serve and what they do",
-		Long: `List the live nodes, what they serve and what they do.
+		Short: "List the live nodes, with their models and their work",
+		Long: `List the live nodes, with their models and their work.
 
-ROWS is how many are in flight on the node's inference servers, of how many they
-take at once. JOBS are those the node owns. The star is beside the node that
-answered. Each node is as it last described itself, about a second ago.`,
+ROWS is the number of rows in flight on the node's inference servers, and the most
+that they take at once. JOBS is the number of jobs that the node owns. The star
+marks the node that answered. The values are about a second old.`,
 		Example: `  rowmill nodes list
   rowmill nodes list -o json | jq -r '.nodes[].id'`,
 		Args: cobra.NoArgs,
@@ -79,13 +78,13 @@ answered. Each node is as it last described itself, about a second ago.`,
 func (c *commands) drain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain [NODE]",
-		Short: "Let a node finish or hand back what it has, and end",
-		Long: `Let a node finish or hand back what it has, and end.
+		Short: "Stop a node after it has finished or handed back its work",
+		Long: `Stop a node after it has finished or handed back its work.
 
-NODE is an id or a name that only one node has; without it, it is the node that
-answers. The node takes no more rows, lets those in flight finish within its
-jobs.drain_timeout, hands its jobs to others, leaves, and its process ends with
-code 0. What it could not finish is run again elsewhere.
+NODE is an id or a unique name; the default is the node that answers. The node
+takes no more rows, lets rows in flight finish within its jobs.drain_timeout, hands
+its jobs to others and leaves, and its process ends with code 0. Rows that it could
+not finish run again elsewhere.
 
 The command waits until the node has left, for at most --wait.`,
 		Example: `  rowmill nodes drain gpu3
@@ -94,14 +93,14 @@ The command waits until the node has left, for at most --wait.`,
 	}
 	cmd.Flags().DurationVar(&c.wait, "wait", 2*time.Minute, "how long to wait until the node has left; 0 does not wait")
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		return c.drainNode(ctx, api, strings.Join(args, "")) // one at the most
+		return c.drainNode(ctx, api, strings.Join(args, "")) // one at most
 	})
 }
 
-// pollEvery is the time between looks at whether a node has left.
+// pollEvery is the time between two checks whether a node has left.
 const pollEvery = 250 * time.Millisecond
 
-// drainNode drains the node of an id or name; empty is the one that answers.
+// drainNode drains the node with an id or name; empty means the node that answers.
 func (c *commands) drainNode(ctx context.Context, api *client.Client, name string) error {
 	before, _, err := api.ListNodes(ctx)
 	if err != nil {
@@ -128,7 +127,7 @@ func (c *commands) drainNode(ctx context.Context, api *client.Client, name strin
 	return nil
 }
 
-// pick finds a node by id, or else by a name that only one has.
+// pick finds a node by id, or else by a unique name.
 func pick(nodes []client.Node, name string) (client.Node, error) {
 	var named []client.Node
 	for _, n := range nodes {
@@ -143,7 +142,7 @@ func pick(nodes []client.Node, name string) (client.Node, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return client.Node{}, exit.With(exit.NotFound, fmt.Errorf("there is no live node %q; `rowmill nodes list` shows those there are", name))
+		return client.Node{}, exit.With(exit.NotFound, fmt.Errorf("there is no live node %q; `rowmill nodes list` shows the live nodes", name))
 	}
 	ids := make([]string, len(named))
 	for i, n := range named {
@@ -152,8 +151,8 @@ func pick(nodes []client.Node, name string) (client.Node, error) {
 	return client.Node{}, exit.With(exit.Usage, fmt.Errorf("%d nodes are called %q; name one by its id: %s", len(named), name, strings.Join(ids, ", ")))
 }
 
-// left waits until a node is not among the others any more. One that answers
-// for itself has left when it answers no more.
+// left waits until the other nodes no longer list a node. If the node itself answers
+// the requests, it has left when it stops answering.
 func left(ctx context.Context, api *client.Client, node client.Node) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

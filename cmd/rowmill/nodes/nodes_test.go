@@ -21,15 +21,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fleet is a service of several nodes; one that was told to drain
-// is listed so many times more, lingers, and has left.
+// A fleet is a service of several nodes. A draining node is listed lingers more times
+// and has then left.
 type fleet struct {
 	clitest.Idle
 	mu       sync.Mutex
 	nodes    []client.Node
 	servers  []offer.Server
 	lingers  int
-	draining map[string]int // by id, how often it is still listed
+	draining map[string]int // by id, how many more times it is listed
 }
 
 func (f *fleet) Nodes(context.Context) []client.Node {
@@ -56,7 +56,7 @@ func (f *fleet) DrainNode(_ context.Context, id string) error {
 	return nil
 }
 
-// A program is the commands beside a service.
+// A program is the commands with a service.
 type program struct {
 	*clitest.Program
 	fleet *fleet
@@ -102,7 +102,7 @@ func TestDrainWaitsUntilTheNodeHasLeft(t *testing.T) {
 	if p.Run("nodes list").Want(0); strings.Count(p.Out.String(), "\n") != 4 {
 		t.Errorf("it has not left:\n%s", p.Out.String())
 	}
-	p.Run("nodes drain").Want(0, "node gpu2-b has left") // the one that answers
+	p.Run("nodes drain").Want(0, "node gpu2-b has left") // the node that answers
 	p.Run("nodes drain twin-d").Want(0, "node twin-d has left")
 }
 

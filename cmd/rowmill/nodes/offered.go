@@ -20,8 +20,8 @@ func Models(service connect.Options) *cobra.Command {
 	return c.Group(&cobra.Command{
 		Use:   "models",
 		Short: "Show what jobs can run on",
-		Long: `Show what jobs can run on: the models of the catalog, and those that live servers
-serve beside it. Any key may ask.
+		Long: `Show what jobs can run on: the models of the catalog, and other models that live
+servers serve. Any key may ask.
 
 ` + command.Help,
 	}, c.models())
@@ -31,19 +31,18 @@ func (c *commands) models() *cobra.Command {
 	served := false
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the models, who serves them and what they cost",
-		Long: `List the models, those that are served now first.
+		Short: "List the models, their servers and their prices",
+		Long: `List the models; served models are first.
 
-CONTEXT is in tokens, USD IN and USD OUT per million of them; a dash is no price,
-and the cost of a job is then null. COUNTED says how prompts are: exact, by the
-server near a limit, or estimated; behind it stands by how many tokens on average
-that was wrong of late, before it is corrected. SERVED BY names each node and engine that
-takes rows of it now.`,
+CONTEXT is in tokens, USD IN and USD OUT are per million tokens. A dash means no
+price; the cost of a job is then null. COUNTED says how prompts are counted: exact,
+by the server near a limit, or estimated, with the recent mean error in tokens
+before correction. SERVED BY names each node and engine that takes rows now.`,
 		Example: `  rowmill models list --served
   rowmill models list -o json | jq -r '.data[] | select(.kind == "embedding").id'`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&served, "served", false, "only those that a server takes rows of now")
+	cmd.Flags().BoolVar(&served, "served", false, "only models that a server runs now")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		found, answer, err := api.ListModels(ctx)
 		if err != nil {

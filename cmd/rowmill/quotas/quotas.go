@@ -1,6 +1,5 @@
-// Package quotas holds the commands about what an account may use and what it
-// has used. It owns what they are called and what they print; the API itself is
-// spoken by package client.
+// Package quotas holds the commands about an account's quotas and usage. It owns the
+// names and the output of the commands; package client speaks the API.
 package quotas
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// commands are all of this package.
+// commands are the commands of this package.
 type commands struct{ command.Set }
 
 // Command returns `rowmill quotas`.
@@ -33,13 +32,13 @@ func Command(service connect.Options) *cobra.Command {
 
 For each priority there are two quotas on every single job: its rows and its
 tokens in. A job beyond one of them fails when its rows are counted. The cost
-quota bounds what all jobs of the account may cost in a calendar month (UTC): a
-job whose estimated cost does not fit beside what is spent and what other jobs
-have set aside fails before any of its rows is run.
+quota limits the cost of all jobs of the account in a calendar month (UTC): a job
+fails before any of its rows is run if its estimated cost is more than is left
+after the spent money and the reservations of other jobs.
 
-What an account has no quota of its own for is as the service is configured. A
-job keeps the quotas of the time it was submitted. All this takes an
-administrator's key; one of the account default may name any other account.
+If an account has no quota of its own, the setting of the service applies. A job
+keeps the quotas of the time it was submitted. All this takes an administrator's
+key; a key of the account default may name any other account.
 
 ` + command.Help,
 	}, c.get(), c.set())
@@ -89,7 +88,7 @@ func (c *commands) show(q client.Quotas, answer client.Answer) error {
 	})
 }
 
-// count writes a quota.
+// count formats a quota.
 func count(n int64) string {
 	if n == 0 {
 		return "no limit"
@@ -102,16 +101,16 @@ func ownAt(own []client.OwnQuota, priority rowmill.Priority) int {
 	return slices.IndexFunc(own, func(q client.OwnQuota) bool { return q.Priority == priority })
 }
 
-// The words that take a quota back.
+// The flag values that remove a quota.
 const (
-	configured = "default" // rows and tokens
-	unlimited  = "none"    // cost
+	configured = "default" // for rows and tokens
+	unlimited  = "none"    // for cost
 )
 
-// unnamed stands for no --priority.
+// unnamed means no --priority.
 const unnamed rowmill.Priority = -1
 
-// change is what the flags of set say; nil is left as it is.
+// change holds the flags of set; nil means no change.
 type change struct {
 	priority     rowmill.Priority
 	rows, tokens *string
@@ -124,17 +123,17 @@ func (c *commands) set() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Change quotas of an account",
-		Long: `Change quotas of an account. What no flag names stays as it is. Jobs that were
-submitted earlier keep the quotas they had.`,
+		Long: `Change quotas of an account. Quotas without a flag do not change. Jobs that were
+submitted earlier keep their quotas.`,
 		Example: `  rowmill quotas set --priority 1 --rows 5000000 --tokens 2000000000
   rowmill quotas set --cost-usd 250 --account acme
   rowmill quotas set --priority 0 --rows default --cost-usd none`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.IntVar((*int)(&ch.priority), "priority", 0, "the priority of the jobs that --rows and --tokens are for, as jobs submit takes it")
-	flags.StringVar(&rows, "rows", "", "rows of one job, or "+configured+" for what the service is configured with")
-	flags.StringVar(&tokens, "tokens", "", "tokens in of one job, or "+configured)
+	flags.IntVar((*int)(&ch.priority), "priority", 0, "priority of the jobs for --rows and --tokens, as for jobs submit")
+	flags.StringVar(&rows, "rows", "", "rows of a job, or "+configured+" for the setting of the service")
+	flags.StringVar(&tokens, "tokens", "", "tokens in of a job, or "+configured)
 	flags.StringVar(&cost, "cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		for flag, field := range map[string]struct {
@@ -152,7 +151,8 @@ submitted earlier keep the quotas they had.`,
 	}))
 }
 
-// apply changes the account's own quotas where nobody else does meanwhile.
+// apply changes the account's own quotas, unless another client changes them at the
+// same time.
 func (c *commands) apply(ctx context.Context, api *client.Client, ch change) error {
 	if err := ch.check(); err != nil {
 		return exit.With(exit.Usage, err)
@@ -172,7 +172,7 @@ func (c *commands) apply(ctx context.Context, api *client.Client, ch change) err
 	return c.show(after, answer)
 }
 
-// check refuses a change that does not say what to change.
+// check refuses a change without a quota to change.
 func (ch change) check() error {
 	bounds, invalid := ch.rows != nil || ch.tokens != nil, ch.priority.Validate()
 	switch {
@@ -189,7 +189,7 @@ func (ch change) check() error {
 	return err
 }
 
-// on returns an account's own quotas with the change made.
+// on returns an account's own quotas with the change applied.
 func (ch change) on(own client.OwnQuotas) (client.OwnQuotas, error) {
 	own.Quotas = slices.Clone(own.Quotas)
 	if ch.rows != nil || ch.tokens != nil {

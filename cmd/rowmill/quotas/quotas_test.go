@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A program is the commands beside a service.
+// A program is the commands with a service.
 type program struct {
 	*clitest.Program
-	answered func(r *nethttp.Request) // called after each answer, when set
+	answered func(r *nethttp.Request) // called after each answer, if set
 }
 
 func start(t testing.TB) *program {
@@ -64,7 +64,7 @@ func TestQuotasShowWhereTheyComeFrom(t *testing.T) {
 		"rows of a job, priority 1 5,000,000 account",
 		"tokens in of a job, priority 1 10,000,000 configuration",
 		"cost of a month 12.50 USD account")
-	// What no flag names stays.
+	// Quotas without a flag do not change.
 	p.Run("quotas set --priority 0 --tokens 7").Want(0)
 	p.Run("quotas set --priority 1 --tokens 8").Want(0)
 	p.Run("quotas get").Want(0).Table(
@@ -134,7 +134,7 @@ func TestQuotasSetLosesNoUpdate(t *testing.T) {
 		if r.Method != nethttp.MethodGet {
 			return
 		}
-		p.answered = nil // somebody else comes first
+		p.answered = nil // another client is first
 		if _, err := p.Store.PutValue(t.Context(), apiquotas.Value("default"), json.RawMessage(`{"cost_quota_usd":9}`), 0); err != nil {
 			t.Error(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// Groups of usage.
+// Groupings of usage.
 const (
 	byDay   = "day"
 	byModel = "model"
@@ -31,16 +31,16 @@ func Usage(service connect.Options) *cobra.Command {
 	groups := []string{byDay, byModel}
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what an account used: rows, tokens, cost, by day, model and key",
-		Long: `Show what an account used: rows, tokens and cost, by day and model, or by
-what --group-by says.
+		Short: "Show the usage of an account: rows, tokens, cost, by day, model and key",
+		Long: `Show the usage of an account: rows, tokens and cost, by day and model, or by
+--group-by.
 
-Rows count on the day (UTC) on which they were done, also those of jobs that
-were cancelled or failed later. Rows that failed used no tokens and cost
-nothing; nor do estimates. Without flags it is the current month.
+Rows count on the day (UTC) on which they were done, also rows of jobs that were
+cancelled or failed later. Failed rows and estimates use no tokens and cost
+nothing. Without flags it shows the current month.
 
-A row counts to the API key that submitted its job. What stands under no key was
-used with the key of the configuration, or before keys were recorded.
+A row counts for the API key that submitted its job. Usage without a key is by the
+key of the configuration, or from before keys were recorded.
 
 Any key sees the usage of its own account; an administrator of the account
 default may name another.
@@ -56,8 +56,8 @@ default may name another.
 	c.Flags(cmd)
 	cmd.Flags().StringVar(&q.From, "from", "", "first day, UTC (default: the first of the month of --to)")
 	cmd.Flags().StringVar(&q.To, "to", "", "last day, included (default: today)")
-	cmd.Flags().StringSliceVar(&groups, "group-by", groups, "what the lines are apart by: some of day, model and key")
-	cmd.Flags().StringVar(&q.KeyID, "key", "", "only what jobs of this key used: its id, as rowmill keys list shows it")
+	cmd.Flags().StringSliceVar(&groups, "group-by", groups, "how to group the lines: one or more of day, model and key")
+	cmd.Flags().StringVar(&q.KeyID, "key", "", "only usage by jobs of this key: its id, as rowmill keys list shows it")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		for flag, day := range map[string]string{"--from": q.From, "--to": q.To} {
 			if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
@@ -100,7 +100,7 @@ default may name another.
 	}))
 }
 
-// columns are those that say what a line is apart by.
+// columns returns the columns for the groupings.
 func columns(groups []string) (heads []string, cells func(client.UsageLine) []string) {
 	day, model, key := slices.Contains(groups, byDay), slices.Contains(groups, byModel), slices.Contains(groups, byKey)
 	if day {

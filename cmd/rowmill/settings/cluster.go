@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// Store is where records are kept.
+// Store says where records are kept.
 type Store struct {
 	// URL is the address of a Redis server that all nodes share:
 	// redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// for TLS, or
-	// redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME/DB. It may
-	// hold a password and is a secret therefore. Default: empty, the embedded
-	// store in the data directory, for one node.
+	// redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/NAME/DB. It is a secret,
+	// because it may hold a password. Default: empty, the embedded store in the data
+	// directory, for one node.
 	URL Secret `yaml:"url"`
 
-	// SentinelUser and SentinelPassword are what the Sentinels themselves ask
-	// for; those in URL are the servers'. Default: nothing.
+	// SentinelUser and SentinelPassword are for the Sentinels. The user and the
+	// password in URL are for the Redis servers. Default: none.
 	SentinelUser     string `yaml:"sentinel_user"`
 	SentinelPassword Secret `yaml:"sentinel_password"`
 
@@ -29,20 +29,21 @@ type Store struct {
 	// a failover may lose all writes since a partition began. Default: false.
 	AllowLostWrites bool `yaml:"allow_lost_writes"`
 
-	// TLSCA is a PEM file of the authorities that a rediss server's certificate
-	// must come from. Default: empty, those of the system.
+	// TLSCA is a PEM file of the authorities that may sign the certificate of a rediss
+	// server. Default: empty, the authorities of the system.
 	TLSCA string `yaml:"tls_ca"`
 
-	// Prefix begins every key in Redis. Default: rowmill:, so that other
-	// programs may use the same database; two services need two of them.
+	// Prefix is the start of every key in Redis. Default: rowmill:, so that other
+	// programs may use the same database. Two services in one database need different
+	// prefixes.
 	Prefix string `yaml:"prefix" default:"rowmill:"`
 }
 
 // Embedded reports whether records are in the data directory.
 func (s Store) Embedded() bool { return s.URL == "" }
 
-// Exposure says, a sentence each, how whoever reaches the records could read and
-// change them. It is empty where nobody else can.
+// Exposure describes, one sentence for each problem, how a stranger with network access
+// could read and change the records. It is empty if there is no such way.
 func (s Store) Exposure() []string {
 	_, rest, _ := strings.Cut(s.URL.Reveal(), "://")
 	user, hosts := "", rest
@@ -56,29 +57,29 @@ func (s Store) Exposure() []string {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if !isLoopbackHost(host) {
-			return []string{fmt.Sprintf("Redis at %s asks for no password: whoever reaches it has every key, job and result; "+
+			return []string{fmt.Sprintf("Redis at %s asks for no password: any host that reaches it can read every key, job and result; "+
 				"set requirepass there, and store.url to redis://:PASSWORD@HOST:PORT/DB", hosts)}
 		}
 	}
 	return nil
 }
 
-// Objects is where inputs, parts and results are kept.
+// Objects says where inputs, parts and results are kept.
 type Objects struct {
 	// URL is s3://BUCKET/PREFIX for a bucket that all nodes share. Default:
 	// empty, the folder objects of the data directory.
 	URL string `yaml:"url"`
 
-	// Endpoint is the S3 service's URL, such as http://127.0.0.1:7070.
-	// Default: empty, that of AWS in Region.
+	// Endpoint is the S3 service's URL, such as http://127.0.0.1:7070. Default: empty,
+	// the AWS service in Region.
 	Endpoint string `yaml:"endpoint"`
 
-	// PublicEndpoint is the base of signed URLs, where clients reach the S3
-	// service by another address. Default: empty, Endpoint.
+	// PublicEndpoint is the base of signed URLs, if clients reach the S3 service by
+	// another address. Default: empty, Endpoint.
 	PublicEndpoint string `yaml:"public_endpoint"`
 
-	// Region is the bucket's region. Default: empty, what Endpoint says or the
-	// service answers.
+	// Region is the bucket's region. Default: empty, the region that Endpoint names or
+	// that the service reports.
 	Region string `yaml:"region"`
 
 	// AccessKey and SecretKey sign requests; both or neither. Default: none;
@@ -87,20 +88,20 @@ type Objects struct {
 	AccessKey Secret `yaml:"access_key"`
 	SecretKey Secret `yaml:"secret_key"`
 
-	// Shared says that all nodes see the same data directory, by NFS for
-	// instance. Default: false: a folder that only one node sees loses the
-	// results of all others.
+	// Shared says that all nodes see the same data directory, for example by NFS.
+	// Default: false, because a directory that only one node sees would lose the
+	// results of the other nodes.
 	Shared bool `yaml:"shared"`
 }
 
-// Bucket is the bucket of URL, and the prefix of its keys without slashes
-// around it.
+// Bucket returns the name of the bucket in URL, and the prefix of its keys without
+// slashes at its ends.
 func (o Objects) Bucket() (name, prefix string) {
 	name, prefix, _ = strings.Cut(strings.TrimPrefix(o.URL, s3Scheme), "/")
 	return name, strings.Trim(prefix, "/")
 }
 
-// Service is the URL of the S3 service.
+// Service returns the URL of the S3 service.
 func (o Objects) Service() string {
 	switch {
 	case o.Endpoint != "":
@@ -113,20 +114,20 @@ func (o Objects) Service() string {
 
 const s3Scheme = "s3://"
 
-// A Role says what a node does in its cluster.
+// A Role says which work a node does in its cluster.
 type Role string
 
-// The roles there are.
+// The roles.
 const (
 	Both        Role = "both"
 	APIOnly     Role = "api"     // runs no rows
-	EnginesOnly Role = "engines" // owns no jobs and takes none
+	EnginesOnly Role = "engines" // owns no jobs and accepts none from clients
 )
 
-// Cluster is how the node finds the others and talks to them.
+// Cluster says how the node finds the other nodes and talks to them.
 type Cluster struct {
-	// Node is what people call this node; names may repeat. Default: empty,
-	// the host's name.
+	// Node is the node's name for people; names may repeat. Default: empty, the host's
+	// name.
 	Node string `yaml:"node"`
 
 	// Role is both, api or engines. Default: both.
@@ -136,67 +137,69 @@ type Cluster struct {
 	// UDP. Default: empty, no cluster.
 	Listen string `yaml:"listen"`
 
-	// Advertise is the address others reach Listen by. Default: empty, Listen.
+	// Advertise is the address under which other nodes reach Listen. Default: empty,
+	// Listen.
 	Advertise string `yaml:"advertise"`
 
-	// Join are addresses of other nodes' gossip, HOST:PORT. Any one that
-	// answers is enough. Default: none.
+	// Join holds gossip addresses of other nodes, HOST:PORT. One address that answers
+	// is enough. Default: none.
 	Join []string `yaml:"join"`
 
-	// JoinDNS is a name with a port whose addresses are other nodes, such as
-	// that of a headless Service. It is resolved again and again. Default:
+	// JoinDNS is a name with a port that resolves to the addresses of other nodes, for
+	// example the name of a headless Service. The node resolves it repeatedly. Default:
 	// none.
 	JoinDNS string `yaml:"join_dns"`
 
-	// JoinFile is a file with one HOST:PORT on each line, read again and
-	// again. Default: none.
+	// JoinFile is a file with one HOST:PORT on each line. The node reads it repeatedly.
+	// Default: none.
 	JoinFile string `yaml:"join_file"`
 
-	// Key encrypts the gossip: 16, 24 or 32 bytes in base64. Several, apart by
-	// commas or white space, all decrypt and the first encrypts, so that a key
-	// can be changed node by node. Default: none, the gossip is in the clear
-	// and whoever reaches it may join; only on loopback, unless Insecure.
+	// Key encrypts the gossip: 16, 24 or 32 bytes in base64. With several keys,
+	// separated by commas or white space, all decrypt and the first encrypts, so that a
+	// key can be changed node by node. Default: none. Gossip is then not encrypted and
+	// any host with access may join, so no key is allowed only on loopback, or with
+	// Insecure.
 	Key Secret `yaml:"key"`
 
-	// Label keeps clusters apart that reach one another: nodes with another
-	// label are not listened to. Default: rowmill.
+	// Label separates clusters on the same network: a node ignores nodes with another
+	// label. Default: rowmill.
 	Label string `yaml:"label" default:"rowmill"`
 
-	// PeerListen is where nodes send one another work, HOST:PORT. Default:
-	// empty, the host of Listen and its port plus one.
+	// PeerListen is the address for requests between nodes, HOST:PORT. Default: empty,
+	// the host of Listen and its port plus one.
 	PeerListen string `yaml:"peer_listen"`
 
-	// PeerAdvertise is the address others reach PeerListen by. Default: empty,
-	// PeerListen, with the host of Advertise where it listens on all
+	// PeerAdvertise is the address under which other nodes reach PeerListen. Default:
+	// empty, PeerListen, with the host of Advertise if PeerListen listens on all
 	// addresses.
 	PeerAdvertise string `yaml:"peer_advertise"`
 
-	// TLSCert, TLSKey and TLSCA are PEM files for mutual TLS between nodes: all
-	// or none. They are read again when they change. Default: none, plain
-	// HTTP, in which whoever reaches PeerListen may command the node; only on
-	// loopback, unless Insecure.
+	// TLSCert, TLSKey and TLSCA are PEM files for mutual TLS between nodes: all or
+	// none. The node reads them again when they change. Default: none, plain HTTP. Any
+	// host with access to PeerListen may then command the node, so this is allowed only
+	// on loopback, or with Insecure.
 	TLSCert string `yaml:"tls_cert"`
 	TLSKey  string `yaml:"tls_key"`
 	TLSCA   string `yaml:"tls_ca"`
 
 	// Insecure permits gossip without a key and requests between nodes without
-	// certificates on addresses that other machines reach. Default: false;
-	// true is for networks that nobody but the nodes is in.
+	// certificates on addresses that other machines reach. Default: false. Set true
+	// only on networks of the nodes alone.
 	Insecure bool `yaml:"insecure"`
 }
 
-// Enabled reports whether the node is one of several.
+// Enabled reports whether the node is part of a cluster.
 func (c Cluster) Enabled() bool { return c.Listen != "" }
 
-// Keys are the keys of the gossip, the one that encrypts first; none for gossip
-// in the clear.
+// Keys returns the keys of the gossip, the encrypting key first; none if gossip is not
+// encrypted.
 func (c Cluster) Keys() ([][]byte, error) {
 	var keys [][]byte
 	fields := keyFields(c.Key)
 	for i, field := range fields {
 		key, err := base64.StdEncoding.DecodeString(field)
 		if err != nil || !slices.Contains([]int{16, 24, 32}, len(key)) {
-			// The error of the decoder would show a part of the key.
+			// Do not show the decoder's error: it contains a part of the key.
 			return nil, fmt.Errorf("key %d of %d must be 16, 24 or 32 bytes in base64; `openssl rand -base64 32` makes one", i+1, len(fields))
 		}
 		keys = append(keys, key)
@@ -207,26 +210,26 @@ func (c Cluster) Keys() ([][]byte, error) {
 	return keys, nil
 }
 
-// keyFields are the keys of a list.
+// keyFields splits a list of keys.
 func keyFields(list Secret) []string {
 	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
 }
 
-// Exposure says, a sentence each, how whoever reaches this node could take part
-// in the cluster unasked. It is empty where nobody else can.
+// Exposure describes, one sentence for each problem, how a stranger with network access
+// could take part in the cluster. It is empty if there is no such way.
 func (c Cluster) Exposure() []string {
 	var out []string
 	if c.Enabled() && !IsLoopback(c.Listen) && c.Key == "" {
-		out = append(out, fmt.Sprintf("the gossip on %s is in the clear and open: whoever reaches it can join the cluster; set cluster.key", c.Listen))
+		out = append(out, fmt.Sprintf("the gossip on %s is not encrypted: any host that reaches it can join the cluster; set cluster.key", c.Listen))
 	}
 	if c.Enabled() && !IsLoopback(c.PeerListen) && c.TLSCert == "" {
-		out = append(out, fmt.Sprintf("requests of other nodes on %s are neither encrypted nor authenticated: whoever reaches it can take rows and drain the node; "+
+		out = append(out, fmt.Sprintf("requests of other nodes on %s are neither encrypted nor authenticated: any host that reaches it can take rows and drain the node; "+
 			"set cluster.tls_cert, cluster.tls_key and cluster.tls_ca", c.PeerListen))
 	}
 	return out
 }
 
-// complete derives what was not given from what was.
+// complete fills in the settings that depend on other settings.
 func (c *Cluster) complete() {
 	if c.PeerListen != "" || c.Listen == "" {
 		return
@@ -234,7 +237,7 @@ func (c *Cluster) complete() {
 	host, port, err := net.SplitHostPort(c.Listen)
 	n, numErr := strconv.Atoi(port)
 	if err != nil || numErr != nil {
-		return // Validate has the words for it
+		return // Validate reports it
 	}
 	if n > 0 { // 0 means any port
 		n++
@@ -242,22 +245,21 @@ func (c *Cluster) complete() {
 	c.PeerListen = net.JoinHostPort(host, strconv.Itoa(n))
 }
 
-// IsUnspecified reports whether the host of an address, HOST:PORT, stands for
-// all addresses of the machine, which nobody else can reach it by.
+// IsUnspecified reports whether the host of an address, HOST:PORT, means all addresses
+// of the machine. Other machines cannot dial such a host.
 func IsUnspecified(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
 }
 
-// IsLoopback reports whether an address, HOST:PORT, is one that only this
-// machine reaches.
+// IsLoopback reports whether only this machine reaches an address, HOST:PORT.
 func IsLoopback(address string) bool {
 	_, _, err := net.SplitHostPort(address)
 	return err == nil && isLoopbackHost(address)
 }
 
-// isLoopbackHost is IsLoopback of an address that may lack its port.
+// isLoopbackHost is IsLoopback for an address with or without a port.
 func isLoopbackHost(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -270,11 +272,11 @@ func isLoopbackHost(address string) bool {
 // A namedValue is a setting's name and text.
 type namedValue struct{ key, value string }
 
-// checkStorage holds the settings of records and objects against each other.
+// checkStorage checks the settings of records and objects against each other.
 func (s Settings) checkStorage(check checker) {
 	scheme, rest, _ := strings.Cut(s.Store.URL.Reveal(), "://")
 	known := slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme) && rest != ""
-	check(s.Store.Embedded() || known, "store.url", // which may hold a password
+	check(s.Store.Embedded() || known, "store.url", // the message must not show the URL, which may hold a password
 		"must begin with redis://, rediss://, redis+sentinel:// or rediss+sentinel:// and name a host, or be empty for the embedded store")
 	sentinel, secure := strings.HasSuffix(scheme, "+sentinel"), strings.HasPrefix(scheme, "rediss")
 	check(sentinel || s.Store.SentinelUser == "", "store.sentinel_user", "is for Sentinels: it needs a store.url that begins with redis+sentinel:// or rediss+sentinel://")
@@ -299,8 +301,8 @@ func (s Settings) checkStorage(check checker) {
 			"name a bucket, such as s3://rowmill, or set objects.shared where all nodes see one data directory")
 }
 
-// checkCluster holds the settings of the cluster against each other and the
-// rest.
+// checkCluster checks the settings of the cluster against each other and against other
+// settings.
 func (s Settings) checkCluster(check checker) {
 	c := s.Cluster
 	check(slices.Contains([]Role{Both, APIOnly, EnginesOnly}, c.Role), "cluster.role", "must be both, api or engines, is %q", c.Role)
@@ -317,7 +319,7 @@ func (s Settings) checkCluster(check checker) {
 	}
 	check(!s.Store.Embedded(), "cluster.listen", "needs a store that all nodes share: set store.url to a Redis server, such as redis://10.0.0.5:6379/0")
 	check(c.Role != APIOnly || len(s.Engines) == 0 && s.Simulator.Enabled != Always, "cluster.role",
-		"is api, and such a node runs no rows: drop the engines (--engine, --simulate), or make the role both")
+		"is api, and such a node runs no rows: remove the engines (--engine, --simulate), or make the role both")
 	for _, address := range []namedValue{
 		{"cluster.listen", c.Listen},
 		{"cluster.peer_listen", c.PeerListen},
@@ -338,25 +340,25 @@ func (s Settings) checkCluster(check checker) {
 		check(isAddress(address) && !IsUnspecified(address), fmt.Sprintf("cluster.join[%d]", i), "must be HOST:PORT, such as 10.0.0.6:7946, is %q", address)
 	}
 	for _, reason := range c.Exposure() {
-		check(c.Insecure, "cluster.insecure", "is false, and %s, or cluster.insecure to true where nobody but the nodes reaches it", reason)
+		check(c.Insecure, "cluster.insecure", "is false, and %s, or set cluster.insecure to true if only the nodes reach it", reason)
 	}
 	files := slices.DeleteFunc([]string{c.TLSCert, c.TLSKey, c.TLSCA}, func(name string) bool { return name == "" })
 	check(len(files) == 0 || len(files) == 3, "cluster.tls_cert",
 		"goes with cluster.tls_key and cluster.tls_ca: set all three, or none")
 }
 
-// withoutUser is a URL without the name and password in it, for people to read.
+// withoutUser returns a URL without its name and password, for people to read.
 func withoutUser(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return ""
 	}
-	rest = rest[strings.LastIndexByte(rest, '@')+1:] // whatever a password is made of
+	rest = rest[strings.LastIndexByte(rest, '@')+1:] // a password may contain @
 	rest, _, _ = strings.Cut(rest, "?")
 	return scheme + "://" + rest
 }
 
-// Place says where records are, without any password.
+// Place returns the place of the records, without a password.
 func (s Store) Place() string {
 	if s.Embedded() {
 		return "embedded"

@@ -13,7 +13,7 @@ func TestClusterSettings(t *testing.T) {
 	const gossipKey = "MDEyMzQ1Njc4OTAxMjM0NQ=="
 	for _, test := range []struct {
 		name, file string
-		want       []string // of the error; none: it is valid
+		want       []string // texts in the error; none if the settings are valid
 	}{
 		{name: "one node on Redis and S3", file: both},
 		{name: "one node on S3", file: "objects: {url: 's3://mill/a/b', endpoint: 'http://10.0.0.5:7070', access_key: a, secret_key: b}"},
@@ -27,8 +27,8 @@ func TestClusterSettings(t *testing.T) {
 		{
 			name: "a cluster open to strangers", file: both + "cluster: {listen: '10.0.0.7:7946'}",
 			want: []string{
-				"cluster.insecure: is false, and the gossip on 10.0.0.7:7946 is in the clear", "set cluster.key, or cluster.insecure to true",
-				"requests of other nodes on 10.0.0.7:7947 are neither encrypted nor authenticated", "set cluster.tls_cert, cluster.tls_key and cluster.tls_ca, or cluster.insecure to true",
+				"cluster.insecure: is false, and the gossip on 10.0.0.7:7946 is not encrypted", "set cluster.key, or set cluster.insecure to true",
+				"requests of other nodes on 10.0.0.7:7947 are neither encrypted nor authenticated", "set cluster.tls_cert, cluster.tls_key and cluster.tls_ca, or set cluster.insecure to true",
 			},
 		},
 		{
@@ -65,7 +65,7 @@ func TestClusterSettings(t *testing.T) {
 		},
 		{
 			name: "engines of a node without any", file: both + "engines: ['http://a']\ncluster: {listen: '10.0.0.7:7946', role: api}",
-			want: []string{"cluster.role: is api, and such a node runs no rows: drop the engines"},
+			want: []string{"cluster.role: is api, and such a node runs no rows: remove the engines"},
 		},
 		{
 			name: "no role", file: both + "cluster: {role: boss}",
@@ -183,7 +183,7 @@ func TestExposure(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		cluster Cluster
-		want    string // the settings that would help
+		want    string // the settings that the text must name
 	}{
 		{Cluster{}, ""},
 		{Cluster{Listen: "127.0.0.1:7946", PeerListen: "localhost:7947"}, ""},

@@ -14,17 +14,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A secret can stand elsewhere: its key with one of these suffixes holds the name of
-// a file, of an environment variable, or of a credential of systemd. So api_key_file
-// goes for api_key, and ROWMILL_API_KEY_FILE for ROWMILL_API_KEY.
+// A key of a secret with one of these suffixes names the place of the secret: a file,
+// an environment variable, or a systemd credential. So api_key_file replaces api_key,
+// and ROWMILL_API_KEY_FILE replaces ROWMILL_API_KEY.
 const (
 	fileSuffix       = "_file"
 	envSuffix        = "_env"
 	credentialSuffix = "_credential"
 )
 
-// elsewhere is the secret of which a key says where it stands, and in which way;
-// secret is empty for other keys.
+// elsewhere splits a key that names the place of a secret into the secret's key and the
+// suffix. secret is empty for other keys.
 func elsewhere(key string, fields map[string]reflect.StructField) (secret, suffix string) {
 	for _, suffix := range []string{fileSuffix, envSuffix, credentialSuffix} {
 		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret].Type == secretType {
@@ -44,8 +44,8 @@ var (
 // error names its place.
 type decoder struct {
 	source  string          // file name, variable or flag
-	lines   bool            // source has line numbers worth naming
-	environ []string        // where named variables are looked up
+	lines   bool            // errors name line numbers of the source
+	environ []string        // for the variables that settings name
 	given   map[string]bool // the decoder adds the key of each setting that it writes
 	errs    []error
 }
@@ -60,8 +60,8 @@ func (d *decoder) fail(node *yaml.Node, format string, args ...any) {
 
 func (d *decoder) err() error { return errors.Join(d.errs...) }
 
-// value decodes a node into a setting, and reports whether it has. It leaves the
-// setting alone where the node is null, which means the default, and after a failure.
+// value decodes a node into a setting and reports success. It does not change the
+// setting if the node is null, which means the default, or if decoding fails.
 func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -97,8 +97,8 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// section decodes a mapping into a struct of settings, and leaves the settings alone
-// that it does not name.
+// section decodes a mapping into a struct of settings. It does not change settings that
+// the mapping does not name.
 func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of settings", cmp.Or(path, "the file"))
@@ -131,8 +131,8 @@ func (d *decoder) section(node *yaml.Node, into reflect.Value, path string) bool
 	return true
 }
 
-// secret replaces the name of the place that holds a secret by what read finds
-// there.
+// secret takes a node with the name of a place and returns a node with the secret that
+// read finds there.
 func (d *decoder) secret(node *yaml.Node, path string, read func(name string) (string, error)) *yaml.Node {
 	secret := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: node.Line}
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" || node.Value == "" {
@@ -164,23 +164,24 @@ func (d *decoder) readVariable(name string) (string, error) {
 	return text, nil
 }
 
-// readCredential returns what systemd was told to hand over by LoadCredential= or
-// LoadCredentialEncrypted= under a name.
+// readCredential returns a credential that systemd gave the service by LoadCredential=
+// or LoadCredentialEncrypted=.
 func (d *decoder) readCredential(name string) (string, error) {
 	dir := lookup(d.environ, credentialsVariable)
 	switch {
 	case dir == "":
 		return "", fmt.Errorf("%s is not set; systemd sets it for a unit with LoadCredential=%s:FILE", credentialsVariable, name)
 	case name != filepath.Base(name) || name == "..":
-		return "", fmt.Errorf("%q is no name of a credential", name)
+		return "", fmt.Errorf("%q is not the name of a credential", name)
 	}
 	return d.readFile(filepath.Join(dir, name))
 }
 
-// credentialsVariable is where systemd says which folder holds a unit's credentials.
+// credentialsVariable is the variable in which systemd names the directory of a unit's
+// credentials.
 const credentialsVariable = "CREDENTIALS_DIRECTORY"
 
-// list decodes a sequence into a slice, in place of what the slice held.
+// list decodes a sequence into a slice and replaces the old elements.
 func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.SequenceNode {
 		d.fail(node, "%s must be a list", path)
@@ -189,7 +190,7 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	out := reflect.MakeSlice(into.Type(), 0, len(node.Content))
 	for i, item := range node.Content {
 		element := reflect.New(into.Type().Elem()).Elem()
-		// A bare string in a list of engines is an engine's URL.
+		// In a list of engines, a plain string is an engine's URL.
 		if engine, ok := element.Addr().Interface().(*Engine); ok && item.Kind == yaml.ScalarNode {
 			engine.URL = item.Value
 		} else if !d.value(item, element, fmt.Sprintf("%s[%d]", path, i)) {
@@ -201,7 +202,7 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// names decodes a mapping of free names, and adds them to the names that the map holds.
+// names decodes a mapping whose keys are free names, and adds them to the map.
 func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of names", path)
@@ -231,7 +232,7 @@ func scalar(text string, t reflect.Type) (any, error) {
 		return ParseBytes(text)
 	case secretType:
 		if text == redacted {
-			return nil, errors.New("holds the placeholder that `rowmill config print` writes for a secret; put the secret there, or take the line out")
+			return nil, errors.New("holds the placeholder that `rowmill config print` writes for a secret; put the secret there, or remove the line")
 		}
 		return Secret(text), nil
 	}
@@ -258,8 +259,8 @@ func scalar(text string, t reflect.Type) (any, error) {
 	return text, nil
 }
 
-// fieldsOf maps the names of a struct's settings to their fields; any other type
-// has none.
+// fieldsOf maps the setting names of a struct to its fields. For other types it is
+// empty.
 func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 	fields := map[string]reflect.StructField{}
 	if t.Kind() != reflect.Struct {

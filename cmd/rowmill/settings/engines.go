@@ -12,16 +12,16 @@ import (
 
 // Engine is one OpenAI-compatible inference server.
 type Engine struct {
-	// URL is the server's base, such as http://127.0.0.1:8000 (a path that
-	// ends in /v1 is accepted). Required.
+	// URL is the server's base URL, such as http://127.0.0.1:8000. A path that ends in
+	// /v1 is accepted. Required.
 	URL string `yaml:"url"`
-	// Name is what rows and logs call it. Default: host and port of URL.
+	// Name is the engine's name in rows and logs. Default: host and port of URL.
 	Name string `yaml:"name"`
-	// APIKey is sent as a bearer token. Default: none. api_key_file names a
-	// file that holds it, api_key_env an environment variable.
+	// APIKey is sent as a bearer token. Default: none. api_key_file names a file with
+	// the key, api_key_env an environment variable.
 	APIKey Secret `yaml:"api_key"`
-	// Models maps catalog ids to the server's names for them. Default: what
-	// the catalog's engine_names say.
+	// Models maps ids of the catalog to the server's model names. Default: engine_names
+	// of the catalog.
 	Models map[string]string `yaml:"models"`
 	// MaxRequestsPerMinute and MaxTokensPerMinute are the limits of this engine.
 	// Default: the limits of the node.
@@ -29,46 +29,46 @@ type Engine struct {
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 }
 
-// Discover is how the node finds inference servers that nobody named. They are
-// never sent a key.
+// Discover says how the node finds inference servers that are not in the settings. The
+// node never sends a key to them.
 type Discover struct {
-	// Enabled is auto, always or never. Default: auto, as long as no engine is
-	// configured: who names servers wants those and no others.
+	// Enabled is auto, always or never. Default: auto, which looks for servers only if
+	// no engine is configured: an operator who names servers wants only these.
 	Enabled Choice `yaml:"enabled" default:"auto"`
-	// Addresses are where to look, HOST:PORT. Default: 127.0.0.1 with the usual
-	// ports 8000 (vLLM), 8080 (llama.cpp), 11434 (Ollama) and 30000 (SGLang).
+	// Addresses are the addresses to look at, HOST:PORT. Default: 127.0.0.1 with the
+	// usual ports 8000 (vLLM), 8080 (llama.cpp), 11434 (Ollama) and 30000 (SGLang).
 	Addresses []string `yaml:"addresses"`
-	// Interval is the time between looks. Default: 5s, less than any model
-	// takes to load.
+	// Interval is the time between two searches. Default: 5s, less than any model takes
+	// to load.
 	Interval time.Duration `yaml:"interval" default:"5s" min:"100ms"`
-	// Timeout bounds a look at all addresses, the one at start too. Default:
+	// Timeout limits one search of all addresses, also the search at start. Default:
 	// 1s; an idle server answers in milliseconds.
 	Timeout time.Duration `yaml:"timeout" default:"1s" min:"10ms"`
 }
 
-// A Choice says when something is done.
+// A Choice says when the node uses a feature.
 type Choice string
 
-// The choices there are.
+// The choices.
 const (
-	Auto   Choice = "auto"   // where it makes sense
-	Always Choice = "always" // whatever else is set
+	Auto   Choice = "auto"   // the node decides by other settings and its machine
+	Always Choice = "always" // independent of other settings
 	Never  Choice = "never"
 )
 
-// Simulator is the simulated engine. It serves every model of the catalog and
-// makes its answers up.
+// Simulator is the simulated engine. It serves every model of the catalog, and its
+// answers are made up.
 type Simulator struct {
-	// Enabled is auto, always or never. Default: auto, where no engine is
-	// configured or found at start and the machine has no NVIDIA GPU: one with
-	// a GPU has a server that is still loading, and waits for it.
+	// Enabled is auto, always or never. Default: auto, which simulates if no engine is
+	// configured or found at start and the machine has no NVIDIA GPU. A machine with a
+	// GPU probably has a server that is still loading, so the node waits for it.
 	Enabled Choice `yaml:"enabled" default:"auto"`
-	// TTFT is the time to the first token. Default: 20ms, near that of a small model.
+	// TTFT is the time to the first token. Default: 20ms, similar to a small model.
 	TTFT time.Duration `yaml:"ttft" default:"20ms" min:"0s"`
 	// PerToken is the time of each further token. Default: 200us, so that a
 	// thousand-row demo ends in seconds.
 	PerToken time.Duration `yaml:"per_token" default:"200us" min:"0s"`
-	// Slots is how many rows it runs at once. Default: 256, as vLLM does.
+	// Slots is how many rows the simulator runs at once. Default: 256, like vLLM.
 	Slots int `yaml:"slots" default:"256" min:"1"`
 }
 
@@ -77,7 +77,7 @@ func defaultAddresses() []string {
 	return []string{"127.0.0.1:8000", "127.0.0.1:8080", "127.0.0.1:11434", "127.0.0.1:30000"}
 }
 
-// DisplayName is the engine's name, or host and port of its URL.
+// DisplayName returns the engine's name, or the host and port of its URL.
 func (e Engine) DisplayName() string {
 	if e.Name != "" {
 		return e.Name
@@ -85,7 +85,7 @@ func (e Engine) DisplayName() string {
 	return e.Host()
 }
 
-// Pace is the most that this node sends to the engine of a name.
+// Pace returns the limits on what this node sends to an engine.
 func (s Settings) Pace(engineName string) engine.Pace {
 	pace := engine.Pace{Requests: s.MaxRequestsPerMinute, Tokens: s.MaxTokensPerMinute}
 	for _, e := range s.Engines {
@@ -97,7 +97,7 @@ func (s Settings) Pace(engineName string) engine.Pace {
 	return pace
 }
 
-// Host is host and port of the engine's URL.
+// Host returns the host and port of the engine's URL.
 func (e Engine) Host() string {
 	if u, err := url.Parse(e.URL); err == nil && u.Host != "" {
 		return u.Host
@@ -105,7 +105,7 @@ func (e Engine) Host() string {
 	return e.URL
 }
 
-// checkEngines holds the settings of inference servers against each other.
+// checkEngines checks the settings of inference servers against each other.
 func (s Settings) checkEngines(check checker) {
 	names := map[string]bool{}
 	for i, e := range s.Engines {
@@ -126,7 +126,7 @@ func (s Settings) checkEngines(check checker) {
 	}
 	check(len(s.Discover.Addresses) > 0, "discover.addresses", "names no address; to look nowhere, set discover.enabled to never")
 	check(s.Simulator.Enabled != Always || len(s.Engines) == 0, "simulator.enabled",
-		"is always, but engines are configured: simulated and real outputs are never mixed; drop one of the two (--simulate=auto)")
+		"is always, but engines are configured: simulated and real outputs are never mixed; remove one of the two (--simulate=auto)")
 	check(s.Simulator.Enabled != Never || len(s.Engines) > 0 || s.Discover.Enabled != Never, "simulator.enabled",
 		"is never, as is discover.enabled, and no engine is configured: name one with --engine URL")
 }

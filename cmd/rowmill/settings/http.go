@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// HTTP is how clients reach the node.
+// HTTP says how clients reach the node.
 type HTTP struct {
-	// Listen is the address of the API. Default: 127.0.0.1:8088, so that
-	// nothing is open to the network unless somebody says so.
+	// Listen is the address of the API. Default: 127.0.0.1:8088, so that the API is
+	// open to the network only if the operator sets another address.
 	Listen string `yaml:"listen" default:"127.0.0.1:8088"`
 
-	// AdminListen moves /metrics and pprof to an address of their own.
-	// Default: empty; /metrics is then on Listen and pprof is off.
+	// AdminListen is a separate address for /metrics and pprof. Default: empty;
+	// /metrics is then on Listen and pprof is off.
 	AdminListen string `yaml:"admin_listen"`
 
 	// PublicURL is the base of signed URLs, such as https://mill.example.org.
@@ -28,78 +28,81 @@ type HTTP struct {
 	TLSCert string `yaml:"tls_cert"`
 	TLSKey  string `yaml:"tls_key"`
 
-	// SigningKey signs the URLs of results where objects are in a directory, and seals
-	// the sessions of the console: 32 bytes or more in base64. Several, apart by commas
-	// or white space, all verify and the first signs, so that it can be changed. The
-	// word records stands for the keys of the records, which the first node makes.
-	// Default: none, those of the records, which all nodes have.
+	// SigningKey signs the URLs of results if objects are in a directory, and encrypts
+	// the session cookies of the console: 32 bytes or more in base64. With several
+	// keys, separated by commas or white space, all verify and the first signs, so that
+	// a key can be changed. The word records means the keys that the first node makes
+	// and stores in the records. Default: none, which means the keys in the records,
+	// because all nodes have them.
 	SigningKey Secret `yaml:"signing_key"`
 
-	// MaxBody bounds a request's body. Default: 512 MiB; above that an input
-	// belongs in a file behind a URL.
+	// MaxBody limits the body of a request. Default: 512 MiB; a larger input belongs in
+	// a file behind a URL.
 	MaxBody Bytes `yaml:"max_body" default:"512MiB" min:"1"`
 
-	// MaxFile bounds a file that is uploaded in one piece, and a part of one that is
-	// not. Default: 512 MiB, what OpenAI takes.
+	// MaxFile limits a file that is uploaded in one request, and one part of an upload
+	// in parts. Default: 512 MiB, as at OpenAI.
 	MaxFile Bytes `yaml:"max_file" default:"512MiB" min:"1"`
 
-	// MaxUpload bounds a file that is uploaded in parts. Default: 8 GiB, what OpenAI
-	// takes.
+	// MaxUpload limits a file that is uploaded in parts. Default: 8 GiB, as at OpenAI.
 	MaxUpload Bytes `yaml:"max_upload" default:"8GiB" min:"1"`
 
-	// RequestsPerMinute bounds the requests of each API key that has no bound
-	// of its own, on this node. Default: 0, no bound: jobs of different
-	// accounts take turns without one.
+	// RequestsPerMinute limits the requests of each API key without its own limit, on
+	// this node. Default: 0, no limit: jobs of different accounts share the engines
+	// fairly anyway.
 	RequestsPerMinute int `yaml:"requests_per_minute"`
 
-	// MaxKeys bounds the API keys of each account. Default: 1,000, far more than
-	// people and programs need; every node holds all keys and reads them anew
-	// every two seconds.
+	// MaxKeys limits the API keys of each account. Default: 1,000, far more than people
+	// and programs need. Every node holds all keys in memory and reads them again every
+	// two seconds.
 	MaxKeys int `yaml:"max_keys" default:"1000" min:"1"`
 
-	// MaxStreams bounds the streams of events of this node. Default: 256, more than
-	// people look at; each holds a connection.
+	// MaxStreams limits the event streams of this node. Default: 256, more than people
+	// watch at once. Each stream holds a connection.
 	MaxStreams int `yaml:"max_streams" default:"256" min:"1"`
 }
 
-// OIDC is whose tokens are taken in place of API keys, and what they stand for. See
-// package identity.
+// OIDC says which tokens the node accepts in place of API keys, and the account and the
+// role of a token. See package identity.
 type OIDC struct {
-	// Issuer is the URL of an issuer of OpenID Connect, as its tokens name it. Default:
-	// empty, no tokens are taken.
+	// Issuer is the URL of an OpenID Connect issuer, as its tokens name it. Default:
+	// empty, no tokens are accepted.
 	Issuer string `yaml:"issuer"`
-	// Audience is what tokens have to be for. Required beside Issuer: without it a token
-	// for another service of the issuer would be one for this.
+	// Audience is the audience that tokens must have. Required with Issuer: without an
+	// audience, the node would accept tokens for other services of the issuer.
 	Audience string `yaml:"audience"`
 
-	// AccountClaim is the claim that says whom a bearer acts for, a string or a list;
-	// dots lead into objects. Accounts maps its values; without it they are accounts.
-	// Account is for tokens without such a value. Default: empty; they are refused.
+	// AccountClaim is the claim that names the account, a string or a list; dots lead
+	// into objects. Accounts maps the values of the claim to accounts; without
+	// Accounts, the values are account names. Account is the account of tokens without
+	// such a value. Default: empty; such tokens are refused.
 	AccountClaim string            `yaml:"account_claim"`
 	Accounts     map[string]string `yaml:"accounts"`
 	Account      string            `yaml:"account"`
 
-	// RoleClaim, Roles and Role are the same for the role: admin, user or reader, of
-	// several the highest. Without Roles no value stands for one.
+	// RoleClaim, Roles and Role map a claim to a role in the same way: admin, user or
+	// reader. If several values match, the highest role counts. Without Roles, no value
+	// is mapped.
 	RoleClaim string            `yaml:"role_claim"`
 	Roles     map[string]string `yaml:"roles"`
 	Role      string            `yaml:"role"`
 
-	// ClockTolerance is how far the issuer's clock may be from this node's. Default:
-	// 30s, more than clocks that are set by NTP differ by, and little beside the life
-	// of a token.
+	// ClockTolerance is how far the issuer's clock may differ from this node's.
+	// Default: 30s, more than the difference of clocks with NTP, and short compared
+	// with the life of a token.
 	ClockTolerance time.Duration `yaml:"clock_tolerance" default:"30s"`
-	// KeysInterval is for how long the issuer's keys are believed, while it can be
-	// asked. Default: 1h: for so long a key that it has withdrawn still verifies; new
-	// ones are asked for when they are met.
+	// KeysInterval is how long the node uses the issuer's keys before it fetches them
+	// again. Default: 1h: a key that the issuer has withdrawn verifies for this long.
+	// When a token has a new key, the node fetches the keys at once.
 	KeysInterval time.Duration `yaml:"keys_interval" default:"1h"`
 }
 
-// recordsWord stands for the keys of the records in a list.
+// recordsWord means the keys in the records, as an entry of SigningKey.
 const recordsWord = "records"
 
-// SigningKeys are the keys that sign URLs and seal sessions, the one that does first;
-// nil among them for those of the records. None: those of the records alone.
+// SigningKeys returns the keys that sign URLs and encrypt sessions, the signing key
+// first. A nil entry means the keys in the records. An empty result means only the keys
+// in the records.
 func (h HTTP) SigningKeys() ([][]byte, error) {
 	var keys [][]byte
 	fields := keyFields(h.SigningKey)
@@ -120,7 +123,7 @@ func (h HTTP) SigningKeys() ([][]byte, error) {
 	return keys, nil
 }
 
-// check holds the settings of the API against what they may be.
+// check checks the settings of the API.
 func (h HTTP) check(check checker) {
 	check(isAddress(h.Listen), "http.listen", "must be HOST:PORT, is %q", h.Listen)
 	check(h.AdminListen == "" || isAddress(h.AdminListen), "http.admin_listen", "must be HOST:PORT, is %q", h.AdminListen)
@@ -128,22 +131,22 @@ func (h HTTP) check(check checker) {
 	check((h.TLSCert == "") == (h.TLSKey == ""), "http.tls_cert", "needs http.tls_key beside it, and the reverse")
 	_, err := h.SigningKeys()
 	check(err == nil, "http.signing_key", "%v", err)
-	check(h.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no bound, is %d", h.RequestsPerMinute)
+	check(h.RequestsPerMinute >= 0, "http.requests_per_minute", "must be at least 1, or 0 for no limit, is %d", h.RequestsPerMinute)
 }
 
-// check holds the settings of tokens against each other.
+// check checks the settings of tokens against each other.
 func (o OIDC) check(check checker) {
 	if o.Issuer == "" {
 		check(o.Audience == "" && o.AccountClaim == "" && o.RoleClaim == "" && o.Account == "" && o.Role == "" && len(o.Accounts) == 0 && len(o.Roles) == 0,
-			"oidc", "needs oidc.issuer, the URL of the issuer whose tokens are taken")
+			"oidc", "needs oidc.issuer, the URL of the issuer of accepted tokens")
 		return
 	}
 	u, err := url.Parse(o.Issuer)
 	check(isBaseURL(o.Issuer) && err == nil && (u.Scheme == "https" || isLoopbackHost(u.Host)), "oidc.issuer", "must be an https URL without query, as tokens name it, is %q", o.Issuer)
-	check(o.Audience != "", "oidc.audience", "must say what tokens are for, such as the client's id at the issuer: without it a token for any other service would be taken")
-	check(o.AccountClaim != "" || o.Account != "", "oidc.account", "must name the account of all tokens, or oidc.account_claim the claim that does")
+	check(o.Audience != "", "oidc.audience", "must be the audience of tokens, such as the client's id at the issuer: otherwise tokens for other services would be accepted")
+	check(o.AccountClaim != "" || o.Account != "", "oidc.account", "must name the account of all tokens, or set oidc.account_claim to the claim with the account")
 	check(o.AccountClaim != "" || len(o.Accounts) == 0, "oidc.accounts", "maps the values of oidc.account_claim, which is not set")
-	check(o.RoleClaim != "" || o.Role != "", "oidc.role", "must be the role of all tokens, or oidc.role_claim the claim that says so")
+	check(o.RoleClaim != "" || o.Role != "", "oidc.role", "must be the role of all tokens, or set oidc.role_claim to the claim with the role")
 	check((o.RoleClaim != "") == (len(o.Roles) > 0), "oidc.roles", "maps the values of oidc.role_claim: set both or neither")
 	known := func(key, role string) {
 		check(slices.Contains([]string{"admin", "user", "reader"}, role), key, "must be admin, user or reader, is %q", role)

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// keys lists the names of all settings, sorted, lists and what they hold as
+// keys lists the names of all settings, sorted. A list and its settings appear as
 // engines and engines[].url.
 func keys() []string {
 	var keys []string
@@ -34,8 +34,8 @@ func keys() []string {
 	return keys
 }
 
-// typeOf returns the type of a setting that is no part of a list. For the other
-// forms of a secret it is that of a secret.
+// typeOf returns the type of a setting outside lists. For a key that names the place of
+// a secret it returns the type of secrets.
 func typeOf(key string) (reflect.Type, bool) {
 	t := reflect.TypeFor[Settings]()
 	for part := range strings.SplitSeq(key, ".") {
@@ -57,13 +57,13 @@ func typeOf(key string) (reflect.Type, bool) {
 	return t, true
 }
 
-// envName is the environment variable of a setting.
+// envName returns the environment variable of a setting.
 func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// suggest returns "; did you mean x?" for the candidate nearest to name, or
-// nothing where none is near.
+// suggest returns "; did you mean x?" for the candidate nearest to name, or nothing if
+// none is near.
 func suggest(name string, candidates []string) string {
 	best, bestDistance := "", 3+len(name)/8
 	for _, candidate := range candidates {
@@ -71,7 +71,7 @@ func suggest(name string, candidates []string) string {
 			best, bestDistance = candidate, d
 		}
 	}
-	// The right name under the wrong section is further away than any slip.
+	// The right name in the wrong section differs in more letters than a typing error.
 	if best == "" {
 		last := strings.TrimPrefix(name[strings.LastIndexByte(name, '.')+1:], envPrefix)
 		for _, candidate := range candidates {

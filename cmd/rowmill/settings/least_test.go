@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Each number, size and time has a least value, and an error that names both.
+// Each number, size and time has a minimum, and an error that names the setting and the
+// minimum.
 func TestLeastValues(t *testing.T) {
 	t.Parallel()
 	refused := func(flag Flag, want string) {

@@ -18,40 +18,40 @@ import (
 
 const envPrefix = "ROWMILL_"
 
-// others are the ROWMILL_ variables that are no settings of a node.
+// others are the ROWMILL_ variables that are not settings of a node.
 var others = []string{
-	"ROWMILL_CONFIG",                                 // names the file
-	"ROWMILL_SERVER",                                 // the client's, as ROWMILL_API_KEY is too
+	"ROWMILL_CONFIG",                                 // names the settings file
+	"ROWMILL_SERVER",                                 // for the client, like ROWMILL_API_KEY
 	"ROWMILL_CI",                                     // turns skipped tests into failures
-	"ROWMILL_SOAK", "ROWMILL_SEED", "ROWMILL_BINARY", // sizes, seeds and program of tests
+	"ROWMILL_SOAK", "ROWMILL_SEED", "ROWMILL_BINARY", // sizes, seeds and program for tests
 	"ROWMILL_LLAMA_DIR", "ROWMILL_PYTHON", // where tests find real programs
 	"ROWMILL_ACTIVE_HELP", "ROWMILL_COMPLETION_DESCRIPTIONS", // shell completion
 }
 
-// serviceLink matches the variables that Kubernetes sets in every pod for a
-// Service called rowmill or rowmill-something.
+// serviceLink matches the variables that Kubernetes sets in every pod for a Service
+// named rowmill or rowmill-something.
 var serviceLink = regexp.MustCompile(`^ROWMILL_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$`)
 
-// Sources is where settings come from.
+// Sources are the places that settings come from.
 type Sources struct {
 	Flags   []Flag   // in order; a later one wins
-	Environ []string // NAME=value, as os.Environ
+	Environ []string // NAME=value, like os.Environ
 	File    string   // YAML file; empty: $ROWMILL_CONFIG, or none
 
-	// Alone says that File and Flags are all there is, whatever else Environ
-	// holds: of that there are only the variables that the file names.
+	// Alone ignores the ROWMILL_ variables in Environ. Only variables that the file
+	// names are read.
 	Alone bool
 }
 
-// Flag is a setting given on the command line.
+// A Flag is a setting from the command line.
 type Flag struct {
 	Name   string   // for messages, such as --listen
 	Key    string   // the setting
 	Values []string // one, or several for a list
 }
 
-// Load returns the effective settings, validated. The environment wins over the file,
-// and flags win over both.
+// Load returns the effective settings, validated. The environment overrides the file,
+// and flags override both.
 func Load(src Sources) (Settings, error) {
 	s, given := Defaults(), map[string]bool{}
 	for _, read := range []func(*Settings, map[string]bool) error{src.file, src.environment, src.flags} {
@@ -87,7 +87,7 @@ func (src Sources) file(into *Settings, given map[string]bool) error {
 	var doc, more yaml.Node
 	switch err := documents.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil // nothing but comments
+		return nil // the file has only comments
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -141,7 +141,7 @@ func (src Sources) flags(into *Settings, given map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// set decodes the text of one setting.
+// set decodes the text values of a setting.
 func (d *decoder) set(into *Settings, key string, values []string) error {
 	parts := strings.Split(key, ".")
 	node := &yaml.Node{}
@@ -166,7 +166,8 @@ func (d *decoder) set(into *Settings, key string, values []string) error {
 			node.Tag = "!!null"
 		}
 	}
-	// Wrap the value in its sections, so that one code path checks it all.
+	// Wrap the value in its sections, so that the same code checks values from all
+	// sources.
 	for i := len(parts) - 1; i >= 0; i-- {
 		node = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(parts[i]), node}}
 	}
@@ -178,8 +179,8 @@ func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
-// splitList cuts a variable's text at commas where the setting is a list and
-// the text is not YAML.
+// splitList splits a variable's text at commas if the setting is a list and the text is
+// not YAML.
 func splitList(key, value string) []string {
 	t, _ := typeOf(key)
 	if t.Kind() != reflect.Slice || strings.HasPrefix(strings.TrimSpace(value), "[") {
@@ -194,7 +195,7 @@ func splitList(key, value string) []string {
 	return out
 }
 
-// complete fills what depends on other settings or the environment.
+// complete fills in settings that depend on other settings or the environment.
 func (s *Settings) complete(environ []string) error {
 	if s.Data == "" {
 		state := lookup(environ, "XDG_STATE_HOME")
@@ -216,7 +217,8 @@ func (s *Settings) complete(environ []string) error {
 	return s.mergeQuotas()
 }
 
-// mergeQuotas lays what was given over the defaults of each priority.
+// mergeQuotas replaces the default quotas of each priority by the quotas in the
+// settings.
 func (s *Settings) mergeQuotas() error {
 	merged := defaultQuotas()
 	for i, q := range s.Quotas {
@@ -234,7 +236,7 @@ func (s *Settings) mergeQuotas() error {
 	return nil
 }
 
-// isOther reports whether a variable with our prefix is no setting.
+// isOther reports whether a variable with the prefix ROWMILL_ is not a setting.
 func isOther(name string) bool {
 	return slices.Contains(others, name) || serviceLink.MatchString(name) ||
 		strings.HasPrefix(name, "ROWMILL_BENCH_") || strings.HasPrefix(name, "ROWMILL_TEST_")

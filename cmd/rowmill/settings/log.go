@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// Log is what the node tells its operator, on standard error.
+// Log sets the log on standard error, and where the node sends the audit record.
 type Log struct {
 	// Level is debug, info, warn or error. Default: info.
 	Level string `yaml:"level" default:"info"`
-	// Format is text, json or auto. Default: auto, text on a terminal and
-	// json off it.
+	// Format is text, json or auto. Default: auto, text on a terminal and json
+	// elsewhere.
 	Format string `yaml:"format" default:"auto"`
-	// Audit is a file that gets each entry of the audit record that this node
-	// makes, a JSON object a line, before the act is begun. Default: none; the
-	// records have all entries.
+	// Audit is a file to which this node appends each of its audit entries, one JSON
+	// object per line, before the action starts. Default: none; the records hold all
+	// entries.
 	Audit string `yaml:"audit"`
-	// AuditWebhook is a URL that each entry of the audit record is sent to, of all
-	// nodes, in their order and until it is taken. Default: none.
+	// AuditWebhook is a URL to which the audit entries of all nodes are sent, in order,
+	// each until it is accepted. Default: none.
 	AuditWebhook string `yaml:"audit_webhook"`
-	// AuditWebhookSecret signs what is sent there: whsec_ and 24 to 64 bytes in base64.
-	// Several, each on a line of its own, all sign, so that it can be changed. Default:
-	// none; required beside the URL.
+	// AuditWebhookSecret signs the entries that are sent to AuditWebhook: whsec_ and 24
+	// to 64 bytes in base64. With several secrets, one per line, all sign, so that a
+	// secret can be changed. Default: none; required with AuditWebhook.
 	AuditWebhookSecret Secret `yaml:"audit_webhook_secret"`
 }
 
-// AuditSecrets are the secrets that sign what is sent of the audit record.
+// AuditSecrets returns the secrets that sign the audit entries.
 func (l Log) AuditSecrets() ([]string, error) {
 	secrets := keyFields(l.AuditWebhookSecret)
 	for i, secret := range secrets {
 		text, found := strings.CutPrefix(secret, "whsec_")
-		// The error of the decoder would show a part of the secret.
+		// Do not show the decoder's error: it contains a part of the secret.
 		if key, err := base64.StdEncoding.DecodeString(text); err != nil || !found || len(key) < 24 || len(key) > 64 {
 			return nil, fmt.Errorf("secret %d of %d must be whsec_ and 24 to 64 bytes in base64; `echo whsec_$(openssl rand -base64 32)` makes one", i+1, len(secrets))
 		}

@@ -1,7 +1,7 @@
-// Package settings is everything an operator of a Rowmill node can choose: one
-// struct with defaults and reasons, and the code that fills it from flags,
-// environment, one YAML file and defaults, in that order. It knows what the
-// settings are called and what they may be, not what they do.
+// Package settings holds all settings of a Rowmill node: one struct with defaults and
+// reasons, and the code that fills it from flags, environment, one YAML file and
+// defaults, in that order. It knows the names and the valid values of settings, but not
+// their effects.
 package settings
 
 import (
@@ -11,49 +11,46 @@ import (
 	"time"
 )
 
-// Settings are the effective settings of one node. The name of a setting is
-// its path of yaml tags, such as jobs.max_active; the environment variable is
-// the same in capitals behind ROWMILL_, with underscores for the dots. The tag
-// default is the default, and the tag min the least that a number, a size or a time
-// may be.
+// Settings holds the effective settings of a node. The name of a setting is its path of
+// yaml tags, such as jobs.max_active. Its environment variable is the same in capitals
+// after ROWMILL_, with underscores for dots. The tag default holds the default, and the
+// tag min the minimum of a number, a size or a time.
 type Settings struct {
 	// Data is the directory of records and objects. Default:
 	// $XDG_STATE_HOME/rowmill, else ~/.local/state/rowmill: state that must
 	// survive a restart and does not depend on where the program was started.
 	Data string `yaml:"data"`
 
-	// Catalog is a YAML file of models and aliases that replaces the embedded
-	// catalog, or adds to it where it says extends: default. Default: empty, the
-	// embedded one.
+	// Catalog is a YAML file of models and aliases that replaces the embedded catalog,
+	// or adds to it if it says extends: default. Default: empty, the embedded catalog.
 	Catalog string `yaml:"catalog"`
 
-	// Tokenizers is a directory of vocabularies in the form of Hugging Face,
-	// NAME.json or NAME/tokenizer.json for each tokenizer that the catalog
-	// names, and for each model that names none, under its own name, also as
-	// ORGANISATION/NAME. Default: empty; gpt-oss is counted exactly, other models
-	// by a stand-in that is corrected by what their servers report.
+	// Tokenizers is a directory of vocabularies in the format of Hugging Face,
+	// NAME.json or NAME/tokenizer.json. NAME is a tokenizer that the catalog names, or,
+	// for a model without one, the model's name, also as ORGANISATION/NAME. Default:
+	// empty. gpt-oss is counted exactly, other models with another vocabulary,
+	// corrected by the counts that their servers report.
 	Tokenizers string `yaml:"tokenizers"`
 
-	// APIKey is an administrator key of the account "default", or several, each
-	// on a line of its own, so that it can be changed while clients use it. Default:
-	// empty; the first start then makes one and prints it once.
+	// APIKey is an administrator key of the account "default". With several keys, one
+	// per line, a key can be changed while clients use it. Default: empty; the first
+	// start then makes a key and prints it once.
 	APIKey Secret `yaml:"api_key"`
 
-	// SecretsInterval is the time between looks for secrets that have changed, in
-	// their files and in the configuration file. Default: 5s, sooner than anybody
-	// goes on with the next node; 0s looks at SIGHUP alone.
+	// SecretsInterval is the time between two checks for changed secrets, in their
+	// files and in the configuration file. Default: 5s, sooner than an operator gets to
+	// the next node; with 0s the node checks only at SIGHUP.
 	SecretsInterval time.Duration `yaml:"secrets_interval" default:"5s"`
 
-	// ClockOffset is added to this process's wall clock wherever it reads the
-	// time for a record. Default: 0. For tests of clocks that are wrong alone.
+	// ClockOffset is added to this process's wall clock wherever it reads the time for
+	// a record. Default: 0. Only for tests of wrong clocks.
 	ClockOffset time.Duration `yaml:"clock_offset"`
 
-	// MemoryLimit is what the process tries to stay below: the nearer it
-	// comes, the more often it collects garbage. Default: 0, three times
-	// jobs.memory_budget and 32 MiB: rows, their copies on the way to disk and
-	// what collecting leaves behind, and vocabularies; with objects in S3 32
-	// MiB more, for what is read ahead and waits to be uploaded. GOMEMLIMIT,
-	// where it is set, goes before it.
+	// MemoryLimit is the limit below which the process tries to stay: near it, garbage
+	// is collected more often. Default: 0, which means three times jobs.memory_budget
+	// and 32 MiB: for rows, their copies on the way to disk, garbage, and vocabularies.
+	// With objects in S3 it is 32 MiB more, for read-ahead and data that waits for
+	// upload. GOMEMLIMIT, if it is set, overrides this setting.
 	MemoryLimit Bytes `yaml:"memory_limit"`
 
 	HTTP    HTTP     `yaml:"http"`
@@ -63,11 +60,11 @@ type Settings struct {
 	Cluster Cluster  `yaml:"cluster"`
 	Inputs  Inputs   `yaml:"inputs"`
 	Jobs    Jobs     `yaml:"jobs"`
-	Engines []Engine `yaml:"engines"` // servers to use; none: the servers that Discover finds
+	Engines []Engine `yaml:"engines"` // servers to use; none: the node uses servers that Discover finds
 
-	// MaxRequestsPerMinute and MaxTokensPerMinute (of prompts and answers) are the
-	// most that this node sends to an engine without limits of its own. Default: 0, no
-	// limit. They are for upstreams that bill or that have a quota.
+	// MaxRequestsPerMinute and MaxTokensPerMinute (tokens of prompts and answers) limit
+	// what this node sends to an engine without its own limits. Default: 0, no limit.
+	// They are for servers that bill or have a quota.
 	MaxRequestsPerMinute int `yaml:"max_requests_per_minute" min:"0"`
 	MaxTokensPerMinute   int `yaml:"max_tokens_per_minute" min:"0"`
 
@@ -76,12 +73,12 @@ type Settings struct {
 	Estimates Estimates `yaml:"estimates"`
 	Retention Retention `yaml:"retention"`
 	Webhooks  Webhooks  `yaml:"webhooks"`
-	Quotas    []Quota   `yaml:"quotas"` // per priority; what is not named keeps its default
+	Quotas    []Quota   `yaml:"quotas"` // per priority; a quota that is not given keeps its default
 	Log       Log       `yaml:"log"`
 	Tracing   Tracing   `yaml:"tracing"`
 }
 
-// APIKeys are the administrator keys of the configuration.
+// APIKeys returns the administrator keys in the settings.
 func (s Settings) APIKeys() (keys []string) {
 	for line := range strings.Lines(s.APIKey.Reveal()) {
 		if key := strings.TrimSpace(line); key != "" {
@@ -91,9 +88,8 @@ func (s Settings) APIKeys() (keys []string) {
 	return keys
 }
 
-// Defaults are the settings of a node that was told nothing, before Load
-// completes them: Data depends on the environment, and a list that is given
-// replaces its default.
+// Defaults returns the default settings, before Load completes them: Data depends on
+// the environment, and a list that is given replaces its default.
 func Defaults() (s Settings) {
 	setDefaults(reflect.ValueOf(&s).Elem())
 	return s
@@ -110,7 +106,7 @@ func setDefaults(section reflect.Value) {
 	}
 }
 
-// parsed is the value of a tag of this package.
+// parsed returns the value of a tag of this package.
 func parsed(text string, t reflect.Type) reflect.Value {
 	value, err := scalar(text, t)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
-// load is Load with the file's content instead of its name and a HOME.
+// load calls Load with the content of a file and a HOME.
 func load(t *testing.T, file string, environ []string, flags ...Flag) (Settings, error) {
 	t.Helper()
 	src := Sources{Flags: flags, Environ: append([]string{"HOME=/home/someone"}, environ...)}
@@ -93,7 +93,7 @@ quotas: [{priority: 1, row_quota: 7}]
 		{URL: "http://127.0.0.1:8000"},
 		{URL: "http://gpu2:8000/v1", Name: "two", APIKey: "s3cret", Models: map[string]string{"llama-3.1-8b": "meta/llama"}},
 	}
-	want.Discover.Enabled, want.Discover.Addresses = Always, []string{"127.0.0.1:8000", "gpu2:9000"} // the default two are gone
+	want.Discover.Enabled, want.Discover.Addresses = Always, []string{"127.0.0.1:8000", "gpu2:9000"} // the two defaults are replaced
 	want.Simulator.Enabled = Never
 	want.Webhooks.Retries = []time.Duration{time.Second, 90 * time.Minute}
 	want.Quotas = defaultQuotas()
@@ -172,12 +172,12 @@ func TestComplaints(t *testing.T) {
 		{name: "secret variable missing", file: "engines: [{url: 'http://a', api_key_env: NO_SUCH_KEY}]", want: []string{":1: engines[0].api_key_env: environment variable NO_SUCH_KEY is not set"}},
 		{name: "secret twice", file: "engines: [{url: 'http://a', api_key_env: HOME, api_key: x}]", want: []string{"engines[0].api_key is set twice"}},
 		{name: "credential without systemd", file: "api_key_credential: api-key", want: []string{"api_key_credential: CREDENTIALS_DIRECTORY is not set", "LoadCredential=api-key:FILE"}},
-		{name: "credential elsewhere", file: "api_key_credential: ../key", environ: "CREDENTIALS_DIRECTORY=/run", want: []string{`"../key" is no name of a credential`}},
+		{name: "credential elsewhere", file: "api_key_credential: ../key", environ: "CREDENTIALS_DIRECTORY=/run", want: []string{`"../key" is not the name of a credential`}},
 		{name: "credential twice", file: "api_key_credential: a\napi_key_file: b", environ: "CREDENTIALS_DIRECTORY=/nonexistent", want: []string{"api_key is set twice"}},
 		{name: "short signing key", file: "http: {signing_key: 'records c2hvcnQ='}", want: []string{"http.signing_key: key 2 of 2 must be 32 bytes or more in base64"}},
 		{name: "audience without issuer", file: "oidc: {audience: mill}", want: []string{"oidc: needs oidc.issuer"}},
 		{name: "issuer in the clear", file: "oidc: {issuer: 'http://login.example.org', audience: mill, account: a, role: user}", want: []string{"oidc.issuer: must be an https URL"}},
-		{name: "issuer alone", file: "oidc: {issuer: 'https://login.example.org'}", want: []string{"oidc.audience: must say", "oidc.account: must name", "oidc.role: must be the role"}},
+		{name: "issuer alone", file: "oidc: {issuer: 'https://login.example.org'}", want: []string{"oidc.audience: must be", "oidc.account: must name", "oidc.role: must be the role"}},
 		{name: "unknown role", file: "oidc: {issuer: 'https://a', audience: mill, account: a, role_claim: g, roles: {x.y: root}}", want: []string{"oidc.roles.x.y: must be admin, user or reader, is \"root\""}},
 		{name: "roles of no claim", file: "oidc: {issuer: 'https://a', audience: mill, account: a, role: user, roles: {x: user}, accounts: {x: y}}", want: []string{"oidc.roles: maps", "oidc.accounts: maps"}},
 		{name: "share as a word", file: "tracing: {sample: all}", want: []string{"tracing.sample", `"all" is not a number`}},
@@ -186,7 +186,7 @@ func TestComplaints(t *testing.T) {
 		{name: "weight that is no number", file: "jobs: {weights: {acme: heavy}}", want: []string{"rowmill.yaml:1: jobs.weights.acme: \"heavy\" is not a whole number"}},
 		{name: "header without a value", file: "tracing: {headers: 'a=b,x-key'}", want: []string{"tracing.headers: entry 2 of 2 is not NAME=VALUE"}},
 		{name: "header of two lines", file: "tracing: {headers: 'a=b%0d%0ac'}", want: []string{"tracing.headers: entry 1 of 1"}},
-		{name: "unknown sampler", environ: "OTEL_TRACES_SAMPLER=jaeger_remote", file: "tracing: {endpoint: 'http://c'}", want: []string{`OTEL_TRACES_SAMPLER: "jaeger_remote" is not known`, "tracing.sample"}},
+		{name: "unknown sampler", environ: "OTEL_TRACES_SAMPLER=jaeger_remote", file: "tracing: {endpoint: 'http://c'}", want: []string{`OTEL_TRACES_SAMPLER: "jaeger_remote" is not supported`, "tracing.sample"}},
 		{name: "sampler without a share", environ: "OTEL_TRACES_SAMPLER=traceidratio", file: "tracing: {endpoint: 'http://c'}", want: []string{"OTEL_TRACES_SAMPLER_ARG: must be a number"}},
 		{name: "budget below a row", file: "jobs: {memory_budget: 1MiB}", want: []string{"jobs.memory_budget", "8MiB"}},
 		{name: "level", file: "log: {level: chatty}", want: []string{"log.level"}},
@@ -250,7 +250,8 @@ func TestSigningKeys(t *testing.T) {
 	}
 }
 
-// OpenTelemetry's own variables stand for what is not set, where they mean OTLP over HTTP.
+// OpenTelemetry's own variables replace settings that are not set, if they ask for OTLP
+// over HTTP.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	injected := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://agent:4318/", "OTEL_EXPORTER_OTLP_HEADERS=x-key=one, Authorization=Basic%20YQ==", "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.25"}
@@ -324,7 +325,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// What print writes, Load reads: each key it shows is one that it knows.
+// Load reads the output of Print: it knows each printed key.
 func TestPrintRoundTrip(t *testing.T) {
 	t.Parallel()
 	s, err := load(t, "", nil)
@@ -387,8 +388,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// A node that others reach fetches nothing from its own machine for them, unless
-// it is told to.
+// A node that other machines reach fetches nothing from its own machine, unless a
+// setting allows it.
 func TestLoopbackInputsFollowTheListener(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

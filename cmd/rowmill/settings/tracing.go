@@ -9,41 +9,42 @@ import (
 	"time"
 )
 
-// Tracing is how the node tells a collector of OpenTelemetry what became of jobs. See
+// Tracing says how the node sends traces of jobs to an OpenTelemetry collector. See
 // package tracing.
 type Tracing struct {
-	// Endpoint is the URL that spans are posted to, by OTLP over HTTP; one without a path
-	// gets /v1/traces. Default: empty, nothing is traced, unless OpenTelemetry's own
-	// variables name a collector.
+	// Endpoint is the URL to which spans are sent, by OTLP over HTTP; to a URL without
+	// a path, the node adds /v1/traces. Default: empty, no tracing, unless
+	// OpenTelemetry's own variables name a collector.
 	Endpoint string `yaml:"endpoint"`
 
-	// Headers go with each request, as NAME=VALUE apart by commas: what a collector wants
-	// to know its clients by. Default: none, or OTEL_EXPORTER_OTLP_HEADERS.
+	// Headers are sent with each request, NAME=VALUE separated by commas: a collector
+	// may use them to identify its clients. Default: none, or
+	// OTEL_EXPORTER_OTLP_HEADERS.
 	Headers Secret `yaml:"headers"`
 
-	// Sample is the share of jobs that are traced, among those that were not submitted
-	// within a trace: of these their client has decided. All nodes have the same.
-	// Default: 1, all: what a job costs, Rows bounds.
+	// Sample is the share of jobs that are traced, of the jobs that were not submitted
+	// within a trace: for the others, their client has decided. All nodes need the same
+	// value. Default: 1, all jobs; Rows limits the cost of each.
 	Sample float64 `yaml:"sample" default:"1"`
 
-	// Rows is the share of the rows of such a job whose requests are traced, the first
-	// among them. Default: 0.01: enough to see what a server does, and a job of a million
-	// rows makes ten thousand spans and no more.
+	// Rows is the share of a traced job's rows whose requests are traced; the first row
+	// is always traced. Default: 0.01: enough to see how a server performs, and a job
+	// of a million rows makes only ten thousand spans.
 	Rows float64 `yaml:"rows" default:"0.01"`
 
-	// Queue bounds the spans that wait to be sent; others are dropped. Default: 4,096,
+	// Queue limits the spans that wait to be sent; more are dropped. Default: 4,096,
 	// about 6 MiB: some seconds of a busy node.
 	Queue int `yaml:"queue" default:"4096" min:"1"`
 
-	// Timeout bounds a request to the collector. Default: 10s, as the specification has it.
+	// Timeout limits a request to the collector. Default: 10s, as in the specification.
 	Timeout time.Duration `yaml:"timeout" default:"10s" min:"10ms"`
 }
 
-// complete takes from OpenTelemetry's own variables what is not set otherwise, where
-// they mean us: whoever injects them into all programs has ours told too. sampled says
-// that Sample is set.
+// complete takes settings that are not set from OpenTelemetry's own variables, if they
+// apply to this service: an operator who sets them for all programs expects traces from
+// Rowmill too. sampled reports whether Sample is set.
 func (t *Tracing) complete(environ []string, sampled bool) error {
-	of := func(names ...string) string { // the first that is set
+	of := func(names ...string) string { // the first variable that is set
 		for _, name := range names {
 			if value := lookup(environ, name); value != "" {
 				return value
@@ -56,7 +57,7 @@ func (t *Tracing) complete(environ []string, sampled bool) error {
 		off = true
 	}
 	if protocol := of("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		off = true // its endpoint is the port of another
+		off = true // the endpoint is for another protocol, on another port
 	}
 	if t.Endpoint == "" && !off {
 		t.Endpoint = of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -88,15 +89,15 @@ func (t *Tracing) complete(environ []string, sampled bool) error {
 		}
 		t.Sample = share
 	default:
-		return fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not known here; say tracing.sample", of("OTEL_TRACES_SAMPLER"))
+		return fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not supported; set tracing.sample", of("OTEL_TRACES_SAMPLER"))
 	}
 	return nil
 }
 
-// pathTraces is where collectors take spans.
+// pathTraces is the usual path for spans at collectors.
 const pathTraces = "/v1/traces"
 
-// HeaderValues are Headers by their names.
+// HeaderValues returns Headers by name.
 func (t Tracing) HeaderValues() (map[string]string, error) {
 	values := map[string]string{}
 	for pair := range strings.SplitSeq(t.Headers.Reveal(), ",") {
@@ -114,14 +115,14 @@ func (t Tracing) HeaderValues() (map[string]string, error) {
 	return values, nil
 }
 
-// isToken reports whether a text may be the name of a header.
+// isToken reports whether a text is a valid header name.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	})
 }
 
-// check holds the settings of traces against what they may be.
+// check checks the settings of traces.
 func (t Tracing) check(check checker) {
 	check(t.Endpoint == "" || isBaseURL(t.Endpoint), "tracing.endpoint", "must be an http or https URL without query, such as http://127.0.0.1:4318, is %q", t.Endpoint)
 	_, err := t.HeaderValues()

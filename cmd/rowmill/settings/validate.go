@@ -35,13 +35,13 @@ func (s Settings) Validate() error {
 }
 
 func (s Settings) check(check checker) {
-	check(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to look at SIGHUP alone, is %v", s.SecretsInterval)
+	check(s.SecretsInterval == 0 || s.SecretsInterval >= 100*time.Millisecond, "secrets_interval", "must be at least 100ms, or 0s to look only at SIGHUP, is %v", s.SecretsInterval)
 	check(s.MemoryLimit == 0 || s.MemoryLimit >= s.Jobs.MemoryBudget, "memory_limit",
 		"must be above jobs.memory_budget (%v), or 0 for three times that and 32 MiB, is %v", s.Jobs.MemoryBudget, s.MemoryLimit)
 }
 
-// checkFields checks settings by the check method of their section and by the min
-// tags of their fields. The tag of a list or a mapping is for each of its values.
+// checkFields checks settings by the check method of their section and by the min tags
+// of their fields. The tag of a list or a mapping applies to each of its values.
 func checkFields(value reflect.Value, key, least string, check checker) {
 	switch value.Kind() {
 	case reflect.Struct:

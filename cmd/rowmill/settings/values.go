@@ -16,12 +16,12 @@ const (
 	TiB Bytes = 1 << 40
 )
 
-// Bytes is a size. It is written as a number of bytes or with a unit, such as
-// 16MiB or 1.5GB.
+// Bytes is a size. It is written as a number of bytes or with a unit, such as 16MiB or
+// 1.5GB.
 type Bytes int64
 
-// units lists what a size may end in, longest first so that "MiB" is not
-// taken for "B".
+// units lists the units of sizes. The longest come first, so that "MiB" is not read as
+// "B".
 var units = []struct {
 	name string
 	size float64
@@ -72,17 +72,17 @@ func (b Bytes) String() string {
 // MarshalYAML writes the size as String does.
 func (b Bytes) MarshalYAML() (any, error) { return b.String(), nil }
 
-// redacted stands for a secret wherever it would be shown.
+// redacted is printed in place of a secret.
 const redacted = "(redacted)"
 
 // Secret is a value that must not be printed: every way of printing it shows
 // a placeholder. Reveal returns the value.
 type Secret string
 
-// Reveal returns the secret itself.
+// Reveal returns the secret.
 func (s Secret) Reveal() string { return string(s) }
 
-// String returns a placeholder, or nothing where there is no secret.
+// String returns a placeholder, or nothing if there is no secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -90,14 +90,14 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString is String: %#v shows no secret either.
+// GoString is like String: %#v does not show the secret.
 func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
-// LogValue is String.
+// LogValue is like String.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText is String, for JSON.
+// MarshalText is like String, for JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalYAML is String.
+// MarshalYAML is like String.
 func (s Secret) MarshalYAML() (any, error) { return s.String(), nil }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Count writes a number with commas between thousands.
+// Count formats a number with commas between thousands.
 func Count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	start := 0
@@ -19,7 +19,7 @@ func Count(n int64) string {
 	return digits
 }
 
-// short writes a number in four or five characters: 950, 1.2k, 35k, 4.5M.
+// short formats a number in four or five characters: 950, 1.2k, 35k, 4.5M.
 func short(n float64) string {
 	for _, unit := range []struct {
 		size float64
@@ -39,7 +39,7 @@ func short(n float64) string {
 	return strconv.FormatFloat(n, 'f', 0, 64)
 }
 
-// Span writes a duration as a clock: 0:07, 12:30, 3:05:00, or 5d 3h.
+// Span formats a duration like a clock: 0:07, 12:30, 3:05:00, or 5d 3h.
 func Span(d time.Duration) string {
 	d = max(d.Round(time.Second), 0)
 	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
@@ -52,7 +52,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", m, s)
 }
 
-// Ago writes how long something is past: 12s, 5m, 3h, 8d.
+// Ago formats the time since an event: 12s, 5m, 3h, 8d.
 func Ago(d time.Duration) string {
 	d = max(d, 0)
 	switch {

@@ -12,8 +12,8 @@ import (
 // A Row writes one line of a table.
 type Row func(cells ...string)
 
-// Table aligns rows. What could steer a terminal, or shift a column, is a
-// blank in them.
+// Table aligns rows. It replaces control characters, which could change the terminal or
+// the columns, by spaces.
 func Table(w io.Writer, rows func(row Row)) error {
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows(func(cells ...string) {
@@ -28,7 +28,7 @@ func Table(w io.Writer, rows func(row Row)) error {
 	return tabs.Flush()
 }
 
-// Dashed is cells with a dash for each that is empty.
+// Dashed replaces empty cells by a dash.
 func Dashed(cells ...string) []string {
 	for i, cell := range cells {
 		cells[i] = cmp.Or(cell, "-")
@@ -36,7 +36,7 @@ func Dashed(cells ...string) []string {
 	return cells
 }
 
-// Finding is a finding for a person: a line, and the remedy below it.
+// Finding formats a finding for people: one line, and the remedy below it.
 func Finding(level, text, remedy string) string {
 	line := fmt.Sprintf("%-4s %s", level, Printable(text))
 	if remedy != "" {
@@ -53,10 +53,10 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// few is how many names a line has room for.
+// few is how many names fit into a line.
 const few = 5
 
-// Few joins the first names and says how many more there are.
+// Few joins the first names and adds how many more there are.
 func Few(names []string) string {
 	if more := len(names) - few; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
@@ -64,8 +64,8 @@ func Few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Printable replaces control characters except tabs, so that no name or
-// message can steer a terminal.
+// Printable replaces control characters except tabs, so that no name or message can
+// control a terminal.
 func Printable(line string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && (r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0) {

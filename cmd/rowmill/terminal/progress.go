@@ -10,46 +10,46 @@ import (
 )
 
 const (
-	// rateWindow is the time over which speed is measured: longer than the
-	// few seconds between two commits, which come in lumps.
+	// rateWindow is the time over which speed is measured. It is longer than the few
+	// seconds between two commits, because rows finish in groups.
 	rateWindow = 30 * time.Second
-	// plainEvery and plainStep say when a log gets a further line.
+	// plainEvery and plainStep say when a log gets another line.
 	plainEvery = 10 * time.Second
 	plainStep  = 0.05
-	// widestBar bounds the bar on wide terminals.
+	// widestBar limits the bar on wide terminals.
 	widestBar = 30
 )
 
-// Snapshot is how far something is at a moment.
+// Snapshot is the progress at one time.
 type Snapshot struct {
 	Now    time.Time
 	Phase  string // one word, such as running
-	Note   string // what it waits for; shown while Total is unknown
-	Unit   string // what is counted, such as rows
+	Note   string // the reason for waiting; shown while Total is unknown
+	Unit   string // unit of Done and Total, such as rows
 	Done   int64
 	Total  int64 // -1 while unknown
 	Tokens int64 // shown as a speed; 0: not shown
-	Failed int64 // shown when there are any
+	Failed int64 // shown if not 0
 	Size   bool  // Done and Total are bytes
 }
 
-// Progress shows snapshots: as one line that is rewritten where Err is a
-// terminal, otherwise as a line every 10 s or 5 %. It is for one goroutine.
+// Progress shows snapshots: if Err is a terminal, as one line that is rewritten,
+// otherwise as a line every 10 s or 5 %. It is for one goroutine.
 type Progress struct {
 	term    *IO
 	samples []Snapshot // of the last rateWindow, oldest first
 	shown   Snapshot   // the last one that became a plain line
 	plain   bool       // a plain line was written
-	drawn   bool       // a live line stands on the screen
+	drawn   bool       // a live line is on the screen
 }
 
-// NewProgress shows nothing yet.
+// NewProgress makes a Progress. It shows nothing yet.
 func NewProgress(term *IO) *Progress { return &Progress{term: term} }
 
 // Update shows s.
 func (p *Progress) Update(s Snapshot) {
 	if len(p.samples) > 0 && p.samples[0].Phase != s.Phase {
-		p.samples = p.samples[:0] // waiting time is no measure of speed
+		p.samples = p.samples[:0] // the time of waiting must not count for the speed
 	}
 	p.samples = append(p.samples, s)
 	for len(p.samples) > 2 && s.Now.Sub(p.samples[1].Now) >= rateWindow {
@@ -81,7 +81,7 @@ func (p *Progress) due(s Snapshot) bool {
 	return false
 }
 
-// Pause removes the live line, so that something else can be written.
+// Pause removes the live line, so that other text can be written.
 func (p *Progress) Pause() {
 	if p.drawn {
 		fmt.Fprint(p.term.Err, "\r\x1b[K")
@@ -89,8 +89,8 @@ func (p *Progress) Pause() {
 	}
 }
 
-// render writes one line about s. since is an earlier moment of the same
-// phase, for the speed. width 0 means any length and no bar.
+// render writes one line about s. since is an earlier snapshot of the same phase, for
+// the speed. width 0 means any length and no bar.
 func render(s, since Snapshot, width int, colour bool) string {
 	if s.Total < 0 && s.Done == 0 {
 		return clip(strings.TrimSpace(s.Phase+"  "+s.Note), width)

@@ -1,6 +1,6 @@
-// Package terminal is the program's view of who reads it: the three streams,
-// whether a person watches, and how progress, figures and times are written
-// for them. It knows nothing of the service.
+// Package terminal is the program's connection to its user: the three streams, whether
+// a person watches, and how progress, figures and times are printed. It does not know
+// the service.
 package terminal
 
 import (
@@ -13,28 +13,27 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultWidth is used where a terminal does not tell its width.
+// defaultWidth is used if a terminal does not report its width.
 const defaultWidth = 80
 
-// IO is where a command reads and writes: data goes to Out, everything said
-// to a person to Err.
+// IO holds the streams of a command: data goes to Out, messages for people to Err.
 type IO struct {
 	In      io.Reader
 	Out     io.Writer
 	Err     io.Writer
 	Environ []string // NAME=value
 
-	// Live says that Err can be rewritten: a terminal, not a dumb one, not in
-	// CI. Colour adds that colours are welcome.
+	// Live says that a line on Err can be rewritten: Err is a terminal, not a dumb one,
+	// not in CI. Colour says that Err may also have colours.
 	Live   bool
 	Colour bool
-	Quiet  bool       // say nothing but data and errors
+	Quiet  bool       // print only data and errors
 	Width  func() int // columns of Err
 
-	Clock func() time.Time // nil: that of the machine
+	Clock func() time.Time // nil: the clock of the machine
 }
 
-// Standard is the IO of the process.
+// Standard returns the IO of the process.
 func Standard() *IO {
 	t := &IO{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}
 	fd := int(os.Stderr.Fd())
@@ -49,7 +48,7 @@ func Standard() *IO {
 	return t
 }
 
-// Getenv returns a variable, empty when it is not set.
+// Getenv returns a variable; empty if it is not set.
 func (t *IO) Getenv(name string) string {
 	for i := len(t.Environ) - 1; i >= 0; i-- {
 		if value, found := strings.CutPrefix(t.Environ[i], name+"="); found {
@@ -59,7 +58,7 @@ func (t *IO) Getenv(name string) string {
 	return ""
 }
 
-// Now is the time that ages and speeds are reckoned from.
+// Now returns the time from which ages and speeds are computed.
 func (t *IO) Now() time.Time {
 	if t.Clock == nil {
 		return time.Now()
@@ -67,7 +66,7 @@ func (t *IO) Now() time.Time {
 	return t.Clock()
 }
 
-// Say writes one line to the person at Err, unless they want quiet.
+// Say writes one line for people to Err, unless Quiet is set.
 func (t *IO) Say(format string, args ...any) {
 	if !t.Quiet {
 		fmt.Fprintf(t.Err, format+"\n", args...)

@@ -114,7 +114,7 @@ func TestProgressInALog(t *testing.T) {
 	}
 }
 
-// Speed is that of the last half minute, not of the whole run.
+// The speed is that of the last half minute, not of the whole run.
 func TestSpeedIsRecent(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

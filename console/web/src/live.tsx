@@ -6,8 +6,8 @@ import { apiURL, shareFor, signOut } from './api/client'
 import { poll, refresh } from './api/hooks'
 import type { Job, JobPage } from './api/types'
 
-// on: events come. polling: the stream is away, so pages ask every 5 s.
-// off: by the switch, or while nobody looks.
+// on: events arrive. polling: the stream is down, so pages ask every 5 s. off: switched
+// off, or the tab is hidden.
 type State = 'on' | 'polling' | 'off'
 type Live = { state: State; wanted: boolean; want: (on: boolean) => void }
 
@@ -15,14 +15,14 @@ const Context = createContext<Live>({ state: 'off', wanted: false, want: () => {
 
 export const useLive = () => useContext(Context)
 
-// useEvery is how often a query asks again that no event tells of.
+// useEvery returns how often to repeat a query without events.
 export const useEvery = (ms: number) => useContext(Context).state !== 'off' && ms
 
 const pollEvery = 5_000
 const connectAgain = 60_000
 
-// LiveProvider holds the one stream of this tab: browsers allow six connections
-// to an origin, so it is closed while the tab is hidden.
+// LiveProvider holds the only stream of this tab. Browsers allow six connections to an
+// origin, so the stream is closed while the tab is hidden.
 export function LiveProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient()
   const visible = useDocumentVisibility() !== 'hidden'
@@ -40,7 +40,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     const read = debounced(() => {
       void refresh(client, ...paths)
       paths.clear()
-    }, shareFor) // what is told then is no older than the event
+    }, shareFor) // the answer is then newer than the event
     const counts = debounced(() => void refresh(client, '/v1/jobs/counts'), 2_500) // a node counts every 2 s
     const moved = (path: string) => {
       paths.add(path)
@@ -74,9 +74,9 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   return <Context.Provider value={{ state: active ? (open ? 'on' : 'polling') : 'off', wanted, want }}>{children}</Context.Provider>
 }
 
-// take puts a job into every answer that holds it. What else is known of it is read
-// again where its status has changed, and lists where that may move it or it is new
-// to them.
+// take puts a job into every cached answer that contains it. If the job's status has
+// changed, it reads the job's other data again. It reads lists again if the job is new
+// to them or may have moved.
 function take(client: QueryClient, job: Job, read: (path: string) => void) {
   const path = `/v1/jobs/${job.job_id}`
   const before = client.getQueryData<{ job: Job }>([path])?.job

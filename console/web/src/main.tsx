@@ -13,7 +13,7 @@ declare global {
 }
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? ''
-globalThis.__webpack_nonce__ = nonce // read by the scroll lock of dialogs
+globalThis.__webpack_nonce__ = nonce // the scroll lock of dialogs reads it
 
 const client = new QueryClient({
   defaultOptions: {

@@ -18,8 +18,8 @@ export const theme = createTheme({
   },
 })
 
-// Mantine's own greys are too pale for small text, and so is what it makes of a
-// button under the pointer.
+// Mantine's own greys are too pale for small text, and so are its colours for a button
+// under the pointer.
 export const variables: CSSVariablesResolver = () => ({
   variables: {},
   light: {

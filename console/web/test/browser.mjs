@@ -2,9 +2,9 @@
 //
 //   node test/browser.mjs BASE KEY OUTDIR [states|newjob|scenarios]
 //
-// BASE is the node's address, KEY an administrator's key of the account default,
-// OUTDIR where a picture of each page goes. The node should be simulated and new.
-// Without a browser it says so and succeeds, unless CONSOLE_BROWSER=required.
+// BASE is the node's address, KEY an administrator's key of the account default, OUTDIR
+// the folder for a picture of each page. The node should be simulated and new. Without
+// a browser the program prints a message and succeeds, unless CONSOLE_BROWSER=required.
 import { api, browser, failures } from './drive.mjs'
 import { newJob } from './newjob.mjs'
 import { everyPageInEveryState, theLogin } from './states.mjs'

@@ -1,5 +1,5 @@
-// What all parts of the browser test share: the node, the browser, what a page may
-// not do, and what has failed.
+// The base of all parts of the browser test: the node, the browser, the checks of each
+// page, and the failures.
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -22,9 +22,9 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 export const failures = []
 
-// How often the network of this machine has changed, as it does while other tests
-// make networks of their own. A browser breaks off all it asks for then, which no
-// page can help: what failed of it is tried again.
+// How often the network of this machine has changed, for example because other tests
+// make networks. The browser then aborts all its requests, which no page can prevent,
+// so the failed part runs again.
 let changes = 0
 
 export async function tried(f) {
@@ -69,11 +69,11 @@ export const browser = await launch()
 
 export const at = (path, node = base) => new URL(`console/${path}`, node).href
 
-// Nobody is logged in at first, and who asks then is told so.
+// At first no user is signed in, and this request is refused.
 export const usual = /\/v1\/me$/
 
-// watch fails the test for what a page says to its console and does not get.
-// Refusals of addresses that match expected are expected.
+// watch fails the test for messages in a page's console and for failed requests, except
+// refusals of addresses that match expected.
 export function watch(page, name, expected = usual) {
   page.on('console', (m) => m.type() === 'error' && !expected.test(m.location().url) && fail(`${name()}: console: ${m.text()} ${m.location().url}`))
   page.on('pageerror', (e) => fail(`${name()}: ${e.message}`))
@@ -90,15 +90,14 @@ export async function logIn(page, as = key) {
   await page.getByRole('navigation', { name: 'Pages' }).or(page.getByRole('button', { name: 'Navigation' })).first().waitFor()
 }
 
-// settle waits until a page has got what it shows.
+// settle waits until a page has loaded its data.
 export async function settle(page) {
   await page.locator('h1').first().waitFor()
   await page.waitForFunction(() => !document.querySelector('[role=status][aria-label=Loading]'), null, { timeout: 15_000 })
   await page.waitForTimeout(150)
 }
 
-// check holds what a page, or a part of it, shows against axe, and its width
-// against the window's.
+// check checks a page, or a part, with axe, and compares its width with the window's.
 export async function check(page, name, part) {
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe)
   const { violations } = await page.evaluate(
@@ -113,7 +112,7 @@ export async function check(page, name, part) {
 
 export const picture = (page, name) => page.screenshot({ path: join(out, `${name}.png`) })
 
-// step runs a scenario on a page of its own.
+// step runs a scenario on its own page.
 export const step = (name, f, expected = usual) => tried(() => scenario(name, f, expected))
 
 async function scenario(name, f, expected) {

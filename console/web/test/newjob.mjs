@@ -1,11 +1,11 @@
-// What New job sends: the rows of the form, of files, and of the snippets for elsewhere.
+// The requests of New job: rows of the form, of files, and of the snippets.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { api, at, ended, key, logIn, step } from './drive.mjs'
 
 const run = promisify(execFile)
 
-// Rows with characters that mean something to a shell, to Python or to a reader of tables.
+// Rows with special characters for a shell, for Python or for readers of tables.
 const hard = [
   'It\'s "quoted", \'twice\' and `once`.',
   '$HOME ${PATH} $(echo run) $((1+1)) \\$HOME !!',
@@ -21,7 +21,7 @@ const hard = [
 ]
 const rows = [...hard, ...Array.from({ length: 30 }, (_, i) => `Count to ${i}.`)]
 
-// inputsOf returns the rows of a job once it is over.
+// inputsOf returns the rows of a job after its end.
 async function inputsOf(id) {
   const job = await ended(id)
   if (job.status !== 'succeeded') throw new Error(`job ${id} is ${job.status}: ${JSON.stringify(job.failure_reason)}`)
@@ -38,7 +38,7 @@ async function jobOf(page) {
   return page.url().match(/job-[0-9a-f-]+/)[0]
 }
 
-// sentBy runs the snippet of a tab in its program and returns the job that it made.
+// sentBy runs the snippet of a tab in its program and returns the new job.
 async function sentBy(page, tab, program) {
   await page.getByRole('tab', { name: tab }).click()
   const snippet = await page.getByRole('region', { name: tab, exact: true }).textContent()

@@ -1,9 +1,9 @@
-// Holds the consoles of several nodes of one cluster against each other.
+// Compares the consoles of several nodes of a cluster.
 //
 //   node test/nodes.mjs BASE KEY OUTDIR BASE2 BASE3
 //
-// A job that is submitted on the page of the first is followed to its end on the
-// pages of all, and then all show the same.
+// The test submits a job on the page of the first node and follows it to its end on all
+// pages. Then all pages must show the same.
 import { api, at, base, browser, fail, failures, logIn, settle, watch } from './drive.mjs'
 
 const nodes = [base, ...process.argv.slice(5)]
@@ -20,7 +20,8 @@ const job = (await api('POST', '/v1/batch-inference', {
 })).results
 await Promise.all(pages.map(({ node, page }) => page.goto(at(`jobs/${job}`, node))))
 
-// Where its rows are is told alike, but for how many, which moves from look to look.
+// All nodes show the same places of its rows. The counts differ, because rows move
+// between two reads.
 const where = ({ page }) => page.getByRole('region', { name: 'Rows by node' }).locator('tbody td:first-child').allInnerTexts()
 for (let tries = 0; ; tries++) {
   const [first, ...others] = await Promise.all(pages.map(where))
@@ -43,7 +44,7 @@ await Promise.all(pages.map(async ({ node, page }) => {
   if (loads) fail(`${node}: the page was loaded again`)
 }))
 
-// What is said of the node that was asked, or of a moment, differs.
+// Texts about the answering node, or about the time, differ.
 const about = /just now|\d+ (s|min|h) ago|answers you/g
 
 const show = ({ page }) => page.locator('main').innerText().then((text) => text.replaceAll(about, '').split('\n'))
@@ -53,7 +54,7 @@ for (const path of ['', 'jobs', `jobs/${job}`, `jobs/${job}/rows`, 'functions', 
     await page.goto(at(path, node))
     await settle(page)
   }))
-  let differs // nodes hear of each other's states within seconds
+  let differs // nodes learn each other's states within seconds
   for (let tries = 0; tries < 30; tries++) {
     const [first, ...others] = await Promise.all(pages.map(show))
     differs = others.flatMap((o, i) => o.filter((line) => !first.includes(line)).map((line) => `${nodes[i + 1]} has "${line}"`))

@@ -1,9 +1,9 @@
-// Opens a page of a node's console, the overview if no PATH is given, in many
-// browsers' windows and leaves them open, for what that costs the node.
+// Opens a page of a node's console, by default the overview, in many windows and keeps
+// them open, to measure the cost for the node.
 //
 //   node test/open.mjs BASE KEY OUTDIR PAGES [PATH]
 //
-// It says "open" once all show it, and ends with its input.
+// It prints "open" when all windows show the page, and ends when its input ends.
 import { at, browser, failures, logIn, settle, watch } from './drive.mjs'
 
 const [pages, path = ''] = [Number(process.argv[5]), process.argv[6]]

@@ -1,5 +1,5 @@
-// Makes the pictures of docs/console.md: three pages while a job runs, of a node that
-// is simulated and new.
+// Makes the pictures of docs/console.md: three pages of a new simulated node while a
+// job runs.
 //
 //   node test/pictures.mjs BASE KEY OUTDIR
 import { api, at, browser, ended, failures, logIn, picture, settle, watch } from './drive.mjs'
@@ -21,7 +21,7 @@ while ((await api('GET', `/v1/jobs/${id}`)).job.rows_done < 100_000) await page.
 for (const [name, path] of [['overview', ''], ['job', `jobs/${id}`], ['rows', `jobs/${id}/rows`]]) {
   await page.goto(at(path))
   await settle(page)
-  await page.waitForTimeout(1500) // rates are of two looks
+  await page.waitForTimeout(1500) // a rate needs two readings
   await picture(page, name)
 }
 await browser.close()

@@ -1,4 +1,4 @@
-// What people do with the console, and what may happen meanwhile.
+// Actions of users in the console, and events that may happen meanwhile.
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { api, at, base, check, ended, launch, logIn, settle, step } from './drive.mjs'
@@ -269,7 +269,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByRole('row', { name: /towns/ }).first().waitFor()
     await page.route('**/v1/**', (r) => r.fulfill({ status: 400, json: { message: 'not today', code: 'made_up', request_id: 'r-1' } }))
     await page.getByRole('button', { name: /failed/ }).click()
-    await page.waitForTimeout(2_000) // the list is not read again before
+    await page.waitForTimeout(2_000) // the list is not read again earlier
     await page.getByRole('button', { name: /failed/ }).click()
     await page.locator('.problem', { hasText: 'not today' }).getByText('made_up').waitFor()
     await page.locator('.stale').getByRole('row', { name: /towns/ }).first().waitFor()
@@ -401,7 +401,7 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
     await page.getByText('It is the only node: the service stops with it.').waitFor()
     await page.getByRole('button', { name: 'Drain the node' }).click()
     await page.locator('.problem', { hasText: 'The node cannot be reached.' }).first().waitFor({ timeout: 30_000 })
-    await control('/kill') // of what has ended
+    await control('/kill') // waits for the ended process
     await control('/start')
     await page.locator('.stale').waitFor({ state: 'detached', timeout: 30_000 })
     await page.getByRole('row').getByText('running', { exact: true }).waitFor()
@@ -452,9 +452,9 @@ export async function scenarios({ job, model, team, ofTeam, reader }) {
   })
 }
 
-// scroll moves through a list in steps of many screens, and tells how long each frame
-// took and how long the page worked for it, which another program on the machine does
-// not make longer: its script, styles and layout, by the browser's own clock.
+// scroll scrolls through a list in steps of many screens. It returns the time of each
+// frame, and the time that the page worked for it: script, styles and layout, by the
+// browser's clock, which other programs on the machine do not affect.
 async function scroll(page, list) {
   const session = await page.context().newCDPSession(page)
   await session.send('Performance.enable', { timeDomain: 'threadTicks' })

@@ -2,9 +2,9 @@
 // 1280 and 320 pixels.
 import { at, browser, check, fail, logIn, picture, settle, tried, usual, watch } from './drive.mjs'
 
-// pages are those of the console. What is empty of one is the same page for an
-// account that has nothing, unless it says otherwise: another path, or answers to
-// requests, since operators have no account without nodes.
+// pages are the pages of the console. The empty state of a page is the same page for an
+// account without data, unless empty names another path, or answers to requests,
+// because an operator's cluster always has nodes.
 export function pages(t) {
   return {
     overview: {},
@@ -32,7 +32,7 @@ export function pages(t) {
     webhook: { path: `webhooks/${t.webhook}`, empty: { path: `webhooks/${t.quiet}` } },
     settings: { path: 'settings' },
     audit: { path: 'audit' },
-    about: { path: 'about', empty: null, error: null }, // it has asked who one is already
+    about: { path: 'about', empty: null, error: null }, // it has read the signed-in key before
     nowhere: { path: 'no/such/page', empty: null, error: null },
   }
 }
@@ -54,7 +54,7 @@ async function looked(page, name, part) {
   }
 }
 
-// lane opens pages of one account one after another.
+// lane opens the pages of an account one after another.
 async function lane(as, expected, visits) {
   const context = await browser.newContext()
   const page = await context.newPage()
@@ -92,7 +92,7 @@ const withNothing = (name, path, answers = {}) => [`${name}-empty`, async (page)
   await page.unrouteAll()
 }]
 
-// The refusal that pages show is none that is worth another try.
+// The pages do not retry this refusal.
 const refusal = { status: 400, json: { message: 'The records are being moved.', code: 'made_up', request_id: 'req-of-the-test' } }
 
 const withoutAnswer = (name, path) => [`${name}-error`, async (page) => {
@@ -104,7 +104,8 @@ const withoutAnswer = (name, path) => [`${name}-error`, async (page) => {
   await settle(page)
   await looked(page, `${name}-error`, 'main')
   await page.unrouteAll()
-  // All at one moment: an event may have any of them asked again, and gone, at any other.
+  // Click all at once: at any other time, an event may repeat a request and remove its
+  // button.
   await page.getByRole('button', { name: 'Try again' }).evaluateAll((buttons) => buttons.forEach((b) => b.click()))
   await page.waitForFunction(() => !document.querySelector('.problem[role=alert]'))
 }]
@@ -125,7 +126,7 @@ export async function everyPageInEveryState(t) {
   console.log(`looked at ${own.length + others.length + broken.length} states of ${all.length} pages in ${looks.length} looks`)
 }
 
-// theLogin is the one page without an account.
+// theLogin checks the only page without an account.
 export async function theLogin() {
   const context = await browser.newContext()
   const page = await context.newPage()

@@ -1,13 +1,13 @@
-// What the pages have to show.
+// The data that the pages show.
 import { api, base, ended, key } from './drive.mjs'
 
 export const hostile = '<img src=x onerror="window.hit = 1"><script>window.hit = 1</' + 'script>'
 
 const newKey = (name, role, account) => api('POST', '/v1/keys', { name, role, account })
 
-// A job with failed rows, one that is over, one of a team's key, an estimate, one that failed before its
-// rows were counted; a Function with two revisions; files, a batch, webhooks; keys of
-// a reader, and of an account that has nothing.
+// Jobs: one with failed rows, one that has ended, one of a team's key, an estimate, and
+// one that failed before its rows were counted. A Function with two revisions, files, a
+// batch, webhooks, and keys of a reader and of an account without data.
 export async function prepare() {
   const model = (await api('GET', '/v1/models')).data.find((m) => !m.problem && m.kind === 'generation').id
   const submit = async (body) => (await api('POST', '/v1/batch-inference', { model, ...body })).results

@@ -1,6 +1,6 @@
-// Command table reads what `go test -json` says of TestReal and writes it into the
-// table of a document, between two marks. What the run did not try stays as it was:
-// other servers, and other models of a server in the same release.
+// Command table reads the output of `go test -json` for TestReal and updates the table
+// of a document, between two marks. It keeps results that the run did not test: of
+// other servers, and of other models of a server in the same release.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// The marks between which the table stands.
+// The marks around the table.
 const (
 	from = "<!-- seen: written by make engines -->"
 	to   = "<!-- end of seen -->"
@@ -29,7 +29,7 @@ const (
 
 var errFailed = errors.New("checks failed, see the table")
 
-// run passes what tests print on to out and writes the document.
+// run copies the output of the tests to out and writes the document.
 func run(args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: go test -json … | table DOCUMENT")
@@ -60,7 +60,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// A sight is what was seen of servers.
+// A sight holds the results of servers.
 type sight struct {
 	servers  []string // in order of appearance
 	checks   []string // sorted
@@ -81,7 +81,7 @@ func read(in io.Reader, out io.Writer) (*sight, error) {
 	for lines.Scan() {
 		var e event
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue // what the go command itself says
+			continue // output of the go command itself
 		}
 		path := strings.Split(e.Test, "/")
 		if len(path) > 1 {
@@ -107,7 +107,7 @@ func read(in io.Reader, out io.Writer) (*sight, error) {
 		if len(path) < 3 || path[0] != "TestReal" || parents[e.Test] && e.Action != "fail" {
 			continue
 		}
-		if parents[e.Test] { // its children say so
+		if parents[e.Test] { // the results of its subtests are in the table
 			s.failed = true
 			continue
 		}
@@ -131,7 +131,7 @@ func (s *sight) note(server, check, outcome string) {
 	s.outcome[[2]string{check, server}] = outcome
 }
 
-// parse reads a table as it was written.
+// parse reads an existing table.
 func parse(text string) *sight {
 	old := &sight{versions: map[string]string{}, outcome: map[[2]string]string{}}
 	for line := range strings.Lines(text) {
@@ -155,13 +155,13 @@ func parse(text string) *sight {
 	return old
 }
 
-// group is what a run tries as a whole: the checks of a model by one test.
+// group names the checks that a run tests together: the checks of a model by one test.
 func group(check string) string {
 	model, rest, _ := strings.Cut(check, ": ")
 	return fmt.Sprint(model, strings.HasPrefix(rest, "service: "))
 }
 
-// keep adds what the run did not try, in the order of before.
+// keep adds old results that the run did not test, in their old order.
 func (s *sight) keep(old *sight) {
 	tried := map[[2]string]bool{}
 	for at := range s.outcome {
@@ -189,12 +189,12 @@ func (s *sight) keep(old *sight) {
 	}
 }
 
-// none stands where a check does not apply, or was not tried.
+// none is the cell of a check that does not apply or was not tested.
 const none = "–"
 
-// table has a line for each check and a column for each server.
+// table formats one line for each check and one column for each server.
 func (s *sight) table() string {
-	slices.Sort(s.checks) // some run in no order
+	slices.Sort(s.checks) // some tests run in random order
 	var b strings.Builder
 	b.WriteString("| check |")
 	for _, server := range s.servers {

@@ -50,8 +50,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A run of one server leaves the others as they were, and what it did not try of
-// itself unless it is another release.
+// A run of a single server keeps the results of other servers. It also keeps its own
+// untested results, unless the release is another.
 func TestTableKeepsWhatWasNotTried(t *testing.T) {
 	t.Parallel()
 	old := from + `

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// A Spread is the median of repetitions, with the least and the greatest.
+// A Spread is the median of repetitions, with the smallest and the largest value.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"min"`
 	Most   float64 `json:"max"`
-	N      int     `json:"n"` // repetitions; 0: there is no figure
+	N      int     `json:"n"` // repetitions; 0: no value
 }
 
-// Over is the Spread of values, in any order.
+// Over returns the Spread of values, in any order.
 func Over(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -29,7 +29,7 @@ func Over(values []float64) Spread {
 	return Spread{Median: median, Least: sorted[0], Most: sorted[len(sorted)-1], N: len(sorted)}
 }
 
-// Text writes the figures by how one is written.
+// Text formats the values with one.
 func (s Spread) Text(one func(float64) string) string {
 	if s.N == 0 {
 		return "not measured"
@@ -37,7 +37,7 @@ func (s Spread) Text(one func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s, n=%d)", one(s.Median), one(s.Least), one(s.Most), s.N)
 }
 
-// MarshalJSON is null where there is no figure.
+// MarshalJSON returns null if there is no value.
 func (s Spread) MarshalJSON() ([]byte, error) {
 	if s.N == 0 {
 		return []byte("null"), nil
@@ -46,7 +46,7 @@ func (s Spread) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(s))
 }
 
-// ratios divides what was measured in the same rounds.
+// ratios divides figures of the same rounds.
 func ratios(of, by []float64) []float64 {
 	var all []float64
 	for i := range min(len(of), len(by)) {
@@ -57,7 +57,7 @@ func ratios(of, by []float64) []float64 {
 	return all
 }
 
-// least is the Part that bears fewest rows per second.
+// least returns the Part with the lowest rows per second.
 func least(parts []Part) (first Part, found bool) {
 	for _, p := range parts {
 		if p.Rows > 0 && (!found || cmp.Less(p.Rows, first.Rows)) {

@@ -1,7 +1,6 @@
-// Package verdict says what the figures of `rowmill bench` mean: how near a
-// deployment comes to its inference servers, which part of it would be the first to
-// stop it from growing, and what to change. It is functions of what was measured
-// and of nothing else.
+// Package verdict explains the results of `rowmill bench`: how close a deployment comes
+// to the speed of its inference servers, which part would be the first to limit its
+// growth, and what to change. Its functions depend only on the measurements.
 package verdict
 
 import (
@@ -12,44 +11,44 @@ import (
 	"time"
 )
 
-// Measured is what was measured of one model on one deployment.
+// Measured holds the measurements of a model on a deployment.
 type Measured struct {
-	Simulated bool     // servers make their answers up
-	Kinds     []string // of the servers of the model
-	Nodes     int      // that have those servers
+	Simulated bool     // servers make up their answers
+	Kinds     []string // of the model's servers
+	Nodes     int      // nodes with those servers
 
-	Steps     []Step    // with more and more in flight
-	Unreached string    // why the servers were not driven directly; empty where they were
-	Rising    bool      // the last step was still the best
-	Direct    []float64 // rows/s of all servers at the best number in flight, round by round
+	Steps     []Step    // with increasing numbers in flight
+	Unreached string    // why the servers were not driven directly; empty if they were
+	Rising    bool      // the last step was the best
+	Direct    []float64 // rows/s of all servers at the best number in flight, for each round
 	Jobs      []Job     // in the same rounds
-	Strangers int       // rows of others in flight before it began
+	Strangers int       // rows of other jobs in flight before the bench began
 
 	Storage  []Storage
-	Embedded bool          // records are the node's own
-	Interval time.Duration // jobs.part_interval; 0 where it is not known
+	Embedded bool          // records are on the node itself
+	Interval time.Duration // jobs.part_interval; 0 if it is not known
 }
 
-// A Step is a rate with a number of requests in flight.
+// A Step is the rate at one number of requests in flight.
 type Step struct {
 	InFlight int     `json:"in_flight"` // at each server
 	Rows     float64 `json:"rows_per_second"`
 }
 
-// A Job is what Rowmill made of the same rows.
+// A Job holds the figures of Rowmill for the same rows.
 type Job struct {
 	Rows     int     `json:"rows"`
 	Failed   int64   `json:"failed_rows"`
 	Seconds  float64 `json:"seconds"` // from its first row to its end, with its result
 	Waited   float64 `json:"waited_seconds"`
-	Window   int     `json:"window"`       // the most that one server was let have in flight
-	InFlight int     `json:"in_flight"`    // the most rows in flight at all of them
-	Tokens   int64   `json:"tokens"`       // in and out
+	Window   int     `json:"window"`       // the largest window of a server
+	InFlight int     `json:"in_flight"`    // the most rows in flight at all servers
+	Tokens   int64   `json:"tokens"`       // input and output
 	Bytes    int64   `json:"result_bytes"` // as Parquet
-	Spoiled  string  `json:"problem"`      // why it has no rate; empty where it has
+	Spoiled  string  `json:"problem"`      // why there is no rate; empty if there is one
 }
 
-// Rate is in rows per second; 0 where there is none.
+// Rate returns rows per second; 0 if there is none.
 func (j Job) Rate() float64 {
 	if j.Seconds <= 0 || j.Spoiled != "" {
 		return 0
@@ -57,62 +56,62 @@ func (j Job) Rate() float64 {
 	return float64(j.Rows) / j.Seconds
 }
 
-// Storage is what one node has timed, in seconds.
+// Storage holds the storage times of a node, in seconds.
 type Storage struct {
 	Node                       string
 	Commits, Syncs, Puts, Gets []float64
 	ObjectBytes                int
 }
 
-// A Part is what one part of a deployment bears.
+// A Part says how many rows per second one part of a deployment can handle.
 type Part struct {
 	Name  string  `json:"part"`
-	Rows  float64 `json:"rows_per_second"` // 0 where it is not known
-	Nodes int     `json:"nodes"`           // of the speed of those measured that it feeds; 0 where it is not known
-	Basis string  `json:"basis"`           // what the figure comes from
+	Rows  float64 `json:"rows_per_second"` // 0 if it is not known
+	Nodes int     `json:"nodes"`           // how many nodes as fast as the measured ones it can feed; 0 if that is not known
+	Basis string  `json:"basis"`           // how the figure was found
 }
 
-// A Finding is what to know and what to change.
+// A Finding is a result with its remedy.
 type Finding struct {
 	Level  string `json:"level"` // OK, Note or Warn
 	Text   string `json:"text"`
-	Remedy string `json:"remedy"` // empty where nothing is to be done
+	Remedy string `json:"remedy"` // empty if nothing is to be done
 }
 
 // The levels of a Finding.
 const (
 	OK   = "ok"
-	Note = "note" // of the measurement, not of the deployment
+	Note = "note" // about the measurement, not the deployment
 	Warn = "warn"
 )
 
-// A Verdict is what the figures mean.
+// A Verdict explains the figures.
 type Verdict struct {
 	Engines  Spread    `json:"engines_rows_per_second"`
 	Rowmill  Spread    `json:"rowmill_rows_per_second"`
-	Ratio    Spread    `json:"ratio"` // round by round
+	Ratio    Spread    `json:"ratio"` // for each round
 	Parts    []Part    `json:"parts"`
 	Findings []Finding `json:"findings"`
 }
 
 const (
-	// ingestRows is what one node reads and counts in a second, the least that was
-	// measured on two cores: docs/scale.md. It is no figure of this deployment, and a
-	// bench of a minute cannot make one.
+	// ingestRows is how many rows per second one node reads and counts, the lowest rate
+	// that was measured on two cores: docs/scale.md. It does not come from this
+	// deployment, because a bench of a minute is too short to measure it.
 	ingestRows = 142_000
-	// written is how often the bytes of a result are written to the bucket, parts and
-	// shards included: bench/README.md, Writes.
+	// written is how many times the bytes of a result are written to the bucket, with
+	// parts and shards: bench/README.md, Writes.
 	written = 3.6
 
-	goodRatio  = 0.9  // a job of seconds pays for its beginning and its end
-	apart      = 1.25 // rounds whose greatest ratio is more times the least measure something else
+	goodRatio  = 0.9  // a job of a few seconds loses time at its start and its end
+	apart      = 1.25 // if the largest ratio of the rounds is more times the smallest, something else was measured
 	slowCommit = 0.05 // seconds; a healthy disk or Redis takes a few milliseconds
-	crowded    = 0.5  // of jobs.part_interval: share from which what is written at each delays the next
+	crowded    = 0.5  // share of jobs.part_interval from which the writes of each interval delay the next
 	shortJob   = 30   // seconds
 	longer     = "--length 5m and a larger --max-rows"
 )
 
-// Of judges.
+// Of explains measurements.
 func Of(m Measured) Verdict {
 	rates := collect(m.Jobs, func(j Job) []float64 { return []float64{j.Rate()} })
 	known := func(values []float64) Spread {
@@ -124,7 +123,7 @@ func Of(m Measured) Verdict {
 	return v
 }
 
-// collect concatenates the figures of all.
+// collect joins the figures of all.
 func collect[T any](all []T, of func(T) []float64) (figures []float64) {
 	for _, one := range all {
 		figures = append(figures, of(one)...)
@@ -132,11 +131,11 @@ func collect[T any](all []T, of func(T) []float64) (figures []float64) {
 	return figures
 }
 
-// parts says what each part bears, the servers first.
+// parts returns what each part can handle, the servers first.
 func parts(m Measured, v Verdict) []Part {
 	engines, basis := v.Engines, "driven directly in this run"
 	if engines.N == 0 {
-		engines, basis = v.Rowmill, "at least: what Rowmill had out of them in this run"
+		engines, basis = v.Rowmill, "at least: the rate that Rowmill got from them in this run"
 	}
 	if engines.N == 0 || m.Nodes == 0 {
 		return []Part{}
@@ -149,9 +148,10 @@ func parts(m Measured, v Verdict) []Part {
 	}
 	commit := Over(collect(m.Storage, func(s Storage) []float64 { return s.Commits }))
 	if commit.N > 0 && m.Interval > 0 {
-		// Each node commits a part of each job every interval, here one after the other.
+		// Each node commits a part of each job every interval. The commits of this
+		// estimate run one after another.
 		nodes := m.Interval.Seconds() / commit.Median
-		all = append(all, Part{Name: "commits", Rows: nodes * each, Nodes: feeds(nodes * each), Basis: fmt.Sprintf("of one job, one commit of %s after the other, one a node every %v", millis(commit.Median), m.Interval)})
+		all = append(all, Part{Name: "commits", Rows: nodes * each, Nodes: feeds(nodes * each), Basis: fmt.Sprintf("of a single job: commits of %s one after another, one per node every %v", millis(commit.Median), m.Interval)})
 	}
 	bytes := perRow(m.Jobs)
 	speed := Over(collect(m.Storage, func(s Storage) (speeds []float64) {
@@ -167,7 +167,7 @@ func parts(m Measured, v Verdict) []Part {
 	return all
 }
 
-// perRow is how many bytes of result a row has; 0 where that is not known.
+// perRow returns the bytes of result per row; 0 if that is not known.
 func perRow(jobs []Job) float64 {
 	var rows, bytes float64
 	for _, j := range jobs {
@@ -205,20 +205,20 @@ func first(rules ...rule) []Finding {
 	return found[:min(1, len(found))]
 }
 
-// ofMeasurement judges the measurement itself.
+// ofMeasurement reports problems of the measurement itself.
 func ofMeasurement(m Measured) []Finding {
 	found := every(
-		rule{m.Simulated, Finding{Note, "the servers are simulated: these are no figures of a model", "start a real server, and bench again"}},
+		rule{m.Simulated, Finding{Note, "the servers are simulated: these are not figures of a model", "start a real server, and run bench again"}},
 		rule{m.Unreached != "", Finding{Note, "the servers were not driven directly, so there is no ratio: " + m.Unreached, "run it where it reaches them, such as on their node"}},
-		rule{m.Strangers > 0, Finding{Note, fmt.Sprintf("%d rows of others were in flight when it began: they took their share", m.Strangers), "bench while nothing else runs"}},
+		rule{m.Strangers > 0, Finding{Note, fmt.Sprintf("%d rows of others were in flight when it began: they used a part of the servers", m.Strangers), "run bench while nothing else runs"}},
 	)
 	if len(m.Steps) > 0 && m.Rising {
-		found = append(found, Finding{Note, fmt.Sprintf("the servers still became faster at %d in flight each, where the climb ended: their best may be higher", m.Steps[len(m.Steps)-1].InFlight), "bench for longer, with " + longer})
+		found = append(found, Finding{Note, fmt.Sprintf("the servers still became faster at %d in flight each, where the climb ended: their best may be higher", m.Steps[len(m.Steps)-1].InFlight), "run bench for longer, with " + longer})
 	}
 	for _, j := range m.Jobs {
 		found = append(found, first(
-			rule{j.Spoiled != "", Finding{Warn, "a job has no figure: " + j.Spoiled, "mend that, and bench again"}},
-			rule{j.Failed > 0, Finding{Warn, fmt.Sprintf("%d of %d rows failed", j.Failed, j.Rows), "look into the log of the servers; `rowmill doctor` says what it sees of them"}},
+			rule{j.Spoiled != "", Finding{Warn, "a job has no figure: " + j.Spoiled, "repair that, and run bench again"}},
+			rule{j.Failed > 0, Finding{Warn, fmt.Sprintf("%d of %d rows failed", j.Failed, j.Rows), "look into the log of the servers; `rowmill doctor` shows their state"}},
 		)...)
 	}
 	return found
@@ -235,18 +235,18 @@ func ofRatio(m Measured, v Verdict) []Finding {
 	}
 	narrow, short := window > 0 && window < best, longest < shortJob
 	ratio := fmt.Sprintf("Rowmill reaches %.2f of what the servers do", v.Ratio.Median)
-	tooFew := fmt.Sprintf("%s: it had %d rows in flight at a server at the most, which is best with %d", ratio, window, best)
+	tooFew := fmt.Sprintf("%s: it had at most %d rows in flight at a server; the best number is %d", ratio, window, best)
 	return first(
-		rule{v.Ratio.Most > apart*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but of the rounds one says %.2f and one %.2f: something else uses these machines, and the median says little", ratio, v.Ratio.Least, v.Ratio.Most), "bench while nothing else runs, with more --rounds and a longer --length"}},
+		rule{v.Ratio.Most > apart*v.Ratio.Least, Finding{Note, fmt.Sprintf("%s, but of the rounds one says %.2f and one %.2f: something else uses these machines, and the median means little", ratio, v.Ratio.Least, v.Ratio.Most), "run bench while nothing else runs, with more --rounds and a longer --length"}},
 		rule{v.Ratio.Median >= goodRatio, Finding{OK, ratio, ""}},
-		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of seconds it is still finding that out", "bench for longer, with " + longer + "; if it stays so, the server tells no slots: start it with its metrics on"}},
-		rule{narrow, Finding{Warn, tooFew, "let the server tell its slots and its queue: --metrics of llama.cpp, and no gateway before it that hides /metrics"}},
-		rule{short, Finding{Warn, fmt.Sprintf("%s: jobs of %.1f s pay for their beginning, their last part and their result", ratio, longest), "bench for longer, with " + longer}},
-		rule{true, Finding{Warn, ratio + ", with as many rows in flight", "look at the processor of the nodes: one that is busy wants more cores, or its servers on another machine; more nodes with --join"}},
+		rule{narrow && short, Finding{Warn, tooFew + "; in jobs of a few seconds it is still searching for it", "run bench for longer, with " + longer + "; if this does not change, the server does not report its slots: start it with metrics"}},
+		rule{narrow, Finding{Warn, tooFew, "let the server report its slots and its queue: --metrics of llama.cpp, and no gateway that hides /metrics"}},
+		rule{short, Finding{Warn, fmt.Sprintf("%s: jobs of %.1f s lose time at their start, for their last part and for their result", ratio, longest), "run bench for longer, with " + longer}},
+		rule{true, Finding{Warn, ratio + ", with as many rows in flight", "look at the CPU of the nodes: if it is busy, give the node more cores, or move its servers to another machine, or add nodes with --join"}},
 	)
 }
 
-// Best is the quickest step.
+// Best returns the fastest step.
 func Best(steps []Step) (best Step) {
 	for _, s := range steps {
 		if s.Rows > best.Rows {
@@ -256,7 +256,7 @@ func Best(steps []Step) (best Step) {
 	return best
 }
 
-// limits are the settings of servers that bound how many rows they run at once.
+// limits names the settings of servers that limit how many rows they run at once.
 var limits = map[string]string{
 	"vllm": "--max-num-seqs", "sglang": "--max-running-requests", "llama.cpp": "-np and -c", "ollama": "OLLAMA_NUM_PARALLEL",
 	"rowmill-sim": "simulator.slots, or --slots of rowmill sim",
@@ -320,5 +320,5 @@ func ofGrowth(m Measured, v Verdict) []Finding {
 		"commits":           "raise jobs.part_interval; a faster disk below the records",
 		"objects":           "a faster disk or bucket; more nodes, which write beside one another",
 	}[narrowest.Name]
-	return []Finding{{Warn, fmt.Sprintf("the bottleneck is not the servers: %s bears %.0f rows/s, less than they give", narrowest.Name, narrowest.Rows), remedy}}
+	return []Finding{{Warn, fmt.Sprintf("the bottleneck is not the servers: %s can handle %.0f rows/s, fewer than the servers", narrowest.Name, narrowest.Rows), remedy}}
 }

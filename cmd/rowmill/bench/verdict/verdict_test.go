@@ -30,7 +30,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// sound is a deployment of two nodes that is as it should be.
+// sound returns a healthy deployment of two nodes.
 func sound() Measured {
 	fast := func(node string) Storage {
 		return Storage{Node: node, Commits: []float64{0.002, 0.001, 0.003}, Puts: []float64{0.02, 0.01, 0.03}, Gets: []float64{0.01}, ObjectBytes: 1 << 20}
@@ -52,7 +52,7 @@ func TestOf(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*Measured)
-		want   []string // level and words of every finding, by "…"
+		want   []string // level and words of every finding; "…" means any text
 	}{
 		"sound": {func(*Measured) {}, []string{"ok Rowmill reaches 0.99", "ok best with 256 in flight … --max-num-seqs (vllm)", "ok the servers are the bottleneck … more than 2500 nodes … commits"}},
 		"simulated": {func(m *Measured) { m.Simulated, m.Kinds = true, []string{"rowmill-sim"} }, []string{
@@ -76,10 +76,10 @@ func TestOf(t *testing.T) {
 			"warn reaches 0.71 … jobs of 14.0 s … --max-rows", "ok best", "ok bottleneck",
 		}},
 		"a window that still grows": {func(m *Measured) { each(m, func(j *Job) { j.Seconds, j.Window = 14, 64 }) }, []string{
-			"warn 64 rows in flight … best with 256 … finding that out … --length", "ok best", "ok bottleneck",
+			"warn 64 rows in flight … best number is 256 … still searching for it … --length", "ok best", "ok bottleneck",
 		}},
 		"a window that is too small": {func(m *Measured) { each(m, func(j *Job) { j.Rows, j.Seconds, j.Window = 10_000, 140, 64 }) }, []string{
-			"warn 64 rows in flight … best with 256 … --metrics", "ok best", "ok bottleneck",
+			"warn 64 rows in flight … best number is 256 … --metrics", "ok best", "ok bottleneck",
 		}},
 		"slow nodes": {func(m *Measured) { each(m, func(j *Job) { j.Rows, j.Seconds = 10_000, 140 }) }, []string{
 			"warn with as many rows in flight … more cores", "ok best", "ok bottleneck",
@@ -97,14 +97,14 @@ func TestOf(t *testing.T) {
 			"ok reaches", "ok best", "warn old could not time its records", "warn old could not time its bucket", "ok bottleneck",
 		}},
 		"objects are the bottleneck": {func(m *Measured) { each(m, func(j *Job) { j.Bytes = 5e9 }) }, []string{
-			"ok reaches", "ok best", "warn objects bears 6 rows/s … faster disk or bucket",
+			"ok reaches", "ok best", "warn objects can handle 6 rows/s … faster disk or bucket",
 		}},
 		"commits are the bottleneck": {func(m *Measured) {
 			m.Interval = 100 * time.Millisecond
 			for i := range m.Storage {
 				m.Storage[i].Commits, m.Storage[i].Puts = []float64{0.06}, []float64{0.01}
 			}
-		}, []string{"ok reaches", "ok best", "warn gpu1: a commit", "warn gpu2: a commit", "warn commits bears 83 rows/s … jobs.part_interval"}},
+		}, []string{"ok reaches", "ok best", "warn gpu1: a commit", "warn gpu2: a commit", "warn commits can handle 83 rows/s … jobs.part_interval"}},
 		"nothing": {func(m *Measured) { *m = Measured{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// holds reports whether a text begins with the first word and holds the others in
-// their order, "…" standing for anything.
+// holds reports whether a text begins with the first word and contains the others in
+// order. "…" means any text.
 func holds(text, words string) bool {
 	level, rest, _ := strings.Cut(words, " ")
 	text, found := strings.CutPrefix(text, level+" ")
@@ -140,14 +140,14 @@ func holds(text, words string) bool {
 	return found
 }
 
-// What each part bears is arithmetic on what was measured.
+// The capacity of each part follows from the measurements.
 func TestOf_Parts(t *testing.T) {
 	t.Parallel()
 	v := Of(sound())
 	want := []Part{
 		{Name: "engines", Rows: 100, Nodes: 2},
 		{Name: "ingest of one job", Rows: ingestRows, Nodes: 2840},
-		{Name: "commits", Rows: 125_000, Nodes: 2500}, // 5 s of 2 ms, 50 rows/s each
+		{Name: "commits", Rows: 125_000, Nodes: 2500}, // 2 ms each within 5 s, for 50 rows/s each
 		{Name: "objects", Rows: 2 * (1 << 20) / 0.02 / (3.6 * 500)},
 	}
 	same := func(a, b Part) bool {

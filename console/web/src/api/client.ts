@@ -4,7 +4,8 @@ export const apiURL = (path: string) => new URL(path.slice(1), root).href
 
 export type FieldError = { field: string; message: string }
 
-// An ApiError is an answer that is none: code is empty where the node was not reached.
+// An ApiError is an answer that reports an error. code is empty if the node did not
+// answer.
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -26,9 +27,8 @@ export const onSignedOut = (f: () => void) => {
 
 export const signOut = () => signedOut.dispatchEvent(new Event('out'))
 
-// shareFor is how old an answer may be that the node has told somebody else: many
-// pages that are open cost it no more than one. What this page has changed itself is
-// read anew.
+// shareFor is the largest age of an answer that several open pages may share, so that
+// many pages cost the node no more than one. After its own changes, a page reads again.
 export const shareFor = 1_000
 
 let changed = 0
@@ -56,7 +56,7 @@ export async function request(path: string, options: Options = {}): Promise<Resp
   throw await errorOf(answer)
 }
 
-// Routes of other dialects wrap their errors.
+// Routes for other dialects wrap their errors in an object.
 async function errorOf(answer: Response) {
   const body = await answer.json().catch(() => ({}))
   const e = typeof body.error === 'object' && body.error ? body.error : body
@@ -69,7 +69,7 @@ async function errorOf(answer: Response) {
   )
 }
 
-// patience is how long a page waits for an answer before it says that none comes.
+// patience is how long a page waits for an answer before it reports that none came.
 const patience = 20_000
 
 export async function get<T>(path: string, signal: AbortSignal): Promise<T> {

@@ -3,8 +3,8 @@ import { notifications } from '@mantine/notifications'
 import { ApiError, get } from './client'
 import type { Me, Role } from './types'
 
-// Queries are known by their path, so that what changes something can say which
-// paths it concerns.
+// The key of a query is its path, so that code that changes data can name the affected
+// paths.
 type GetOptions<T> = { enabled?: boolean; every?: number | false | ((data: T | undefined) => number | false); fresh?: number }
 
 export const useGet = <T>(path: string, { enabled, every, fresh }: GetOptions<T> = {}) =>
@@ -16,7 +16,7 @@ export const useGet = <T>(path: string, { enabled, every, fresh }: GetOptions<T>
     refetchInterval: typeof every === 'function' ? (q) => every(q.state.data) : every,
   })
 
-// usePages follows a cursor, given in the parameter of that name.
+// usePages follows a cursor, sent in the parameter with this name.
 export function usePages<P>(path: string, next: (page: P) => string | null | undefined, parameter = 'cursor', every: number | false = false) {
   const join = path.includes('?') ? '&' : '?'
   return useInfiniteQuery<P, ApiError, { pages: P[]; pageParams: unknown[] }, string[], string>({
@@ -30,14 +30,14 @@ export function usePages<P>(path: string, next: (page: P) => string | null | und
 
 export const refresh = (client: QueryClient, ...paths: string[]) => client.invalidateQueries(below(paths))
 
-// poll is refresh for those who ask again and again: what is on its way, or being
-// tried again, is waited for.
+// poll is refresh for repeated requests: it waits for a running request or retry, and
+// does not cancel it.
 export const poll = (client: QueryClient, ...paths: string[]) => client.invalidateQueries(below(paths), { cancelRefetch: false })
 
 const below = (paths: string[]) => ({ predicate: (q: Query) => paths.some((p) => String(q.queryKey[0]).startsWith(p)) })
 
-// useAct runs something that changes what there is, says how that went, and has
-// the paths that it concerns read again.
+// useAct runs an action that changes data, shows the result, and reads the affected
+// paths again.
 export function useAct<A = void, R = unknown>(act: (a: A) => Promise<R>, options: { done?: (r: R) => string | null; paths?: string[] } = {}) {
   const client = useQueryClient()
   return useMutation<R, Error, A>({
@@ -59,7 +59,7 @@ export function describe(e: Error): string {
 
 export const useMe = () => useGet<Me>('/v1/me', { fresh: 60_000 })
 
-// useCan says what the signed-in key may do; the node decides all the same.
+// useCan returns the rights of the signed-in key. The node checks them again.
 export function useCan() {
   const { data: me } = useMe()
   const role: Role = me?.role ?? 'reader'

@@ -7,7 +7,7 @@ type Answer<P extends keyof paths> = paths[P] extends {
   ? A
   : never
 
-// Statuses of another dialect come to keys of that dialect only.
+// Only keys of another dialect get that dialect's statuses.
 type OwnStatus<T> = Omit<T, 'status'> & { status: JobStatus }
 
 export type JobStatus = Schemas['JobState']

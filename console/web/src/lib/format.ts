@@ -10,7 +10,7 @@ export const compact = (n: number | null | undefined) => (n == null ? none : n <
 export const rate = (n: number | null | undefined, unit: string) =>
   n == null ? none : `${n >= 100 ? compact(n) : n.toFixed(n >= 10 ? 1 : 2)} ${unit}`.trimEnd()
 
-// percent is cut, not rounded: 100 % means that nothing is left.
+// percent is rounded down: 100 % means that nothing is left.
 export const percent = (done: number, all: number | null | undefined) => {
   if (!all) return none
   const p = Math.floor((done / all) * 1000) / 10
@@ -40,7 +40,7 @@ export const duration = (seconds: number | null | undefined) => {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`
 }
 
-// took is a duration of what may have been over at once.
+// took formats a duration that may be very short.
 export const took = (seconds: number) =>
   seconds < 0.001 ? 'under 1 ms' : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds)
 
@@ -49,7 +49,7 @@ const instant = (t: string | number) => new Date(typeof t === 'number' ? t * 100
 export const time = (t: string | number | null | undefined) =>
   t == null ? none : instant(t).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' })
 
-// clock and day are the halves of time.
+// clock and day format the two parts of a time.
 export const clock = (t: string) => instant(t).toLocaleTimeString('en-GB')
 
 export const day = (t: string) => instant(t).toLocaleDateString('en-GB', { dateStyle: 'medium' })

@@ -1,6 +1,5 @@
-// What a file says of itself in its first 256 KiB, without uploading it: its
-// columns, the values of its first rows in them, and, where that is all of the
-// file, how many rows it has.
+// A Peek describes a file from its first 256 KiB, without an upload: its columns, the
+// values of its first rows, and the number of rows if the file is not longer.
 export type Peek = { format: 'CSV' | 'JSON Lines' | 'Parquet' | 'plain text'; columns: string[]; first: string[][]; rows?: number }
 
 const headSize = 256 << 10
@@ -19,17 +18,17 @@ export async function peek(file: File): Promise<Peek> {
   if (/\.te?xt$/.test(name)) return { format: 'plain text', columns: [], first: [], rows: whole ? lines() : undefined }
   if (/\.(jsonl|ndjson|json)$/.test(name)) return { format: 'JSON Lines', columns: [], first: [], rows: whole ? lines() : undefined }
   const [columns = [], ...rows] = records(start, /\.(tsv|tab)$/.test(name) ? '\t' : separator(start))
-  if (!whole) rows.pop() // it may be cut
+  if (!whole) rows.pop() // the last row may be cut
   return { format: 'CSV', columns, first: rows.slice(0, firstRows), rows: whole ? rows.length : undefined }
 }
 
-// likelyPrompts is the column whose first values have most text.
+// likelyPrompts returns the column whose first values have the most text.
 export function likelyPrompts({ columns, first }: Peek): string {
   const text = columns.map((_, i) => first.reduce((sum, row) => sum + (row[i]?.length ?? 0), 0))
   return columns[text.indexOf(Math.max(...text))] ?? ''
 }
 
-// gunzip decodes as far as the bytes go: a cut stream ends in an error.
+// gunzip decodes as much as possible: a cut stream ends in an error.
 async function gunzip(bytes: Uint8Array<ArrayBuffer>) {
   const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')).getReader()
   const parts: Uint8Array[] = []
@@ -40,7 +39,7 @@ async function gunzip(bytes: Uint8Array<ArrayBuffer>) {
       parts.push(value)
     }
   } catch {
-    // what came before is enough
+    // the decoded part is enough
   }
   return new Uint8Array(await new Blob(parts as BlobPart[]).arrayBuffer())
 }
@@ -58,15 +57,15 @@ function members(s: string, whole: boolean): Omit<Peek, 'format'> {
   return { columns, first: objects.map((o) => columns.map((c) => text(o[c]))), rows: whole ? lines.length : undefined }
 }
 
-// separator chooses the separator as the service does while no column is named: a
-// comma if the first line has one, else the one that gives most columns.
+// separator chooses the separator like the service without a column name: a comma if
+// the first line has one, else the separator that gives the most columns.
 function separator(s: string): string {
   const line = s.slice(0, s.indexOf('\n') + 1) || s
   const columns = (c: string) => records(line, c)[0]?.length ?? 0
   return columns(',') > 1 ? ',' : ['\t', ';', '|'].reduce((best, c) => (columns(c) > Math.max(1, columns(best)) ? c : best), ',')
 }
 
-// records returns the records of a CSV by RFC 4180. Empty lines are no records.
+// records returns the records of a CSV by RFC 4180. Empty lines are skipped.
 function records(s: string, separator: string): string[][] {
   const all: string[][] = []
   let record: string[] = []

@@ -1,7 +1,7 @@
 import { apiURL } from '../api/client'
 
-// The request of the form for a shell and for Python, with all its rows. A shell takes
-// a body of any length from a here-document, and not as an argument. The key is not
+// The request of the form as a shell command and as Python, with all rows. The shell
+// command uses a here-document, because arguments have a limited length. The key is not
 // known here.
 export const curl = (body: unknown) =>
   `curl ${apiURL('/v1/batch-inference')} \\

@@ -3,8 +3,8 @@ import type { Upload, UploadPart } from '../api/types'
 
 const partSize = 16 << 20
 
-// upload sends a file in parts and answers its id; an upload that is aborted is
-// cancelled at the node, too.
+// upload sends a file in parts and returns its id. An aborted upload is also cancelled
+// at the node.
 export async function upload(file: File, progress: (sent: number) => void, signal: AbortSignal): Promise<string> {
   const { id } = await send<Upload>('POST', '/v1/uploads', { bytes: file.size, filename: file.name, purpose: 'user_data' })
   try {
@@ -21,7 +21,7 @@ export async function upload(file: File, progress: (sent: number) => void, signa
   }
 }
 
-// XMLHttpRequest still is the one that tells how much of a body is sent.
+// Only XMLHttpRequest reports how much of a body is sent.
 function sendPart(id: string, part: Blob, progress: (sent: number) => void, signal: AbortSignal) {
   return new Promise<UploadPart>((done, fail) => {
     const form = new FormData()

@@ -11,7 +11,7 @@ import { LinkButton, More, Page, Table } from '../parts/page'
 
 type List = { data: Batch[]; has_more: boolean; last_id: string }
 
-// A batch is a job under the same digits.
+// A batch is a job, and its id has the same digits.
 const jobOf = (id: string) => id.replace(/^batch_(.{8})(.{4})(.{4})(.{4})(.{12})$/, 'job-$1-$2-$3-$4-$5')
 
 const looks: Record<string, string> = {
@@ -46,7 +46,7 @@ export default function Batches() {
   )
 }
 
-// The files of a batch are made when one asks for it, and it is finalizing until then.
+// The node makes the files of a batch on request; until then the batch is finalizing.
 function BatchRow({ listed, cancel }: { listed: Batch; cancel?: (id: string) => void }) {
   const { data: b = listed } = useGet<Batch>(`/v1/batches/${listed.id}`, { enabled: listed.status === 'finalizing', every: useEvery(5_000) })
   return (

@@ -22,7 +22,7 @@ export default function JobPage() {
 function Detail({ job }: { job: Job }) {
   const estimate = job.run_type === 'COST_ESTIMATE'
   const timeline = useTimeline(job)
-  const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // unknown at first
+  const gone = timeline.data?.events.some((e) => e.what === 'data_removed') // undefined until loaded
   return (
     <Page title={job.name || job.job_id} actions={<Actions job={job} gone={gone} />} lead={job.description}>
       <Now job={job} gone={gone} />
@@ -299,7 +299,7 @@ function Events({ job }: { job: Job }) {
   )
 }
 
-/** How long something lasted. */
+/** lasting formats the time between two times. */
 function lasting(from: string, until: string): string {
   return duration((Date.parse(until) - Date.parse(from)) / 1000)
 }

@@ -15,7 +15,8 @@ import { BulkCancel } from '../parts/bulkcancel'
 
 const since: Record<string, string> = { '': 'any time', '1h': 'the last hour', '24h': 'the last day', '7d': 'the last 7 days', '30d': 'the last 30 days' }
 
-// start is cut to the minute, so that the query does not change at each drawing.
+// start is rounded down to the minute, so that the query does not change at each
+// render.
 function start(range: string) {
   const hours = { '1h': 1, '24h': 24, '7d': 168, '30d': 720 }[range]
   return hours ? new Date(Math.floor(Date.now() / 60_000 - hours * 60) * 60_000).toISOString().replace('.000', '') : ''
@@ -92,7 +93,7 @@ function Filters({ search, set, counts }: { search: URLSearchParams; set: (name:
   const wanted = (search.get('status') ?? '').split(',').filter(Boolean)
   useEffect(() => {
     if (typed !== (search.get('q') ?? '')) set('q', typed)
-  }, [typed]) // what the address says wins when it changes otherwise
+  }, [typed]) // the address wins if it changes for another reason
   const toggle = (s: string) => set('status', (wanted.includes(s) ? wanted.filter((w) => w !== s) : [...wanted, s]).join(','))
   return (
     <search className="filters">

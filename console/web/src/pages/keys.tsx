@@ -17,9 +17,9 @@ type Made = Key & { key: string }
 
 const monthDays = 30
 
-// useMonth is what the keys of some accounts used in the last 30 days, UTC, today
-// included: by account, and of each by the id of the key, empty for none. Accounts
-// whose usage is not there yet are not in it.
+// useMonth returns the usage of keys in the last 30 days, UTC, with today: by account,
+// then by the id of the key, empty for no key. Accounts whose usage is not loaded yet
+// are missing.
 function useMonth(accounts: string[]) {
   const day = (back: number) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10)
   const days = { from: day(monthDays - 1), to: day(0) }
@@ -98,7 +98,7 @@ export default function Keys() {
   )
 }
 
-// Spent is what a key used.
+// Spent shows the usage of a key.
 function Spent({ line, href }: { line?: UsageLine; href?: string }) {
   if (!line) return 'nothing'
   const text = `${usd(line.cost_usd)}, ${number(line.rows)} ${line.rows === 1 ? 'row' : 'rows'}`

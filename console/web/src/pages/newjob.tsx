@@ -23,7 +23,7 @@ type Form = {
   rows: string
   url: string
   fileID: string
-  fileRows?: number // as far as that is known without reading it
+  fileRows?: number // if known without reading the whole file
   column: string
   idColumn: string
   model: string
@@ -41,7 +41,7 @@ const blank: Form = {
   name: '', description: '', priority: '', equal: '',
 }
 
-// A JSON field is empty, a value, or text that is none yet.
+// A JSON field is empty, a value, or text that is not valid yet.
 function json(s: string): { value?: unknown; error?: string } {
   if (!s.trim()) return {}
   try {
@@ -179,8 +179,8 @@ export default function NewJob() {
   )
 }
 
-// rowsOf is a row for each line; those of a Function may be objects.
-// It is null while a line that begins like an object is none.
+// rowsOf returns a row for each line; rows of a Function may be objects. It returns
+// null if a line begins like an object but is not valid JSON.
 function rowsOf(s: string, objects: boolean): unknown[] | null {
   const lines = s.split('\n').map((l) => l.replace(/\r$/, '')).filter((l) => l.trim())
   if (!objects) return lines
@@ -208,11 +208,11 @@ function submission(f: Form, fn: boolean) {
   }
 }
 
-// manyRows is how many rows jobs of priority 0 may have, unless an administrator
-// has set another quota.
+// manyRows is the row limit for jobs of priority 0, unless an administrator has set
+// another quota.
 const manyRows = 1_000
 
-// prioritySized is that of a job which has, or may have, more rows.
+// prioritySized returns 1 for a job that has, or may have, more rows than that.
 function prioritySized(f: Form): '0' | '1' {
   const rows = f.source === 'rows' ? f.rows.split('\n').length : f.source === 'file' ? f.fileRows : undefined
   return rows !== undefined && rows <= manyRows ? '0' : '1'
@@ -280,7 +280,7 @@ function RowsInput({ form, set, fn }: { form: Form; set: (change: Partial<Form>)
   )
 }
 
-// FirstPrompts shows what would be sent.
+// FirstPrompts shows the first rows to be sent.
 function FirstPrompts({ seen, column }: { seen: Peek; column: string }) {
   const at = seen.columns.indexOf(column)
   if (at < 0 || seen.first.length === 0) return null

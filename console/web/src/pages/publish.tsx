@@ -30,10 +30,10 @@ export default function Publish() {
 
 const pretty = (v: unknown) => (v ? JSON.stringify(v, null, 2) : '')
 
-// unnamed is what a draft is called that has no name yet.
+// unnamed is the name of a draft without a name.
 const unnamed = 'unnamed'
 
-// parsed is what a field of JSON holds, null where it is empty.
+// parsed returns the value of a JSON field; null if it is empty.
 function parsed(label: string, json: string): unknown {
   try {
     return json.trim() ? JSON.parse(json) : null
@@ -42,7 +42,7 @@ function parsed(label: string, json: string): unknown {
   }
 }
 
-// fields are the names between double braces, in the order of their first use.
+// fields returns the names between double braces, in the order of their first use.
 const fields = (prompt: string) => [...new Set(Array.from(prompt.matchAll(/\{\{\s*([^{}\n]+?)\s*\}\}/g), (m) => m[1]!))]
 
 function Editor({ of }: { of?: Fn }) {

@@ -13,8 +13,8 @@ import { over, Status } from '../parts/job'
 import { Empty, Load } from '../parts/load'
 import { Facts, More, Page, Table } from '../parts/page'
 
-// Browsers draw no element of more than some 16 million pixels, so that rows
-// come in windows; each is read in pages.
+// Browsers do not draw elements taller than some 16 million pixels, so rows are shown
+// in windows. Each window loads its rows in pages.
 const windowSize = 100_000
 const pageSize = 100
 const rowHeight = 40
@@ -90,7 +90,7 @@ function Browser({ job, count, start, show }: BrowserProps) {
   )
 }
 
-// readPage reads on where an answer is shorter than what was asked for.
+// readPage reads until it has limit rows: an answer may have fewer.
 async function readPage(job: string, offset: number, limit: number, signal: AbortSignal) {
   const rows: PreviewRow[] = []
   let next: number | null = offset
@@ -220,7 +220,7 @@ function WholeRow({ job, row }: { job: Job; row: number }) {
   )
 }
 
-// firstAttempts is behind how many of the kept attempts those are that were not kept.
+// firstAttempts is the number of kept attempts before the omitted attempts.
 const firstAttempts = 3
 
 function Attempts({ row }: { row: Row }) {
@@ -292,7 +292,7 @@ function Answer({ output }: { output: Row['output'] }) {
   )
 }
 
-// taken takes an output of a reasoning model apart, and indents JSON.
+// taken splits an output of a reasoning model, and indents JSON.
 function taken(output: string): { reasoning?: string; answer: string } {
   const value = object(output)
   if (value && typeof value.reasoning_content === 'string' && typeof value.content === 'string') {
@@ -301,13 +301,13 @@ function taken(output: string): { reasoning?: string; answer: string } {
   return { answer: value ? JSON.stringify(value, null, 2) : output }
 }
 
-// object is what a text holds as JSON, if it is an object, none of whose numbers
-// is too long for JavaScript.
+// object parses a text as a JSON object. It returns undefined for other texts, and if a
+// number is too long for JavaScript.
 function object(s: string): Record<string, unknown> | undefined {
   if (!s.trimStart().startsWith('{') || /\d{16}/.test(s)) return undefined
   try {
     return JSON.parse(s)
   } catch {
-    return undefined // it only begins like one
+    return undefined // not valid JSON
   }
 }

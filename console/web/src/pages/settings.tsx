@@ -86,7 +86,8 @@ function Choice({ days }: { days: Settings['retention_days'] }) {
   )
 }
 
-// Preview says what a choice would remove, or what goes by the one in force.
+// Preview shows what the chosen retention would remove, or what the current one
+// removes.
 function Preview({ chosen, current }: { chosen: string; current: string }) {
   const preview = useGet<RetentionPreview>('/v1/settings/preview')
   const effect = preview.data?.presets.find((p) => valueOf(p.retention_days) === chosen)

@@ -11,7 +11,7 @@ import { Card, Facts, LinkButton, Page, Table } from '../parts/page'
 
 const Chart = lazy(() => import('../parts/chart').then((m) => ({ default: m.Chart })))
 
-// What the lines may be apart by, as the address and the API say it.
+// The groupings of lines, with their names in the address and the API.
 const groupings: Record<string, string> = {
   'day,model': 'day and model',
   model: 'model',
@@ -62,8 +62,8 @@ export default function UsagePage() {
 
 const figures = ['rows', 'failed_rows', 'deduplicated_rows', 'input_tokens', 'output_tokens', 'cost_usd'] as const
 
-// columns are those that say what a line is apart by: their heads, what they show,
-// and their names and values in a CSV file.
+// columns are the columns of a grouping: head, cell, and the names and values in a CSV
+// file.
 const columns: Record<string, { head: string; cell: (l: UsageLine) => ReactNode; names: (keyof UsageLine)[] }> = {
   day: { head: 'Day', cell: (l) => l.day, names: ['day'] },
   model: { head: 'Model', cell: (l) => l.model, names: ['model'] },
@@ -77,7 +77,7 @@ function table(u: Usage, by: string) {
   return csv([names, ...u.usage.map((l) => names.map((name) => l[name] ?? ''))])
 }
 
-// OfKey leads to what the key of a line used by day.
+// OfKey links to the daily usage of a line's key.
 function OfKey({ line: { key_id, key_name } }: { line: UsageLine }) {
   const search = new URLSearchParams(useSearch())
   if (!key_id) return <span className="small">none that is known: the configuration’s, or before keys were recorded</span>

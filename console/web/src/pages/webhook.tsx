@@ -37,7 +37,7 @@ function Detail({ webhook: w }: { webhook: Webhook }) {
   const remove = useAct(() => send('DELETE', path), { done: () => 'The webhook is deleted.' })
   const client = useQueryClient()
   const left = () => {
-    client.removeQueries({ queryKey: ['/v1/webhooks'], exact: true }) // so that the list is read anew, and what is gone is not
+    client.removeQueries({ queryKey: ['/v1/webhooks'], exact: true }) // so that the list is read again without the deleted webhook
     go('/webhooks')
   }
   return (

@@ -4,7 +4,7 @@ import { ago } from '../lib/format'
 const watchers = new Set<() => void>()
 let clock: ReturnType<typeof setInterval> | undefined
 
-// One clock a page, and none where no time is shown.
+// A page has one clock, and none if it shows no time.
 function watch(changed: () => void) {
   watchers.add(changed)
   clock ??= setInterval(() => watchers.forEach((w) => w()), 1000)
@@ -16,7 +16,7 @@ function watch(changed: () => void) {
   }
 }
 
-/** How long ago t was, for as long as it is shown: a page whose data no longer changes grows older too. */
+/** Ago shows how long ago t was, and updates it while it is shown, also if the data of the page does not change. */
 export function Ago({ t }: { t: Parameters<typeof ago>[0] }) {
   return useSyncExternalStore(watch, () => ago(t))
 }

@@ -1,9 +1,9 @@
 import { Component, type ReactNode } from 'react'
 import { Problem } from './load'
 
-// Boundary shows why a page could not be drawn in its place. That is mostly that a
-// file of it is not there: the node was away, or has another version by now, and
-// loading everything anew helps. Another path is tried without.
+// Boundary shows an error in place of a page that cannot be drawn. Mostly a file of the
+// page is missing, because the node was down or has another version now. Then loading
+// the page again helps. A change of the path retries without a reload.
 export class Boundary extends Component<{ path: string; children: ReactNode }, { error?: Error; path: string }> {
   override state: { error?: Error; path: string } = { path: this.props.path }
 

@@ -10,7 +10,7 @@ type Target = { job_ids: string[] } | { filter: Filter }
 
 const cancel = (target: Target, dry_run: boolean) => send<Cancelled>('POST', '/v1/jobs/cancel', { ...target, dry_run })
 
-// BulkCancel first asks the node what would be cancelled, and then for it.
+// BulkCancel asks the node which jobs it would cancel, and then cancels them.
 export function BulkCancel({ marked, filter, filtered, done }: { marked: string[]; filter: Filter; filtered: boolean; done: () => void }) {
   const [target, setTarget] = useState<Target>()
   const preview = useAct((t: Target) => cancel(t, true))

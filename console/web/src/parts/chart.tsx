@@ -13,7 +13,7 @@ const second = format({ hour: '2-digit', minute: '2-digit', second: '2-digit' })
 
 const tick = (t: number, step: number) => (step >= 86_400 ? day : step >= 60 ? minute : second).format(t * 1000)
 
-// Chart draws over time; label says in words what it shows.
+// Chart draws lines over time; label describes them in words.
 export function Chart({ label, times, lines, height = 180 }: { label: string; times: number[]; lines: Line[]; height?: number }) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(null)

@@ -12,7 +12,7 @@ type Props = {
   size?: string
 }
 
-// Confirm is a button whose act cannot be taken back.
+// Confirm is a button for an action that cannot be undone.
 export function Confirm({ button, title, children, act, busy, quiet, size = 'sm' }: Props) {
   const [open, { open: ask, close }] = useDisclosure()
   return (

@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import { Button } from '@mantine/core'
 
-// On plain HTTP under a name browsers offer no clipboard, only the old command.
+// On plain HTTP, browsers offer only the old command, no clipboard.
 export async function copy(text: string) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text)
   const area = document.createElement('textarea')

@@ -8,7 +8,7 @@ import { randomID } from '../lib/random'
 import { over } from './job'
 import { Facts } from './page'
 
-// EstimateFirst has the node estimate what a submission would cost.
+// EstimateFirst asks the node for the cost of a submission.
 export function EstimateFirst({ body, ready }: { body: object; ready: boolean }) {
   const [id, setID] = useState<string>()
   const start = useAct(() => send<Submitted>('POST', '/v1/batch-inference', { ...body, cost_estimate: true }, { 'Idempotency-Key': randomID() }))

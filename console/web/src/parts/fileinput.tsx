@@ -6,7 +6,7 @@ import { peek, type Peek } from '../lib/peek'
 import { upload } from '../lib/upload'
 import { Problem } from './load'
 
-// FileInput uploads a file once it is chosen, and says what columns it has.
+// FileInput uploads the chosen file and shows its columns.
 export function FileInput({ fileID, uploaded, peeked }: { fileID: string; uploaded: (id: string) => void; peeked: (p: Peek, name: string) => void }) {
   const [file, setFile] = useState<File>()
   const [sent, setSent] = useState(0)

@@ -6,7 +6,7 @@ export const statuses: JobStatus[] = ['pending', 'submitted', 'starting', 'runni
 
 export const over = (s: JobStatus) => s === 'succeeded' || s === 'failed' || s === 'cancelled'
 
-// Status is of plain elements: tables hold hundreds of them.
+// Status uses plain elements, because tables show hundreds of statuses.
 export const Status = ({ is, children }: { is: string; children?: string }) => (
   <span className="status" data-is={is}>
     {children ?? is}

@@ -4,9 +4,8 @@ import type { UseQueryResult } from '@tanstack/react-query'
 import { ApiError } from '../api/client'
 import { Page } from './page'
 
-// Load shows what a query has: a skeleton before, the data, and where that
-// cannot be read any more the last of it, dimmed, with the reason above. A page
-// that is named by its data has a title until then.
+// Load shows the state of a query: a skeleton, the data, or the last data, dimmed, with
+// the error above. title is the page title until the data is loaded.
 export function Load<T>({ query, title, children }: { query: UseQueryResult<T, ApiError>; title?: string; children: (data: T) => ReactNode }) {
   const again = () => void query.refetch()
   if (query.data === undefined) {

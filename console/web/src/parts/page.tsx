@@ -39,7 +39,7 @@ export const LinkButton = ({ href, children, ...rest }: ButtonProps & { href: st
   </Button>
 )
 
-// Facts stand beside each other, but for what is long and has the whole width.
+// Facts shows facts side by side; long facts get the whole width.
 export function Facts({ facts }: { facts: [string, ReactNode, 'long'?][] }) {
   return (
     <dl className="facts">
@@ -53,7 +53,7 @@ export function Facts({ facts }: { facts: [string, ReactNode, 'long'?][] }) {
   )
 }
 
-// Table scrolls sideways on narrow screens, by keyboard too.
+// Table scrolls sideways on narrow screens, also by keyboard.
 export function Table({ label, heads, children }: { label: string; heads: ReactNode[]; children: ReactNode }) {
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>
@@ -89,7 +89,7 @@ export function More({ of, count }: {
   )
 }
 
-// Long folds what would make a row of a table tall.
+// Long folds text that would make a table row tall.
 export function Long({ text, summary }: { text: string; summary?: string }) {
   if (text.length <= 80) return <>{text}</>
   return (

@@ -11,7 +11,7 @@ import { Card } from './page'
 
 type Field = Pick<Fn['inputs'][number], 'name' | 'required' | 'description'>
 
-// RunOne runs a Function for one input: what is published, or what more says.
+// RunOne runs a Function for one input: the published revision, or the one in more.
 export function RunOne({ title, name, fields, more, children }: { title: string; name: string; fields: Field[]; more?: () => object; children?: string }) {
   const [input, setInput] = useState<Record<string, string>>({})
   const run = useMutation({

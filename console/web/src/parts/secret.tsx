@@ -1,7 +1,7 @@
 import { Button, Modal } from '@mantine/core'
 import { Code } from './copy'
 
-// Secret shows what the service tells once and does not keep.
+// Secret shows a secret that the service returns only once.
 export const Secret = ({ what, secret, close }: { what: string; secret: string; close: () => void }) => (
   <Modal opened onClose={close} title={`The ${what}, shown this once`} closeOnClickOutside={false} closeOnEscape={false} withCloseButton={false} size="lg">
     <div className="stack">
