@@ -86,7 +86,7 @@ func TestSharesAreSharedAtTheEnd(t *testing.T) {
 }
 
 // Shares have about the same number of rows, even if groups differ in size.
-func TestSharesAreOfOneSize(t *testing.T) {
+func TestSharesHaveEqualSize(t *testing.T) {
 	t.Parallel()
 	b := dealBlock{shares: 5}
 	var groups []byte
@@ -111,7 +111,7 @@ func TestSharesAreOfOneSize(t *testing.T) {
 }
 
 // If some rows of a shard ran before the groups were known, the other rows are dealt.
-func TestWhatIsLeftIsDealt(t *testing.T) {
+func TestRemainingRowsAreDealt(t *testing.T) {
 	t.Parallel()
 	const rows = 1020
 	infos, groups := make([]shard.Info, 4), make([]byte, 4*rows)

@@ -45,10 +45,10 @@ func TestOwnerDropsAPartThatRepeatsRows(t *testing.T) {
 		t.Fatalf("heard %+v, want a part that repeats", parts)
 	}
 	if got := o.book.free.of(0); got == nil || !got.Equals(rows(6, 10)) {
-		t.Errorf("free are %v, want what nobody has done", got)
+		t.Errorf("free are %v, want the rows that are not done", got)
 	}
 	if m := o.Assignment(a); len(m.Acked) != 1 {
-		t.Errorf("the worker is told %+v, want that it may forget its part", m)
+		t.Errorf("the assignment is %+v, want its part acknowledged", m)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestOwnerKnowsACompletePart(t *testing.T) {
 
 // The reported part of a removed worker is still committed, and its rows do not run
 // again.
-func TestOwnerKeepsThePartsOfTheLost(t *testing.T) {
+func TestOwnerCommitsPartsOfLostWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	a, parts := hears(t, o, "w", [2]int{0, 10}, part("half", 0, 5))
@@ -94,12 +94,12 @@ func TestOwnerKnowsThePartsOfEarlierOwners(t *testing.T) {
 		t.Errorf("proposals %+v, want none", parts)
 	}
 	if m := o.Assignment(a); len(m.Acked) != 1 || m.Acked[0] != "old" {
-		t.Errorf("the worker is told %+v", m)
+		t.Errorf("the assignment is %+v", m)
 	}
 }
 
 // After an owner was suspended, missing heartbeats do not mean that workers are lost.
-func TestOwnerExcusesWhoCouldNotBeHeard(t *testing.T) {
+func TestOwnerExcusesWorkersAfterItsOwnPause(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	hears(t, o, "w", [2]int{})
@@ -116,7 +116,7 @@ func TestOwnerExcusesWhoCouldNotBeHeard(t *testing.T) {
 // If other workers have finished rows of a worker, for example after its node was
 // suspended, the worker gives back all rows that it has not sent. If the worker's own
 // parts have these rows, it continues.
-func TestOwnerTakesBackWhatOthersHaveDone(t *testing.T) {
+func TestOwnerTakesBackRowsDoneElsewhere(t *testing.T) {
 	t.Parallel()
 	join := func(own ...Part) *Assignment {
 		o := owner(t, 10, committed("done", 0, rows(0, 6)))
@@ -136,7 +136,7 @@ func TestOwnerTakesBackWhatOthersHaveDone(t *testing.T) {
 }
 
 // A worker with nothing to do gets rows that another worker has not sent.
-func TestOwnerRevokesForTheHungry(t *testing.T) {
+func TestOwnerRevokesForIdleWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	hears(t, o, "busy", [2]int{0, 10})
@@ -145,11 +145,11 @@ func TestOwnerRevokesForTheHungry(t *testing.T) {
 	o.Hear(&Heartbeat{Worker: "idle", Number: 2, Ports: 1, Want: true, Hungry: true}, start)
 	changed := o.Serve()
 	if len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 4 {
-		t.Fatalf("told %+v, want half of what waits back", changed)
+		t.Fatalf("changed %+v, want half of the waiting rows back", changed)
 	}
 	o.Hear(&Heartbeat{Worker: "busy", Number: 3, Ports: 1, Ready: 4, Recalled: 1, Batch: 1, Back: []ShardRows{{0, NewRowSet(rows(6, 10))}}}, start)
 	if changed := o.Serve(); len(changed) != 1 || changed[0] != a {
-		t.Fatalf("told %+v, want who was idle", changed)
+		t.Fatalf("changed %+v, want the worker that was idle", changed)
 	}
 	if p := o.Where(7); p.State != Assigned || p.Worker != "idle" {
 		t.Errorf("row 7 is %s with %q", p.State, p.Worker)
@@ -157,7 +157,7 @@ func TestOwnerRevokesForTheHungry(t *testing.T) {
 }
 
 // The owner refuses a heartbeat with rows that do not exist.
-func TestOwnerHearsNothingImpossible(t *testing.T) {
+func TestOwnerRefusesImpossibleRows(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 10)
 	for _, h := range []*Heartbeat{
@@ -210,7 +210,7 @@ func TestOwnerFindsWorkersByTheirNodes(t *testing.T) {
 
 // Near the end of a job a worker that has many rows does not get a few more: they go to
 // workers with fewer rows.
-func TestOwnerKeepsTheLastRowsForThoseWhoNeedThem(t *testing.T) {
+func TestOwnerKeepsTheLastRowsForIdleWorkers(t *testing.T) {
 	t.Parallel()
 	o := owner(t, 40)
 	report := func(worker string, ready int, hungry bool) *Heartbeat {

@@ -146,7 +146,7 @@ func TestPlanKeepsWorkersApart(t *testing.T) {
 }
 
 // A worker of an earlier owner keeps its rows, unless another worker has them.
-func TestOwnerRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
+func TestOwnerRefusesAWorkerWithAssignedRows(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 100}, {Rows: 100}}, []store.Part{committed("p", 0, rows(0, 10))})
 	if err != nil {
@@ -168,13 +168,13 @@ func TestOwnerRefusesRowsThatAreAnothersAndTakesTheRest(t *testing.T) {
 	}
 	s, _ := o.plan.span("c", o.plan.share(1))
 	if s.Shard != 0 || s.From != 30 || s.To != 100 {
-		t.Errorf("span %+v, want what nobody has", s)
+		t.Errorf("span %+v, want the free rows", s)
 	}
 }
 
 // The plan finds shards again that a worker gave back or left, in their order, even if
 // all their rows were assigned before.
-func TestPlanFindsWhatWasGivenBack(t *testing.T) {
+func TestPlanFindsReturnedShards(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 10}, {First: 20, Rows: 10}}, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // A node's share covers all its workers, at the same time or one after another.
 // Committed rows still count after their worker was removed.
-func TestOwnerKnowsWhoHasWhat(t *testing.T) {
+func TestSharesByNode(t *testing.T) {
 	t.Parallel()
 	o, err := NewOwner([]shard.Info{{Rows: 10}, {First: 10, Rows: 5}}, nil)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestSuspectsTravel(t *testing.T) {
 		return told
 	}
 	if told := tell("one", true); told != nil {
-		t.Errorf("the first worker hears of %v", told)
+		t.Errorf("the first worker gets %v", told)
 	}
 	one := beats["one"]
 	one.GiveBack(0, rows(2, 4))
@@ -48,12 +48,12 @@ func TestSuspectsTravel(t *testing.T) {
 		t.Errorf("reported once the rows are taken: %v", h.Suspects)
 	}
 	if told := tell("two", true); !slices.Equal(told, want) {
-		t.Errorf("the second worker hears of %v, want %v", told, want)
+		t.Errorf("the second worker gets %v, want %v", told, want)
 	}
 	beats["two"].GiveBack(0, rows(2, 4))
 	tell("two", false)
 	if told := tell("three", true); !slices.Equal(told, want) {
-		t.Errorf("the third worker hears of %v, want %v", told, want)
+		t.Errorf("the third worker gets %v, want %v", told, want)
 	}
 	o.Committed("three", part("p", 2, 4), start)
 	if len(o.suspects) > 0 {

@@ -43,7 +43,7 @@ func TestWorkerObeysOnce(t *testing.T) {
 		t.Errorf("again: %v, %d back", spans, back)
 	}
 	if _, _, _, ok := w.Obey(&Assignment{Epoch: 1, Worker: "another"}); ok {
-		t.Error("what is for another worker was obeyed")
+		t.Error("an assignment for another worker was applied")
 	}
 	if _, _, _, ok := w.Obey(&Assignment{Epoch: 2, Worker: "w"}); ok {
 		t.Error("another owner was obeyed")
@@ -59,15 +59,15 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 	w.GiveBack(0, rows(0, 3))
 	report := func() (h Heartbeat) { w.Report(&h); return h }
 	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
-		t.Errorf("told %+v", h)
+		t.Errorf("reported %+v", h)
 	}
 	w.GiveBack(0, rows(3, 4))
 	if h := report(); h.Batch != 1 || !h.Back[0].Rows.Equals(rows(0, 3)) {
-		t.Errorf("told %+v before the first batch was taken", h)
+		t.Errorf("reported %+v before the first batch was taken", h)
 	}
 	w.Obey(&Assignment{Epoch: 1, Worker: "w", Taken: 1})
 	if h := report(); h.Batch != 2 || !h.Back[0].Rows.Equals(rows(3, 4)) {
-		t.Errorf("told %+v", h)
+		t.Errorf("reported %+v", h)
 	}
 	if w.Idle() || w.Unfinished(0) != 6 {
 		t.Errorf("idle %v, %d unfinished", w.Idle(), w.Unfinished(0))
@@ -76,7 +76,7 @@ func TestWorkerGivesBackInBatches(t *testing.T) {
 
 // The worker's first heartbeat to a new owner names all its rows, but no rows that it
 // has given back.
-func TestWorkerTellsANewOwnerWhatItHas(t *testing.T) {
+func TestWorkerReportsItsRowsToANewOwner(t *testing.T) {
 	t.Parallel()
 	w := worker()
 	w.Obey(batch(1, 0, 10))
@@ -84,11 +84,11 @@ func TestWorkerTellsANewOwnerWhatItHas(t *testing.T) {
 	w.Wrote(part("p", 2, 4))
 	w.GiveBack(0, rows(8, 10))
 	if !w.Adopt(2, "other") || w.Adopt(2, "other") || w.Adopt(1, "session") {
-		t.Error("one of a new owner, the same one and an old one was not taken for what it is")
+		t.Error("Adopt mixes up a new owner, the same owner and an old owner")
 	}
 	var h Heartbeat
 	w.Report(&h)
 	if !h.Fresh || h.Epoch != 2 || len(h.Back) != 0 || len(h.Parts) != 1 || !h.Holds[0].Rows.Equals(rows(0, 8)) {
-		t.Errorf("told %+v", h)
+		t.Errorf("reported %+v", h)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	answerFailed
 )
 
-var errAnswer = errors.New("an answer was kept that cannot be read")
+var errAnswer = errors.New("a stored answer cannot be decoded")
 
 // appendAnswer appends the encoding of an answer.
 func appendAnswer(to []byte, out *rowmill.Output) []byte {

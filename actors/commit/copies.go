@@ -107,7 +107,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 		return a, nil
 	}
 	if c.spill == nil {
-		if c.spill, err = nameless("rowmill-copies-*"); err != nil {
+		if c.spill, err = unnamedFile("rowmill-copies-*"); err != nil {
 			return a, err
 		}
 	}
@@ -131,7 +131,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 		return a, err
 	}
 	if found, want := len(a.rows), needed.GetCardinality(); uint64(found) != want { //nolint:gosec // a number of rows
-		return a, fmt.Errorf("%d of %d answers that others get are there", found, want)
+		return a, fmt.Errorf("found %d of the %d answers that copies need", found, want)
 	}
 	a.at = append(a.at, at)
 	c.size = at
@@ -144,7 +144,7 @@ func (c *Copies) answer(row int64, out *rowmill.Output) error {
 	a, rel := &c.answers[n], uint32(row-c.Files.Shards[n].First) //nolint:gosec // position in the shard
 	i := sort.Search(len(a.rows), func(i int) bool { return a.rows[i] >= rel })
 	if i == len(a.rows) || a.rows[i] != rel {
-		return fmt.Errorf("the answer of row %d is not there", row)
+		return fmt.Errorf("the answer of row %d is missing", row)
 	}
 	record := make([]byte, a.at[i+1]-a.at[i]) // out shares this memory
 	if _, err := c.spill.ReadAt(record, a.at[i]); err != nil {
@@ -239,8 +239,8 @@ func (c *Copies) writeRows(ctx context.Context, file *results.PartWriter, n int,
 	return totals, nil
 }
 
-// nameless returns a temporary file and removes its name.
-func nameless(pattern string) (*os.File, error) {
+// unnamedFile returns a temporary file and removes its name.
+func unnamedFile(pattern string) (*os.File, error) {
 	f, err := os.CreateTemp("", pattern)
 	if err != nil {
 		return nil, fmt.Errorf("temporary file: %w", err)

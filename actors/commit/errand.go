@@ -40,8 +40,8 @@ const (
 // run few of these at a time.
 func (e *Errand) Heavy() bool { return e.Make == MakeMerge || e.Make == MakeJoin }
 
-// Run makes the object and returns its size in bytes. wait retries after a passing
-// error.
+// Run makes the object and returns its size in bytes. wait retries after a
+// temporary error.
 func (e *Errand) Run(ctx context.Context, bucket blob.Bucket, wait Wait) (size int64, err error) {
 	ctx = context.WithValue(ctx, making{}, e.Make)
 	err = wait(ctx, func() error {
@@ -96,7 +96,7 @@ func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, 
 		case MakeRows:
 			return results.ConcatRows(ctx, w, e.Schema, sources)
 		}
-		return 0, fmt.Errorf("nobody here knows how to make %q", e.Make)
+		return 0, fmt.Errorf("this version cannot make an object of kind %q", e.Make)
 	})
 }
 

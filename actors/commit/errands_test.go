@@ -68,7 +68,7 @@ func TestAnErrandRunsOnceAndSaysHowItEnded(t *testing.T) {
 }
 
 // An errand ends if its owner is silent for too long, or if its job is over.
-func TestErrandsThatNobodyWaitsFor(t *testing.T) {
+func TestErrandsEndWithoutAnOwner(t *testing.T) {
 	t.Parallel()
 	errands(t, func(t *testing.T, s *Errands) {
 		var ended []string

@@ -14,7 +14,7 @@ import (
 // again costs a request.
 const maxOpen = 1024
 
-// A Wait runs do again after a passing error.
+// A Wait runs do again after a temporary error.
 type Wait func(ctx context.Context, do func() error) error
 
 // Files has the data for making the objects of a job. Its keys belong to the owner of

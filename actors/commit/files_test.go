@@ -31,7 +31,7 @@ func maker(t *testing.T, count int) *Files {
 	}
 }
 
-// part writes rows from up to before to of a shard as a part.
+// part writes the rows [from, to) of a shard as a part.
 func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
 	p := proposal(layout.Part("job-1", n, 1), n, from, to, 0).Record
@@ -165,7 +165,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 }
 
 // Missing rows are an error, and no object remains.
-func TestMissingRowsAreNoResult(t *testing.T) {
+func TestMissingRowsAreAnError(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 2)
 	first := f.part(t, 0, 0, 10)
@@ -181,7 +181,7 @@ func TestMissingRowsAreNoResult(t *testing.T) {
 	}
 }
 
-// After a passing error another attempt makes the file.
+// After a temporary error another attempt makes the file.
 func TestFilesAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 1)

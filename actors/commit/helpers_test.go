@@ -12,11 +12,11 @@ func take(t *testing.T, h *Helpers, want string) {
 func none(t *testing.T, h *Helpers) {
 	t.Helper()
 	if got, ok := h.Take(); ok {
-		t.Errorf("the next errand is for %q, and nobody has room", got)
+		t.Errorf("the next errand is for %q, but no node has room", got)
 	}
 }
 
-func TestErrandsAreSpreadOverThoseWhoWrote(t *testing.T) {
+func TestErrandsAreSpreadOverWriters(t *testing.T) {
 	t.Parallel()
 	var h Helpers
 	h.Wrote("b")
@@ -29,19 +29,19 @@ func TestErrandsAreSpreadOverThoseWhoWrote(t *testing.T) {
 	h.Ended("b")
 	take(t, &h, "b")
 	if !h.Others() {
-		t.Error("nobody else helps")
+		t.Error("no other node helps")
 	}
 }
 
 // The owner's node runs errands only while there is no other node.
-func TestTheOwnersNodeStandsIn(t *testing.T) {
+func TestTheOwnersNodeIsTheLastHelper(t *testing.T) {
 	t.Parallel()
 	var h Helpers
 	take(t, &h, "")
 	take(t, &h, "")
 	none(t, &h)
 	if h.Others() {
-		t.Error("it is somebody else")
+		t.Error("Others reports a helper, want none")
 	}
 	h.Wrote("a")
 	h.Ended("")

@@ -61,7 +61,7 @@ func TestALateShardHoldsUpItsNeighboursOnly(t *testing.T) {
 	}
 }
 
-func TestTooLittleForAPieceIsLeftAsItIs(t *testing.T) {
+func TestSmallRunsAreNotJoined(t *testing.T) {
 	t.Parallel()
 	p := newPieces(PieceSizes{Least: 30, Most: 800}, 12, 12)
 	if cut := cuts(&p, 10, ascending(0, 9)...); cut != nil {
@@ -69,7 +69,7 @@ func TestTooLittleForAPieceIsLeftAsItIs(t *testing.T) {
 	}
 	p.parts[2].taken = true
 	if cut := p.rest(); !slices.Equal(cut, []Piece{{3, 9}}) {
-		t.Errorf("what is left: %v", cut)
+		t.Errorf("the rest: %v", cut)
 	}
 	none := newPieces(PieceSizes{}, 3, 3)
 	if cut := append(cuts(&none, 1<<40, 0, 1, 2), none.rest()...); cut != nil {

@@ -21,8 +21,8 @@ func shards(n int) (out []shard.Info) {
 	return out
 }
 
-// proposal returns a part with rows from up to before to of a shard; some
-// failed.
+// proposal returns a part with the rows [from, to) of a shard; failed is the number of
+// failed rows.
 func proposal(key string, n, from, to int, failed int64) assign.Proposal {
 	rows := roaring.New()
 	rows.AddRange(uint64(from), uint64(to))
@@ -51,7 +51,7 @@ func keys(b *Batch) (out []string) {
 	return out
 }
 
-func TestPartsThatComeMeanwhileAreRecordedTogether(t *testing.T) {
+func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 	t.Parallel()
 	p := progress(t, 2, 100, false)
 	if next := p.Next(); next.Record != nil || next.Final || next.Drained || next.Merge != nil {
@@ -97,7 +97,7 @@ func TestAnOwnerGoesOnWhereTheLastOneStopped(t *testing.T) {
 	t.Parallel()
 	a, b, c := proposal("a", 0, 0, 4, 0).Record, proposal("b", 0, 4, 10, 0).Record, proposal("c", 1, 0, 10, 0).Record
 	if next := progress(t, 2, 1, false, a, b, c).Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
-		t.Errorf("of what is to be merged: %+v", next)
+		t.Errorf("to be merged: %+v", next)
 	}
 	if p := progress(t, 1, 1, false, c0(c)); !p.Next().Final || p.HasRecorded() {
 		t.Error("a job whose last row is done is not finished")

@@ -134,9 +134,9 @@ func (c *Classifier) reject(r *engine.Reply, attempt int, problem string) (rowmi
 	switch err := json.Unmarshal([]byte(r.Content), new(json.RawMessage)); {
 	case begins && !complete || !errors.As(err, &syntax): // it ends too early, or it is valid JSON
 	case !strings.ContainsAny(strings.TrimSpace(r.Content)[:1], `{["`):
-		problem = "it is no JSON from its beginning on; perhaps the server takes no json_schema"
+		problem = "it is not JSON from its beginning on; perhaps the server ignores json_schema"
 	default:
-		problem = fmt.Sprintf("it is no JSON from byte %d on: %v", syntax.Offset, syntax)
+		problem = fmt.Sprintf("it is not JSON from byte %d on: %v", syntax.Offset, syntax)
 	}
 	if r.Finish == rowmill.FinishLength && begins && !complete {
 		return failed(rowmill.RowOutputTruncated,

@@ -68,7 +68,7 @@ func (d *Dispatcher) broke(r *request, tasks []broken, now time.Time) {
 
 // ended notes the end of a request. The request counts if it was in flight when the
 // first connection broke.
-func (c *crash) ended(r *request, seen evidence) {
+func (c *crash) ended(r *request, seen requestResult) {
 	if c.at.IsZero() || r.began.After(c.at) {
 		return
 	}
@@ -121,12 +121,12 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 		t.apart = 1
 	}
 	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only the connections of this row break
-		if t.faults++; t.faults >= maxFaults {
-			t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, "The connection to the engine broke on every attempt: "+b.fault.Message, "", t.attempts+t.faults), Final
+		if t.lostRequests++; t.lostRequests >= maxLostRequests {
+			t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, "The connection to the engine broke on every attempt: "+b.fault.Message, "", t.attempts+t.lostRequests), Final
 			return
 		}
 	}
-	q.refused(t, b.fault, new(evidence), time.Now())
+	q.refused(t, b.fault, new(requestResult), time.Now())
 }
 
 // A suspect is a row that waits for its trial.

@@ -201,8 +201,8 @@ func textsOf(rows int, poisoned ...int) []string {
 }
 
 // judgeRows verifies that a row with the word has failed after two crashes alone, and
-// that each other row was answered without cost and was in flight at one crash more than
-// the first at most.
+// that each other row was answered without cost and was in flight at two crashes at
+// most.
 func (f *fragile) judgeRows(t *testing.T, made []*Task, texts []string) {
 	t.Helper()
 	for i, task := range made {
@@ -335,7 +335,7 @@ func TestQueue_BusyServers(t *testing.T) {
 		"as it asks":   {Class: engine.Busy, Status: 429, Overloaded: true, RetryAfter: 7 * time.Second, Message: "later"},
 		"says nothing": {Class: engine.Busy, Status: 503, Overloaded: true, Message: "loading"},
 		"a gateway":    {Class: engine.Busy, Status: 502, Message: "bad gateway"},
-		"nobody there": {Class: engine.Busy, Code: "unreachable", Message: "refused"},
+		"unreachable":  {Class: engine.Busy, Code: "unreachable", Message: "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

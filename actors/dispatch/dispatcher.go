@@ -27,7 +27,7 @@ type Config struct {
 // Metrics has the metrics of a server.
 type Metrics struct {
 	InFlight prometheus.Gauge
-	Seconds  prometheus.Observer // by request
+	Seconds  prometheus.Observer // duration of each request
 	Retries  prometheus.Counter
 }
 
@@ -335,7 +335,7 @@ func (d *Dispatcher) next(r *request) bool {
 }
 
 // finish notes the end of a request. Its tasks may belong to the worker already.
-func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen evidence) {
+func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now, q := time.Now(), sent.queue
@@ -385,7 +385,7 @@ const busyPause = 5 * time.Second
 
 // failed notes a failed request. Its route rests if the server asks for a pause, or if
 // one request after another fails.
-func (d *Dispatcher) failed(r *route, name engine.Route, seen evidence, now time.Time) {
+func (d *Dispatcher) failed(r *route, name engine.Route, seen requestResult, now time.Time) {
 	others := d.inFlight > 0 // the refusal of a row that runs alone says nothing about the window
 	crowded := seen.overloaded && others && d.window.Limit(false) > 1
 	if seen.overloaded && others {

@@ -167,7 +167,7 @@ func TestDispatcherLosesNothing(t *testing.T) {
 				}
 			case 10: // each row fails
 				for range breakerFailures {
-					d.finish(&request{queue: l}, 0, 0, evidence{err: errProbe, trial: true})
+					d.finish(&request{queue: l}, 0, 0, requestResult{err: errProbe, trial: true})
 				}
 			case 11:
 				d.Rest(l.route)
@@ -210,12 +210,12 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	began := time.Now()
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{})
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{overloaded: true})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{overloaded: true})
 	if d.Alive(began) {
 		t.Error("alive without an answer")
 	}
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{answered: true})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{answered: true})
 	if !d.Alive(began) || d.Alive(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
 	}
@@ -324,13 +324,13 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	d := testDispatcher()
 	opened := 0
 	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { opened++ }})
-	failure := evidence{err: errors.New("status 500")}
+	failure := requestResult{err: errors.New("status 500")}
 	queue := &Queue{priority: 1, group: 1}
 	d.resumeByHand()
 	for range breakerFailures - 1 {
 		d.finish(&request{queue: queue}, 1, 0, failure)
 	}
-	d.finish(&request{queue: queue}, 1, 0, evidence{answered: true})
+	d.finish(&request{queue: queue}, 1, 0, requestResult{answered: true})
 	for range breakerFailures - 1 {
 		d.finish(&request{queue: queue}, 1, 0, failure)
 	}
@@ -361,17 +361,17 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	if opened != 1 || d.pick(&r) {
 		t.Fatal("a row of before the pause decides")
 	}
-	d.finish(&request{queue: queue}, 1, 0, evidence{err: errors.New("status 500"), trial: true})
+	d.finish(&request{queue: queue}, 1, 0, requestResult{err: errors.New("status 500"), trial: true})
 	if opened != 2 || d.pick(&r) {
 		t.Fatal("the row that was let through failed, and others follow")
 	}
 	d.Try("")
 	d.pick(&r)
-	d.finish(&request{queue: queue}, 1, 0, evidence{trial: true}) // its job was stopped
+	d.finish(&request{queue: queue}, 1, 0, requestResult{trial: true}) // its job was stopped
 	if !d.pick(&r) || d.pick(&r) {
 		t.Fatal("want another single row where the first told nothing")
 	}
-	d.finish(&request{queue: queue}, 1, 0, evidence{answered: true, trial: true})
+	d.finish(&request{queue: queue}, 1, 0, requestResult{answered: true, trial: true})
 	if !d.pick(&r) || r.trial || !d.pick(&r) {
 		t.Error("a row was answered, and still only one may go")
 	}
@@ -393,8 +393,8 @@ func TestARouteRestsAlone(t *testing.T) {
 	d.put(twin, tasks(2, 10))
 	d.put(sound, tasks(2, 10))
 	for range breakerFailures {
-		d.finish(&request{queue: sound}, 1, 0, evidence{answered: true})
-		d.finish(&request{queue: broken}, 1, 0, evidence{err: errors.New("status 500"), took: time.Nanosecond})
+		d.finish(&request{queue: sound}, 1, 0, requestResult{answered: true})
+		d.finish(&request{queue: broken}, 1, 0, requestResult{err: errors.New("status 500"), took: time.Nanosecond})
 	}
 	if len(rests) != 1 || rests[0] != "broken" {
 		t.Fatalf("routes at rest: %v", rests)
@@ -424,14 +424,14 @@ func TestARouteRestsAlone(t *testing.T) {
 	}
 }
 
-func TestBreakerForgivesWhatWasSentBeforeAnAnswer(t *testing.T) {
+func TestBreakerIgnoresRequestsSentBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{answered: true})
+	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{answered: true})
 	for range 2 * breakerFailures { // these requests were sent before the answer
-		d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, evidence{err: errors.New("timeout"), took: time.Minute})
+		d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{err: errors.New("timeout"), took: time.Minute})
 	}
 }
 

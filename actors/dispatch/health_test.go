@@ -36,7 +36,7 @@ func upHealth(t testing.TB) *Health {
 	return h
 }
 
-func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
+func TestHealth_Changes(t *testing.T) {
 	t.Parallel()
 	h := new(Health)
 	for range 2 { // the state stays unknown, and each failure is reported: it may have another reason
@@ -69,14 +69,14 @@ func TestHealth_TellsWhatAProbeChanges(t *testing.T) {
 			t.Fatalf("step %d: %v, up = %v, want %v", i, got, h.Up(), step.want)
 		}
 		if h.Up() && len(h.Info().Models) == 0 {
-			t.Fatalf("step %d: what the server said is forgotten", i)
+			t.Fatalf("step %d: the last answer of the server is lost", i)
 		}
 	}
 }
 
 // A server that is late with one probe may only be busy. A server that refuses the
 // connection is down, and so is a server that is late several times.
-func TestHealth_BearsLateProbes(t *testing.T) {
+func TestHealth_ToleratesLateProbes(t *testing.T) {
 	t.Parallel()
 	h := upHealth(t)
 	late := fmt.Errorf("probe: %w", context.DeadlineExceeded)
@@ -153,13 +153,13 @@ func TestHealth_IsUpOnlyByAProbe(t *testing.T) {
 			}
 			change := h.Probed(oneModel, err, rapid.Bool().Draw(t, "answers"))
 			if h.Up() && !was && (err != nil || change != Renewed) {
-				t.Fatalf("up by a probe with %v, told as %v", err, change)
+				t.Fatalf("up by a probe with %v, reported as %v", err, change)
 			}
 			if change == Fell && known && !was {
-				t.Fatal("a fall is told twice")
+				t.Fatal("a fall is reported twice")
 			}
 			if !h.Up() && was && change != Fell {
-				t.Fatalf("a fall is told as %v", change)
+				t.Fatalf("a fall is reported as %v", change)
 			}
 			known = known || h.Up()
 		}

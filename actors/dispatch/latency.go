@@ -8,7 +8,7 @@ import "time"
 type latency struct {
 	slowest float64 // seconds per token of the slowest recent request
 	longest int64   // tokens of the longest answer so far
-	gap     float64 // seconds between answers: an average over about smoothing answers, from 0
+	gap     float64 // seconds between answers: a moving average that starts at 0
 	gaps    int     // number of gaps in the average
 	last    time.Time
 }

@@ -21,10 +21,10 @@ const (
 // server does not report them. It decides which model is tested next. It is a plain
 // struct: its owner makes one call at a time and passes the time in.
 type Natures struct {
-	most  int                           // maximum number of models to test
-	known func(engine.ServedModel) bool // these models need no test
-	seen  map[string]*nature            // by the server's name of the model
-	asks  bool                          // a test row is running
+	most    int                           // maximum number of models to test
+	known   func(engine.ServedModel) bool // these models need no test
+	seen    map[string]*nature            // by the server's name of the model
+	testing bool                          // a test row is running
 }
 
 type nature struct {
@@ -43,7 +43,7 @@ func NewNatures(most int, known func(engine.ServedModel) bool) Natures {
 // Next returns the next model to test, if there is one, and notes that its test has
 // started.
 func (n *Natures) Next(info engine.Info, now time.Time) (name string, ok bool) {
-	if n.asks || n.known == nil {
+	if n.testing || n.known == nil {
 		return "", false
 	}
 	maps.DeleteFunc(n.seen, func(name string, _ *nature) bool {
@@ -51,7 +51,7 @@ func (n *Natures) Next(info engine.Info, now time.Time) (name string, ok bool) {
 	})
 	unknown := 0
 	for _, m := range info.Models {
-		if !n.asked(info, m) {
+		if !n.needsTest(info, m) {
 			continue
 		}
 		if unknown++; unknown > n.most {
@@ -63,32 +63,32 @@ func (n *Natures) Next(info engine.Info, now time.Time) (name string, ok bool) {
 			n.seen[m.Name] = seen
 		}
 		if !seen.settled && !now.Before(seen.due) {
-			n.asks = true
+			n.testing = true
 			return m.Name, true
 		}
 	}
 	return "", false
 }
 
-// asked reports whether test rows must find out the kind of a model, because the server,
+// needsTest reports whether test rows must find out the kind of a model, because the server,
 // the model's base and the catalog do not say it. A base that the catalog knows is
 // tested too if adapters of unknown kind depend on it.
-func (n *Natures) asked(info engine.Info, m engine.ServedModel) bool {
+func (n *Natures) needsTest(info engine.Info, m engine.ServedModel) bool {
 	based := slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool { return m.Base != "" && other.Name == m.Base })
-	return untold(m) && !based && (!n.known(m) || slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool {
-		return other.Base == m.Name && untold(other) && !n.known(other)
+	return kindUnknown(m) && !based && (!n.known(m) || slices.ContainsFunc(info.Models, func(other engine.ServedModel) bool {
+		return other.Base == m.Name && kindUnknown(other) && !n.known(other)
 	}))
 }
 
-// untold reports whether the server does not say the kind of a model.
-func untold(m engine.ServedModel) bool {
+// kindUnknown reports whether the server does not say the kind of a model.
+func kindUnknown(m engine.ServedModel) bool {
 	return m.Kind == "" || m.Kind == rowmill.KindEmbedding && m.Dimension == 0
 }
 
 // Answered takes the result of a test, or an error if there is no result. It reports
 // whether the result is new.
 func (n *Natures) Answered(m engine.ServedModel, found engine.Capability, err error, now time.Time) bool {
-	n.asks = false
+	n.testing = false
 	seen := n.seen[m.Name]
 	if seen == nil {
 		return false
@@ -115,7 +115,7 @@ func (n *Natures) Renew() {
 }
 
 // Interrupted notes that the running test row is lost.
-func (n *Natures) Interrupted() { n.asks = false }
+func (n *Natures) Interrupted() { n.testing = false }
 
 // Settle adds the results of tests to the information from the server, and the reason if
 // a model cannot be tested. An adapter gets the kind of its base.
@@ -123,14 +123,14 @@ func (n *Natures) Settle(said engine.Info) engine.Info {
 	info, unknown := said, 0
 	info.Models = slices.Clone(said.Models)
 	for i, m := range said.Models {
-		if n.known == nil || !n.asked(said, m) {
+		if n.known == nil || !n.needsTest(said, m) {
 			continue
 		}
 		unknown++
 		to := &info.Models[i]
 		switch seen := n.seen[m.Name]; {
 		case unknown > n.most:
-			to.Unusable = fmt.Sprintf("neither its server nor the catalog says what it does, and no more than %d models of a server are asked (jobs.asked_models); say its kind in an entry of the catalog", max(0, n.most))
+			to.Unusable = fmt.Sprintf("neither its server nor the catalog names its kind, and at most %d models of a server are tested for it (jobs.asked_models); set its kind in an entry of the catalog", max(0, n.most))
 		case seen == nil:
 		case seen.Kind != "":
 			to.Kind, to.Dimension = seen.Kind, seen.Dimension
@@ -140,7 +140,7 @@ func (n *Natures) Settle(said engine.Info) engine.Info {
 	}
 	for i := range info.Models {
 		m := &info.Models[i]
-		if m.Base == "" || !untold(*m) {
+		if m.Base == "" || !kindUnknown(*m) {
 			continue
 		}
 		for _, base := range info.Models {

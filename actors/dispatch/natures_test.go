@@ -10,7 +10,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-func nobodyKnows(engine.ServedModel) bool { return false }
+func noneKnown(engine.ServedModel) bool { return false }
 
 func listed(names ...string) (info engine.Info) {
 	for _, name := range names {
@@ -22,7 +22,7 @@ func listed(names ...string) (info engine.Info) {
 // Models are tested one at a time, each once, until the server comes up again.
 func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	n, info, now := NewNatures(8, nobodyKnows), listed("a", "b"), time.Now()
+	n, info, now := NewNatures(8, noneKnown), listed("a", "b"), time.Now()
 	for _, want := range []string{"a", "b"} {
 		name, ok := n.Next(info, now)
 		if !ok || name != want {
@@ -43,20 +43,20 @@ func TestNatures_EachModelIsAskedOnce(t *testing.T) {
 		t.Errorf("until it is answered again a is %+v", settled.Models[0])
 	}
 	if name, ok := n.Next(info, now); !ok || name != "a" {
-		t.Errorf("after the server came up anew: %q, %t", name, ok)
+		t.Errorf("after the server came up again: %q, %t", name, ok)
 	}
 	if n.Answered(engine.ServedModel{Name: "a"}, engine.Capability{Kind: rowmill.KindEmbedding, Dimension: 3}, nil, now) {
 		t.Error("the same answer is news")
 	}
 	if info.Models[0].Kind != "" {
-		t.Error("what the server said was changed")
+		t.Error("the answer of the server was changed")
 	}
 }
 
 // A failed test is repeated after a pause, and the pause grows.
 func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 	t.Parallel()
-	n, info, now := NewNatures(8, nobodyKnows), listed("a"), time.Now()
+	n, info, now := NewNatures(8, noneKnown), listed("a"), time.Now()
 	for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
 		if _, ok := n.Next(info, now); !ok {
 			t.Fatalf("does not ask after a pause, before one of %v", pause)
@@ -74,7 +74,7 @@ func TestNatures_AsksAgainAfterAPause(t *testing.T) {
 
 // A model is not tested if the server or the catalog says its kind. An adapter gets the
 // kind of its base. Only the first models of a server with very many models are tested.
-func TestNatures_WhatNeedsNoRow(t *testing.T) {
+func TestNatures_ModelsWithoutATest(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	known := func(m engine.ServedModel) bool { return m.Name == "known" }
@@ -119,7 +119,7 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 	if name, ok := based.Next(tuned, now); ok {
 		t.Errorf("asks about %s", name)
 	}
-	few := NewNatures(1, nobodyKnows)
+	few := NewNatures(1, noneKnown)
 	if name, _ := few.Next(listed("a", "b"), now); name != "a" {
 		t.Errorf("asks about %q first", name)
 	}
@@ -131,10 +131,10 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 	if m := settled.Models[0]; !strings.Contains(m.Unusable, "refuses the rows (no)") || m.Kind != "" {
 		t.Errorf("a is %+v", m)
 	}
-	if m := settled.Models[1]; !strings.Contains(m.Unusable, "no more than 1 models of a server are asked") {
+	if m := settled.Models[1]; !strings.Contains(m.Unusable, "at most 1 models of a server are tested") {
 		t.Errorf("b is %+v", m)
 	}
-	if n := NewNatures(-1, nobodyKnows); n.Settle(listed("a")).Models[0].Unusable == "" {
+	if n := NewNatures(-1, noneKnown); n.Settle(listed("a")).Models[0].Unusable == "" {
 		t.Error("where nothing is asked it is not said that the model cannot be used")
 	} else if name, ok := n.Next(listed("a"), now); ok {
 		t.Errorf("asks about %s", name)
@@ -147,9 +147,9 @@ func TestNatures_WhatNeedsNoRow(t *testing.T) {
 
 // If a server has no parser, and the template opens the reasoning, a short answer shows
 // no reasoning.
-func TestNatures_NamesTellOfReasoning(t *testing.T) {
+func TestNatures_NamesShowReasoning(t *testing.T) {
 	t.Parallel()
-	n, now := NewNatures(8, nobodyKnows), time.Now()
+	n, now := NewNatures(8, noneKnown), time.Now()
 	info := engine.Info{Models: []engine.ServedModel{{Name: "m", Origin: "Qwen/Qwen3-4B-Thinking-2507"}}}
 	n.Next(info, now)
 	n.Answered(info.Models[0], engine.Capability{Kind: rowmill.KindGeneration}, nil, now)

@@ -85,7 +85,7 @@ func (p *pace) sent(tokens int64) {
 
 // ended replaces the expected tokens of a request by the server's count. A refused
 // request costs no tokens.
-func (p *pace) ended(expected int64, seen *evidence) {
+func (p *pace) ended(expected int64, seen *requestResult) {
 	switch {
 	case seen.answered:
 		p.tokens.left += float64(expected - seen.prompts - seen.tokens)

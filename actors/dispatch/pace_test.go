@@ -78,16 +78,16 @@ func TestPace(t *testing.T) {
 
 // A refused request is not charged. An answered request is charged with the server's
 // count.
-func TestPace_CountsWhatTheServerSays(t *testing.T) {
+func TestPace_UsesTheServersCount(t *testing.T) {
 	t.Parallel()
 	p := newPace(engine.Pace{Tokens: 6000})
 	p.sent(50)
-	p.ended(50, &evidence{busy: true})
+	p.ended(50, &requestResult{busy: true})
 	if p.tokens.left != 100 {
 		t.Errorf("after a refusal %v tokens are left, want 100", p.tokens.left)
 	}
 	p.sent(50)
-	p.ended(50, &evidence{answered: true, prompts: 20, tokens: 400})
+	p.ended(50, &requestResult{answered: true, prompts: 20, tokens: 400})
 	if p.tokens.left != -320 {
 		t.Errorf("after an answer of 420 tokens %v are left, want -320", p.tokens.left)
 	}

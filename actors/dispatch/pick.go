@@ -13,7 +13,7 @@ type request struct {
 	began time.Time
 	trial bool     // it tries a route after a rest
 	apart bool     // its row is a suspect
-	one   [1]*Task // memory of tasks for a single row
+	one   [1]*Task // backing array of tasks for a single row
 }
 
 // pick moves the next tasks into r if the window has room for them.

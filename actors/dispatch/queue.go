@@ -26,26 +26,26 @@ type Job struct {
 
 // A Queue holds a job's rows for one server, and sends them.
 type Queue struct {
-	job      Job
-	route    engine.Route
-	account  string
-	priority rowmill.Priority
-	group    int // rows in a request
-	disp     *Dispatcher
-	call     engine.Call
-	ask      func(context.Context, string) (int, error) // returns the number of tokens of a prompt; nil if the server cannot count
-	mute     atomic.Bool                                // the server turned out not to count
-	cuts     atomic.Bool                                // the server cuts prompts without a message
-	seen     atomic.Int64                               // number of answers
-	repaired atomic.Bool                                // the JSON of some answers was taken out of other text
-	limit    atomic.Int64                               // maximum tokens of a prompt, learned from a refusal; 0 before
-	out      *Outbox
-	waiting  []*Task // owned by the dispatcher
+	job         Job
+	route       engine.Route
+	account     string
+	priority    rowmill.Priority
+	group       int // rows in a request
+	disp        *Dispatcher
+	call        engine.Call
+	countPrompt func(context.Context, string) (int, error) // returns the number of tokens of a prompt; nil if the server cannot count
+	cannotCount atomic.Bool                                // the server turned out not to count
+	cutsPrompts atomic.Bool                                // the server cuts prompts without a message
+	answers     atomic.Int64                               // number of answers
+	repaired    atomic.Bool                                // the JSON of some answers was taken out of other text
+	limit       atomic.Int64                               // maximum tokens of a prompt, learned from a refusal; 0 before
+	out         *Outbox
+	waiting     []*Task // owned by the dispatcher
 
 	suspects atomic.Int64 // number of rows that wait for their trial
 
 	left atomic.Int64 // length of waiting
-	full atomic.Int64 // left after rows last came
+	full atomic.Int64 // left when rows last came
 }
 
 // low reports whether the queue is about to run out of rows.
@@ -74,7 +74,7 @@ func (d *Dispatcher) Open(job Job, server engine.Engine, out *Outbox) (*Queue, e
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.Nearest(), group: 1, disp: d, call: call, ask: countOn(call, job), out: out}
+	q := &Queue{job: job, route: engine.RouteOf(spec), account: spec.Account, priority: spec.Priority.Nearest(), group: 1, disp: d, call: call, countPrompt: countOn(call, job), out: out}
 	if embeds {
 		q.group = job.Group
 	}

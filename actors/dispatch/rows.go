@@ -126,7 +126,7 @@ const (
 // Retry keeps t for another attempt, preferably at another engine. A row without a
 // failed or refused request can be sent at once.
 func (q *Rows) Retry(t *Task, now time.Time) {
-	tries := t.attempts + t.faults + t.refusals
+	tries := t.attempts + t.lostRequests + t.refusals
 	if tries == 0 {
 		q.now.Front(rowOf(t))
 		return

@@ -33,7 +33,7 @@ func TestRowsHonoursRetryAfterAndBoundsThePause(t *testing.T) {
 	asked := &Task{attempts: 1, Port: 0, due: now.Add(time.Minute)}
 	q.Retry(asked, now)
 	if got := q.Wake(now); got != time.Minute {
-		t.Errorf("pause = %v, want what the server asked for", got)
+		t.Errorf("pause = %v, want the pause that the server asked for", got)
 	}
 	q = NewRows(10)
 	q.Retry(&Task{attempts: 60, Port: 0}, now)
@@ -90,7 +90,7 @@ func TestRowsSendsRowsOfOldShards(t *testing.T) {
 }
 
 // Rows are given back in the order in which they would have been sent.
-func TestRowsThatAreTakenOut(t *testing.T) {
+func TestRowsRemove(t *testing.T) {
 	t.Parallel()
 	q := NewRows(10)
 	made := tasks(5, 1)
@@ -102,7 +102,7 @@ func TestRowsThatAreTakenOut(t *testing.T) {
 		t.Fatalf("%d ready", q.Ready())
 	}
 	if got := q.Remove(1); len(got) != 1 || got[0] != made[3] {
-		t.Errorf("what came back goes first: %v", got)
+		t.Errorf("returned rows go first: %v", got)
 	}
 	if got := q.Remove(10); len(got) != 3 || q.Ready() != 0 || q.Empty() {
 		t.Errorf("%d taken out, %d ready", len(got), q.Ready())

@@ -16,8 +16,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// evidence is the information about the server that a request has given.
-type evidence struct {
+// A requestResult is the information that a request has given about its server.
+type requestResult struct {
 	answered   bool          // the server works
 	took       time.Duration // if answered: the time of the request
 	tokens     int64         // if answered: tokens of the answer
@@ -32,14 +32,14 @@ type evidence struct {
 }
 
 // run sends a request and puts its tasks, with their outcomes, into the outbox.
-func (q *Queue) run(r *request) (seen evidence) {
+func (q *Queue) run(r *request) (seen requestResult) {
 	if q.job.Ctx.Err() != nil { // the job stopped while its rows waited
 		return seen
 	}
 	began := time.Now()
 	ctx, end, usual := q.job.Ctx, func() {}, q.disp.timeout(q.job.MaxTokens)
 	if usual == 0 {
-		ctx, end = q.supervised(r.tasks[0].overdue)
+		ctx, end = q.supervised(r.tasks[0].timeouts)
 	}
 	var span *tracing.Span
 	if q.job.Trace != nil {
@@ -74,33 +74,33 @@ func (q *Queue) run(r *request) (seen evidence) {
 
 // broke fails tasks that made our own code panic on the row or the answer: they would do
 // so again.
-func (q *Queue) broke(tasks []*Task, err error, began time.Time) evidence {
+func (q *Queue) broke(tasks []*Task, err error, began time.Time) requestResult {
 	q.disp.hooks.Panicked(err)
 	for _, t := range tasks {
-		t.Out, t.Outcome = failed(rowmill.RowInternal, "The service met a fault of its own when it ran the row. The log of the node says which.", "", t.attempts+1), Final
+		t.Out, t.Outcome = failed(rowmill.RowInternal, "An internal error of the service stopped this row. The log of the node has the error.", "", t.attempts+1), Final
 		t.tried(q.ended(t.Out.Err.Code, t.Out.Err.Message), began)
 	}
-	return evidence{}
+	return requestResult{}
 }
 
 // wait returns how long to wait for the answer to a task: longer after each timeout of
 // the task.
-func (q *Queue) wait(overdue int, usual time.Duration) time.Duration {
+func (q *Queue) wait(timeouts int, usual time.Duration) time.Duration {
 	if usual == 0 {
 		return 0
 	}
-	return max(q.disp.cfg.RowTimeout, usual) << min(overdue, 4)
+	return max(q.disp.cfg.RowTimeout, usual) << min(timeouts, 4)
 }
 
 // codeTimeout is the code of an engine.Error after a timeout of a row.
 const codeTimeout = "timeout"
 
 // errOverdue is the reason why supervised ended a request.
-var errOverdue = errors.New("no complete answer, although the server has become known to be faster")
+var errOverdue = errors.New("no complete answer within the timeout, which follows the measured speed of the server")
 
 // supervised returns a context for a request that is sent before the server's speed is
 // known. Once it is known, the timeout applies to this request too.
-func (q *Queue) supervised(overdue int) (ctx context.Context, end func()) {
+func (q *Queue) supervised(timeouts int) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(q.job.Ctx)
 	began := time.Now()
 	go func() {
@@ -111,7 +111,7 @@ func (q *Queue) supervised(overdue int) (ctx context.Context, end func()) {
 			case <-ctx.Done():
 				return
 			case now := <-look.C:
-				if enough := q.wait(overdue, q.disp.timeout(q.job.MaxTokens)); enough > 0 && now.Sub(began) >= enough {
+				if enough := q.wait(timeouts, q.disp.timeout(q.job.MaxTokens)); enough > 0 && now.Sub(began) >= enough {
 					cancel(errOverdue)
 					return
 				}
@@ -121,8 +121,8 @@ func (q *Queue) supervised(overdue int) (ctx context.Context, end func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// blamed replaces the error of a request that supervised has ended by a timeout.
-func blamed(ctx context.Context, err error) error {
+// orTimeout replaces the error of a request that supervised has ended by a timeout.
+func orTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errOverdue) {
 		return &engine.Error{Class: engine.Moment, Code: codeTimeout, Message: errOverdue.Error()}
 	}
@@ -134,25 +134,25 @@ func blamed(ctx context.Context, err error) error {
 // row's allocations.
 func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
-func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen evidence) {
+func (q *Queue) generate(ctx context.Context, t *Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	text, ok := q.fit(t)
 	if !ok {
 		return seen
 	}
-	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.overdue, usual), Failures: t.crashes, Traceparent: traceparent})
-	if err = blamed(ctx, err); err != nil {
+	reply, err := q.call.Generate(ctx, engine.Row{Text: bytesOf(text), Seed: q.seed(t), Patience: q.wait(t.timeouts, usual), Failures: t.status500s, Traceparent: traceparent})
+	if err = orTimeout(ctx, err); err != nil {
 		q.failed(t, err, &seen, began)
 		return seen
 	}
 	q.accepted(t, &reply, text, began)
-	return evidence{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
+	return requestResult{answered: true, tokens: reply.OutputTokens, prompts: reply.InputTokens}
 }
 
-func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time, traceparent string) (seen evidence) {
+func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, began time.Time, traceparent string) (seen requestResult) {
 	rows, texts, sent := make([]engine.Row, 0, len(tasks)), make([]string, 0, len(tasks)), make([]*Task, 0, len(tasks))
 	for _, t := range tasks {
 		if text, ok := q.fit(t); ok {
-			rows = append(rows, engine.Row{Text: bytesOf(text), Patience: q.wait(t.overdue, usual), Traceparent: traceparent})
+			rows = append(rows, engine.Row{Text: bytesOf(text), Patience: q.wait(t.timeouts, usual), Traceparent: traceparent})
 			texts, sent = append(texts, text), append(sent, t)
 		}
 	}
@@ -160,7 +160,7 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 		return seen
 	}
 	replies, faults, err := q.call.Embed(ctx, rows)
-	err = blamed(ctx, err)
+	err = orTimeout(ctx, err)
 	for i, t := range sent {
 		switch {
 		case err != nil:
@@ -176,30 +176,30 @@ func (q *Queue) embed(ctx context.Context, tasks []*Task, usual time.Duration, b
 	return seen
 }
 
-// squeeze is the percentage by which a prompt is cut further each time the server
-// refuses it as too long although it fits by our count. mostSqueezes is the number of
-// such attempts. blindly is the percentage if no limit is known.
+// shortenPercent is the percentage by which a prompt is cut further each time the server
+// refuses it as too long although it fits by our count. mostShortenings is the number of
+// such attempts. shortenUnknownPercent is the percentage if no limit is known.
 const (
-	squeeze      = 10
-	blindly      = 40
-	mostSqueezes = 8
+	shortenPercent        = 10
+	shortenUnknownPercent = 40
+	mostShortenings       = 8
 )
 
-// squeeze shortens the text of the next attempt after the server refused the prompt as
+// shorten cuts the text of the next attempt after the server refused the prompt as
 // too long. prompt is the server's count of its tokens and limit the server's limit;
 // each is 0 if unknown.
-func (t *Task) squeeze(prompt, limit int) {
-	first := t.squeezed == 0 && t.unlimited
+func (t *Task) shorten(prompt, limit int) {
+	first := t.shortened == 0 && t.unlimited
 	switch {
 	case limit > 0 && prompt > limit:
 		t.most = t.sent * limit / prompt
 	case limit == 0:
-		t.most = t.sent * (100 - blindly) / 100
+		t.most = t.sent * (100 - shortenUnknownPercent) / 100
 	default:
-		t.most = t.most * (100 - squeeze) / 100
+		t.most = t.most * (100 - shortenPercent) / 100
 	}
 	if !first || limit == 0 {
-		t.squeezed++
+		t.shortened++
 	}
 }
 
@@ -209,7 +209,7 @@ func (t *Task) squeeze(prompt, limit int) {
 // decides, unless the server would cut the prompt itself. If ok is false, the task has
 // failed or its job has stopped.
 func (q *Queue) fit(t *Task) (text string, ok bool) {
-	limit := q.promptLimit() * (100 - squeeze*t.squeezed) / 100
+	limit := q.promptLimit() * (100 - shortenPercent*t.shortened) / 100
 	t.sent = len(t.Row.Text)
 	if t.unlimited = limit == 0; t.unlimited {
 		text = t.Row.Text
@@ -219,20 +219,20 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 		t.sent, t.Cut = len(text), len(text) < len(t.Row.Text)
 		return text, true
 	}
-	ask := q.ask
-	if q.mute.Load() {
-		ask = nil
+	count := q.countPrompt
+	if q.cannotCount.Load() {
+		count = nil
 	}
-	text, fits, err := q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, ask)
-	doubt := err != nil || ask == nil && !q.cuts.Load() && !q.job.Counter.Exact(t.Row.Text)
+	text, fits, err := q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, count)
+	doubt := err != nil || count == nil && !q.cutsPrompts.Load() && !q.job.Counter.Exact(t.Row.Text)
 	switch {
 	case err == nil:
 	case q.job.Ctx.Err() != nil: // the job stopped
 		t.Outcome = Unblamed
 		return "", false
 	case errors.Is(err, engine.ErrNoCounting):
-		q.cuts.Store(errors.Is(err, engine.ErrCutsPrompts))
-		q.mute.Store(true)
+		q.cutsPrompts.Store(errors.Is(err, engine.ErrCutsPrompts))
+		q.cannotCount.Store(true)
 		return q.fit(t)
 	default:
 		text, fits, _ = q.job.Counter.Fit(q.job.Ctx, t.Row.Text, limit, nil) // without a server Fit returns no error
@@ -243,8 +243,8 @@ func (q *Queue) fit(t *Task) (text string, ok bool) {
 	switch {
 	case t.most > 0:
 		text = prompt.Beginning(text, t.most)
-	case t.squeezed > 0 && len(text) == len(t.Row.Text): // our count is far from the server's: cut by length
-		text = prompt.Beginning(text, len(text)*(100-squeeze*t.squeezed)/100)
+	case t.shortened > 0 && len(text) == len(t.Row.Text): // our count is far from the server's: cut by length
+		text = prompt.Beginning(text, len(text)*(100-shortenPercent*t.shortened)/100)
 	}
 	t.Cut = len(text) < len(t.Row.Text)
 	switch {
@@ -268,10 +268,10 @@ func (q *Queue) tooLong(t *Task, message string) bool {
 // seed if the client asked for this, and after an answer broke the schema, so that the
 // next answer differs.
 func (q *Queue) seed(t *Task) *int64 {
-	if !q.job.Spec.SeedPerRow && (t.breaches == 0 || q.job.Classifier.deterministic) {
+	if !q.job.Spec.SeedPerRow && (t.schemaFailures == 0 || q.job.Classifier.deterministic) {
 		return nil
 	}
-	s := rowSeed(q.job.Spec.Seed, t.Row.Index, t.breaches)
+	s := rowSeed(q.job.Spec.Seed, t.Row.Index, t.schemaFailures)
 	return &s
 }
 
@@ -302,8 +302,8 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	switch {
 	case reply.InputTokens == 0: // the server does not count tokens
 		reply.InputTokens = int64(q.job.Counter.Count(text))
-	case q.job.Spec.Raw != nil: // the server counts more than this text
-	case compares(q.seen.Add(1)) && !t.Cut:
+	case q.job.Spec.Raw != nil: // the server does not count only this text
+	case compares(q.answers.Add(1)) && !t.Cut:
 		q.job.Counter.Observe(t.Row.Text, reply.InputTokens)
 	}
 	if reply.OutputTokens == 0 && reply.Content != "" {
@@ -325,27 +325,27 @@ func (q *Queue) accepted(t *Task, reply *engine.Reply, text string, began time.T
 	}
 	if t.Outcome == Again { // accept returns Again only after it rejected an answer
 		t.Out = rowmill.Output{} // no memory is reserved for this output
-		t.breaches++
+		t.schemaFailures++
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
 }
 
-// failed decides the outcome of a task without an answer, and adds to the evidence about
-// the server.
-func (q *Queue) failed(t *Task, err error, seen *evidence, began time.Time) {
+// failed decides the outcome of a task without an answer, and notes in seen what the
+// error says about the server.
+func (q *Queue) failed(t *Task, err error, seen *requestResult, began time.Time) {
 	var fault *engine.Error
 	if !errors.As(err, &fault) { // the job stopped
 		t.Outcome = Unblamed
 		return
 	}
-	q.blame(t, fault, seen)
+	q.handleFault(t, fault, seen)
 	end := q.ended(fault.Code, fault.Message)
 	end.Status = fault.Status
 	t.tried(end, began)
 }
 
-// blame decides the outcome of a task from the error of its server.
-func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
+// handleFault decides the outcome of a task from the error of its server.
+func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	now := time.Now()
 	seen.overloaded = seen.overloaded || fault.Overloaded && t.refusals == 0
 	if fault.Class == engine.ServerFault || fault.Class == engine.Busy || fault.Class == engine.Moment && (fault.Status == 0 || fault.Status >= 500) {
@@ -367,9 +367,9 @@ func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 	if fault.Status == 0 || fault.Class == engine.ServerFault {
 		q.disp.hooks.Suspect(fault)
 		if fault.Code == codeTimeout {
-			t.overdue++
+			t.timeouts++
 		}
-		if t.faults++; t.faults < maxFaults {
+		if t.lostRequests++; t.lostRequests < maxLostRequests {
 			t.Outcome = Unblamed
 			return
 		}
@@ -377,22 +377,22 @@ func (q *Queue) blame(t *Task, fault *engine.Error, seen *evidence) {
 		if fault.Class == engine.ServerFault {
 			what = "No engine could be used for the row: "
 		}
-		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.faults), Final
+		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.lostRequests), Final
 		return
 	}
-	if fault.TooLong && q.job.Spec.TruncateRows && t.squeezed < mostSqueezes {
+	if fault.TooLong && q.job.Spec.TruncateRows && t.shortened < mostShortenings {
 		if t.unlimited && fault.Context > 0 { // the server's list of models does not contain the limit
 			q.limit.Store(int64(q.job.Spec.PromptLimit(fault.Context)))
 		}
-		t.squeeze(fault.Prompt, q.promptLimit())
+		t.shorten(fault.Prompt, q.promptLimit())
 		t.Outcome = Unblamed
 		return
 	}
 	t.attempts++
 	if fault.Status == 500 {
-		t.crashes++
+		t.status500s++
 	}
-	t.Out, t.Outcome = q.job.Classifier.refuse(fault, t.attempts, t.crashes)
+	t.Out, t.Outcome = q.job.Classifier.refuse(fault, t.attempts, t.status500s)
 	t.Out.Engine = q.disp.cfg.Engine
 	if fault.Class == engine.JobFault {
 		t.Out, t.Outcome = failed(rowmill.CodeEngineError, fault.Message, "", t.attempts), Final
@@ -408,7 +408,7 @@ const refusalGap = 2 * time.Minute
 
 // refused lets a task wait for its busy server, at no cost to the row. After the maximum
 // wait the row fails, or the whole job if no row of its route is answered.
-func (q *Queue) refused(t *Task, fault *engine.Error, seen *evidence, now time.Time) {
+func (q *Queue) refused(t *Task, fault *engine.Error, seen *requestResult, now time.Time) {
 	seen.first = seen.first || t.refusals == 0 || !q.disp.answeredAt(q).After(t.refusedAt)
 	if t.refusals == 0 || now.Sub(t.refusedAt) > refusalGap {
 		t.refusedFrom = now

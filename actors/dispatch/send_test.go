@@ -40,11 +40,11 @@ func TestQueue_AnswersComeBack(t *testing.T) {
 		t.Errorf("limit %d, %d in flight and %d queued of nothing", limit, inFlight, queued)
 	}
 	if slices.ContainsFunc(s.sent, func(r engine.Row) bool { return r.Seed != nil }) {
-		t.Error("a seed was sent that nobody asked for")
+		t.Error("a seed was sent without a request for it")
 	}
 }
 
-func TestQueue_SaysWhatTheServerCannotDo(t *testing.T) {
+func TestQueue_UnsupportedParameters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, &scripted{})
 	if got := b.queue.Warnings(); len(got) != 1 {
@@ -98,7 +98,7 @@ func TestQueue_GroupsTextsToEmbed(t *testing.T) {
 }
 
 // The effects of an error on the row, the server and the job.
-func TestQueue_FaultsOfOthers(t *testing.T) {
+func TestQueue_ErrorsOfServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err     engine.Error
@@ -142,7 +142,7 @@ func TestQueue_FaultsOfOthers(t *testing.T) {
 }
 
 // A row that needed more than one attempt keeps the result of each attempt.
-func TestQueue_KeepsWhatBecameOfAttempts(t *testing.T) {
+func TestQueue_KeepsAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		script := []func() (engine.Reply, error){
@@ -170,7 +170,7 @@ func TestQueue_KeepsWhatBecameOfAttempts(t *testing.T) {
 		want := []rowmill.Attempt{
 			{Took: time.Second, Status: 503, Code: "busy", Message: "too much to do"},
 			{Took: 2 * time.Second, Code: codeTimeout, Message: strings.Repeat("ä", maxTryMessage/2) + "…"},
-			{Took: 3 * time.Second, Code: rowmill.RowSchemaViolation, Message: "The answer does not conform to json_schema: it is no JSON from its beginning on; perhaps the server takes no json_schema"},
+			{Took: 3 * time.Second, Code: rowmill.RowSchemaViolation, Message: "The answer does not conform to json_schema: it is not JSON from its beginning on; perhaps the server ignores json_schema"},
 			{Took: 4 * time.Second},
 		}
 		for i := range want {
@@ -206,7 +206,7 @@ func TestQueue_WaitsAsLongAsTheServerAsks(t *testing.T) {
 		rows := NewRows(1)
 		rows.Retry(b.once(tasks(1, 10)[0]), time.Now())
 		if got := rows.Wake(time.Now()); got != time.Hour {
-			t.Errorf("wait = %v, want what the server asked for", got)
+			t.Errorf("wait = %v, want the wait that the server asked for", got)
 		}
 		b.disp.Close()
 	})
@@ -308,7 +308,7 @@ func TestQueue_LongRows(t *testing.T) {
 			b := newBench(t, s, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = limit, c.truncate })
 			row := tasksOf([]string{long}, plain)[0]
 			for b.once(row).Outcome != Final {
-				if len(s.sent) > mostSqueezes {
+				if len(s.sent) > mostShortenings {
 					t.Fatal("the row is sent again and again")
 				}
 			}
@@ -335,9 +335,9 @@ func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
 		truncate bool
 		code     string
 	}{
-		"told":           {60, true, ""},
-		"told, not cut":  {60, false, rowmill.RowTooLong},
-		"it is not told": {0, true, ""}, // cut by percentages
+		"known":          {60, true, ""},
+		"known, not cut": {60, false, rowmill.RowTooLong},
+		"unknown":        {0, true, ""}, // cut by percentages
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -355,7 +355,7 @@ func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
 			})
 			for _, row := range tasksOf([]string{long, long + long}, plain) {
 				for b.once(row).Outcome != Final {
-					if len(s.sent) > 4 && c.context > 0 || len(s.sent) > 2*mostSqueezes {
+					if len(s.sent) > 4 && c.context > 0 || len(s.sent) > 2*mostShortenings {
 						t.Fatal("rows are sent again and again")
 					}
 				}
@@ -489,7 +489,7 @@ func TestQueue_RequestsThatHang(t *testing.T) {
 }
 
 // Pausing gives back the waiting rows, and lets rows at the server finish.
-func TestDispatcher_PauseGivesBackWhatWaits(t *testing.T) {
+func TestDispatcher_PauseGivesBackWaitingRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

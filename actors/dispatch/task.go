@@ -24,11 +24,11 @@ type Task struct {
 	Reserved int64      // bytes that its worker reserved for the answer
 
 	attempts               int  // requests that count against the row
-	breaches               int  // number of attempts with an answer that broke the schema
-	crashes                int  // number of attempts that were answered with status 500
-	faults                 int  // lost requests that do not count as attempts
-	overdue                int  // number of faults that were timeouts
-	squeezed               int  // times that the server refused the prompt as too long
+	schemaFailures         int  // number of attempts with an answer that broke the schema
+	status500s             int  // number of attempts that were answered with status 500
+	lostRequests           int  // lost requests that do not count as attempts
+	timeouts               int  // number of lost requests that were timeouts
+	shortened              int  // times that the server refused the prompt as too long
 	unlimited              bool // it was last sent without a known limit for its prompt
 	sent                   int  // bytes of its text in the last request
 	most                   int  // bytes of its text to send, from the server's count of tokens; 0 if not set
@@ -82,9 +82,9 @@ func (t *Task) Suspected() (group, crashes int) { return t.apart, t.crashed }
 // Attempted reports whether the row has used up an attempt.
 func (t *Task) Attempted() bool { return t.attempts > 0 }
 
-// maxFaults is the number of lost connections after which a row counts as their cause.
+// maxLostRequests is the number of lost connections after which a row counts as their cause.
 // Each outage of a server costs a row at most one.
-const maxFaults = 10
+const maxLostRequests = 10
 
 // tried records how the request that was sent at began has ended. If the output is
 // final, it gets all recorded attempts.
@@ -137,10 +137,10 @@ func (t *Task) Free() int64 {
 type Outbox struct {
 	Notify func() // there are tasks that were not announced; must not block
 
-	mu    sync.Mutex
-	tasks []*Task
-	told  bool // Notify was called after the last Take
-	late  *time.Timer
+	mu        sync.Mutex
+	tasks     []*Task
+	announced bool // Notify was called after the last Take
+	late      *time.Timer
 }
 
 // If the worker is not needed at once, it is notified of its tasks after gatherTasks
@@ -159,11 +159,11 @@ func (o *Outbox) put(soon bool, tasks ...*Task) {
 	o.mu.Lock()
 	first := len(o.tasks) == 0
 	o.tasks = append(o.tasks, tasks...)
-	announce := !o.told && (soon || len(o.tasks) >= gatherTasks)
+	announce := !o.announced && (soon || len(o.tasks) >= gatherTasks)
 	switch {
 	case announce:
-		o.told = true
-	case !first || o.told:
+		o.announced = true
+	case !first || o.announced:
 	case o.late == nil:
 		o.late = time.AfterFunc(gatherTime, o.remind)
 	default:
@@ -178,8 +178,8 @@ func (o *Outbox) put(soon bool, tasks ...*Task) {
 // remind announces tasks that have waited for gatherTime.
 func (o *Outbox) remind() {
 	o.mu.Lock()
-	announce := !o.told && len(o.tasks) > 0
-	o.told = o.told || announce
+	announce := !o.announced && len(o.tasks) > 0
+	o.announced = o.announced || announce
 	o.mu.Unlock()
 	if announce {
 		o.Notify()
@@ -191,6 +191,6 @@ func (o *Outbox) Take(spare []*Task) []*Task {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	tasks := o.tasks
-	o.tasks, o.told = spare[:0], false
+	o.tasks, o.announced = spare[:0], false
 	return tasks
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // In any order, freeing tasks gives back exactly the memory that they used.
-func TestTasksGiveBackWhatTheyHeld(t *testing.T) {
+func TestTasksGiveBackTheirMemory(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var rows []rowmill.Row
@@ -55,7 +55,7 @@ func TestTasksGiveBackWhatTheyHeld(t *testing.T) {
 	})
 }
 
-func TestOutboxTellsOnceForManyTasks(t *testing.T) {
+func TestOutboxNotifiesOnceForManyTasks(t *testing.T) {
 	t.Parallel()
 	told := 0
 	out := &Outbox{Notify: func() { told++ }}
@@ -121,7 +121,7 @@ func TestOutboxGathers(t *testing.T) {
 
 // The engine learns how often servers have answered a row with HTTP 500, because a
 // parameter that it adds to the request may be the cause. Other failures do not count.
-func TestQueue_TellsTheEngineOfFailures(t *testing.T) {
+func TestQueue_PassesFailuresToTheEngine(t *testing.T) {
 	t.Parallel()
 	statuses := []int{503, 500}
 	s := &scripted{}

@@ -20,7 +20,7 @@ func (q *Queue) traced(tasks []*Task) *tracing.Span {
 		return t.block.span.Call(operation+" "+model,
 			slog.String("gen_ai.operation.name", operation), slog.String("gen_ai.request.model", model),
 			slog.String("rowmill.engine", q.disp.cfg.Engine), slog.Int64("rowmill.row", t.Row.Index), slog.Int("rowmill.rows", len(tasks)),
-			slog.Int("rowmill.attempt", t.attempts+t.faults+1))
+			slog.Int("rowmill.attempt", t.attempts+t.lostRequests+1))
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func operationOf(spec *rowmill.Spec) string {
 
 // conclude ends the span of the request that was sent at began, with the result of its
 // first task.
-func conclude(span *tracing.Span, tasks []*Task, seen *evidence, began time.Time) {
+func conclude(span *tracing.Span, tasks []*Task, seen *requestResult, began time.Time) {
 	if seen.answered {
 		span.Set(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))
 	}

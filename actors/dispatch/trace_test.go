@@ -65,7 +65,7 @@ func TestQueue_Traces(t *testing.T) {
 			t.Errorf("got %+v", request)
 		}
 		if name := "00-" + request.Trace + "-" + request.ID + "-01"; !slices.Contains(told, name) {
-			t.Errorf("nobody was told of %s", name)
+			t.Errorf("no server got the id %s", name)
 		}
 		if request.Error == "" && (request.Attributes["gen_ai.usage.input_tokens"] != int64(3) || request.Attributes["gen_ai.usage.output_tokens"] != int64(2)) {
 			t.Errorf("got %+v", request.Attributes)
@@ -80,7 +80,7 @@ func TestQueue_Traces(t *testing.T) {
 		}
 	}
 	if len(told) != 4 || len(got) != 3*4 {
-		t.Errorf("%d servers were told of %d spans: %v", len(told), len(got)/3, got)
+		t.Errorf("%d servers got ids, %d spans: %v", len(told), len(got)/3, got)
 	}
 	for _, want := range [][]any{{int64(0), int64(1), ""}, {int64(2), int64(1), "busy"}, {int64(2), int64(2), "too_rude"}, {int64(4), int64(1), ""}} {
 		if !slices.ContainsFunc([]int{0, 3, 6, 9}, func(i int) bool { return slices.Equal(got[i:i+3], want) }) {

@@ -53,7 +53,7 @@ func TestGateGoesByTurns(t *testing.T) {
 
 // Work that gives up keeps no place: neither the place that it waited for, nor a place
 // that it got at that moment.
-func TestGateForgetsWhoGivesUp(t *testing.T) {
+func TestGateForgetsCancelledWaits(t *testing.T) {
 	t.Parallel()
 	for range 100 {
 		g := NewGate(1, 0)

@@ -18,14 +18,14 @@ func counts(spec *rowmill.Spec) bool { return spec.Estimate || spec.CostQuota !=
 // until their sum exceeds the quota. From then on it counts; recount must count the
 // earlier rows.
 func (t *inputCounter) bounded() *inputCounter {
-	t.rough.Store(!counts(t.spec))
+	t.useBounds.Store(!counts(t.spec))
 	return t
 }
 
 // bound returns the upper bound for a row's tokens; enough is false if it must be
 // counted.
 func (t *inputCounter) bound(text string) (n int, enough bool) {
-	if !t.rough.Load() {
+	if !t.useBounds.Load() {
 		return 0, false
 	}
 	n = t.counter.AtMost(text)
@@ -35,29 +35,29 @@ func (t *inputCounter) bound(text string) (n int, enough bool) {
 // within reports whether bounds are still enough: this many tokens are within the quota.
 func (t *inputCounter) within(tokens int64) bool {
 	if quota := t.spec.TokenQuota; quota > 0 && tokens > quota {
-		t.rough.Store(false)
+		t.useBounds.Store(false)
 	}
-	return t.rough.Load()
+	return t.useBounds.Load()
 }
 
-// head returns the sum of the bounds for the rows that must still be counted.
-func (t *inputCounter) head() int64 {
-	if t.rough.Load() {
+// uncounted returns the sum of the bounds for the rows that must still be counted.
+func (t *inputCounter) uncounted() int64 {
+	if t.useBounds.Load() {
 		return 0
 	}
-	return t.roughTokens
+	return t.boundedTokens
 }
 
 // recount counts the first rows, for which bounds were used, if their sum was too high.
 // counted has the result for all rows.
 func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inputCounter) error {
-	if counted.rough.Load() || counted.roughRows == 0 {
+	if counted.useBounds.Load() || counted.boundedRows == 0 {
 		return nil
 	}
 	again := newInputCounter(g.counter, &g.spec, 0)
 	again.compute = g.Compute
 	again.begin(ctx)
-	err := g.eachRow(ctx, m, counted.roughRows, again)
+	err := g.eachRow(ctx, m, counted.boundedRows, again)
 	size, failure := again.close()
 	if failure != nil {
 		return failure
@@ -65,7 +65,7 @@ func (g *ingester) recount(ctx context.Context, m *shard.Manifest, counted *inpu
 	if err != nil {
 		return fmt.Errorf("count tokens: %w", err)
 	}
-	m.Size.Tokens += size.Tokens - counted.roughTokens
+	m.Size.Tokens += size.Tokens - counted.boundedTokens
 	if m.Size.Tokens > g.spec.TokenQuota {
 		return tooManyTokens(m.Size.Tokens, m.Rows-1, &g.spec)
 	}

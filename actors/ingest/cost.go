@@ -19,7 +19,7 @@ func Reserve(ctx context.Context, ledger store.Ledger, rec *store.Record, fence 
 	}
 	if spec.Model.NoPrice {
 		return rowmill.Failf(rowmill.CodeCostQuota,
-			"The account has a cost quota of %v a month, and %s has no price: what the job costs cannot be held against it. Ask an administrator to give the model input_price and output_price in the catalog, 0 where it costs nothing, or to remove the quota: rowmill quotas set --cost-usd none.",
+			"The account has a cost quota of %v a month, and %s has no price, so the cost of the job cannot be checked. Ask an administrator to give the model input_price and output_price in the catalog, 0 if it costs nothing, or to remove the quota: rowmill quotas set --cost-usd none.",
 			rowmill.MoneyOf(*spec.CostQuota), spec.Model.ID)
 	}
 	usd, _ := unsampledCost(spec, input.Rows-input.Taken-input.Copies, input.Size)

@@ -22,21 +22,21 @@ type inputCounter struct {
 	limit   int   // maximum tokens of a prompt; 0 for no limit
 	stop    int64 // tokens of the sample for an estimate
 
-	// While rough is set, rows are not counted: upper bounds are used. roughTokens is
-	// the sum of the bounds for the first roughRows rows.
-	rough       atomic.Bool
-	roughRows   int64
-	roughTokens int64
+	// While useBounds is set, rows are not counted: upper bounds are used. boundedTokens is
+	// the sum of the bounds for the first boundedRows rows.
+	useBounds     atomic.Bool
+	boundedRows   int64
+	boundedTokens int64
 
 	// compute is Config.Compute, or nil if counting need not wait for a processor. rest
 	// runs a wait of the reader after giving up the reader's processor. added is called
-	// after each change of the result of so.
+	// after each change of the result of progress.
 	compute func(ctx context.Context) (leave func(), ok bool)
 	rest    func(wait func()) error
 	added   func()
 
 	next    int64 // next row
-	handed  int64 // next at the last call of hand
+	flushed int64 // next at the last call of flush
 	batch   []countedRow
 	bytes   int
 	batches chan *countedBatch // to be counted by any goroutine
@@ -119,7 +119,7 @@ func (t *inputCounter) addRow(row int64, text string) error {
 	t.next = row + 1
 	t.batch = append(t.batch, countedRow{row, text})
 	if t.bytes += len(text); len(t.batch) == batchRows || t.bytes >= batchBytes {
-		return t.hand()
+		return t.flush()
 	}
 	return nil
 }
@@ -127,12 +127,12 @@ func (t *inputCounter) addRow(row int64, text string) error {
 // pass skips the next row.
 func (t *inputCounter) pass() { t.next++ }
 
-// hand passes the collected rows to the counting goroutines.
-func (t *inputCounter) hand() error {
-	if t.next == t.handed {
+// flush passes the collected rows to the counting goroutines.
+func (t *inputCounter) flush() error {
+	if t.next == t.flushed {
 		return nil
 	}
-	t.handed = t.next
+	t.flushed = t.next
 	batch := &countedBatch{rows: t.batch, end: t.next, counted: make(chan struct{}), added: make(chan struct{})}
 	large := t.bytes >= largeBatch
 	t.batch, t.bytes = nil, 0
@@ -163,8 +163,8 @@ func (t *inputCounter) err() error {
 	return nil
 }
 
-// so returns the size of the rows counted so far, and their number.
-func (t *inputCounter) so() (rows int64, size shard.Size) {
+// progress returns the size of the rows counted so far, and their number.
+func (t *inputCounter) progress() (rows int64, size shard.Size) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rows, t.size
@@ -172,7 +172,7 @@ func (t *inputCounter) so() (rows int64, size shard.Size) {
 
 // close counts the remaining rows and returns the sum. It must be called once.
 func (t *inputCounter) close() (shard.Size, error) {
-	err := t.hand()
+	err := t.flush()
 	close(t.batches)
 	close(t.order)
 	<-t.done
@@ -246,11 +246,11 @@ func (t *inputCounter) addUp(batch *countedBatch) {
 			size.SampleTokens += int64(n)
 		}
 		size.Tokens += int64(n)
-		if t.rough.Load() {
-			t.roughRows, t.roughTokens = in.row+1, size.Tokens
+		if t.useBounds.Load() {
+			t.boundedRows, t.boundedTokens = in.row+1, size.Tokens
 		}
-		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens-t.head() > quota {
-			failure = tooManyTokens(size.Tokens-t.head(), in.row, t.spec)
+		if quota := t.spec.TokenQuota; quota > 0 && size.Tokens-t.uncounted() > quota {
+			failure = tooManyTokens(size.Tokens-t.uncounted(), in.row, t.spec)
 		}
 	}
 	t.mu.Lock()

@@ -29,12 +29,12 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 	if g.follower != nil {
 		g.follower.rest = counted.rest
 	}
-	herald := g.herald(Begun{IDType: m.IDType, Fields: fields}, counted)
+	announcer := g.announcer(Begun{IDType: m.IDType, Fields: fields}, counted)
 	counted.begin(ctx)
-	err := g.cutAll(ctx, moment, rows, counted, herald, &m)
+	err := g.cutAll(ctx, moment, rows, counted, announcer, &m)
 	moment.end()
 	size, failure := counted.close()
-	g.told = herald.close()
+	g.announced = announcer.close()
 	m.Size = size
 	if g.copies != nil {
 		m.Copies = g.copies.count
@@ -49,7 +49,7 @@ func (g *ingester) cut(ctx context.Context, rows input.Reader, fields []string) 
 }
 
 // cutAll writes rows as shards until there are no more rows.
-func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, herald *herald, m *shard.Manifest) error {
+func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader, counted *inputCounter, announcer *announcer, m *shard.Manifest) error {
 	if err := moment.take(ctx); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (g *ingester) cutAll(ctx context.Context, moment *moment, rows input.Reader
 		m.Rows += int64(info.Rows)
 		if info.Rows > 0 {
 			m.Shards = append(m.Shards, info)
-			herald.add(info, g.copies.of(len(m.Shards)-1))
+			announcer.add(info, g.copies.of(len(m.Shards)-1))
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -127,7 +127,7 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 			return info, err
 		}
 	}
-	err = counted.hand() // its rows are counted even if the next rows come slowly
+	err = counted.flush() // its rows are counted even if the next rows come slowly
 	if err != nil {
 		return info, err
 	}

@@ -95,7 +95,7 @@ func (g *ingester) await(ctx context.Context) error {
 			return err
 		case !running:
 			return rowmill.Failf(rowmill.CodeDownloadFailed,
-				"The node that was downloading the input stopped before all of it had come, and an input is downloaded only once. Submit the job again with a fresh URL.")
+				"The node that was downloading the input stopped before the whole input had arrived, and an input is downloaded only once. Submit the job again with a fresh URL.")
 		}
 		select {
 		case <-ctx.Done():
@@ -121,16 +121,16 @@ func (g *ingester) fetch(ctx context.Context) error {
 	w, err := g.prepare(ctx, patient)
 	if err != nil {
 		done()
-		g.Downloads.strike(job, d, err)
+		g.Downloads.remove(job, d, err)
 		return err
 	}
 	g.Downloads.run(ctx, job, d, func() error {
 		defer done()
 		defer w.Abort()
 		raw := input.NewCompressor(w)
-		held := &heldUp{w: raw, download: d}
-		if _, err := g.Downloader.Fetch(d.ctx, url, held); err != nil {
-			return held.blame(err)
+		meter := &stallMeter{w: raw, download: d}
+		if _, err := g.Downloader.Fetch(d.ctx, url, meter); err != nil {
+			return meter.addStall(err)
 		}
 		if err := raw.Close(); err != nil {
 			return fmt.Errorf("write input object: %w", err)
@@ -181,20 +181,20 @@ func (g *ingester) prepare(ctx, patient context.Context) (w blob.Writer, err err
 	return w, nil
 }
 
-// A heldUp writer measures the longest time that a write has taken, and reports progress
+// A stallMeter writes and measures the longest time that a write has taken, and reports progress
 // to the download.
-type heldUp struct {
+type stallMeter struct {
 	w        io.Writer
 	download *download
 	longest  time.Duration
 }
 
-var _ input.Expecter = (*heldUp)(nil)
+var _ input.Expecter = (*stallMeter)(nil)
 
 // Expect notes the size of the input in bytes.
-func (h *heldUp) Expect(bytes int64) { h.download.size.Store(bytes) }
+func (h *stallMeter) Expect(bytes int64) { h.download.size.Store(bytes) }
 
-func (h *heldUp) Write(p []byte) (int, error) {
+func (h *stallMeter) Write(p []byte) (int, error) {
 	began := time.Now()
 	n, err := h.w.Write(p)
 	h.longest = max(h.longest, time.Since(began))
@@ -205,15 +205,15 @@ func (h *heldUp) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// blame adds to a download error that our own object storage stalled the connection.
-func (h *heldUp) blame(err error) error {
+// addStall adds to a download error that our own object storage stalled the connection.
+func (h *stallMeter) addStall(err error) error {
 	var failure *rowmill.Failure
 	if h.longest < patienceOfServers || !errors.As(err, &failure) || failure.Code != rowmill.CodeDownloadFailed {
 		return err
 	}
-	told := *failure
-	told.Message += fmt.Sprintf(" The service's object storage could not be used for %v meanwhile, in which nothing more was taken from the server.", h.longest.Round(time.Second))
-	return &told
+	explained := *failure
+	explained.Message += fmt.Sprintf(" Meanwhile the service's object storage could not be used for %v, so the service read nothing from the server.", h.longest.Round(time.Second))
+	return &explained
 }
 
 // patienceOfServers is how long a server that sends a file certainly waits until more of

@@ -186,7 +186,7 @@ func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
 }
 
 // A download stops when its job is over.
-func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
+func TestRun_AnUnwantedDownloadStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t)
 		began := time.Now()
@@ -198,14 +198,14 @@ func TestRun_ADownloadThatNobodyWantsStops(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if took := server.ended.Sub(began); took != time.Minute || !r.Downloads.None() {
-			t.Errorf("the download ended after %v, want as nobody wants it any more", took)
+			t.Errorf("the download ended after %v, want its end when it is no longer wanted", took)
 		}
 	})
 }
 
 // If a server breaks the connection after our storage stalled it for long, the error
 // says so.
-func TestRun_ABrokenDownloadThatWasHeldUp(t *testing.T) {
+func TestRun_ABrokenDownloadAfterAStall(t *testing.T) {
 	for name, held := range map[string]time.Duration{"for long": time.Minute, "for a moment": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

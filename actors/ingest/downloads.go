@@ -102,7 +102,7 @@ func (s *Downloads) of(job string) *download {
 	return s.running[job]
 }
 
-// begin adds a download. Then run or strike must be called.
+// begin adds a download. Then run or remove must be called.
 func (s *Downloads) begin(job string) *download {
 	d := &download{done: make(chan struct{})}
 	d.ctx, d.stop = context.WithCancel(s.life)
@@ -112,8 +112,8 @@ func (s *Downloads) begin(job string) *download {
 	return d
 }
 
-// strike removes a finished download.
-func (s *Downloads) strike(job string, d *download, err error) {
+// remove removes a finished download.
+func (s *Downloads) remove(job string, d *download, err error) {
 	s.mu.Lock()
 	delete(s.running, job)
 	s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Downloads) run(owner context.Context, job string, d *download, fetch fu
 		defer s.cfg.All.Done()
 		err := contain.Run(fetch)
 		lost := owner.Err() != nil
-		s.strike(job, d, err)
+		s.remove(job, d, err)
 		s.cfg.Ended(job, lost, err)
 	}()
 	go func() {

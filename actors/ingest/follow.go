@@ -125,8 +125,8 @@ const settlePatience = time.Second
 func (t *tail) end(ctx context.Context) bool {
 	close(t.whole)
 	select {
-	case stand := <-t.settled:
-		return stand
+	case replaced := <-t.settled:
+		return replaced
 	case <-ctx.Done():
 	case <-time.After(settlePatience):
 	}
@@ -134,9 +134,9 @@ func (t *tail) end(ctx context.Context) bool {
 }
 
 // settle decides whether shards replace the download. Only the first call counts.
-func (t *tail) settle(stand bool) {
+func (t *tail) settle(replaced bool) {
 	select {
-	case t.settled <- stand:
+	case t.settled <- replaced:
 	default:
 	}
 }
@@ -236,7 +236,7 @@ func (f *follower) Close() error {
 func (g *ingester) cutAlong(ctx context.Context, d *download) error {
 	whole, err := g.follow(ctx, d)
 	if err == nil {
-		err = g.stand(ctx, whole)
+		err = g.replaceDownload(ctx, whole)
 	}
 	d.tail.settle(err == nil)
 	var failure *rowmill.Failure
@@ -272,9 +272,9 @@ func (g *ingester) follow(ctx context.Context, d *download) (whole shard.Manifes
 	return whole, err
 }
 
-// stand writes the list of shards and then records the end of the download, in this
+// replaceDownload writes the list of shards and then records the end of the download, in this
 // order, so that a later owner always finds a complete input.
-func (g *ingester) stand(ctx context.Context, whole shard.Manifest) error {
+func (g *ingester) replaceDownload(ctx context.Context, whole shard.Manifest) error {
 	if err := g.Wait(ctx, func() error { return g.list(ctx, &whole) }); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestFollower_ReadsWhatComes(t *testing.T) {
 }
 
 // A download does not wait for a reader that has left.
-func TestTail_NobodyReads(t *testing.T) {
+func TestTail_WithoutAReader(t *testing.T) {
 	t.Parallel()
 	tail := newTail(10, time.Hour)
 	close(tail.left)
@@ -165,7 +165,7 @@ func TestRun_CutsWhileItDownloads(t *testing.T) {
 
 // An invalid row ends the job before the rest arrives. An error of the server is
 // reported as such.
-func TestRun_WhatIsWrongWhileItDownloads(t *testing.T) {
+func TestRun_ErrorsDuringTheDownload(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	never := make(chan struct{})
@@ -179,13 +179,13 @@ func TestRun_WhatIsWrongWhileItDownloads(t *testing.T) {
 	_, _, err = r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)), may: now, err: broken}, func(Begun) {})
 	fails(t, err, rowmill.CodeDownloadFailed, "it broke off")
 
-	_, _, err = r.alongside(t, &halting{first: "PAR1", rest: "nothing", may: now}, func(Begun) { t.Error("shards of what is no file") })
+	_, _, err = r.alongside(t, &halting{first: "PAR1", rest: "nothing", may: now}, func(Begun) { t.Error("shards of an invalid file") })
 	fails(t, err, rowmill.CodeInvalidInputFile, "Parquet")
 }
 
 // A job beyond a quota fails after all of its input is stored, for a job that continues
 // it.
-func TestRun_AQuotaIsBrokenWhileItDownloads(t *testing.T) {
+func TestRun_AQuotaIsExceededDuringTheDownload(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	server := &halting{first: "text\n" + csvOf(numbered(350)), rest: csvOf(numbered(1)), may: make(chan struct{})}
@@ -201,7 +201,7 @@ func TestRun_AQuotaIsBrokenWhileItDownloads(t *testing.T) {
 
 // If the bucket fails during the cut, the stored input is cut again, and no shard is
 // announced twice.
-func TestRun_CutsAgainWhatIsStored(t *testing.T) {
+func TestRun_CutsTheStoredInputAgain(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	balky := &balkyBucket{Bucket: r.Bucket, key: "/shard-000002"}
@@ -217,7 +217,7 @@ func TestRun_CutsAgainWhatIsStored(t *testing.T) {
 }
 
 // If Stream has no place, the input is cut after it is stored.
-func TestRun_WithoutAPlaceItCutsWhatIsStored(t *testing.T) {
+func TestRun_WithoutAPlaceItCutsTheStoredInput(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.Stream = func() (func(), bool) { return nil, false }
@@ -257,14 +257,14 @@ func (w keptWriter) Commit() (blob.Info, error) {
 
 // An input that is cut during its download need not be stored. If the last cut is slow,
 // it is stored until the cut has ended.
-func TestRun_StoresWhatIsNotCut(t *testing.T) {
+func TestRun_StoresAnInputThatIsNotCut(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) { storesWhatIsNotCut(t, slow) }) // otherwise a slow machine would look like a slow bucket
+		synctest.Test(t, func(t *testing.T) { storesAnInputThatIsNotCut(t, slow) }) // otherwise a slow machine would look like a slow bucket
 	}
 }
 
-func storesWhatIsNotCut(t *testing.T, slow bool) {
+func storesAnInputThatIsNotCut(t *testing.T, slow bool) {
 	r := setup(t)
 	bucket := &keepingBucket{Bucket: r.Bucket}
 	r.Bucket = bucket
@@ -313,7 +313,7 @@ func (s *forgetfulStore) Update(ctx context.Context, fence store.Fence, change f
 
 // If the job is lost after its shards are stored and before the record says so, the next
 // owner finds the stored download.
-func TestRun_StoresWhatItMayNotSayIsCut(t *testing.T) {
+func TestRun_StoresTheInputAfterALostLease(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	bucket := &keepingBucket{Bucket: r.Bucket}

@@ -85,15 +85,15 @@ type Config struct {
 // An ingester ingests the input of one job.
 type ingester struct {
 	Config
-	fence   store.Fence
-	counter *prompt.Counter
-	rec     *store.Record
-	groups  *order.Groups // of the rows that were cut
-	copies  *copies       // among these rows; nil if the job does not look for copies
-	id      string        // id of the job
-	spec    rowmill.Spec  // spec of the job
-	size    int64         // bytes of the original input; 0 if unknown
-	told    int           // number of shards passed to Ready
+	fence     store.Fence
+	counter   *prompt.Counter
+	rec       *store.Record
+	groups    *order.Groups // of the rows that were cut
+	copies    *copies       // among these rows; nil if the job does not look for copies
+	id        string        // id of the job
+	spec      rowmill.Spec  // spec of the job
+	size      int64         // bytes of the original input; 0 if unknown
+	announced int           // number of shards passed to Ready
 
 	follower *follower      // reads during the download; nil if nothing does
 	whole    shard.Manifest // shards cut during the download; without rows if not all were cut

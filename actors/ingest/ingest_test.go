@@ -390,7 +390,7 @@ func TestRun_QuotasEndTheReading(t *testing.T) {
 	fails(t, err, rowmill.CodeTokenQuota, "counted to row 1")
 }
 
-func TestRun_FaultsOfTheInput(t *testing.T) {
+func TestRun_InvalidInputs(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/empty", "")})
@@ -447,7 +447,7 @@ func TestRun_AFunctionMakesPrompts(t *testing.T) {
 	fails(t, err, rowmill.CodeInvalidInputFile, "The prompt of row 0 has 13 bytes, more than 12.")
 }
 
-func TestOpenShard_ThatIsNotThere(t *testing.T) {
+func TestOpenShard_Missing(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	if _, err := archive.OpenShard(t.Context(), r.Bucket, "job-none", &rowmill.Spec{}, 3, shard.Info{}); !errors.Is(err, rowmill.ErrNotFound) || !strings.Contains(err.Error(), "shard 3") {

@@ -29,17 +29,17 @@ func Early(spec *rowmill.Spec) bool {
 	return !spec.Estimate && spec.Continue == nil && spec.Raw == nil && spec.Inline == nil && spec.CostQuota == nil
 }
 
-// A herald announces shards as soon as they are stored and all their rows are counted,
+// An announcer announces shards as soon as they are stored and all their rows are counted,
 // so they are within the quotas. First it waits a little to learn whether rows are dealt
 // by their prefixes. If they are, it announces no more shards: rows are dealt after the
 // whole input is read.
-type herald struct {
-	tell    func(Begun) // nil if shards are not announced
-	begun   Begun
-	size    int64 // bytes of the whole source; 0 if unknown
-	counted *inputCounter
-	groups  *order.Groups // only the caller of add uses it
-	told    int           // number of shards announced, in this and earlier attempts
+type announcer struct {
+	tell      func(Begun) // nil if shards are not announced
+	begun     Begun
+	size      int64 // bytes of the whole source; 0 if unknown
+	counted   *inputCounter
+	groups    *order.Groups // only the caller of add uses it
+	announced int           // number of shards announced, in this and earlier attempts
 
 	stored chan storedShard
 	woken  chan struct{}
@@ -62,11 +62,11 @@ const orderPatience = 250 * time.Millisecond
 // waits: more than the counters ever have waiting.
 const storedAhead = 64
 
-// herald starts to announce shards that share the data in begun. The caller must close
+// announcer starts to announce shards that share the data in begun. The caller must close
 // it.
-func (g *ingester) herald(begun Begun, counted *inputCounter) *herald {
-	h := &herald{
-		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, told: g.told,
+func (g *ingester) announcer(begun Begun, counted *inputCounter) *announcer {
+	h := &announcer{
+		tell: g.Ready, begun: begun, counted: counted, groups: g.groups, announced: g.announced,
 		size: g.size, stored: make(chan storedShard, storedAhead), woken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if h.tell == nil {
@@ -84,22 +84,22 @@ func (g *ingester) herald(begun Begun, counted *inputCounter) *herald {
 }
 
 // run announces shards until all are stored.
-func (h *herald) run() {
+func (h *announcer) run() {
 	defer close(h.done)
 	patience := time.NewTimer(orderPatience)
 	defer patience.Stop()
 	var waiting []storedShard
-	may, dealt := h.told > 0, false
+	may, dealt := h.announced > 0, false
 	for n := 0; ; {
 		select {
 		case s, more := <-h.stored:
 			if !more {
 				if may {
-					h.say(waiting)
+					h.announce(waiting)
 				}
 				return
 			}
-			if n++; n > h.told { // otherwise an earlier attempt has announced it
+			if n++; n > h.announced { // otherwise an earlier attempt has announced it
 				waiting = append(waiting, s)
 			}
 			if h.begun.About == 0 && s.Bytes > 0 {
@@ -114,19 +114,19 @@ func (h *herald) run() {
 		case dealt:
 			waiting, may = nil, false
 		case may:
-			waiting = waiting[h.say(waiting):]
+			waiting = waiting[h.announce(waiting):]
 		}
 	}
 }
 
-// say announces the first waiting shards with counted rows, and returns their number.
-func (h *herald) say(waiting []storedShard) (count int) {
-	rows, _ := h.counted.so()
+// announce passes on the first waiting shards with counted rows, and returns their number.
+func (h *announcer) announce(waiting []storedShard) (count int) {
+	rows, _ := h.counted.progress()
 	for count < len(waiting) && waiting[count].First+int64(waiting[count].Rows) <= rows {
 		count++
 	}
 	if count > 0 {
-		h.told += count
+		h.announced += count
 		begun := h.begun
 		for _, s := range waiting[:count] {
 			begun.Shards, begun.Copies = append(begun.Shards, s.Info), append(begun.Copies, s.copies)
@@ -137,7 +137,7 @@ func (h *herald) say(waiting []storedShard) (count int) {
 }
 
 // add notes that a shard is stored, with its copies.
-func (h *herald) add(info shard.Info, copies *roaring.Bitmap) {
+func (h *announcer) add(info shard.Info, copies *roaring.Bitmap) {
 	if h.tell != nil {
 		decided, dealt := h.groups.Decided()
 		h.stored <- storedShard{info, copies, decided, dealt}
@@ -146,8 +146,8 @@ func (h *herald) add(info shard.Info, copies *roaring.Bitmap) {
 
 // close announces all counted shards and returns the number of announced shards. Call it
 // after the counting has ended.
-func (h *herald) close() (told int) {
+func (h *announcer) close() (announced int) {
 	close(h.stored)
 	<-h.done
-	return h.told
+	return h.announced
 }

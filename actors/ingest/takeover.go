@@ -96,13 +96,13 @@ func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 		t.old, err = t.Jobs.Get(ctx, next.Job)
 		switch {
 		case errors.Is(err, rowmill.ErrNotFound): // records are never removed: a node that remembers the job may write it again
-			return false, fmt.Errorf("the store has forgotten job %s, which is to be continued", next.Job)
+			return false, fmt.Errorf("the store has lost job %s, which this job continues", next.Job)
 		case err != nil:
 			return false, fmt.Errorf("read the job to continue: %w", err)
 		case t.old.DataRemoved != nil || t.old.InputRemoved != nil:
 			return false, inputGone(next.Job)
 		case !t.old.Job.Status.Terminal(): // the job was over when it was continued
-			return false, fmt.Errorf("%w: the store has forgotten the end of job %s, which is %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
+			return false, fmt.Errorf("%w: the store has lost the end of job %s, which is now %s", rowmill.ErrUnavailable, next.Job, t.old.Job.Status)
 		}
 		t.input, err = t.manifest(ctx)
 		if !errors.Is(err, rowmill.ErrNotFound) {

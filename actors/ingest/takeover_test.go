@@ -201,7 +201,7 @@ func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
 }
 
 // A job that ended during its own takeover is continued like the job before it.
-func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
+func TestTakeOver_OfAnIncompleteTakeover(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []bool{false, true} {
 		want := int64(13) // rows taken over
@@ -232,7 +232,7 @@ func TestTakeOver_OfOneThatDidNotGetThatFar(t *testing.T) {
 
 // A job that ended before it was cut names the job that continues it, even if the owner
 // dies before it notes this.
-func TestTakeOver_OfOneThatWasNotCut(t *testing.T) {
+func TestTakeOver_OfAJobWithoutShards(t *testing.T) {
 	t.Parallel()
 	for effects, over := 0, false; !over; effects++ {
 		r := setup(t)
@@ -270,7 +270,7 @@ func (f forgettingJobs) Update(ctx context.Context, fence store.Fence, change fu
 
 // Rows that were taken over and lost by the store do not run again, although the
 // manifest exists.
-func TestTakeOver_ThatWasForgotten(t *testing.T) {
+func TestTakeOver_LostByTheStore(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	old := r.halfDone(t)
@@ -296,7 +296,7 @@ func TestTakeOver_ThatWasForgotten(t *testing.T) {
 
 // If the store has lost the carried rows, and the job's own rows are recorded again, all
 // other rows are taken over again, whether the shard is merged or not.
-func TestTakeOver_ThatWasForgottenBesideOwnRows(t *testing.T) {
+func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 	t.Parallel()
 	within := roaring.BitmapOf(0, 2, 3) // in shard 1; row 12 was also taken over
 	accepted, _ := within.ToBytes()
@@ -339,7 +339,7 @@ func TestTakeOver_ThatWasForgottenBesideOwnRows(t *testing.T) {
 
 // A job whose record is lost may come back, so the job that continues it does not fail
 // for good.
-func TestTakeOver_OfAJobThatWasForgotten(t *testing.T) {
+func TestTakeOver_OfALostJob(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rowmill.NewJobID()}})
@@ -365,7 +365,7 @@ func (l *lateParts) CommitParts(ctx context.Context, f store.Fence, parts []stor
 }
 
 // A late commit takes over no row twice.
-func TestTakeOver_ThatIsCommittedLate(t *testing.T) {
+func TestTakeOver_CommittedLate(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]bool{"after what was tried again": false, "before it": true} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ type Silences struct {
 // A silence is the time in which a node has answered no request.
 type silence struct {
 	since, last time.Time
-	told        bool
+	reported    bool
 }
 
 // silenceMatters is how long a node must be silent before this is reported: twice the
@@ -49,9 +49,9 @@ func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 		s.silent[address] = was
 	}
 	was.last = now
-	if was.told || !gone && now.Sub(was.since) < silenceMatters {
+	if was.reported || !gone && now.Sub(was.since) < silenceMatters {
 		return false
 	}
-	was.told = true
+	was.reported = true
 	return true
 }

@@ -41,6 +41,6 @@ func TestSilences(t *testing.T) {
 		}
 	}
 	if len(s.silent) != 1 {
-		t.Errorf("%d nodes are remembered that nobody asks", len(s.silent)-1)
+		t.Errorf("%d nodes are kept that get no requests", len(s.silent)-1)
 	}
 }

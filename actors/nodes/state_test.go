@@ -46,7 +46,7 @@ func TestStateNear(t *testing.T) {
 	}
 }
 
-func TestReadWhatAnotherVersionSays(t *testing.T) {
+func TestReadAStateOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		doc string

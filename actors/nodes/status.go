@@ -58,5 +58,5 @@ func Find(list []Status, id string) (Status, error) {
 	case 1:
 		return named[0], nil
 	}
-	return Status{}, fmt.Errorf("%d nodes are called %q, name one by its id: %w", len(named), id, rowmill.ErrConflict)
+	return Status{}, fmt.Errorf("%d nodes have the name %q; use the id of a node: %w", len(named), id, rowmill.ErrConflict)
 }

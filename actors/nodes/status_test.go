@@ -52,6 +52,6 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if _, err := Find(nil, ""); !errors.Is(err, rowmill.ErrNotFound) {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no node: %v", err)
 	}
 }

@@ -74,7 +74,7 @@ func TestAPrefixHasOneGroup(t *testing.T) {
 	}
 }
 
-func TestGroupsAreOfSoManyRowsAtMost(t *testing.T) {
+func TestGroupsHaveALimit(t *testing.T) {
 	t.Parallel()
 	order := rand.New(rand.NewPCG(3, 3)).Perm(6000)
 	g := NewGroups()

@@ -31,11 +31,11 @@ const (
 	sizes = 64
 	// regions is the number of equal parts of the input.
 	regions = 64
-	// doubt is the number of answers at which half of an effect is used.
-	doubt = 4
-	// curiosity raises the rank of a region without answers, so that each region is
+	// priorWeight is the number of answers at which half of an effect is used.
+	priorWeight = 4
+	// explorationBonus raises the rank of a region without answers, so that each region is
 	// tried early: an unknown region may have the longest rows.
-	curiosity = 0.5
+	explorationBonus = 0.5
 	// memory limits the weight of old answers, as a number of answers: if the input
 	// changes, old data loses its influence.
 	memory = 4096
@@ -86,14 +86,14 @@ func (e *effect) learn(y float64) {
 }
 
 // shrunk returns the effect, reduced while there are few answers.
-func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + doubt) }
+func (e *effect) shrunk() float64 { return e.mean * e.count / (e.count + priorWeight) }
 
 // rank orders cells: the expected logarithm of the length, raised where little is known.
 func (l *Lengths) rank(size, region int) float64 {
 	s, r := &l.size[size], &l.region[region]
-	known := s.count / (s.count + doubt)
+	known := s.count / (s.count + priorWeight)
 	prior := sizeSlope * math.Ln2 / 2 * float64(size-sizes/2)
-	return l.mean + s.shrunk() + (1-known)*prior + r.shrunk() + curiosity*doubt/(doubt+r.count)
+	return l.mean + s.shrunk() + (1-known)*prior + r.shrunk() + explorationBonus*priorWeight/(priorWeight+r.count)
 }
 
 // Expect returns the expected number of tokens in the answer to a row.

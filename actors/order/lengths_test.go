@@ -54,7 +54,7 @@ func TestNothingLearned(t *testing.T) {
 }
 
 // Answers change the expectation for their own size and region, and not for others.
-func TestEffectsAreToldApart(t *testing.T) {
+func TestEffectsAreSeparate(t *testing.T) {
 	t.Parallel()
 	const total = 10_000
 	var l Lengths
@@ -94,12 +94,12 @@ func TestUnknownRegionsAreTriedEarly(t *testing.T) {
 	}
 	size := sizeClass(100)
 	if l.rank(size, regionOf(0, 6400)) >= l.rank(size, regionOf(6399, 6400)) {
-		t.Error("a region that nobody has seen ranks below one of the same length")
+		t.Error("an unknown region ranks below a known region of the same length")
 	}
 }
 
 // If the input changes, the new lengths are learned.
-func TestThePastGivesWay(t *testing.T) {
+func TestOldAnswersLoseWeight(t *testing.T) {
 	t.Parallel()
 	var l Lengths
 	for range 3 * memory {

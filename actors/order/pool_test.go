@@ -97,7 +97,7 @@ func TestPoolLosesNothing(t *testing.T) {
 
 // Once the lengths of answers depend visibly on the size or position of rows, the
 // longest rows go first.
-func TestPoolLearnsWhatTakesLong(t *testing.T) {
+func TestPoolLearnsLengths(t *testing.T) {
 	t.Parallel()
 	const total = 4096
 	for name, tokens := range map[string]func(i, bytes int) int64{
@@ -286,7 +286,7 @@ func TestPoolInOrder(t *testing.T) {
 }
 
 // A pool's memory does not grow with the length of the input.
-func TestPoolForgetsWhatHasLeft(t *testing.T) {
+func TestPoolFreesMemory(t *testing.T) {
 	var lengths order.Lengths
 	const total, batch = 2_000_000, 1000
 	p := order.NewPool[int](&lengths, total)

@@ -43,7 +43,7 @@ func TestTheLengthThatSavesMostIsChosen(t *testing.T) {
 	}
 }
 
-func TestHashTellsGroupsApart(t *testing.T) {
+func TestHashDiffersByGroup(t *testing.T) {
 	t.Parallel()
 	p := sampled(1024, 0, func(i int) string { return shared(i%10, 1024, 300, i) })
 	hashes := map[uint64]int{}

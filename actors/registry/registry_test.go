@@ -117,7 +117,7 @@ func TestErrandsAndTroubles(t *testing.T) {
 
 // An actor's warnings are its trouble, even if the log level hides them. Information is
 // not, nor are attributes other than the error.
-func TestTheLogTells(t *testing.T) {
+func TestWarningsAreTroubles(t *testing.T) {
 	t.Parallel()
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError + 1} {
 		r := New(time.Now)

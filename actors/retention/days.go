@@ -58,8 +58,8 @@ func (j *Janitor) today(ctx context.Context, now time.Time) (time.Time, error) {
 	behind := now.Sub(today)
 	if late := behind > lateAfter; late != d.late {
 		if d.late = late; late {
-			j.Log.Warn("the clock is far ahead of when data was last removed: the service stood still, or the clock is wrong. "+
-				"Retention catches up slowly; correct the clock before it has", "ahead", behind.Round(time.Minute).String(), "times_as_fast", j.CatchUp)
+			j.Log.Warn("the clock is far ahead of the date up to which data was removed: the service was suspended, or the clock is wrong. "+
+				"Retention catches up slowly; if the clock is wrong, correct it before then", "ahead", behind.Round(time.Minute).String(), "times_as_fast", j.CatchUp)
 		} else {
 			j.Log.Info("retention has caught up with the clock")
 		}

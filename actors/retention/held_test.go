@@ -19,7 +19,7 @@ import (
 
 // Jobs with objects that cannot be deleted are set aside: they delay neither other jobs
 // of their account nor other accounts, however many they are.
-func TestRound_FailedRemovalsHoldUpNobody(t *testing.T) {
+func TestRound_FailedRemovalsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	day := 1
@@ -91,7 +91,7 @@ func (b brokenStore) RemoveData(ctx context.Context, id string, now time.Time) (
 }
 
 // A record that cannot be changed delays no other job.
-func TestRound_RecordsThatCannotBeChangedHoldUpNobody(t *testing.T) {
+func TestRound_RecordsThatCannotBeChangedDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	day := 1
@@ -123,7 +123,7 @@ func TestRound_SettingsThatCannotBeRead(t *testing.T) {
 	r.clean()
 	r.gone(goes)
 	if !r.kept(stays) {
-		t.Error("the data went of an account whose settings nobody knows")
+		t.Error("the data of an account with unknown settings was removed")
 	}
 }
 
@@ -167,10 +167,10 @@ func TestRound_ClockThatJumpsRemovesNothing(t *testing.T) {
 	kept := r.done("default")
 	r.days, r.jump = 100, 100*24*time.Hour
 	if r.clean(); !r.kept(kept) {
-		t.Fatal("a jump of the clock has removed what was made a moment before")
+		t.Fatal("a jump of the clock has removed new data")
 	}
 	if !strings.Contains(r.log.String(), "the clock is wrong") {
-		t.Errorf("nobody was told:\n%s", r.log.String())
+		t.Errorf("the log does not say so:\n%s", r.log.String())
 	}
 	r.days++ // the process runs during this day
 	if r.clean(); !r.kept(kept) {
@@ -212,12 +212,12 @@ func TestRound_CatchesUp(t *testing.T) {
 	r.clean()
 	r.gone(due)
 	if !strings.Contains(r.log.String(), "caught up") {
-		t.Errorf("nobody was told:\n%s", r.log.String())
+		t.Errorf("the log does not say so:\n%s", r.log.String())
 	}
 }
 
 // Nothing is removed if records and bucket do not belong together.
-func TestRound_NothingGoesOfAnotherDeployment(t *testing.T) {
+func TestRound_RemovesNothingOfAnotherDeployment(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	due, late, unknown := r.done("default"), r.done("default"), rowmill.NewJobID()
@@ -262,7 +262,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	if err != nil || note.Objects != 2 || note.Bytes != 2 || note.Found.Sub(r.now()).Abs() < 50*24*time.Hour {
 		t.Errorf("note %+v, %v, want one of the first time", note, err)
 	}
-	if lines := bytes.Count(r.log.Bytes(), []byte("in no record")) + bytes.Count(r.log.Bytes(), []byte("no record knows")); lines != 2 {
+	if lines := bytes.Count(r.log.Bytes(), []byte("jobs without a record")); lines != 2 {
 		t.Errorf("%d lines for two passes:\n%s", lines, r.log.String())
 	}
 }

@@ -57,16 +57,16 @@ type Config struct {
 // A Janitor works in rounds. It must be used by one goroutine at a time.
 type Janitor struct {
 	Config
-	days    days
-	ailing  ailing
-	sweep   sweep
-	unknown Unknown
-	stuck   map[string]bool // jobs with failed cleanup; they wait until the other jobs are done
-	skew    time.Duration
+	days     days
+	failures failures
+	sweep    sweep
+	unknown  Unknown
+	stuck    map[string]bool // jobs with failed cleanup; they wait until the other jobs are done
+	skew     time.Duration
 }
 
 // New returns a janitor.
-func New(c Config) *Janitor { return &Janitor{Config: c, ailing: ailing{}} }
+func New(c Config) *Janitor { return &Janitor{Config: c, failures: failures{}} }
 
 // Unknown counts the jobs without a record that the last pass over the bucket found.
 type Unknown struct {
@@ -107,7 +107,7 @@ func (e *SkewError) Error() string {
 	if e.Skew < 0 {
 		way = "behind"
 	}
-	return fmt.Sprintf("this node's clock is %v %s the store's, more than %v (retention.clock_tolerance), so that it removes no data: set both clocks by NTP",
+	return fmt.Sprintf("this node's clock is %v %s the store's, more than %v (retention.clock_tolerance), so this node removes no data: set both clocks by NTP",
 		e.Skew.Abs().Round(time.Second), way, e.Tolerance)
 }
 
@@ -142,7 +142,7 @@ func (j *Janitor) expireFiles(ctx context.Context, today time.Time) error {
 			err = j.Store.DeleteFile(ctx, f.ID)
 		}
 		if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
-			errs = append(errs, fmt.Errorf("remove file %s, which has expired: %w", f.ID, err))
+			errs = append(errs, fmt.Errorf("remove expired file %s: %w", f.ID, err))
 		}
 		err = nil
 	}
@@ -160,7 +160,7 @@ func (j *Janitor) expireUploads(ctx context.Context, today time.Time) error {
 			continue
 		}
 		if err := j.Bucket.DeletePrefix(ctx, layout.Upload(id)); err != nil {
-			errs = append(errs, fmt.Errorf("remove upload %s, which has expired: %w", id, err))
+			errs = append(errs, fmt.Errorf("remove expired upload %s: %w", id, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -221,7 +221,7 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 		lines = append(lines, line{account, today.AddDate(0, 0, -max(1, *settings.RetentionDays))})
 	}
 	if len(errs) > 0 {
-		j.Log.Warn("the settings of accounts cannot be read, whose data stays", "accounts", len(errs), "err", errs[0])
+		j.Log.Warn("the settings of some accounts cannot be read; the data of these accounts stays", "accounts", len(errs), "err", errs[0])
 	}
 	return lines, nil
 }
@@ -229,21 +229,21 @@ func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err
 // expireSome removes the data of up to limit jobs. Jobs that failed recently are
 // skipped. err is the first error of the failed jobs.
 func (j *Janitor) expireSome(ctx context.Context, at line, limit int, now time.Time) (done, failed int, err error) {
-	jobs, err := j.Store.Held(ctx, at.account, at.ended, limit+j.ailing.of(at.account))
+	jobs, err := j.Store.Held(ctx, at.account, at.ended, limit+j.failures.of(at.account))
 	if err != nil {
 		return 0, 0, err
 	}
-	j.ailing.keep(at.account, jobs)
+	j.failures.keep(at.account, jobs)
 	for _, id := range jobs {
 		if done == limit {
 			break
 		}
-		if j.ailing.rests(at.account, id, j.Running()) {
+		if j.failures.waits(at.account, id, j.Running()) {
 			continue
 		}
 		done++
 		if removeErr := j.remove(ctx, id, now); removeErr != nil {
-			j.ailing.failed(at.account, id, j.Running())
+			j.failures.failed(at.account, id, j.Running())
 			if failed++; failed == 1 {
 				err = removeErr
 			}

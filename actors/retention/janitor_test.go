@@ -276,7 +276,7 @@ func TestRound_RemovesDataByTheAccountsPreset(t *testing.T) {
 	}
 }
 
-func TestRound_SweepsWhatCrashesHaveLeft(t *testing.T) {
+func TestRound_SweepsAfterCrashes(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	done := r.done("default")
@@ -321,7 +321,7 @@ func TestRound_SweepsWhatCrashesHaveLeft(t *testing.T) {
 		t.Errorf("an object that is not a job's: %v", err)
 	}
 	if !strings.Contains(r.log.String(), never) {
-		t.Errorf("nobody was told:\n%s", r.log.String())
+		t.Errorf("the log does not say so:\n%s", r.log.String())
 	}
 }
 
@@ -388,7 +388,7 @@ func (b stubborn) DeletePrefix(ctx context.Context, prefix string) error {
 }
 
 // A job whose data cannot be removed delays no other job, and is tried again.
-func TestRound_GoesOnAfterAFault(t *testing.T) {
+func TestRound_ContinuesAfterAnError(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	day := 1

@@ -81,7 +81,7 @@ func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Ti
 	if len(leftovers) == 0 {
 		return nil
 	}
-	j.Log.Warn("a crash has left objects, which go now", "job", id, "objects", len(leftovers))
+	j.Log.Warn("removing objects that a crash has left", "job", id, "objects", len(leftovers))
 	if len(leftovers) == len(objects) {
 		return j.Bucket.DeletePrefix(ctx, layout.Job(id))
 	}
@@ -168,7 +168,7 @@ func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	}
 	j.unknown = s.found
 	if s.found.Jobs > 0 {
-		j.Log.Warn("the bucket holds objects of jobs that no record knows; they stay, see rowmill storage check",
+		j.Log.Warn("the bucket has objects of jobs without a record; the objects stay, see rowmill storage check",
 			"jobs", s.found.Jobs, "new", s.fresh, "objects", s.found.Objects, "bytes", s.found.Bytes)
 	}
 	*s = sweep{next: j.Running() + j.OrphanAge}
@@ -200,7 +200,7 @@ func (j *Janitor) removeMark(ctx context.Context, id string) error {
 			return err
 		}
 		if len(objects) == 1 && objects[0].Key == layout.Spooled(id) {
-			j.Log.Warn("a submission that crashed has left its rows, which go now", "job", id, "bytes", objects[0].Size)
+			j.Log.Warn("removing the rows of a submission that crashed", "job", id, "bytes", objects[0].Size)
 			err = j.Bucket.DeletePrefix(ctx, layout.Job(id))
 		}
 	}

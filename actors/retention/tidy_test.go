@@ -81,7 +81,7 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 }
 
 // A kept input stays until its time ends, in spite of the sweep.
-func TestTidy_AnInputThatIsKeptStaysUntilItsTime(t *testing.T) {
+func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id := r.cancelled()
@@ -110,7 +110,7 @@ func TestTidy_AnInputThatIsKeptStaysUntilItsTime(t *testing.T) {
 }
 
 // If the end of a job cannot be announced, its data stays.
-func TestRound_TheEndIsAnnouncedBeforeTheDataGoes(t *testing.T) {
+func TestRound_AnnouncesTheEndBeforeRemoval(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	day := 1

@@ -31,8 +31,9 @@ func (o Outage) Message() string {
 	return fmt.Sprintf("Waiting for %s, which %s since %s. The job goes on by itself.", o.Of, what, o.Since.Format(time.RFC3339))
 }
 
-// Passing reports whether an error will end once the storage is reached again, has room,
-// or is configured as before. Such an error is worth waiting for, however long it takes.
+// Passing reports whether an error is temporary: it ends when the storage is reached
+// again, has room, or is configured as before. It is worth waiting for, however long it
+// takes.
 func Passing(err error) bool {
 	if Lasting(err) || errors.Is(err, store.ErrNewer) { // that error is about a single record
 		return false

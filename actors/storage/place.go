@@ -98,7 +98,7 @@ func (p *place) change(how func()) {
 	p.mu.Unlock()
 	switch {
 	case before == nil && after != nil:
-		p.config.Logger.Warn("storage cannot be used, what needs it waits", "storage", p.name, "err", after.Err)
+		p.config.Logger.Warn("storage cannot be used; operations wait for it", "storage", p.name, "err", after.Err)
 	case before != nil && after == nil:
 		p.config.Logger.Info("storage can be used again", "storage", p.name, "after", took)
 	case before == nil || before.Full == after.Full:

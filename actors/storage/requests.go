@@ -17,7 +17,7 @@ func (b requestsBucket) known(kind string) error {
 	if !away || outage.Full && kind == reads {
 		return nil
 	}
-	return fmt.Errorf("object storage has been away for %v: %w", outage.Lasts, outage.Err)
+	return fmt.Errorf("object storage could not be used for %v: %w", outage.Lasts, outage.Err)
 }
 
 func (b requestsBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {

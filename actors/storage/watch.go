@@ -1,6 +1,6 @@
 // Package storage knows whether a node can read and write records and objects, since
 // when it cannot, and which operations wait. It learns this from the results of real
-// calls, and retries after passing errors. It knows no jobs and no actors, and only the
+// calls, and retries after temporary errors. It knows no jobs and no actors, and only the
 // contracts of store and bucket.
 package storage
 
@@ -23,7 +23,7 @@ import (
 
 // ErrElsewhere ends a wait when other nodes can use the storage that this node cannot:
 // they should continue the job.
-var ErrElsewhere = errors.New("other nodes reach the storage that this one waits for")
+var ErrElsewhere = errors.New("other nodes can use the storage that this node waits for")
 
 // Config configures a Watch. All fields are required.
 type Config struct {

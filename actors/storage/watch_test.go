@@ -273,7 +273,7 @@ func TestWaitHere(t *testing.T) {
 }
 
 // The cancelled request of a client says nothing about the storage.
-func TestACancelledCallSaysNothing(t *testing.T) {
+func TestACancelledCallIsIgnored(t *testing.T) {
 	t.Parallel()
 	r := setup()
 	set(&r.bucket.writes, fmt.Errorf("%w: %w", rowmill.ErrUnavailable, context.Canceled))

@@ -31,36 +31,36 @@ const (
 	// a lost owner may still appear alive after the end of its lease.
 	Calm = 2 * time.Second
 
-	// Up to few suspects are taken one at a time; otherwise up to group at a time.
-	few   = 4
-	group = 16
+	// Up to fewSuspects are taken one at a time; otherwise up to groupSize at a time.
+	fewSuspects = 4
+	groupSize   = 16
 
 	// patience is how long other jobs wait after a suspect was last seen that must run
 	// alone: several scans for jobs without an owner.
 	patience = 5 * time.Second
 
 	// atFault is the number of ended owners after which a job is at fault, if the last
-	// one had only this job. hopeless is the number after which it is at fault in any
+	// one had only this job. atFaultAnyway is the number after which it is at fault in any
 	// case.
-	atFault  = 2
-	hopeless = 5
+	atFault       = 2
+	atFaultAnyway = 5
 )
 
 // Trials has the jobs that a node watches.
 type Trials struct {
-	began   time.Time       // start time of this process
-	watched map[string]bool // jobs taken here recently; true for suspects
-	alone   string          // the suspect that runs with no other job
-	crowd   int             // number of suspects
-	waits   string          // the suspect that waits to run alone
-	seen    time.Time       // when waits was last seen
+	began        time.Time       // start time of this process
+	watched      map[string]bool // jobs taken here recently; true for suspects
+	alone        string          // the suspect that runs with no other job
+	suspectCount int             // number of suspects
+	waits        string          // the suspect that waits to run alone
+	seen         time.Time       // when waits was last seen
 }
 
 // New returns Trials without jobs, for a process that started at began.
 func New(began time.Time) Trials { return Trials{began: began, watched: make(map[string]bool)} }
 
 // Count sets the number of suspects without an owner.
-func (t *Trials) Count(suspects int) { t.crowd = suspects }
+func (t *Trials) Count(suspects int) { t.suspectCount = suspects }
 
 // Admits reports whether a job may be taken now, and if so, whether with no other job.
 func (t *Trials) Admits(job string, suspect bool, now time.Time) (alone, ok bool) {
@@ -69,8 +69,8 @@ func (t *Trials) Admits(job string, suspect bool, now time.Time) (alone, ok bool
 		return false, false
 	case !suspect:
 		return false, t.waits == "" || now.Sub(t.seen) > patience
-	case t.crowd > few:
-		return false, t.suspects() < group
+	case t.suspectCount > fewSuspects:
+		return false, t.suspects() < groupSize
 	}
 	t.waits, t.seen = job, now
 	return true, len(t.watched) == 0 && now.Sub(t.began) >= Calm
@@ -117,5 +117,5 @@ func AtFault(tried, ended []store.Adopter) bool {
 		return false
 	}
 	last := tried[len(tried)-1]
-	return len(ended) >= hopeless || last.Alone && last == ended[len(ended)-1]
+	return len(ended) >= atFaultAnyway || last.Alone && last == ended[len(ended)-1]
 }

@@ -30,7 +30,7 @@ func TestSuspectsAreTakenUpAlone(t *testing.T) {
 	admits("s", true, false, false) // a and b may not be harmless
 	admits("c", false, false, false)
 	if trials.End("a") {
-		t.Error("nobody can go on for the end of a")
+		t.Error("no job waits for the end of a")
 	}
 	if !trials.End("b") {
 		t.Error("s has waited for the end of b")
@@ -45,7 +45,7 @@ func TestSuspectsAreTakenUpAlone(t *testing.T) {
 	admits("c", false, false, true)
 	for range 2 {
 		if trials.End("c") {
-			t.Error("nobody has waited for c")
+			t.Error("no job has waited for c")
 		}
 	}
 

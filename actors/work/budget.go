@@ -21,13 +21,13 @@ type Budget struct {
 
 	mu       sync.Mutex
 	used     int64
-	accounts map[string]*holding
+	accounts map[string]*usage
 	weight   int // of all accounts
 	waiting  []*Memory
 }
 
-// A holding is the part of a budget that an account uses.
-type holding struct {
+// A usage is the part of a budget that an account uses.
+type usage struct {
 	account  string
 	weight   int
 	memories int
@@ -37,7 +37,7 @@ type holding struct {
 
 // NewBudget returns a budget of limit bytes for accounts with these weights.
 func NewBudget(limit int64, weights fair.Weights) *Budget {
-	return &Budget{limit: limit, weights: weights, accounts: make(map[string]*holding)}
+	return &Budget{limit: limit, weights: weights, accounts: make(map[string]*usage)}
 }
 
 // InUse returns the number of bytes in use.
@@ -56,7 +56,7 @@ type Memory struct {
 	wake     func()           // called when asking again makes sense; must not block
 
 	// The budget's lock guards the fields below.
-	account *holding
+	account *usage
 	held    int64
 	waits   purpose
 	asks    bool // wake will be called when there is room
@@ -69,7 +69,7 @@ func (b *Budget) NewMemory(account string, priority rowmill.Priority, wake func(
 	defer b.mu.Unlock()
 	h := b.accounts[account]
 	if h == nil {
-		h = &holding{account: account, weight: b.weights.Of(account)}
+		h = &usage{account: account, weight: b.weights.Of(account)}
 		b.accounts[account] = h
 		b.weight += h.weight
 	}
@@ -95,8 +95,8 @@ func (m *Memory) acquire(n int, size int64, p purpose) int {
 	b := m.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	got := m.own(p) - m.account.bytes
-	if !b.behind(m.account, p) {
+	got := m.guaranteed(p) - m.account.bytes
+	if !b.otherFirst(m.account, p) {
 		got = max(got, b.room(m, p)-b.used)
 	}
 	n = int(min(int64(n), max(got, 0)/max(size, 1)))
@@ -107,9 +107,9 @@ func (m *Memory) acquire(n int, size int64, p purpose) int {
 	return n
 }
 
-// own returns the bytes that the account may always use: its share of a quarter of the
+// guaranteed returns the bytes that the account may always use: its share of a quarter of the
 // budget, by its weight among the accounts with work on this node.
-func (m *Memory) own(p purpose) int64 {
+func (m *Memory) guaranteed(p purpose) int64 {
 	return int64(p.share() * float64(m.budget.limit) / 4 * float64(m.account.weight) / float64(m.budget.weight))
 }
 
@@ -122,15 +122,15 @@ func (b *Budget) room(m *Memory, p purpose) int64 {
 	return int64(room)
 }
 
-// behind reports whether an account with less memory for its weight waits for the same
+// otherFirst reports whether an account with less memory for its weight waits for the same
 // purpose or a more urgent one.
-func (b *Budget) behind(own *holding, p purpose) bool {
+func (b *Budget) otherFirst(asking *usage, p purpose) bool {
 	for _, other := range b.accounts {
 		waits := other.waits[toSend]
 		if p == toLoad {
 			waits += other.waits[toLoad]
 		}
-		if other != own && waits > 0 && other.bytes*int64(own.weight) < own.bytes*int64(other.weight) {
+		if other != asking && waits > 0 && other.bytes*int64(asking.weight) < asking.bytes*int64(other.weight) {
 			return true
 		}
 	}
@@ -201,9 +201,9 @@ func (b *Budget) take(m *Memory, n int64) {
 // wakes returns the memories that should ask again after an account has freed bytes: by
 // priority, the lowest number first, then accounts with the least memory for their
 // weight.
-func (b *Budget) wakes(freed *holding) (woken []*Memory) {
+func (b *Budget) wakes(freed *usage) (woken []*Memory) {
 	b.waiting = slices.DeleteFunc(b.waiting, func(m *Memory) bool {
-		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.own(toSend)) {
+		if b.used >= b.room(m, m.waits) && (m.account != freed || m.account.bytes >= m.guaranteed(toSend)) {
 			return false
 		}
 		m.asks = false

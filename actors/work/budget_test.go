@@ -113,13 +113,13 @@ func TestBudget(t *testing.T) {
 		var callers []*caller
 		pick := func(t *rapid.T) *caller {
 			if len(callers) == 0 {
-				t.Skip("nobody is there")
+				t.Skip("there is no memory")
 			}
 			return rapid.SampledFrom(callers).Draw(t, "who")
 		}
 		ask := func(t *rapid.T, c *caller) {
 			size, p := int64(rapid.IntRange(1, 300).Draw(t, "size")), rapid.SampledFrom([]purpose{toLoad, toSend}).Draw(t, "purpose")
-			own, behind := c.account.bytes+size <= c.own(p), b.behind(c.account, p)
+			own, behind := c.account.bytes+size <= c.guaranteed(p), b.otherFirst(c.account, p)
 			room := b.used+size <= b.room(c.Memory, p)
 			switch got := c.acquire(1, size, p); {
 			case got == 1 && !own && (behind || !room):
@@ -131,7 +131,7 @@ func TestBudget(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				var used int64
-				waits := map[*holding][2]int{}
+				waits := map[*usage][2]int{}
 				for _, c := range callers {
 					used += c.held
 					if c.waits != nothing {

@@ -47,7 +47,7 @@ func TestFlusherCutsAtHalfAPart(t *testing.T) {
 	f.Wrote("one", got[0])
 	f.Wrote("two", all[0])
 	if !f.Idle() || !f.Behind() {
-		t.Error("what is written is forgotten before it is acknowledged")
+		t.Error("a written batch is dropped before its acknowledgement")
 	}
 	f.Acked("two")
 	f.Acked("two")
@@ -110,7 +110,7 @@ func TestFlusherCutsRuns(t *testing.T) {
 }
 
 // A shard is due by its own first row, and its batch includes all its later rows.
-func TestFlusherCutsWhatIsDue(t *testing.T) {
+func TestFlusherCutsDueShards(t *testing.T) {
 	t.Parallel()
 	f := NewFlusher(10_000, time.Minute)
 	f.Add(finished(0, 1000), start)
@@ -133,7 +133,7 @@ func TestFlusherCutsWhatIsDue(t *testing.T) {
 }
 
 // Finished rows that are not recorded in time are at risk, in each state of their batch.
-func TestFlusherKnowsWhatIsAtRisk(t *testing.T) {
+func TestFlusherReportsRowsAtRisk(t *testing.T) {
 	t.Parallel()
 	late := start.Add(time.Minute + 1)
 	f := NewFlusher(10_000, time.Minute)
@@ -147,20 +147,20 @@ func TestFlusherKnowsWhatIsAtRisk(t *testing.T) {
 	}
 	batch := f.Cut(0)[0]
 	if !f.AtRisk(late) {
-		t.Error("what is being written")
+		t.Error("a batch that is being written is not at risk")
 	}
 	f.Wrote("key", batch)
 	if !f.AtRisk(late) {
-		t.Error("what is written")
+		t.Error("a written batch is not at risk")
 	}
 	f.Acked("key")
 	if f.AtRisk(late) {
-		t.Error("what is recorded is safe")
+		t.Error("a recorded batch is still at risk")
 	}
 }
 
 // A failed batch still counts as not recorded.
-func TestFlusherKeepsWhatFailed(t *testing.T) {
+func TestFlusherKeepsFailedBatches(t *testing.T) {
 	t.Parallel()
 	f := NewFlusher(1000, time.Minute)
 	f.Add(finished(3, 1000), start)

@@ -155,7 +155,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 }
 
 // Rows that are being loaded cannot be revoked; other rows can, the last ones first.
-func TestLoaderRevokesWhatNobodyBegan(t *testing.T) {
+func TestLoaderRevokesWaitingRows(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
 	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
@@ -224,7 +224,7 @@ func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 // Dealt rows come from many shards in turn. Each block with rows of a span is read, a
 // few rows do not keep their whole block in memory, and the rows of a share have the
 // same share number.
-func TestLoaderLoadsWhatIsDealt(t *testing.T) {
+func TestLoaderLoadsDealtRows(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 5000), memory(1<<30)
 	l := NewLoader(m, s.infos, nil, s.open)

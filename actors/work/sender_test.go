@@ -59,7 +59,7 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 }
 
 // Rows that wait at a removed server are sent to other servers.
-func TestSenderTakesBackWhatWaits(t *testing.T) {
+func TestSenderTakesBackWaitingRows(t *testing.T) {
 	t.Parallel()
 	m := memory(1 << 30)
 	s, a := NewSender(m, 10, 100), &line{demand: 10}
@@ -95,7 +95,7 @@ func TestSenderTakesBackWhatWaits(t *testing.T) {
 }
 
 // With a full budget exactly one row may be sent, so that the job makes progress.
-func TestSenderSendsOneRowWhateverTheBudget(t *testing.T) {
+func TestSenderSendsOneRowWithAFullBudget(t *testing.T) {
 	t.Parallel()
 	s, a := NewSender(memory(10), 10, 100), &line{demand: 10}
 	s.Open("a", a)

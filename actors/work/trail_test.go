@@ -68,7 +68,7 @@ func TestTrail(t *testing.T) {
 }
 
 // A nil Trail, of a job without traces, does nothing.
-func TestTrail_OfNothing(t *testing.T) {
+func TestTrail_Nil(t *testing.T) {
 	t.Parallel()
 	trail := NewTrail(nil)
 	if trail != nil || trail.load(1) != nil || trail.Part(1) != nil {

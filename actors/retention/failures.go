@@ -1,0 +1,54 @@
+package retention
+
+import "time"
+
+// A removal that failed is retried after firstBackoff, and after twice the last wait with
+// each further failure, up to maxBackoff. If a key lacks a right or a disk is broken, this
+// lasts for hours, and retries should cost little meanwhile.
+const (
+	firstBackoff = time.Minute
+	maxBackoff   = 6 * time.Hour
+)
+
+// failures has the jobs of accounts whose data could not be removed. Without it, failing
+// jobs, which ended first, would be the only jobs that are ever tried.
+type failures map[string]map[string]backoff
+
+// A backoff has the last wait after a failed removal, and the time of the next attempt,
+// as running time of the process.
+type backoff struct {
+	pause time.Duration
+	until time.Duration
+}
+
+// of returns the number of failed jobs of an account.
+func (a failures) of(account string) int { return len(a[account]) }
+
+// waits reports whether a job must wait for its next attempt.
+func (a failures) waits(account, job string, now time.Duration) bool {
+	return now < a[account][job].until
+}
+
+// failed notes a failure.
+func (a failures) failed(account, job string, now time.Duration) {
+	if a[account] == nil {
+		a[account] = map[string]backoff{}
+	}
+	pause := min(max(firstBackoff, 2*a[account][job].pause), maxBackoff)
+	a[account][job] = backoff{pause: pause, until: now + pause}
+}
+
+// keep forgets the failed jobs of an account that are not in held. held covers all
+// failed jobs that still have data, so the data of the others is gone.
+func (a failures) keep(account string, held []string) {
+	was := a[account]
+	delete(a, account)
+	for _, job := range held {
+		if before, failed := was[job]; failed {
+			if a[account] == nil {
+				a[account] = map[string]backoff{}
+			}
+			a[account][job] = before
+		}
+	}
+}
