@@ -54,7 +54,7 @@ func TestBadInputs(t *testing.T) {
 		{"an empty file", serveBytes(t, nil), "invalid_input_file", []string{"empty", "header"}},
 		{"a URL that stalls", stalled, "download_failed", []string{"stall", "1s", "byte"}},
 		{"404", serve(t, http.NotFound), "download_failed", []string{"404"}},
-		{"nobody there", "http://127.0.0.1:9/input", "download_failed", []string{"127.0.0.1", "refused", "connect"}},
+		{"no server", "http://127.0.0.1:9/input", "download_failed", []string{"127.0.0.1", "refused", "connect"}},
 		{"a body that ends early", serve(t, endsEarly), "download_failed", []string{"ended", "EOF", "bytes", "length"}},
 	}
 	peak := int64(0)

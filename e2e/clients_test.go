@@ -34,7 +34,7 @@ func newExisting(t *testing.T, args ...string) *existing {
 	return &existing{T: t, node: n, key: made.Key}
 }
 
-// ask sends a request and decodes the answer, whatever the status is.
+// ask sends a request and decodes the answer, with any status.
 func (e *existing) ask(method, path, body string) (status int, answer map[string]json.RawMessage) {
 	e.Helper()
 	request, err := http.NewRequestWithContext(e.Context(), method, e.node.base+path, strings.NewReader(body))

@@ -156,7 +156,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 		"a submission that does not end": {
 			begin: func(t *testing.T, n *node) { n.halfSent(t, large) },
 		},
-		"results that nobody reads": {
+		"results that no client reads": {
 			answer: strings.Repeat("a long answer ", 1<<14),
 			begin: func(t *testing.T, n *node) {
 				id := n.submit(t, submission{Inputs: slices.Repeat([]string{"a"}, 400), Model: model})

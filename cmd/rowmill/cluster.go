@@ -134,7 +134,7 @@ func reachable(address, advertised string) string {
 	_, port, err := net.SplitHostPort(address)
 	host, _, hostErr := net.SplitHostPort(advertised)
 	if err != nil || hostErr != nil {
-		return address // this is no TCP address
+		return address // not a TCP address
 	}
 	return net.JoinHostPort(host, port)
 }

@@ -37,7 +37,7 @@ func put(t *testing.T, name, text string) {
 	}
 }
 
-// fromFile prepares a node whose settings are in a file.
+// fromFile prepares a node with a settings file.
 func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- os.Signal) {
 	t.Helper()
 	load := func() (settings.Settings, error) {

@@ -158,8 +158,8 @@ func killRedis(ctx context.Context, t *Trial) error {
 	return t.Redis.begin(ctx)
 }
 
-// powerLoss is the time whose writes appendfsync everysec may lose. Rows that were committed
-// in this time run again.
+// powerLoss is how much time of writes appendfsync everysec may lose. Rows that were
+// committed in this time run again.
 const powerLoss = time.Second
 
 func cutPower(ctx context.Context, t *Trial) error {

@@ -91,7 +91,7 @@ func (f *feed) begun(ctx context.Context) error {
 	case <-f.first:
 		return nil
 	case <-time.After(patience):
-		return fmt.Errorf("nobody has asked for the input within %v", patience)
+		return fmt.Errorf("no node requested the input within %v", patience)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

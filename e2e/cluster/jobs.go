@@ -34,8 +34,8 @@ type crowdAccount struct {
 	used      Ledger
 }
 
-// crowdTexts is the number of different rows: so few that all answers are known before, and
-// so many that a swapped row is noticed.
+// crowdTexts is the number of different rows: few, so that all answers are known
+// before, but enough that a swapped row is noticed.
 const crowdTexts = 4000
 
 // newCrowd creates the accounts and the different rows.

@@ -274,7 +274,7 @@ func (v *Verdict) judgeTakeovers(e Evidence, l Limits) {
 		old := e.History[before].Epoch
 		next := slices.IndexFunc(e.History, func(g Glimpse) bool { return g.At.After(s.At) && (g.Epoch > old || g.Over) })
 		if next < 0 {
-			v.wrong("%s: nobody took the job over", s.Fault)
+			v.wrong("%s: no node took the job over", s.Fault)
 			continue
 		}
 		if e.History[next].Epoch == old {

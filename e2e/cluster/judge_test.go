@@ -19,7 +19,7 @@ func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * flo
 // limits of the tests: a lost node may cost 10 rows, and a takeover 6 s.
 var limits = Limits{Takeover: 6 * time.Second, Flight: 10}
 
-// flawless returns the evidence of a job of four rows whose owner died after 2 s and was
+// flawless returns the evidence of a job of four rows. Its owner died after 2 s and was
 // replaced after 5 s.
 func flawless() Evidence {
 	const rows = 4
@@ -99,10 +99,10 @@ func TestJudge(t *testing.T) {
 		{"a row missing", func(e *Evidence) { e.Results.Outputs = e.Results.Outputs[:3] }, "4 rows have 3 outputs and 4 inputs"},
 		{"a row twice", func(e *Evidence) { e.Results.Outputs = append(e.Results.Outputs, text("answer 3")) }, "4 rows have 5 outputs"},
 		{"no output", func(e *Evidence) { e.Results.Outputs[2] = nil }, "row 2 has no output"},
-		{"an answer of nobody", func(e *Evidence) { e.Results.Outputs[1] = text("what") }, `row 1 has the output "what", want "answer 1"`},
+		{"an unknown answer", func(e *Evidence) { e.Results.Outputs[1] = text("what") }, `row 1 has the output "what", want "answer 1"`},
 		{"another input", func(e *Evidence) { e.Results.Inputs[1] = "what" }, `row 1 of the results has the input "what"`},
 
-		{"a row nobody answered", func(e *Evidence) { e.Sightings = e.Sightings[1:] }, "1 rows were never answered"},
+		{"a row without an answer", func(e *Evidence) { e.Sightings = e.Sightings[1:] }, "1 rows were never answered"},
 		{"a row answered in vain only", func(e *Evidence) { e.Sightings[0].Cancelled = true }, "1 rows were never answered"},
 		{"a row refused only", func(e *Evidence) { e.Sightings[0].Status = 503 }, "1 rows were never answered"},
 		{"as many again as may", func(e *Evidence) { again(e, 10, Sighting{Status: 200}) }, ""},
@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 			e.Strikes = append(e.Strikes, Strike{Fault: "kill all", At: at(3), AllLost: true})
 			e.History[2].At = at(8.5)
 		}, ""},
-		{"nobody can write it down", func(e *Evidence) {
+		{"no node can write the record", func(e *Evidence) {
 			e.Strikes = append(e.Strikes, Strike{Fault: "Redis full", At: at(3), Unwritten: 2 * time.Second})
 			e.History[2].At = at(9.5)
 		}, ""},
@@ -149,7 +149,7 @@ func TestJudge(t *testing.T) {
 			e.Strikes = append(e.Strikes, away, away)
 			e.History[2].At = at(10.5)
 		}, "taken over after 6.5s, want 6s"},
-		{"no takeover", func(e *Evidence) { e.History = e.History[:2] }, "nobody took the job over"},
+		{"no takeover", func(e *Evidence) { e.History = e.History[:2] }, "no node took the job over"},
 		{"over before the takeover", func(e *Evidence) {
 			e.History[3].Epoch, e.History[3].Session = 1, "a"
 			e.History = slices.Delete(e.History[:4], 2, 3)
@@ -235,7 +235,7 @@ func TestJudgeRequests(t *testing.T) {
 		}
 	}
 	bad := &failure{lives, at(1), at(2), fails}
-	if _, wrongs := judgeRequests(9, []*failure{bad, bad, bad, bad, bad}, stretch{}); len(wrongs) != 4 || wrongs[3] != "5 requests failed at nodes that nobody killed" {
+	if _, wrongs := judgeRequests(9, []*failure{bad, bad, bad, bad, bad}, stretch{}); len(wrongs) != 4 || wrongs[3] != "5 requests failed at nodes that were not killed" {
 		t.Errorf("of many it says %q", wrongs)
 	}
 }

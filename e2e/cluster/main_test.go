@@ -75,8 +75,8 @@ func start(t *testing.T, config Config) *Cluster {
 	return startHere(t, config)
 }
 
-// startHere is start on loopback, for a test whose program on this machine calls the nodes.
-// Config may name the directory.
+// startHere is like start, on loopback, for a test with a program on this machine that
+// calls the nodes. Config may name the directory.
 func startHere(t *testing.T, config Config) *Cluster {
 	t.Helper()
 	needServers(t)

@@ -23,8 +23,9 @@ func (f *failure) Unwrap() error { return f.err }
 // atKilled reports whether the node was killed during the request.
 func (f *failure) atKilled() bool { return f.node.killedWithin(f.from, f.to) }
 
-// failed reports whether an error is a failure. These are none: an answer that blames the
-// request, an answer after which clients try another node, and a cancel by the test.
+// failed reports whether an error is a failure. These errors are not failures: an
+// answer that blames the request, an answer after which clients try another node, and a
+// cancel by the test.
 func failed(err error) bool {
 	var r *refusal
 	switch {
@@ -115,12 +116,12 @@ func judgeRequests(asked int, failures []*failure, away stretch) (r Requests, wr
 			r.Away++
 		default:
 			if bad++; bad <= shown {
-				wrongs = append(wrongs, fmt.Sprintf("a request failed at %s, which nobody killed, after %v: %v", f.node.name, f.to.Sub(f.from).Round(time.Millisecond), f.err))
+				wrongs = append(wrongs, fmt.Sprintf("a request failed at %s, which was not killed, after %v: %v", f.node.name, f.to.Sub(f.from).Round(time.Millisecond), f.err))
 			}
 		}
 	}
 	if bad > shown {
-		wrongs = append(wrongs, fmt.Sprintf("%d requests failed at nodes that nobody killed", bad))
+		wrongs = append(wrongs, fmt.Sprintf("%d requests failed at nodes that were not killed", bad))
 	}
 	return r, wrongs
 }

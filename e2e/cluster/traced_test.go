@@ -324,7 +324,7 @@ func TestTraced(t *testing.T) {
 			said += one
 		}
 		if said == 0 {
-			t.Error("nobody says that the collector is away")
+			t.Error("no log line says that the collector is down")
 		}
 	})
 }

@@ -55,7 +55,7 @@ const jobWithin = 4 * time.Minute
 // of seconds.
 const glimpseEvery = 25 * time.Millisecond
 
-// early: one in so many jobs may be struck before its first row is done.
+// early: one in this number of jobs may be struck before its first row is done.
 const early = 4
 
 // Try runs a job, strikes it with the faults one after the other from a random time on, and

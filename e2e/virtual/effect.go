@@ -163,8 +163,8 @@ func (p *proc) run(ctx context.Context, e effect) error {
 	return p.awake(e.kind + "<" + what)
 }
 
-// askerKey is the context key of the asker: a text that tells two effects apart, of
-// clients or errands, that are otherwise equal at the same time.
+// askerKey is the context key of the asker. The asker is a text that distinguishes
+// effects of clients or errands that are otherwise equal at the same time.
 type askerKey struct{}
 
 func withAsker(ctx context.Context, asker string) context.Context {

@@ -99,7 +99,7 @@ func (j *jobCase) expires(rec store.Record, at time.Duration) (wrong string) {
 	}
 	j.dataGone = true
 	if since := at - j.ended; !j.removing && since < j.dataKept()-store.EndTolerance {
-		return fmt.Sprintf("the data of job %d is removed %v after its end, and nobody asked for that", j.index, since)
+		return fmt.Sprintf("the data of job %d is removed %v after its end, but no client asked for it", j.index, since)
 	}
 	return ""
 }

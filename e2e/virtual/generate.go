@@ -346,7 +346,7 @@ func (g *generator) continuations() {
 	}
 	if g.IntN(4) == 0 {
 		first.Rows = max(first.Rows, 6)
-		first.Broken = 3 // so many that the job fails
+		first.Broken = 3 // enough that the job fails
 	}
 	for range 1 + g.IntN(2) {
 		j := Job{At: g.upTo(4 * time.Second), Node: g.IntN(len(g.Nodes)), Continues: i + 1}

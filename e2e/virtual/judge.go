@@ -153,7 +153,7 @@ func (j *jobCase) judge(node int) {
 	switch job.Status {
 	case rowmill.StatusCancelled:
 		if j.Cancel <= 0 {
-			j.wrong("job %d was cancelled by nobody", j.index)
+			j.wrong("job %d was cancelled, but no client asked for it", j.index)
 		}
 		return
 	case rowmill.StatusSucceeded:
@@ -203,7 +203,7 @@ func (j *jobCase) judge(node int) {
 	}
 }
 
-// tooMany reports whether so many rows fail that the job must fail.
+// tooMany reports whether the job must fail because of its failed rows.
 func (j *jobCase) tooMany() bool { return j.Broken > max(1, len(j.texts)/20) }
 
 // mayFail reports whether a job may fail with the reason in its record.

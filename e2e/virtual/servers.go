@@ -18,7 +18,7 @@ import (
 // crashes every server: its connections break, it is down for some seconds, and the other
 // rows in flight must not be charged either.
 
-// limited is How of a fault of kind "engine" whose server answers 429.
+// limited is How of an "engine" fault in which the server answers 429.
 const limited = "limited"
 
 // deadlyPrefix begins the text of a broken row that crashes its server.

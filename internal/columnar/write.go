@@ -22,8 +22,8 @@ type TableConfig struct {
 	// holds the group's compressed pages until then. Default 16 MiB.
 	GroupBytes int64
 
-	// GroupRows is the number of rows at which a row group is written, whatever
-	// its size. Default 131,072, as other writers use.
+	// GroupRows is the number of rows at which a row group is written, with any size.
+	// Default 131,072, as other writers use.
 	GroupRows int64
 }
 

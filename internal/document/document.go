@@ -132,8 +132,8 @@ func mergeMembers(stored, known, fresh map[string]json.RawMessage) (json.RawMess
 	return json.Marshal(fresh)
 }
 
-// spelling returns the name of a member as this version writes it: encoding/json also
-// reads members whose names differ in case.
+// spelling returns the name of a member as this version writes it: encoding/json
+// ignores case when it reads names.
 func spelling(name string, objects ...map[string]json.RawMessage) string {
 	for _, object := range objects {
 		if _, exact := object[name]; exact {

@@ -152,7 +152,7 @@ func (n *Network) address(last int) string {
 // that direction and 100 cuts it. Packets of a host to itself are not dropped.
 func (n *Network) Lose(ctx context.Context, percent int, from, to []*Host) error {
 	if percent < 0 || percent > 100 {
-		return fmt.Errorf("%d percent of the packets cannot be lost: between 0 and 100 can", percent)
+		return fmt.Errorf("the percentage of lost packets must be 0 to 100, is %d", percent)
 	}
 	var errs []error
 	for _, receiver := range to {

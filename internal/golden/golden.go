@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // prompt is the start of a command line in a script.
 const prompt = "$ "
@@ -32,7 +32,7 @@ func Equal(t testing.TB, path, got string) {
 		t.Fatalf("%v; -update writes it", err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s differs (-file +now); -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s differs (-file +now); -update writes it again:\n%s", path, diff)
 	}
 }
 

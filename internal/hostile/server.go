@@ -233,7 +233,7 @@ func (c Config) embeddings(body []byte) string {
 	var request struct {
 		Input []string `json:"input"`
 	}
-	_ = json.Unmarshal(body, &request) // without texts there are no embeddings
+	_ = json.Unmarshal(body, &request) // without texts the answer has no embeddings
 	items := make([]string, len(request.Input))
 	for i := range items {
 		items[i] = fmt.Sprintf(`{"index":%d,"embedding":[0.5%s]}`, i, strings.Repeat(",0.25", c.Dimension-1))

@@ -2,8 +2,8 @@ package memo
 
 import "sync"
 
-// A Recent is a cache of the most recently used values. It holds at least Most values,
-// if there were so many, and at most twice as many.
+// A Recent is a cache of the most recently used values. It holds at least the Most last
+// values, and at most twice as many.
 type Recent[K comparable, V any] struct {
 	Most int
 

@@ -30,9 +30,9 @@ type Writer struct {
 	err     error         // the first error; everything after returns it
 }
 
-// NewWriter starts a shard whose first row has the index first. With ids every
-// row carries the id that Add is given; without, ids must be null. The caller
-// owns w and closes it after Close.
+// NewWriter starts a shard; its first row has the index first. With ids, every row has
+// the id that Add gets; without ids, Add must get null ids. The caller owns w and
+// closes it after Close.
 func NewWriter(w io.Writer, first int64, ids bool) *Writer {
 	s := &Writer{w: w, first: first, ids: ids, block: make([]byte, 0, blockBytes+4<<10)}
 	if first < 0 {

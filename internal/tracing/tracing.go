@@ -64,7 +64,7 @@ type Config struct {
 
 // A Tracer creates and sends the spans of this node.
 type Tracer struct {
-	rowInterval float64 // one of so many rows is traced; 0: none
+	rowInterval float64 // one of this number of rows is traced; 0: none
 	least       uint64  // smallest random part of a traced job's trace id
 	provider    *sdktrace.TracerProvider
 	spans       trace.Tracer

@@ -115,7 +115,7 @@ func (c *commands) setSettings() *cobra.Command {
 			return exit.With(exit.Usage, err)
 		}
 		if days != nil {
-			if err := c.sayWhatGoes(ctx, api, *days); err != nil {
+			if err := c.printRemovals(ctx, api, *days); err != nil {
 				return fmt.Errorf("preview settings: %w", err)
 			}
 		}
@@ -127,8 +127,8 @@ func (c *commands) setSettings() *cobra.Command {
 	}))
 }
 
-// sayWhatGoes prints which data a retention of so many days will remove.
-func (c *commands) sayWhatGoes(ctx context.Context, api *client.Client, days int64) error {
+// printRemovals prints which data a retention of this many days will remove.
+func (c *commands) printRemovals(ctx context.Context, api *client.Client, days int64) error {
 	p, _, err := api.PreviewSettings(ctx, c.Account)
 	if err != nil {
 		return err

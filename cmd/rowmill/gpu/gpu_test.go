@@ -148,8 +148,8 @@ func TestMachineWithoutGPUHasNoMetrics(t *testing.T) {
 	}
 }
 
-// A slow source answers each Read after a pause, with a GPU whose index is the number
-// of the read.
+// A slow source answers each Read after a pause, with a GPU; its index is the number of
+// the read.
 type slow struct {
 	pause atomic.Int64 // ns
 	reads atomic.Int64

@@ -202,7 +202,7 @@ func (d *decoder) list(node *yaml.Node, into reflect.Value, path string) bool {
 	return true
 }
 
-// names decodes a mapping whose keys are free names, and adds them to the map.
+// names decodes a mapping with free names as keys, and adds them to the map.
 func (d *decoder) names(node *yaml.Node, into reflect.Value, path string) bool {
 	if node.Kind != yaml.MappingNode {
 		d.fail(node, "%s must be a mapping of names", path)

@@ -23,7 +23,7 @@ type Inputs struct {
 	// MaxBytes limits a downloaded file, also after gunzip. Default: 10 GiB.
 	MaxBytes Bytes `yaml:"max_bytes" default:"10GiB" min:"1"`
 
-	// MaxRows limits the rows of a job, whatever its quota is. Default: 100,000,000,
+	// MaxRows limits the rows of a job, independent of its quota. Default: 100,000,000,
 	// the largest size that the tests of the pipeline plan for.
 	MaxRows int64 `yaml:"max_rows" default:"100000000" min:"1"`
 
@@ -89,10 +89,10 @@ type Jobs struct {
 	ShardRows  int   `yaml:"shard_rows" default:"16384" min:"1"`
 	ShardBytes Bytes `yaml:"shard_bytes" default:"8MiB" min:"1"`
 
-	// Dedup runs equal rows once in jobs whose submission does not say. Default: false.
-	// DedupRows is how many different rows of such a job are remembered while its input
-	// is read; rows beyond this number run without dedup. Default: 2,097,152, about 95
-	// MB.
+	// Dedup runs equal rows once in jobs without dedup in their submission. Default:
+	// false. DedupRows is how many different rows of such a job are remembered while
+	// its input is read; rows beyond this number run without dedup. Default: 2,097,152,
+	// about 95 MB.
 	Dedup     bool `yaml:"dedup"`
 	DedupRows int  `yaml:"dedup_rows" default:"2097152" min:"1"`
 
@@ -159,8 +159,8 @@ type Retention struct {
 	// Interval is the time between two searches for expired jobs. Default: 1m;
 	// retention is counted in days.
 	Interval time.Duration `yaml:"interval" default:"1m" min:"1s"`
-	// Batch limits the jobs whose data one search removes; if there are more, the next
-	// search follows soon. Default: 100, so that running jobs are hardly slowed down.
+	// Batch limits the jobs in one removal; if more have expired, the next search
+	// follows soon. Default: 100, so that running jobs are hardly slowed down.
 	Batch int `yaml:"batch" default:"100" min:"1"`
 	// OrphanAge is the age at which the node removes objects that belong to no job,
 	// because of a crash. Default: 24h, longer than any upload.

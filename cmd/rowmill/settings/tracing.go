@@ -27,9 +27,9 @@ type Tracing struct {
 	// value. Default: 1, all jobs; Rows limits the cost of each.
 	Sample float64 `yaml:"sample" default:"1"`
 
-	// Rows is the share of a traced job's rows whose requests are traced; the first row
-	// is always traced. Default: 0.01: enough to see how a server performs, and a job
-	// of a million rows makes only ten thousand spans.
+	// Rows is the share of a traced job's rows with traced requests; the first row is
+	// always traced. Default: 0.01: enough to see how a server performs, and a job of a
+	// million rows makes only ten thousand spans.
 	Rows float64 `yaml:"rows" default:"0.01"`
 
 	// Queue limits the spans that wait to be sent; more are dropped. Default: 4,096,
