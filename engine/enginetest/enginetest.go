@@ -69,7 +69,7 @@ const (
 )
 
 // needs skips a check if the server ignores or refuses the feature. The table of
-// docs/engines.md uses the same words.
+// bench/engines.md uses the same words.
 func (s Server) needs(t *testing.T, what string) {
 	t.Helper()
 	if slices.Contains(s.Ignores, what) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestReal runs the conformance suite on real servers, for `make engines`, which builds
-// the table of docs/engines.md from the results: TestReal/SERVER/MODEL/CHECK.
+// the table of bench/engines.md from the results: TestReal/SERVER/MODEL/CHECK.
 func TestReal(t *testing.T) {
 	realserver.Wanted(t)
 	const context = 2048
