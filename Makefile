@@ -163,7 +163,7 @@ soak/jobs: ## JOBS (10000) jobs of ten accounts on three nodes while faults stri
 
 # An hour, and 9 GB of disk: servers with tiny models. Some of them:
 # make engines SERVERS="vllm sglang"
-engines: ## the contract of inference servers on real ones (SERVERS), and the results into bench/engines.md
+engines: ## run the checks of inference servers on real servers (SERVERS), and write the results into bench/engines.md
 	internal/realserver/get.sh $(SERVERS)
 	ROWMILL_ENGINES=1 $(GO) test -count=1 -timeout 3h -p 1 -json -run 'TestReal/(?i)^('"$$(echo $(SERVERS) | tr ' ' '|')"')$$' ./engine/openai ./e2e | $(GO) run ./internal/realserver/table bench/engines.md
 

@@ -65,7 +65,7 @@ var paramSince = map[string]release{
 // without alternatives if the request gives no number of alternatives. This is the
 // cheapest request: Ollama sorts its whole vocabulary for the first alternative.
 // llama.cpp returns 20 alternatives in this case, and no log probabilities with 0;
-// llama-cpp-python (kind openai) also returns none. docs/engines.md lists the costs.
+// llama-cpp-python (kind openai) also returns none. bench/engines.md lists the costs.
 var chosenAlone = map[string]bool{kindVLLM: true, kindSGLang: true, kindOllama: true, kindSim: true}
 
 // ollamaLogprobs is the first Ollama release with log probabilities.
