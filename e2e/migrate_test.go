@@ -171,11 +171,11 @@ func TestMigratesThereAndBack(t *testing.T) {
 	third := newNode(t, w.url, killSettings)
 	// The session of the killed node lives for some seconds.
 	code, said := third.rowmill(t, "migrate", "--from", cluster, "--to", third.data)
-	if code == 0 || !strings.Contains(said, "a node runs") {
+	if code == 0 || !strings.Contains(said, "nodes are running") {
 		t.Errorf("from under a node: code %d, %s", code, said)
 	}
 	for deadline := time.Now().Add(patience); code != 0; time.Sleep(100 * time.Millisecond) {
-		if !strings.Contains(said, "a node runs") || time.Now().After(deadline) {
+		if !strings.Contains(said, "nodes are running") || time.Now().After(deadline) {
 			t.Fatalf("back: code %d, %s", code, said)
 		}
 		code, said = third.rowmill(t, "migrate", "--from", cluster, "--to", third.data)

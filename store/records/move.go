@@ -43,7 +43,7 @@ func (s *Store) Export(ctx context.Context, visit func(store.Entry) error) error
 		live, err = s.LiveSessions(ctx)
 	}
 	if err == nil && live > 0 {
-		err = fmt.Errorf("%d nodes are running; stop them first: %w", live, rowmill.ErrConflict)
+		err = fmt.Errorf("nodes are running (%d); stop them first: %w", live, rowmill.ErrConflict)
 	}
 	if err == nil {
 		err = s.view(ctx, func(t *tx) error { return t.export(ctx, visit) })
