@@ -2,30 +2,28 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"time"
+	"strings"
 
 	driver "github.com/redis/go-redis/v9"
 
 	"github.com/rowmill/rowmill"
 )
 
-// confirmFor is how long the key of Confirm exists.
-const confirmFor = time.Minute
-
 // Confirm checks that the server which this engine writes to is the primary that a majority of
 // the Sentinels knows. A primary that a partition has cut off from the Sentinels still takes
-// writes, but the new primary has never seen them. Without Sentinels Confirm does nothing.
+// writes, but the new primary has never seen them. Without Sentinels Confirm does nothing. It only
+// reads, so that it works on a server without memory.
 func (e *Engine) Confirm(ctx context.Context) error {
 	if !e.sentinels {
 		return nil
 	}
-	key := e.config.Prefix + "confirm:" + rand.Text()
-	if _, err := e.try(ctx, false, func(ctx context.Context) error {
-		return e.client.Set(ctx, key, 1, confirmFor).Err()
+	var own string
+	if _, err := e.try(ctx, false, func(ctx context.Context) (err error) {
+		own, err = runID(ctx, e.client)
+		return err
 	}); err != nil {
 		return fmt.Errorf("confirm the Redis primary: %w", err)
 	}
@@ -34,14 +32,27 @@ func (e *Engine) Confirm(ctx context.Context) error {
 		return fmt.Errorf("%w: confirm the Redis primary: %w", rowmill.ErrUnavailable, err)
 	}
 	client := driver.NewClient(e.options(primary))
-	found, err := client.Exists(ctx, key).Result()
+	elected, err := runID(ctx, client)
 	if err = errors.Join(err, client.Close()); err != nil {
 		return fmt.Errorf("%w: confirm the Redis primary at %s: %w", rowmill.ErrUnavailable, primary, err)
 	}
-	if found == 0 {
+	if elected != own {
 		return fmt.Errorf("%w: the Sentinels name %s as the Redis primary, but this node writes to another server", rowmill.ErrUnavailable, primary)
 	}
 	return nil
+}
+
+// runID returns the identity of the process that answers.
+func runID(ctx context.Context, client *driver.Client) (string, error) {
+	text, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return "", err
+	}
+	_, rest, found := strings.Cut(text, "run_id:")
+	if id, _, _ := strings.Cut(rest, "\r\n"); found && id != "" {
+		return id, nil
+	}
+	return "", errors.New("the server does not tell its run_id")
 }
 
 // elected returns the address of the primary, from a Sentinel that reaches a majority of the
