@@ -16,6 +16,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
@@ -35,6 +36,13 @@ type item struct {
 }
 
 func newShelf() *shelf { return &shelf{objects: make(map[string]*item)} }
+
+// ownShelf returns a shelf that belongs to the deployment of the nodes.
+func ownShelf() *shelf {
+	s := newShelf()
+	s.put(layout.Deployment, []byte("{}"))
+	return s
+}
 
 func (s *shelf) get(key string) (*item, error) {
 	s.mu.Lock()

@@ -74,7 +74,7 @@ func (nothing) Unregister(prometheus.Collector) bool { return true }
 
 func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, error) {
 	w := &world{
-		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: newShelf(), net: newNetwork(),
+		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: ownShelf(), net: newNetwork(),
 		struck: make([]bool, len(s.Faults)), struckAt: make([]time.Duration, len(s.Faults)),
 		tally: newTally(),
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rowmill/rowmill/blob/dir"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
@@ -27,6 +28,13 @@ func Open(t testing.TB) (*bolt.Store, *dir.Bucket) {
 		t.Fatal(err)
 	}
 	bucket, err := dir.Open(dir.Config{Root: folder + "/objects", Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := bucket.Create(t.Context(), layout.Deployment, layout.JSON) // as nodes do at their start
+	if err == nil {
+		_, err = w.Commit()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

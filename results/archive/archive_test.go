@@ -48,6 +48,7 @@ func setup(t testing.TB, total int64) *world {
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: opened, schema: results.Schema{JobID: job, Model: "m"}}
 	w.job = store.Record{Job: rowmill.Job{ID: job, Status: rowmill.StatusRunning, NumRows: &total}}
+	w.write(layout.Deployment, func(io.Writer) error { return nil })
 	w.Archive = New(w, opened, slog.New(slog.DiscardHandler))
 	return w
 }

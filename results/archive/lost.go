@@ -13,6 +13,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/retry"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
@@ -62,10 +63,23 @@ func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) err
 			lost.first = err
 		}
 	}
-	if len(lost.Keys) == 0 {
+	switch {
+	case len(lost.Keys) == 0:
 		return nil
+	case lost.missing:
+		return cmp.Or(checkBucket(ctx, bucket), error(lost))
 	}
 	return lost
+}
+
+// checkBucket returns rowmill.ErrUnavailable if the bucket does not belong to a deployment: a
+// volume that is not mounted, or another bucket, has no object at all.
+func checkBucket(ctx context.Context, bucket blob.Bucket) error {
+	_, err := bucket.Stat(ctx, layout.Deployment)
+	if errors.Is(err, rowmill.ErrNotFound) {
+		err = fmt.Errorf("%w: the bucket has no object %s, so it is not the bucket of this deployment", rowmill.ErrUnavailable, layout.Deployment)
+	}
+	return err
 }
 
 // Explain returns the LostError of parts if they may have caused an error, else the error.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -83,6 +84,12 @@ func TestFindLost_MayAppear(t *testing.T) {
 	noError(t, w.bucket.Delete(t.Context(), bad.Key))
 	if _, err := w.FindLost(t.Context(), w.job, nil); !errors.Is(err, ErrBusy) || len(w.lost) > 0 {
 		t.Errorf("%v, %d parts are lost", err, len(w.lost))
+	}
+	// A volume that is not mounted has no object at all, and loses no part.
+	w.end(time.Now().Add(-time.Hour))
+	noError(t, w.bucket.Delete(t.Context(), layout.Deployment))
+	if _, err := w.FindLost(t.Context(), w.job, nil); !errors.Is(err, rowmill.ErrUnavailable) || len(w.lost) > 0 {
+		t.Errorf("in an empty bucket: %v, %d parts are lost", err, len(w.lost))
 	}
 	w.job.Job.Status = rowmill.StatusRunning
 	if _, err := w.FindLost(t.Context(), w.job, nil); err != nil {
