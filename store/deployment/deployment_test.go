@@ -28,6 +28,9 @@ type place struct {
 func newPlace(t *testing.T) place {
 	t.Helper()
 	records, bucket := disktest.Open(t)
+	if err := bucket.Delete(t.Context(), layout.Deployment); err != nil { // no node has started here
+		t.Fatal(err)
+	}
 	return place{t, records, bucket}
 }
 
