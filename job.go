@@ -59,6 +59,10 @@ type Job struct {
 	Warnings []string `json:"warnings"` // ignored or changed settings, in words
 	Message  string   `json:"message"`  // current activity or reason to wait
 
+	// ParkedUntil is set while the job is parked, because it may crash the nodes that
+	// run it: no node runs it before this time.
+	ParkedUntil *time.Time `json:"parked_until,omitempty"`
+
 	Continues   *string `json:"continues"`    // the job whose committed rows this one took over
 	ContinuedBy *string `json:"continued_by"` // the last job that took over rows of this one
 
@@ -109,7 +113,7 @@ func (j *Job) Become(next Status, now time.Time) error {
 		j.Started = &now
 	}
 	if next.Terminal() {
-		j.Completed = &now
+		j.Completed, j.ParkedUntil = &now, nil
 	}
 	j.Status = next
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type claims struct {
 
 func newClaims(places fair.Config) claims {
 	return claims{
-		places: fair.NewShares(places), trials: trial.New(time.Now()), owned: make(map[string]ownedJob),
+		places: fair.NewShares(places), trials: trial.New(), owned: make(map[string]ownedJob),
 		claiming: make(map[string]store.Orphan), unsure: make(map[string]store.Orphan),
 	}
 }
@@ -57,21 +58,16 @@ const lookFurther = 16
 
 // begin notes that the node claims a job, until own or end. ok is false if the node
 // must not claim the job: the account has no place, the node has the job already,
-// or the job must wait because of a suspect. A suspect is a job that may crash its
-// owners; this job may be one. If alone is true, the node claims nothing else until
-// it knows more about this job.
-func (s *claims) begin(o store.Orphan, suspect bool, now time.Time) (alone, ok bool) {
+// or the job must wait because of another job that may crash its owners.
+func (s *claims) begin(o store.Orphan, stage trial.Stage, now time.Time) (ok bool) {
 	_, owned := s.owned[o.JobID]
 	_, claiming := s.claiming[o.JobID]
-	if owned || claiming {
-		return false, false
+	if owned || claiming || !s.trials.Admits(o.JobID, stage, now) || !s.places.Take(o.Account, o.Priority, now) {
+		return false
 	}
-	if alone, ok = s.trials.Admits(o.JobID, suspect, now); !ok || !s.places.Take(o.Account, o.Priority, now) {
-		return false, false
-	}
-	s.trials.Begin(o.JobID, suspect, alone)
+	s.trials.Begin(o.JobID, stage)
 	s.claiming[o.JobID] = o
-	return alone, true
+	return true
 }
 
 // own notes that a claim has succeeded.
@@ -119,13 +115,11 @@ func (w *placeWaits) message(node, account string) string {
 // idle reports whether no job is owned or being claimed.
 func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
-// claimStagger is how long a node leaves an orphan to each node that comes before
-// it in the job's order of nodes.
-const claimStagger = 300 * time.Millisecond
-
 // due returns the orphans that this node claims now: the nodes before it have had
-// their time. rank returns how many nodes come before it.
-func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time.Time) (due []store.Orphan) {
+// their time. delay returns how long the node leaves a job to other nodes. Jobs with
+// the most ended owners come first: a process that has just begun can tell soonest
+// whether they crash it.
+func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan) time.Duration, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
 		since, known := s.orphans[o.JobID]
@@ -133,34 +127,18 @@ func (s *claims) due(orphans []store.Orphan, rank func(job string) int, now time
 			since = now
 		}
 		seen[o.JobID] = since
-		if now.Sub(since) >= time.Duration(rank(o.JobID))*claimStagger {
+		if now.Sub(since) >= delay(o) {
 			due = append(due, o)
 		}
 	}
 	s.orphans = seen
+	slices.SortStableFunc(due, func(a, b store.Orphan) int { return len(b.Tried) - len(a.Tried) })
 	return due
 }
 
 // firstClaim reports whether a job never had an owner before. version is the
 // version of its record after the claim: the creation and the claim make two.
 func firstClaim(version int64) bool { return version <= 2 }
-
-// suspect reports whether a job may have crashed one of its owners. missed reports
-// whether the process of an owner is gone.
-func suspect(o store.Orphan, missed func(store.Adopter) bool) bool {
-	return len(trial.Ended(o.Tried, missed)) > 0
-}
-
-// countSuspects counts the suspects among all jobs without an owner.
-func (s *claims) countSuspects(orphans []store.Orphan, missed func(store.Adopter) bool) {
-	suspects := 0
-	for _, o := range orphans {
-		if suspect(o, missed) {
-			suspects++
-		}
-	}
-	s.trials.Count(suspects)
-}
 
 // giveBack releases the jobs that the node could not drain. The node actor has
 // stopped by then. The store then does not count the end of this process against

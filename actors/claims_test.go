@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill/actors/fair"
+	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -31,7 +32,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				job := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "job")
 				may := !claiming[job] && !owned[job] && len(claiming)+len(owned) < limit
-				if _, ok := s.begin(store.Orphan{JobID: job, Account: "account"}, false, time.Now()); ok != may {
+				if ok := s.begin(store.Orphan{JobID: job, Account: "account"}, trial.Free, time.Now()); ok != may {
 					t.Fatalf("claiming %s was allowed: %v", job, !may)
 				}
 				if may {
@@ -63,7 +64,9 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 // node takes it meanwhile, the time starts again.
 func TestOrphansAreLeftToEarlierNodes(t *testing.T) {
 	t.Parallel()
-	rank := func(job string) int { return map[string]int{"mine": 0, "next": 1, "last": 2}[job] }
+	delay := func(o store.Orphan) time.Duration {
+		return claimStagger * map[string]time.Duration{"mine": 0, "next": 1, "last": 2}[o.JobID]
+	}
 	orphans := func(jobs ...string) (out []store.Orphan) {
 		for _, job := range jobs {
 			out = append(out, store.Orphan{JobID: job})
@@ -84,7 +87,7 @@ func TestOrphansAreLeftToEarlierNodes(t *testing.T) {
 		{claimStagger * 4, orphans("last"), []string{"last"}},
 	} {
 		var due []string
-		for _, o := range s.due(step.seen, rank, began.Add(step.at)) {
+		for _, o := range s.due(step.seen, delay, began.Add(step.at)) {
 			due = append(due, o.JobID)
 		}
 		if !slices.Equal(due, step.due) {

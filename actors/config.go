@@ -119,6 +119,10 @@ type Ownership struct {
 	// until the next owner claims the job.
 	AdoptionTimeout time.Duration
 
+	// ParkTime is how long no node runs a job that may crash its owners. Default 1 h:
+	// the job seldom disturbs other jobs, and starts again without help.
+	ParkTime time.Duration
+
 	// Settle is how long a job's data stays after its end: longer than the recovery
 	// of a store that loses its last writes in a crash. Zero is for a store that
 	// loses nothing.
@@ -263,6 +267,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Node, "node")
 	def(&c.Ownership.LeaseTTL, 6*time.Second)
 	def(&c.Ownership.AdoptionTimeout, 30*time.Second)
+	def(&c.Ownership.ParkTime, time.Hour)
 	def(&c.StoragePatience, time.Minute)
 	def(&c.Ownership.ScanInterval, 500*time.Millisecond)
 	def(&c.Ownership.MaxActive, 64)

@@ -124,14 +124,15 @@ func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 // errForgotten means that the store has lost parts that it had acknowledged.
 var errForgotten = errors.New("the store has lost parts that it had acknowledged")
 
-// endedFailure ends a job whose owners ended one after the other, and names them.
-func endedFailure(id string, ended []store.Adopter) *rowmill.Failure {
+// parkMessage says to a client why a job is parked, and names its last owners.
+func parkMessage(id string, ended []store.Adopter, until time.Time) string {
+	const layout = "2006-01-02 15:04:05Z"
 	var when []string
 	for _, a := range ended {
-		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.Claimed().Format("2006-01-02 15:04:05Z")))
+		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.Claimed().Format(layout)))
 	}
-	return rowmill.Failf(rowmill.CodeInternalError,
-		"%d processes in a row ended while they owned the job and before it made progress: %s. The job may have crashed them, so it does not run again. "+
-			"The logs of these nodes say why they ended; if the operating system killed them for lack of memory, its log does. Finished rows are kept; once the cause is fixed, rowmill jobs resume %s runs the rest.",
-		len(ended), strings.Join(when, "; "), id)
+	return fmt.Sprintf(
+		"Parked until %s: %d processes in a row ended while they owned the job and before it made progress: %s. The job may have crashed them. "+
+			"The logs of these nodes say why they ended; if the operating system killed them for lack of memory, its log does. rowmill jobs release %s runs the job at once.",
+		until.UTC().Format(layout), len(ended), strings.Join(when, "; "), id)
 }

@@ -364,6 +364,10 @@ func (j *job) reportHarmless(c actor.Context) {
 		return
 	}
 	j.own.harmless = true
+	if j.crew.owner != nil {
+		j.crew.owner.Trust()
+		j.crew.serve()
+	}
 	j.timers.cancel(harmlessTimer)
 	c.Send(j.node, jobHarmless{j.own.fence.JobID})
 }

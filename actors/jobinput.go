@@ -47,6 +47,9 @@ func (j *job) prepare(known shard.Manifest, shards []shard.Info, parts []store.P
 	if j.ledger, err = assign.NewLedger(shards, parts); err == nil {
 		j.crew.owner, err = assign.NewOwner(shards, parts)
 	}
+	if err == nil {
+		j.crew.owner.Wary = len(j.own.rec.Adopters) > 1 && !j.own.harmless
+	}
 	return err
 }
 

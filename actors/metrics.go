@@ -34,6 +34,7 @@ type metrics struct {
 	shut      prometheus.Gauge
 	renewals  *prometheus.CounterVec // outcome
 	takeovers prometheus.Counter
+	parked    prometheus.Counter
 	fenced    prometheus.Counter
 	handed    prometheus.Counter
 	lost      prometheus.Counter
@@ -133,6 +134,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts with waiting jobs and without a place on this node."})
 	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Workers that start no more rows, because finished rows cannot be committed."})
 	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
+	m.parked = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_jobs_parked_total", Help: "Jobs this node parked, because the processes of their last owners ended before the jobs made progress."})
 	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
 	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped its jobs because its session had expired, or stopped a job because the store refused a write."})
 	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave back because it could not use the bucket and other nodes could."})

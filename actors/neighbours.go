@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/actors/nodes"
+	"github.com/rowmill/rowmill/actors/trial"
 	"github.com/rowmill/rowmill/cluster"
 	"github.com/rowmill/rowmill/store"
 )
@@ -47,6 +48,22 @@ func (n *neighbours) rank(job string) int {
 		return 0
 	}
 	return nodes.Rank(job, n.peers.Self().ID, n.peers.Members())
+}
+
+// claimStagger is how long a node leaves an orphan to each node that comes before
+// it in the job's order of nodes.
+const claimStagger = 300 * time.Millisecond
+
+// delay returns how long this node leaves a job without an owner to other nodes. It is
+// longer if a process of this node ended while the job ran alone: another node then
+// shows whether the job or this node is at fault.
+func (n *neighbours) delay(o store.Orphan) time.Duration {
+	delay := time.Duration(n.rank(o.JobID)) * claimStagger
+	here := func(a store.Adopter) bool { return a.Alone && a.Node == n.node && a.Process != n.id }
+	if len(n.members) > 0 && slices.ContainsFunc(o.Tried, here) {
+		delay += trial.Elsewhere
+	}
+	return delay
 }
 
 // Above scanners nodes, each node searches less often for jobs without an owner, so

@@ -63,8 +63,7 @@ func (n *nodeJobs) scan(c actor.Context) {
 				n.claim(c, o)
 			}
 			n.claims.places.Forget()
-			n.claims.countSuspects(orphans, n.near.missed)
-			for _, o := range n.claims.due(orphans, n.near.rank, time.Now()) {
+			for _, o := range n.claims.due(orphans, n.near.delay, time.Now()) {
 				if own, owned := n.claims.owned[o.JobID]; owned {
 					n.checkOwned(c, own)
 					continue
@@ -96,11 +95,11 @@ func (n *nodeJobs) claim(c actor.Context, o store.Orphan) {
 	if !n.claimsNow() {
 		return
 	}
-	alone, ok := n.claims.begin(o, suspect(o, n.near.missed), time.Now())
-	if !ok {
+	stage := trial.StageOf(trial.Ended(o.Tried, n.near.missed))
+	if !n.claims.begin(o, stage, time.Now()) {
 		return
 	}
-	job, session, by := o.JobID, n.lease.session, n.near.adopter(alone)
+	job, session, by := o.JobID, n.lease.session, n.near.adopter(stage == trial.Alone)
 	n.tasks.run(c, "claim a job", func(ctx context.Context) step {
 		rec, err := result(contain.Run, func() (store.Record, error) { return n.cfg.Store.Claim(ctx, job, session, by) })
 		if err != nil && (!storage.Lasting(err) || errors.Is(err, rowmill.ErrConflict)) {
@@ -164,8 +163,8 @@ func (n *nodeJobs) onClaimed(c actor.Context, rec store.Record) {
 		return
 	}
 	tried := rec.Adopters[:max(0, len(rec.Adopters)-1)]
-	if ended := trial.Ended(tried, n.near.ended); trial.AtFault(tried, ended) {
-		n.failPoisonJob(c, rec, ended)
+	if ended := trial.Ended(tried, n.near.ended); trial.Parks(ended) {
+		n.park(c, rec, fence, ended)
 		return
 	}
 	log := n.cfg.trace(&rec).Log(n.process.log.With("job", id))
@@ -310,20 +309,20 @@ func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 	}
 }
 
-// failPoisonJob fails a job that crashes its owners, before it runs here.
-func (n *nodeJobs) failPoisonJob(c actor.Context, rec store.Record, ended []store.Adopter) {
-	id := rec.Job.ID
-	fence := store.Fence{JobID: id, Session: rec.Session, Epoch: rec.Epoch}
-	n.process.log.Error("job fails: the processes of its last owners ended before it made progress", "job", id, "ended", len(ended), "node", ended[len(ended)-1].Node)
-	n.tasks.run(c, "end the job", func(ctx context.Context) step {
-		_, err := recordFailure(ctx, n.cfg.Store, fence, endedFailure(id, ended), n.cfg.Clock(), n.log)
+// park parks a job that may crash its owners, before it runs here.
+func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, ended []store.Adopter) {
+	id, until := rec.Job.ID, n.cfg.Clock().Add(n.cfg.Ownership.ParkTime)
+	n.log.Error("job parked: the processes of its last owners ended before it made progress",
+		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "until", until)
+	n.tasks.run(c, "park a job", func(ctx context.Context) step {
+		err := n.cfg.Store.Park(ctx, fence, until, parkMessage(id, ended, until))
 		return func(c actor.Context) {
-			over := jobOver{id: id, status: rowmill.StatusFailed}
-			if err != nil { // the job has another owner now, or is over
-				n.log.Warn("recording the failure failed", "job", id, "err", err)
-				over.status = ""
+			if err != nil {
+				n.log.Warn("parking the job failed", "job", id, "err", err)
+			} else {
+				n.metrics.parked.Inc()
 			}
-			n.onJobOver(c, over)
+			n.onJobOver(c, jobOver{id: id})
 		}
 	})
 }

@@ -37,27 +37,64 @@ func (b *rig) tried(owners ...store.Adopter) (id string) {
 	return job.ID
 }
 
-// The third owner fails a job that crashes its owners, and names the earlier
-// owners.
-func TestAJobThatEndsItsOwnersFails(t *testing.T) {
+// A job that ran alone in two processes that ended is parked. It names the owners, and
+// disturbs no other job. It runs again after a while, or when an operator releases it.
+func TestAJobThatEndsItsOwnersIsParked(t *testing.T) {
+	t.Parallel()
+	for name, released := range map[string]bool{"until its time": false, "until it is released": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(t *testing.T) {
+				b := setup(t, nil)
+				b.cfg.Ownership.ParkTime = 10 * time.Minute
+				e := &scripted{answer: echo, name: "scripted", models: served()}
+				b.cfg.Engines = append(b.cfg.Engines, e)
+				guilty := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2", Alone: true}, store.Adopter{Node: "west", Process: "west-1", Alone: true})
+				innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+				b.start()
+				rec := b.await(guilty, func(r store.Record) bool { return r.Job.ParkedUntil != nil })
+				for _, want := range []string{"Parked until 20", "3 processes in a row", "east, which claimed it at 20", "west, which claimed it at 20", "rowmill jobs release " + guilty} {
+					if !strings.Contains(rec.Job.Message, want) {
+						t.Errorf("the message does not say %q: %s", want, rec.Job.Message)
+					}
+				}
+				b.checkEcho(b.end(innocent), numbered(3))
+				b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
+				time.Sleep(9 * time.Minute)
+				if rec, err := b.store.Get(t.Context(), guilty); err != nil || rec.Session != "" || rec.Job.Status.Terminal() || e.tries["row 0"] != 2 {
+					t.Errorf("owner %q, %s, row 0 has run %d times, want 2 of other jobs: %v", rec.Session, rec.Job.Status, e.tries["row 0"], err)
+				}
+				if released {
+					if err := b.store.Unpark(t.Context(), guilty); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if rec := b.end(guilty); rec.Job.ParkedUntil != nil {
+					t.Errorf("the job has ended and is parked until %v", rec.Job.ParkedUntil)
+				} else {
+					b.checkEcho(rec, numbered(3))
+				}
+			})
+		})
+	}
+}
+
+// If the process of a node ended while a job ran alone, another node takes the job, even
+// if it comes later in the order of nodes.
+func TestASuspectIsTakenOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, nil)
-		e := &scripted{answer: echo, name: "scripted", models: served()}
-		b.cfg.Engines = append(b.cfg.Engines, e)
-		guilty := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "west", Process: "west-1", Alone: true})
-		innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
-		b.start()
-		f := failure(t, b.end(guilty), rowmill.CodeInternalError)
-		for _, want := range []string{"2 processes in a row", "east, which claimed it at 20", "west, which claimed it at 20", "rowmill jobs resume " + guilty} {
-			if !strings.Contains(f.Message, want) {
-				t.Errorf("the message does not say %q: %s", want, f.Message)
-			}
+		b, net := setup(t, nil), newNetwork()
+		for _, node := range []string{"east", "west"} {
+			b.join(net, node, &scripted{answer: echo})
 		}
-		b.checkEcho(b.end(innocent), numbered(3))
-		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: numbered(10)})), numbered(10))
-		if e.tries["row 0"] != 2 { // from the other jobs
-			t.Errorf("row 0 was run %d times, want 2", e.tries["row 0"])
+		for range 8 { // both orders of the two nodes
+			id := b.tried(store.Adopter{Node: "east", Process: "east-0"}, store.Adopter{Node: "east", Process: "east-1", Alone: true})
+			rec := b.end(id)
+			b.checkEcho(rec, numbered(3))
+			if claim := rec.Events[len(rec.Events)-1]; claim.Node != "west" {
+				t.Errorf("node %s has taken the job", claim.Node)
+			}
 		}
 	})
 }
@@ -67,7 +104,7 @@ func TestAJobOfOwnersThatLiveGoesOn(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b := setup(t, nil)
-		id := b.tried(store.Adopter{Node: "east", Process: "east"}, store.Adopter{Node: "west", Process: "west", Alone: true})
+		id := b.tried(store.Adopter{Node: "east", Process: "east", Alone: true}, store.Adopter{Node: "west", Process: "west", Alone: true})
 		net := newNetwork()
 		ownsNone := func(c *actors.Config) { c.Ownership.OwnsNone = true }
 		b.join(net, "east", &scripted{answer: echo}, ownsNone)
@@ -84,14 +121,14 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 	for name, test := range map[string]struct {
 		again, before []string // again: nodes that run again; before: nodes that ran before
 		other         bool     // another node is present all the time
-		fails         bool
+		parks         bool
 	}{
 		"no other node":              {},
 		"no process was seen before": {other: true},
 		"one runs again":             {again: []string{"east"}},
-		"both run again":             {again: []string{"east", "west"}, fails: true},
+		"both run again":             {again: []string{"east", "west"}, parks: true},
 		"all other nodes are gone":   {before: []string{"east", "west"}},
-		"another node is present":    {before: []string{"east", "west"}, other: true, fails: true},
+		"another node is present":    {before: []string{"east", "west"}, other: true, parks: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,12 +154,12 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 				}
 				net.tell()
 				south.cut.Store(true) // so that it claims nothing before the others have
-				id := b.tried(store.Adopter{Node: "east", Process: process["east"]}, store.Adopter{Node: "west", Process: process["west"], Alone: true})
+				id := b.tried(store.Adopter{Node: "east", Process: process["east"], Alone: true}, store.Adopter{Node: "west", Process: process["west"], Alone: true})
 				south.cut.Store(false)
-				if rec := b.end(id); test.fails {
-					failure(t, rec, rowmill.CodeInternalError)
+				if test.parks {
+					b.await(id, func(r store.Record) bool { return r.Job.ParkedUntil != nil })
 				} else {
-					b.checkEcho(rec, numbered(3))
+					b.checkEcho(b.end(id), numbered(3))
 				}
 			})
 		})
@@ -181,7 +218,7 @@ func TestASuspectIsTakenUpAlone(t *testing.T) {
 			}
 			return echo(ctx, row, try)
 		}})
-		suspect := b.tried(store.Adopter{Node: "east", Process: "east-1"})
+		suspect := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
 		b.start()
 		rec := b.await(suspect, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
 		if n := len(rec.Adopters); n == 0 || !rec.Adopters[n-1].Alone {

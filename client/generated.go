@@ -1279,6 +1279,13 @@ func (c *Client) GetProgress(ctx context.Context, jobID JobID) (out Progress, an
 	return out, answer, err
 }
 
+// ReleaseJob calls POST /v1/jobs/{job_id}/release: Run a parked job now.
+func (c *Client) ReleaseJob(ctx context.Context, jobID JobID) (out JobAnswer, answer Answer, err error) {
+	r := call{operation: "ReleaseJob", method: "POST", path: fmt.Sprintf("/v1/jobs/%s/release", escape(jobID))}
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
 // GetResultsURL calls GET /v1/jobs/{job_id}/results-url: Get signed URLs of the results as one Parquet file.
 func (c *Client) GetResultsURL(ctx context.Context, jobID JobID, params GetResultsURLParams) (out ResultsURL, answer Answer, err error) {
 	r := call{operation: "GetResultsURL", method: "GET", path: fmt.Sprintf("/v1/jobs/%s/results-url", escape(jobID))}

@@ -38,6 +38,7 @@ type record struct {
 	Deduplicated  int64   `json:"deduplicated_rows"`
 	Continues     *string `json:"continues"`
 	ContinuedBy   *string `json:"continued_by"`
+	ParkedUntil   *string `json:"parked_until"`
 	FailureReason *struct {
 		Message string `json:"message"`
 		Code    string `json:"code"`

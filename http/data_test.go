@@ -73,6 +73,36 @@ func TestDeleteData_OfAJobThatIsNotOverIsRefused(t *testing.T) {
 	w.get(path+"/errors").wantError(410, "results_expired", "retention")
 }
 
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	f := w.running(`{"inputs":["a"]}`, 1)
+	path := "/v1/jobs/" + f.JobID
+	w.do("POST", path+"/release", "").wantError(409, "job_not_parked", "running")
+	w.park(f)
+	until := w.get(path).want(200).json()["job"].(map[string]any)["parked_until"].(string)
+	if at, err := time.Parse(time.RFC3339, until); err != nil || at.Before(time.Now()) {
+		t.Errorf("parked until %s, %v", until, err)
+	}
+	for range 2 {
+		job := w.do("POST", path+"/release", "").want(200).json()["job"].(map[string]any)
+		if at, err := time.Parse(time.RFC3339, job["parked_until"].(string)); err != nil || at.After(time.Now()) {
+			t.Errorf("the job is released, and parked until %v, %v", at, err)
+		}
+	}
+	if orphans, err := w.store.Orphans(t.Context(), 1); err != nil || len(orphans) != 1 {
+		t.Errorf("%d jobs wait for an owner, want 1, %v", len(orphans), err)
+	}
+}
+
+// park parks a job that the owner has.
+func (w *world) park(f store.Fence) {
+	w.Helper()
+	if err := w.store.Park(w.Context(), f, time.Now().Add(time.Hour), "Parked"); err != nil {
+		w.Fatal(err)
+	}
+}
+
 func TestDeleteData_OfAnotherAccountIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

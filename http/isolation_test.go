@@ -77,6 +77,12 @@ var visits = map[string]visit{
 	"POST /v1/jobs/:job_id/cancel": {path: func(_, of *tenant) string {
 		return "/v1/jobs/" + of.as(of.user).submitted(`{"inputs":["a"]}`) + "/cancel"
 	}},
+	"POST /v1/jobs/:job_id/release": {path: func(_, of *tenant) string {
+		user := of.as(of.user)
+		f := user.running(`{"inputs":["a"]}`, 1)
+		user.park(f)
+		return "/v1/jobs/" + f.JobID + "/release"
+	}},
 	"GET /v1/jobs/:job_id/progress":      {shows: true},
 	"GET /v1/jobs/:job_id/timeline":      {},
 	"GET /v1/jobs/:job_id/errors/counts": {shows: true},

@@ -321,6 +321,14 @@ type Jobs interface {
 	// newest. rowmill.ErrConflict while the job is open.
 	Continued(ctx context.Context, jobID, by string) error
 
+	// Park releases a job and sets Job.ParkedUntil and the message: Orphans does not list
+	// the job before that time, by the store's clock.
+	Park(ctx context.Context, f Fence, until time.Time, message string) error
+
+	// Unpark ends the time that a job is parked. A repeated call is harmless.
+	// rowmill.ErrConflict if the job is not parked.
+	Unpark(ctx context.Context, jobID string) error
+
 	// ShowRunning sets ShownRunning, for open and ended jobs. A repeated call is
 	// harmless.
 	ShowRunning(ctx context.Context, jobID string) error

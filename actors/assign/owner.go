@@ -16,6 +16,7 @@ import (
 type Owner struct {
 	Assigning bool // true once each earlier worker was heard, or the wait for them is over
 	Nodes     int  // number of known nodes that could work for the job
+	Wary      bool // the job may crash its owners: each worker gets only its first rows until Trust
 
 	rows    int64 // of all shards
 	book    *book

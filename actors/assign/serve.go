@@ -52,6 +52,13 @@ func (o *Owner) assign(a *Assignee) bool {
 	return true
 }
 
+// waryRows is how many rows a worker has while the owner is wary. A worker writes its
+// finished rows when it has no others, so they are committed at once.
+const waryRows = 4
+
+// Trust ends the time in which the owner is wary of the job.
+func (o *Owner) Trust() { o.Wary, o.dueAll = false, true }
+
 // leastPart: new rows below a quarter of the worker's ready rows are not worth a
 // message.
 const leastPart = 4
@@ -63,6 +70,9 @@ const leastPart = 4
 // of a job, a thousand workers would ask dozens of times for a few rows each, from many
 // shards, and these rows would be missing for workers without rows.
 func (o *Owner) most(a *Assignee) int {
+	if o.Wary {
+		return int(max(0, waryRows-o.book.of(a.Worker).Count()))
+	}
 	workers := max(o.Working(), o.Nodes)
 	most := o.plan.share(workers)
 	if a.last.Hungry || workers < 2 {

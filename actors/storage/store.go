@@ -60,6 +60,10 @@ func (s *watchedStore) Release(ctx context.Context, f store.Fence) error {
 	return s.place.met(s.Store.Release(ctx, f), writes)
 }
 
+func (s *watchedStore) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
+	return s.place.met(s.Store.Park(ctx, f, until, message), writes)
+}
+
 func (s *watchedStore) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	rec, err := s.Store.Update(ctx, f, change)
 	return rec, s.place.met(err, writes)

@@ -1,17 +1,17 @@
 // Package trial handles jobs that may crash the processes of their owners. It decides
-// which of these jobs a node takes at the same time, and when a job is at fault. Package
+// which of these jobs a node takes at the same time, and when a job is parked. Package
 // contain handles panics; this package is about ends that no process survives: out of
 // memory, a fatal error of the runtime, a kill.
 //
-// The end of a single owner proves little: machines fail, and people stop processes, perhaps
-// when hundreds of jobs have just been taken. If an owner ends before any part of a job
-// is done, the job is only a suspect. Suspects are taken one at a time, with no other
-// job. If an owner ends again during this, and its process had run for a while before,
-// the job is at fault. After a crash with very many jobs, a few suspects at a time are
-// taken first. This proves nothing against any job, but soon shows that most are
-// innocent.
+// Most ended processes were not ended by a job: machines fail, and people stop processes.
+// A job whose owner ended before any row was done is therefore only a suspect. The next
+// owner takes up to sixteen suspects together, and each runs its first rows at once,
+// which acquits it. A suspect of a second ended owner runs alone: the node takes no other
+// job until rows of the suspect are done. Only ends during which the job ran alone count
+// against the job. After two of them the job is parked, not failed, because this may
+// still be wrong.
 //
-// It knows no actors, and of owners only their records.
+// The package knows no actors, and of owners only their records.
 package trial
 
 import (
@@ -26,82 +26,48 @@ const (
 	// twice the longest time between the answer to a row and its part.
 	Time = 10 * time.Second
 
-	// Calm is how long a process must have run before it takes a suspect alone: a
-	// process that ends sooner would probably end without the job too. It is as long as
-	// a lost owner may still appear alive after the end of its lease.
-	Calm = 2 * time.Second
+	// Elsewhere is how long a node leaves a job to other nodes, if its own process
+	// ended while the job ran alone: the end may be the fault of the node.
+	Elsewhere = 10 * time.Second
 
-	// Up to fewSuspects are taken one at a time; otherwise up to groupSize at a time.
-	fewSuspects = 4
-	groupSize   = 16
+	// groupSize is the number of suspects of one ended owner that a node takes together.
+	groupSize = 16
 
 	// patience is how long other jobs wait after a suspect was last seen that must run
 	// alone: several scans for jobs without an owner.
 	patience = 5 * time.Second
 
-	// atFault is the number of ended owners after which a job is at fault, if the last
-	// one had only this job. atFaultAnyway is the number after which it is at fault in any
-	// case.
-	atFault       = 2
-	atFaultAnyway = 5
+	// parked is the number of processes after which a job is parked, if they ended while
+	// the job ran alone.
+	parked = 2
 )
 
-// Trials has the jobs that a node watches.
-type Trials struct {
-	began        time.Time       // start time of this process
-	watched      map[string]bool // jobs taken here recently; true for suspects
-	alone        string          // the suspect that runs with no other job
-	suspectCount int             // number of suspects
-	waits        string          // the suspect that waits to run alone
-	seen         time.Time       // when waits was last seen
+// A Stage says with which other jobs a node may take a job.
+type Stage int
+
+// The stages of a job, by the number of its ended owners.
+const (
+	Free  Stage = iota // with any other job
+	Group              // with other suspects of this stage
+	Alone              // with no job that has made no progress
+)
+
+// StageOf returns the stage of a job. ended are its owners with ended processes.
+func StageOf(ended []store.Adopter) Stage { return min(Stage(len(processes(ended))), Alone) }
+
+// Parks reports whether a job may have caused the end of its owners so often that it is
+// parked. ended are its owners with ended processes.
+func Parks(ended []store.Adopter) bool {
+	alone := slices.DeleteFunc(slices.Clone(ended), func(a store.Adopter) bool { return !a.Alone })
+	return len(processes(alone)) >= parked
 }
 
-// New returns Trials without jobs, for a process that started at began.
-func New(began time.Time) Trials { return Trials{began: began, watched: make(map[string]bool)} }
-
-// Count sets the number of suspects without an owner.
-func (t *Trials) Count(suspects int) { t.suspectCount = suspects }
-
-// Admits reports whether a job may be taken now, and if so, whether with no other job.
-func (t *Trials) Admits(job string, suspect bool, now time.Time) (alone, ok bool) {
-	switch {
-	case t.alone != "":
-		return false, false
-	case !suspect:
-		return false, t.waits == "" || now.Sub(t.seen) > patience
-	case t.suspectCount > fewSuspects:
-		return false, t.suspects() < groupSize
+func processes(owners []store.Adopter) map[string]bool {
+	once := make(map[string]bool)
+	for _, a := range owners {
+		once[a.Process] = true
 	}
-	t.waits, t.seen = job, now
-	return true, len(t.watched) == 0 && now.Sub(t.began) >= Calm
-}
-
-func (t *Trials) suspects() (n int) {
-	for _, suspect := range t.watched {
-		if suspect {
-			n++
-		}
-	}
-	return n
-}
-
-// Begin notes that a job is being taken.
-func (t *Trials) Begin(job string, suspect, alone bool) {
-	t.watched[job] = suspect
-	if alone {
-		t.alone, t.waits = job, ""
-	}
-}
-
-// End notes that a job need not be watched any more, at least here. It reports whether
-// other jobs may have waited for this.
-func (t *Trials) End(job string) (waited bool) {
-	suspect, watched := t.watched[job]
-	delete(t.watched, job)
-	if t.alone == job {
-		t.alone = ""
-	}
-	return watched && (suspect || t.waits != "" && len(t.watched) == 0)
+	return once
 }
 
 // Ended returns the owners with processes that have ended. Other owners have only lost
@@ -110,12 +76,55 @@ func Ended(tried []store.Adopter, ended func(store.Adopter) bool) []store.Adopte
 	return slices.DeleteFunc(slices.Clone(tried), func(a store.Adopter) bool { return !ended(a) })
 }
 
-// AtFault reports whether a job has caused the end of its owners. tried has all owners
-// since a row of the job was last done, and ended those with ended processes.
-func AtFault(tried, ended []store.Adopter) bool {
-	if len(ended) < atFault {
+// Trials has the jobs that a node watches.
+type Trials struct {
+	watched map[string]Stage // jobs taken here recently that have made no progress
+	alone   string           // the suspect that runs with no other job
+	waits   string           // the suspect that waits to run alone
+	seen    time.Time        // when waits was last seen
+}
+
+// New returns Trials without jobs.
+func New() Trials { return Trials{watched: make(map[string]Stage)} }
+
+// Admits reports whether the node may take a job now.
+func (t *Trials) Admits(job string, stage Stage, now time.Time) bool {
+	switch {
+	case t.alone != "":
+		return false
+	case stage == Alone:
+		t.waits, t.seen = job, now
+		return len(t.watched) == 0
+	case t.waits != "" && now.Sub(t.seen) <= patience:
 		return false
 	}
-	last := tried[len(tried)-1]
-	return len(ended) >= atFaultAnyway || last.Alone && last == ended[len(ended)-1]
+	return stage == Free || t.suspects() < groupSize
+}
+
+func (t *Trials) suspects() (n int) {
+	for _, stage := range t.watched {
+		if stage != Free {
+			n++
+		}
+	}
+	return n
+}
+
+// Begin notes that a job is being taken.
+func (t *Trials) Begin(job string, stage Stage) {
+	t.watched[job] = stage
+	if stage == Alone {
+		t.alone, t.waits = job, ""
+	}
+}
+
+// End notes that a job need not be watched any more, at least here. It reports whether
+// other jobs may have waited for this.
+func (t *Trials) End(job string) (waited bool) {
+	stage, watched := t.watched[job]
+	delete(t.watched, job)
+	if t.alone == job {
+		t.alone = ""
+	}
+	return watched && (stage != Free || t.waits != "" && len(t.watched) == 0)
 }

@@ -10,104 +10,89 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-func TestSuspectsAreTakenUpAlone(t *testing.T) {
+func TestSuspectsOfTwoEndsAreTakenAlone(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
-	now, trials := began.Add(trial.Calm), trial.New(began)
-	admits := func(job string, suspect, wantAlone, want bool) {
+	now, trials := time.Now(), trial.New()
+	admits := func(job string, stage trial.Stage, want bool) {
 		t.Helper()
-		alone, ok := trials.Admits(job, suspect, now)
-		if ok != want || ok && alone != wantAlone {
-			t.Fatalf("%s is admitted: %v, alone: %v, want %v and %v", job, ok, alone, want, wantAlone)
-		}
-		if ok {
-			trials.Begin(job, suspect, alone)
+		if ok := trials.Admits(job, stage, now); ok != want {
+			t.Fatalf("%s is admitted: %v, want %v", job, ok, want)
+		} else if ok {
+			trials.Begin(job, stage)
 		}
 	}
-	admits("a", false, false, true)
-	admits("b", false, false, true)
-	trials.Count(2)
-	admits("s", true, false, false) // a and b may not be harmless
-	admits("c", false, false, false)
+	admits("a", trial.Free, true)
+	admits("b", trial.Group, true)
+	admits("s", trial.Alone, false) // a and b may not be harmless
+	admits("c", trial.Free, false)
+	admits("d", trial.Group, false)
 	if trials.End("a") {
 		t.Error("no job waits for the end of a")
 	}
 	if !trials.End("b") {
 		t.Error("s has waited for the end of b")
 	}
-	admits("c", false, false, false) // s goes first
-	admits("s", true, true, true)
-	admits("r", true, false, false)
-	admits("c", false, false, false)
+	admits("c", trial.Free, false) // s goes first
+	admits("s", trial.Alone, true)
+	admits("r", trial.Alone, false)
+	admits("c", trial.Free, false)
 	if !trials.End("s") {
 		t.Error("others have waited for s")
 	}
-	admits("c", false, false, true)
+	admits("c", trial.Free, true)
 	for range 2 {
 		if trials.End("c") {
 			t.Error("no job has waited for c")
 		}
 	}
 
-	young := trial.New(now)
-	if _, ok := young.Admits("s", true, now.Add(trial.Calm-1)); ok {
-		t.Error("a process that has only begun takes up a suspect")
-	}
-	if _, ok := young.Admits("s", true, now.Add(trial.Calm)); !ok {
-		t.Error("a process that has lived for a while takes up no suspect")
-	}
-
-	admits("d", false, false, true)
-	admits("s", true, false, false)
+	admits("d", trial.Free, true)
+	admits("s", trial.Alone, false)
 	now = now.Add(6 * time.Second) // another node has taken s
-	admits("e", false, false, true)
+	admits("e", trial.Free, true)
 }
 
-func TestManySuspectsAreTakenUpInGroups(t *testing.T) {
+func TestSuspectsOfOneEndAreTakenInGroups(t *testing.T) {
 	t.Parallel()
-	now, trials := time.Now(), trial.New(time.Now())
-	trials.Begin("fresh", false, false)
-	trials.Count(300)
+	now, trials := time.Now(), trial.New()
+	trials.Begin("fresh", trial.Free)
 	taken := 0
 	for i := range 300 {
-		job := fmt.Sprint(i)
-		if alone, ok := trials.Admits(job, true, now); alone {
-			t.Fatal("one of many is alone")
-		} else if ok {
+		if job := fmt.Sprint(i); trials.Admits(job, trial.Group, now) {
 			taken++
-			trials.Begin(job, true, false)
+			trials.Begin(job, trial.Group)
 		}
 	}
 	if taken != 16 {
-		t.Errorf("%d of many suspects are taken up at a time, want 16", taken)
+		t.Errorf("%d of many suspects are taken at a time, want 16", taken)
 	}
-	if _, ok := trials.Admits("other", false, now); !ok {
-		t.Error("others wait for a crowd")
+	if !trials.Admits("other", trial.Free, now) {
+		t.Error("other jobs wait for a group")
 	}
 	if !trials.End("3") {
 		t.Error("the next suspect has waited")
 	}
 }
 
-func TestAtFault(t *testing.T) {
+func TestStagesAndParking(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		owners string // lower case: still alive; followed by !: the job ran alone
-		want   bool
+		stage  trial.Stage
+		parks  bool
 	}{
-		{"", false},
-		{"A", false},
-		{"A!", false},
-		{"A B", false},
-		{"A B!", true},
-		{"A! B", false},
-		{"a B!", false},
-		{"A b!", false},
-		{"A B! c", false},
-		{"A b! C!", true},
-		{"A B C D", false},
-		{"A B C D E", true},
-		{"A B C D e", false},
+		{"", trial.Free, false},
+		{"a b! c!", trial.Free, false},
+		{"A", trial.Group, false},
+		{"A!", trial.Group, false},
+		{"A A! A!", trial.Group, false}, // one process has lost its sessions, then ended
+		{"A B", trial.Alone, false},
+		{"A B!", trial.Alone, false},
+		{"A B C! D", trial.Alone, false},
+		{"a B! c!", trial.Group, false},
+		{"A B C D E F G", trial.Alone, false}, // machines that die often prove nothing
+		{"A! B!", trial.Alone, true},
+		{"A B! C D! e", trial.Alone, true},
 	} {
 		var tried []store.Adopter
 		for i, name := range strings.Fields(c.owners) {
@@ -115,8 +100,8 @@ func TestAtFault(t *testing.T) {
 			tried = append(tried, store.Adopter{Process: process, Alone: alone, Epoch: int64(i + 1)})
 		}
 		ended := trial.Ended(tried, func(a store.Adopter) bool { return strings.ToUpper(a.Process) == a.Process })
-		if got := trial.AtFault(tried, ended); got != c.want {
-			t.Errorf("%q: at fault: %v, want %v", c.owners, got, c.want)
+		if stage, parks := trial.StageOf(ended), trial.Parks(ended); stage != c.stage || parks != c.parks {
+			t.Errorf("%q: stage %d, parks %v, want %d and %v", c.owners, stage, parks, c.stage, c.parks)
 		}
 	}
 }

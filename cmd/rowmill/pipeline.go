@@ -86,7 +86,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 		Ownership: actors.Ownership{
 			OwnsNone: p.Settings.Cluster.Role == settings.EnginesOnly,
 			LeaseTTL: jobs.LeaseTTL, AdoptionTimeout: jobs.AdoptionTimeout, MaxActive: jobs.MaxActive, KeptPlaces: jobs.KeptPlaces, Weights: jobs.Weights,
-			Settle: settle,
+			ParkTime: jobs.ParkTime, Settle: settle,
 		},
 		Shards:    actors.Shards{Rows: jobs.ShardRows, Bytes: int64(jobs.ShardBytes), Remembered: jobs.DedupRows},
 		Parts:     actors.Parts{Bytes: int64(jobs.PartBytes), Interval: jobs.PartInterval, Joined: int64(jobs.JoinBytes)},

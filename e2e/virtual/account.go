@@ -19,16 +19,16 @@ type account struct {
 	jobs  []*jobCase
 	acks  *acks
 
-	mu      sync.Mutex
-	wrongs  []string
-	forgets []forgetting
-	reruns  int
-	crashed map[string]bool          // by the id of a process
-	takers  map[string]*proc         // by the id of a job: the process with the last claim
-	mourned int                      // jobs that failed because of owners that others killed
-	made    map[string]time.Duration // by the end of an id: time of the first record
-	refused map[string]rowmill.Money // by job: the last refused reservation
-	listed  map[string]listing       // by job
+	mu       sync.Mutex
+	wrongs   []string
+	forgets  []forgetting
+	reruns   int
+	crashed  map[string]bool          // by the id of a process
+	takers   map[string]*proc         // by the id of a job: the process with the last claim
+	innocent int                      // innocent jobs that were parked
+	made     map[string]time.Duration // by the end of an id: time of the first record
+	refused  map[string]rowmill.Money // by job: the last refused reservation
+	listed   map[string]listing       // by job
 }
 
 // A forgetting is a time at which the store forgot all writes since another time.
@@ -66,6 +66,7 @@ type jobCase struct {
 	seen      time.Duration   // time of the world of its first final status
 	owners    int             // number of its owners
 	kills     int             // number of owners that it killed
+	parked    int             // how often it was parked
 	tried     []store.Adopter // its owners so far, before its final status
 }
 
@@ -227,6 +228,7 @@ func (j *jobCase) glimpse(id string) {
 		j.owners++
 	}
 	early := ""
+	unfair := rec.Job.ParkedUntil != nil && was.session != "" && !j.park()
 	if !rec.Job.Status.Terminal() {
 		j.tried = rec.Adopters
 	} else {
@@ -241,6 +243,8 @@ func (j *jobCase) glimpse(id string) {
 	}
 	j.mu.Unlock()
 	switch {
+	case unfair:
+		j.wrong("job %d is parked, but no two processes that ran it alone have crashed", j.index)
 	case early != "":
 		j.wrong("%s", early)
 	case was.status.Terminal() && was.status != g.status:

@@ -148,7 +148,7 @@ func (j *jobCase) judge(node int) {
 	j.judgeSource(job.Status)
 	j.judgeSwift(rec)
 	if j.Poison != "" {
-		j.judgePoison(job)
+		j.judgePoison()
 	}
 	switch job.Status {
 	case rowmill.StatusCancelled:
@@ -218,8 +218,6 @@ func (j *jobCase) mayFail(rec store.Record) bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.account.refused[j.id] > 0
-	case reason.Code == rowmill.CodeInternalError && (j.Poison != "" || j.bereaved()):
-		return true
 	case reason.Code == rowmill.CodeInternalError: // an owner that claimed it in between found no objects
 		j.mu.Lock()
 		defer j.mu.Unlock()

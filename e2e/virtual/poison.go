@@ -1,10 +1,9 @@
 package virtual
 
 import (
+	"fmt"
 	"strings"
 	"time"
-
-	"github.com/rowmill/rowmill"
 )
 
 // When a poison job kills its owner, as an input that uses up all memory would.
@@ -12,6 +11,9 @@ const (
 	poisonAdopted = "adopt" // when an owner loads it
 	poisonRuns    = "run"   // when its first rows are recorded
 )
+
+// parkTime is how long jobs are parked. A poison job ends its owners only until then.
+const parkTime = 20 * time.Second
 
 // comesBackFrom is the downtime of a node after a poison job killed it.
 const comesBackFrom = 1500 * time.Millisecond
@@ -38,7 +40,7 @@ func (p *proc) poisoned(e effect) bool {
 	kinds := map[string]string{"store.list-parts": poisonAdopted, "store.commit-parts": poisonRuns}
 	for _, j := range p.world.account.jobs {
 		id := j.known()
-		if j.Poison == "" || j.Poison != kinds[e.kind] || id == "" || !strings.HasPrefix(e.key, short(id)) {
+		if j.Poison == "" || j.isParked() || j.Poison != kinds[e.kind] || id == "" || !strings.HasPrefix(e.key, short(id)) {
 			continue
 		}
 		rec, err := j.look(id)
@@ -56,6 +58,12 @@ func (p *proc) poisoned(e effect) bool {
 		return true
 	}
 	return false
+}
+
+func (j *jobCase) isParked() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.parked > 0
 }
 
 // takes notes that the process has claimed a job.
@@ -85,10 +93,10 @@ func (a *account) kills() (n int) {
 	return n
 }
 
-// judgePoison checks that a poison job kills at most two owners, and at most two more for
-// each other fault.
-func (j *jobCase) judgePoison(job rowmill.Job) {
-	most := 2
+// judgePoison checks that a poison job kills at most four owners before it is parked, and at
+// most two more for each other fault.
+func (j *jobCase) judgePoison() {
+	most := 4
 	if len(j.world.Nodes) > 1 && time.Duration(j.world.Lease) <= j.world.net.deaf+time.Second {
 		most++ // the first may still count as a member when the second claims the job
 	}
@@ -96,32 +104,25 @@ func (j *jobCase) judgePoison(job rowmill.Job) {
 		most += 2 * (j.world.mayChange() - j.account.kills())
 	}
 	j.mu.Lock()
-	kills := j.kills
-	j.mu.Unlock()
-	if kills > most {
-		j.wrong("job %d has ended %d of its owners, %d may be", j.index, kills, most)
-	}
-	if kills > 0 && job.Status == rowmill.StatusSucceeded { // without a kill the job ended before its client knew its id
-		j.wrong("job %d, which ends its owners, has succeeded", j.index)
+	defer j.mu.Unlock()
+	if j.kills > most {
+		j.wrongs = append(j.wrongs, fmt.Sprintf("job %d has ended %d of its owners, %d may be", j.index, j.kills, most))
 	}
 }
 
-// bereaved reports whether two owners of a harmless job crashed before any row of this
-// job was done. Rowmill cannot tell it from a poison job.
-func (j *jobCase) bereaved() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	killed := 0
+// park notes that a job is parked, and reports whether it may be: two of its owners crashed
+// while they ran no other job. A poison job is harmless from then on.
+func (j *jobCase) park() (may bool) {
+	alone := make(map[string]bool)
 	for _, a := range j.tried {
-		if j.crashed[a.Process] {
-			killed++
+		if a.Alone && j.crashed[a.Process] {
+			alone[a.Process] = true
 		}
 	}
-	if killed < 2 {
-		return false
+	if j.parked++; j.Poison == "" {
+		j.innocent++
 	}
-	j.mourned++
-	return true
+	return len(alone) >= 2
 }
 
 // die kills the process and notes a crash.

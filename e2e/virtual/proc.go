@@ -88,7 +88,7 @@ func (p *proc) start() error {
 	config := actors.Config{
 		Node: w.name(p.node), Store: p.records, Blob: objects, Inputs: actors.Inputs{Downloader: downloads, Retention: w.inputsKept()}, Peers: p.port, Clock: w.clock(p.node),
 		Registerer: nothing{}, Logger: w.log.With("node", p.id), DrainTimeout: 20 * time.Second,
-		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
+		Ownership: actors.Ownership{OwnsNone: n.OwnsNone, LeaseTTL: time.Duration(w.Lease), Settle: w.settleTime(), ParkTime: parkTime, MaxActive: w.Places, KeptPlaces: w.keptPlaces()},
 		Shards:    actors.Shards{Rows: w.ShardRows},
 		Parts:     actors.Parts{Interval: time.Duration(w.PartInterval), Bytes: w.PartBytes, Joined: joined},
 		Rows:      actors.Rows{Patience: 5 * time.Second},

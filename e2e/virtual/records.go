@@ -224,6 +224,16 @@ func (r *records) Release(ctx context.Context, f store.Fence) error {
 	})
 }
 
+func (r *records) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
+	return do(ctx, r, "park", f.JobID, func(ctx context.Context, s *bolt.Store) error {
+		return r.fenced(s, f, "a park", func() error { return s.Park(ctx, f, until, message) })
+	})
+}
+
+func (r *records) Unpark(ctx context.Context, jobID string) error {
+	return do(ctx, r, "unpark", jobID, func(ctx context.Context, s *bolt.Store) error { return s.Unpark(ctx, jobID) })
+}
+
 func (r *records) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
 	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
 		err = r.fenced(s, f, "an update", func() error { rec, err = s.Update(ctx, f, change); return err })

@@ -11,14 +11,14 @@ import (
 
 // A Verdict is the outcome of a schedule.
 type Verdict struct {
-	Wrongs   []string      `json:"wrongs,omitempty"` // broken promises
-	Reruns   int           `json:"reruns"`           // repeated answers to a row
-	Struck   int           `json:"struck"`           // faults that struck
-	Swift    int           `json:"swift,omitempty"`  // urgent jobs with a checked time limit beside another account
-	Virtual  time.Duration `json:"virtual"`          // duration in the world
-	Trace    []string      `json:"trace,omitempty"`
-	Print    uint64        `json:"print"`              // hash of the trace: equal if a run repeats exactly
-	Bereaved int           `json:"bereaved,omitempty"` // jobs that failed because two owners crashed
+	Wrongs  []string      `json:"wrongs,omitempty"` // broken promises
+	Reruns  int           `json:"reruns"`           // repeated answers to a row
+	Struck  int           `json:"struck"`           // faults that struck
+	Swift   int           `json:"swift,omitempty"`  // urgent jobs with a checked time limit beside another account
+	Virtual time.Duration `json:"virtual"`          // duration in the world
+	Trace   []string      `json:"trace,omitempty"`
+	Print   uint64        `json:"print"`            // hash of the trace: equal if a run repeats exactly
+	Parked  int           `json:"parked,omitempty"` // innocent jobs that were parked
 
 	trace []entry
 }

@@ -117,7 +117,7 @@ func TestSchedules(t *testing.T) {
 	var all sync.WaitGroup
 	next, failed, shapes := first, 0, map[string]bool{}
 	ran, struck, virtual := 0, 0, time.Duration(0)
-	shared, swift, hostile, bereaved := 0, 0, 0, 0
+	shared, swift, hostile, parked := 0, 0, 0, 0
 	for range size {
 		all.Go(func() {
 			for time.Since(began) < lasts {
@@ -134,7 +134,7 @@ func TestSchedules(t *testing.T) {
 				mu.Lock()
 				ran, struck, virtual = ran+1, struck+v.Struck, virtual+v.Virtual
 				swift += v.Swift
-				bereaved += v.Bereaved
+				parked += v.Parked
 				if s.twoAccounts() {
 					shared++
 				}
@@ -157,7 +157,7 @@ func TestSchedules(t *testing.T) {
 	}
 	all.Wait()
 	c.close()
-	t.Logf("%d with two accounts, where %d urgent jobs were held to their time; %d with a hostile engine; %d jobs failed as their owners were killed twice", shared, swift, hostile, bereaved)
+	t.Logf("%d with two accounts, where %d urgent jobs were held to their time; %d with a hostile engine; %d innocent jobs were parked", shared, swift, hostile, parked)
 	t.Logf("%d schedules from seed %d on in %v, %.0f a minute; %v of processor time and %v of virtual time each; %d faults struck",
 		ran, first, time.Since(began).Round(time.Second), float64(ran)/time.Since(began).Minutes(),
 		(c.cpu / time.Duration(max(ran, 1))).Round(time.Millisecond), (virtual / time.Duration(max(ran, 1))).Round(time.Second), struck)

@@ -147,7 +147,7 @@ func play(s Schedule, sh shared, log *slog.Logger) (w *world, v Verdict) {
 	if err := w.vault.base.Close(); err != nil {
 		w.account.wrong("the store does not close: %v", err)
 	}
-	v.Wrongs, v.Reruns, v.Struck, v.Swift, v.Bereaved = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts, w.account.mourned
+	v.Wrongs, v.Reruns, v.Struck, v.Swift, v.Parked = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts, w.account.innocent
 	v.trace = w.trace
 	return w, v
 }

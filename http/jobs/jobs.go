@@ -38,6 +38,7 @@ type Store interface {
 	Head(ctx context.Context, jobID string) (*store.Head, error)
 	List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error)
 	Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error)
+	Unpark(ctx context.Context, jobID string) error
 	RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error)
 	DropParts(ctx context.Context, jobID string) error
 }
@@ -84,6 +85,7 @@ func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 	v1.GET("/job-status/:job_id", j.Handle(j.statusIn(dialect)))
 	v1.GET("/job-cancel/:job_id", j.Handle(j.cancel))
 	v1.POST("/jobs/:job_id/cancel", j.Handle(j.cancel))
+	v1.POST("/jobs/:job_id/release", j.Handle(j.release))
 	v1.POST("/jobs/cancel", j.Handle(j.cancelAll))
 	v1.GET("/jobs/counts", j.Handle(newTally(j).show))
 	v1.GET("/list-jobs", j.Do(j.list))
@@ -288,6 +290,21 @@ func (j *Jobs) End(ctx context.Context, id, reason string) (record store.Record,
 		j.Service.Cancelled(id)
 	}
 	return record, doing, err
+}
+
+// release answers POST /v1/jobs/{job_id}/release: a parked job runs again now.
+func (j *Jobs) release(c *gin.Context) (any, error) {
+	head, err := j.Head(c, c.Param("job_id"))
+	if err == nil {
+		err = j.Store.Unpark(c.Request.Context(), head.Job.ID)
+	}
+	if errors.Is(err, rowmill.ErrConflict) {
+		return nil, request.Errorf(http.StatusConflict, "job_not_parked", "the job is %s and not parked", head.Job.Status).With("status", head.Job.Status)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return j.show(c)
 }
 
 func whyOver(status rowmill.Status) string {

@@ -42,6 +42,9 @@ func (v *View) append(to []byte) ([]byte, error) {
 	w.int("deduplicated_rows", v.DeduplicatedRows)
 	w.texts("warnings", v.Warnings)
 	w.string("message", v.Message)
+	if v.ParkedUntil != nil {
+		w.time("parked_until", v.ParkedUntil)
+	}
 	w.text("continues", v.Continues)
 	w.text("continued_by", v.ContinuedBy)
 	w.text("key_id", v.KeyID)

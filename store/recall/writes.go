@@ -302,6 +302,12 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 	return s.Store.ListParts(ctx, jobID)
 }
 
+// Park releases a job that no node runs for a while.
+func (s *Store) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
+	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, until, message) }
+	return s.ownerWrite(ctx, f, &write{releases: true, do: park}, park)
+}
+
 // Release makes a job an orphan.
 func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	return s.ownerWrite(ctx, f, &write{releases: true, do: s.Store.Release}, s.Store.Release)

@@ -242,6 +242,8 @@ func (h *header) index() (table kv.Table, value []byte) {
 	switch {
 	case h.Job.Status.Terminal():
 		return "", nil
+	case h.Job.ParkedUntil != nil: // no session, but the time when the job becomes an orphan
+		return tableOwned, append([]byte(string(h.Job.Status)+"\x00\x00"), position(*h.Job.ParkedUntil)...)
 	case h.Session == "":
 		return tableWaiting, []byte(h.Job.Status)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -98,6 +99,36 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 		after := before
 		after.Session = ""
 		after.Note(store.Event{At: t.Now().UnixMilli(), What: store.EventReleased})
+		after.Version++
+		return t.saveHeader(before, after)
+	})
+}
+
+// Park releases a job that no node runs before until.
+func (s *Store) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
+	return s.write(ctx, func(t *tx) error {
+		before, err := t.fenced(f)
+		if err != nil {
+			return fmt.Errorf("park: %w", err)
+		}
+		after := before
+		after.Park(until, t.Now(), message)
+		after.Version++
+		return t.saveHeader(before, after)
+	})
+}
+
+// Unpark ends the time that a job is parked.
+func (s *Store) Unpark(ctx context.Context, jobID string) error {
+	return s.write(ctx, func(t *tx) error {
+		before, err := t.writable(jobID)
+		if err != nil {
+			return err
+		}
+		after := before
+		if changed, err := after.Unpark(t.Now()); err != nil || !changed {
+			return err
+		}
 		after.Version++
 		return t.saveHeader(before, after)
 	})
@@ -210,10 +241,12 @@ func candidateOf(known map[string]*candidate, account string) *candidate {
 	return a
 }
 
-// owned counts the jobs with a live owner and collects the jobs with a dead one.
+// owned counts the jobs with a live owner. It collects the jobs with a dead owner, and
+// the jobs that are not parked any more.
 func (t *tx) owned(known map[string]*candidate) error {
 	var jobs []openJob
 	var sessions []string // parallel to jobs
+	now := position(t.Now())
 	for e, err := range t.undamaged(kv.Range{Table: tableOwned}) {
 		if err != nil {
 			return err
@@ -222,6 +255,12 @@ func (t *tx) owned(known map[string]*candidate) error {
 		account, _, id, ok := splitOrderKey(e.Key)
 		if !ok {
 			return fmt.Errorf("a key of table %s is cut off", tableOwned)
+		}
+		if until, parked := strings.CutPrefix(session, "\x00"); parked {
+			if until > string(now) {
+				continue
+			}
+			session = ""
 		}
 		jobs = append(jobs, openJob{bytes.Clone(e.Key), store.Orphan{JobID: id, Account: account, Status: rowmill.Status(status)}})
 		sessions = append(sessions, session)

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -147,5 +149,69 @@ func testAdoptersBounded(s *suite) {
 	}
 	if n := len(s.get(id).Adopters); n != 3 {
 		s.Errorf("%d adopters are listed, want 3", n)
+	}
+}
+
+// A parked job is no orphan until its time, or until it is released. Its next owner sees
+// the last two owners that made no progress.
+func testPark(s *suite) {
+	id := s.create("a")
+	for _, process := range []string{"p0", "p1", "p2"} {
+		_, dies := s.adopt(id, process)
+		dies()
+	}
+	park := func(process string, until time.Time) store.Fence {
+		s.Helper()
+		f, _ := s.adopt(id, process)
+		if err := s.Park(s.Context(), f, until, "parked"); err != nil {
+			s.Fatal(err)
+		}
+		return f
+	}
+	now, err := s.Time(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	until := now.Add(time.Hour).UTC().Round(time.Millisecond)
+	f := park("p3", until)
+	rec := s.get(id)
+	if at := rec.Job.ParkedUntil; at == nil || !at.Equal(until) || rec.Session != "" || rec.Job.Message != "parked" {
+		s.Errorf("the job is parked until %v, owner %q, %q", at, rec.Session, rec.Job.Message)
+	}
+	s.wantAdopters("parked", id, "p1", "p2")
+	if slices.ContainsFunc(rec.Adopters, func(a store.Adopter) bool { return a.Alone }) {
+		s.Error("earlier owners still count against the job")
+	}
+	if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) > 0 {
+		s.Errorf("%d orphans while the job is parked, %v", len(orphans), err)
+	}
+	if open, err := s.Active(s.Context(), []string{"a"}, now, 10); err != nil || !slices.Contains(open[0], id) {
+		s.Errorf("open jobs are %q, %v", open, err)
+	}
+	if err := s.Park(s.Context(), f, until, ""); !errors.Is(err, rowmill.ErrLeaseLost) {
+		s.Errorf("its last owner parks it again: %v", err)
+	}
+	for range 2 {
+		if err := s.Unpark(s.Context(), id); err != nil {
+			s.Error(err)
+		}
+	}
+	s.wantTried("released", id, "p1", "p2")
+	park("p4", now)
+	s.wantAdopters("parked again", id, "p1", "p2")
+	s.wantTried("its time has come", id, "p1", "p2")
+	f, _ = s.adopt(id, "p5")
+	if rec := s.get(id); rec.Job.ParkedUntil != nil {
+		s.Errorf("the job has an owner, and is parked until %v", rec.Job.ParkedUntil)
+	}
+	if err := s.Unpark(s.Context(), id); !errors.Is(err, rowmill.ErrConflict) {
+		s.Errorf("release of a job that is not parked: %v", err)
+	}
+	if err := s.Park(s.Context(), f, until, ""); err != nil {
+		s.Fatal(err)
+	}
+	ended, err := s.Cancel(s.Context(), id, now, nil)
+	if err != nil || ended.Job.ParkedUntil != nil {
+		s.Errorf("cancelled, parked until %v, %v", ended.Job.ParkedUntil, err)
 	}
 }

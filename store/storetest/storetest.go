@@ -72,6 +72,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"Adopters", testAdopters},
 		{"AdoptersCleared", testAdoptersCleared},
 		{"AdoptersBounded", testAdoptersBounded},
+		{"Park", testPark},
 		{"Events", testEvents},
 		{"EventsBounded", testEventsBounded},
 		{"Marks", testMarks},

@@ -52,7 +52,7 @@ Data goes to standard output, everything else to standard error.
 		Example: `  rowmill jobs submit prompts.csv --column prompt
   rowmill jobs list
   rowmill jobs results job-… --output answers.parquet`,
-	}, c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.resume(), c.results(), c.errors(), c.rows())
+	}, c.submit(), c.attach(), c.list(), c.get(), c.status(), c.cancel(), c.resume(), c.release(), c.results(), c.errors(), c.rows())
 }
 
 // ofJobs adds completion of job ids to a command.

@@ -80,6 +80,9 @@ func writeRecord(row terminal.Row, job client.Job) {
 	line("rows", rowsOf(job))
 	line("continues", text(job.Continues))
 	line("continued by", text(job.ContinuedBy))
+	if job.ParkedUntil != nil {
+		line("parked until", job.ParkedUntil.Format(time.RFC3339))
+	}
 	if job.RowsTakenOver > 0 {
 		line("taken over", terminal.Count(job.RowsTakenOver))
 	}
@@ -152,6 +155,29 @@ func (c *commands) cancel() *cobra.Command {
 			default:
 				c.Term.Say("%s: %s", id, cmp.Or(answer.Message, "cancelled"))
 			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (c *commands) release() *cobra.Command {
+	return c.Does(c.ofJobs(&cobra.Command{
+		Use:   "release JOB...",
+		Short: "Run parked jobs now",
+		Long: `Run parked jobs now.
+
+A job is parked when two processes that ran no other job ended before the job made
+progress: it may have crashed them. "rowmill jobs get" shows the nodes and the times.
+A parked job also runs again by itself, after an hour (jobs.park_time).`,
+		Args: cobra.MinimumNArgs(1),
+	}), func(ctx context.Context, api *client.Client, args []string) error {
+		var errs []error
+		for _, id := range args {
+			if _, _, err := api.ReleaseJob(ctx, id); err != nil {
+				errs = append(errs, fmt.Errorf("release %s: %w", id, err))
+				continue
+			}
+			c.Term.Say("%s: released", id)
 		}
 		return errors.Join(errs...)
 	})

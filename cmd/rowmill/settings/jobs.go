@@ -131,6 +131,11 @@ type Jobs struct {
 	// owner takes to appear.
 	AdoptionTimeout time.Duration `yaml:"adoption_timeout" default:"30s" min:"1s"`
 
+	// ParkTime is how long a parked job waits: two processes that ran no other job ended
+	// before it made progress. "rowmill jobs release" ends the wait. Default: 1h: the
+	// job seldom disturbs other jobs, and starts again without help.
+	ParkTime time.Duration `yaml:"park_time" default:"1h" min:"1s"`
+
 	// SettleTime is how long the objects of a job stay after its end, and merged parts
 	// after their merge, because Redis may lose its last writes in a crash. Default:
 	// 30s, longer than the writes that Redis can lose with appendfsync everysec, and

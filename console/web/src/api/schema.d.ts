@@ -132,6 +132,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job_id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run a parked job now
+         * @description A job is parked for an hour (jobs.park_time) when two processes that ran no other job ended before the job made progress. This request ends that time. Repeating it is harmless.
+         */
+        post: operations["releaseJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/job-status/{job_id}": {
         parameters: {
             query?: never;
@@ -2477,6 +2499,8 @@ export interface components {
             continues: string | null;
             /** @description The last job that continues this one. */
             continued_by: string | null;
+            /** @description Set while the job is parked: it may have crashed the nodes that ran it, and no node runs it before this time. message says why. */
+            parked_until?: components["schemas"]["Time"];
             warnings: string[];
             message: string;
             /** @description The API key that submitted the job; null for a configured key, and if no key was recorded. */
@@ -3108,6 +3132,36 @@ export interface operations {
                     };
                 };
             };
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    releaseJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The record of the job. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        job: components["schemas"]["Job"];
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["Error"];
+            409: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
             default: components["responses"]["Error"];
         };

@@ -145,10 +145,16 @@ function Actions({ job, gone }: { job: Job; gone?: boolean }) {
   const ended = over(job.status)
   const path = `/v1/jobs/${job.job_id}`
   const cancel = useAct(() => send<{ message: string }>('POST', `${path}/cancel`), { done: (r) => r.message, paths: ['/v1/'] })
+  const release = useAct(() => send('POST', `${path}/release`), { done: () => 'The job runs again.', paths: ['/v1/'] })
   const remove = useAct(() => send('DELETE', `${path}/data`), { done: () => 'The data is deleted.', paths: [path] })
   return (
     <>
       {job.run_type === 'FULL' && !gone && <LinkButton href={`/jobs/${job.job_id}/rows`}>See rows</LinkButton>}
+      {can.act && job.parked_until && (
+        <Button variant="default" size="sm" loading={release.isPending} onClick={() => release.mutate()}>
+          Run now
+        </Button>
+      )}
       {can.act && !ended && (
         <Confirm button="Cancel" title="Cancel the job" act={() => cancel.mutate()} busy={cancel.isPending}>
           Rows that are answered stay and can be downloaded; a resumed job takes them over.
