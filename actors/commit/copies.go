@@ -111,8 +111,7 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 			return a, err
 		}
 	}
-	of := c.Files.Shards[n]
-	sources, release, err := sourcesOf(ctx, c.Files.Bucket, of.First, int64(of.Rows), parts, needed)
+	sources, release, err := sourcesOf(ctx, c.Files.Bucket, c.Files.Shards[n].First, parts, needed)
 	defer release()
 	if err != nil {
 		return a, err
@@ -169,28 +168,11 @@ func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part a
 	defer func() { _ = input.Close() }() // opened for reading only
 	f := c.Files
 	part = assign.Part{Key: layout.Part(f.Schema.JobID, n, f.Epoch), Shard: n, Rows: assign.NewRowSet(rows)}
-	w, err := f.Bucket.Create(ctx, part.Key, layout.Parquet)
-	if err != nil {
-		return part, err
-	}
-	defer w.Abort()
-	buffered := bufio.NewWriterSize(w, 64<<10)
-	file, err := results.NewPartWriter(buffered, f.Schema)
-	if err != nil {
-		return part, err
-	}
-	if part.Totals, err = c.writeRows(ctx, file, n, rows, originals, input); err != nil {
-		return part, err
-	}
-	if err := errors.Join(file.Close(), buffered.Flush()); err != nil {
-		return part, err
-	}
-	info, err := w.Commit()
-	if err != nil {
-		return part, err
-	}
-	part.Size = info.Size
-	return part, archive.ReadBack(ctx, f.Bucket, info)
+	part.Size, err = archive.WritePart(ctx, f.Bucket, part.Key, f.Schema, func(file *results.PartWriter) (err error) {
+		part.Totals, err = c.writeRows(ctx, file, n, rows, originals, input)
+		return err
+	})
+	return part, err
 }
 
 // copiesAtOnce is the number of rows between two checks of the context.

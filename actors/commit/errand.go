@@ -71,7 +71,7 @@ func (e *Errand) run(ctx context.Context, bucket blob.Bucket) (int64, error) {
 
 func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, err error) {
 	if e.Make == MakeMerge {
-		sources, release, err := sourcesOf(ctx, bucket, e.First, e.Rows, e.Parts, nil)
+		sources, release, err := sourcesOf(ctx, bucket, e.First, e.Parts, nil)
 		defer release()
 		if err != nil {
 			return info, err
@@ -103,7 +103,7 @@ func (e *Errand) make(ctx context.Context, bucket blob.Bucket) (info blob.Info, 
 // sourcesOf opens parts of a shard with the rows accepted from each. If among is not
 // nil, only these rows are accepted, and parts without such rows are left out. The
 // caller must call release, also after an error.
-func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
+func sourcesOf(ctx context.Context, bucket blob.Bucket, first int64, parts []store.Part, among *roaring.Bitmap) (sources []results.PartSource, release func(), err error) {
 	objects := blob.NewLazyObjects(ctx, bucket, maxOpen)
 	var open []*blob.LazyObject
 	release = func() {
@@ -112,11 +112,9 @@ func sourcesOf(ctx context.Context, bucket blob.Bucket, first, rows int64, parts
 		}
 	}
 	for _, p := range parts {
-		accepted := roaring.New()
-		if p.Complete {
-			accepted.AddRange(0, uint64(rows)) //nolint:gosec // a number of rows
-		} else if err := accepted.UnmarshalBinary(p.Accepted); err != nil {
-			return nil, release, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
+		accepted, err := archive.AcceptedRows(p)
+		if err != nil {
+			return nil, release, err
 		}
 		if among != nil {
 			if accepted.And(among); accepted.IsEmpty() {

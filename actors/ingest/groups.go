@@ -18,16 +18,11 @@ func (g *ingester) writeGroups(ctx context.Context) (written bool, err error) {
 	if len(groups) == 0 || g.spec.Estimate { // an estimate runs its first rows
 		return false, nil
 	}
-	w, err := g.Bucket.Create(ctx, layout.Groups(g.id), layout.Bytes)
-	if err != nil {
-		return false, fmt.Errorf("create the groups of rows: %w", err)
-	}
-	defer w.Abort()
-	if _, err := w.Write(groups); err != nil {
+	if _, err := blob.Write(ctx, g.Bucket, layout.Groups(g.id), layout.Bytes, func(w io.Writer) error {
+		_, err := w.Write(groups)
+		return err
+	}); err != nil {
 		return false, fmt.Errorf("write the groups of rows: %w", err)
-	}
-	if _, err := w.Commit(); err != nil {
-		return false, fmt.Errorf("commit the groups of rows: %w", err)
 	}
 	return true, nil
 }
@@ -37,24 +32,12 @@ func (t *takeover) copyGroups(ctx context.Context) (copied bool, err error) {
 	if !t.input.Groups {
 		return false, nil
 	}
-	o, err := t.Bucket.Open(ctx, layout.Groups(t.old.Job.ID))
+	err = t.Bucket.Copy(ctx, layout.Groups(t.old.Job.ID), layout.Groups(t.rec.Job.ID))
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("open the groups of rows: %w", err)
-	}
-	defer o.Close()
-	w, err := t.Bucket.Create(ctx, layout.Groups(t.rec.Job.ID), layout.Bytes)
-	if err != nil {
-		return false, fmt.Errorf("create the groups of rows: %w", err)
-	}
-	defer w.Abort()
-	if _, err := io.Copy(w, blob.NewReader(o)); err != nil {
 		return false, fmt.Errorf("copy the groups of rows: %w", err)
-	}
-	if _, err := w.Commit(); err != nil {
-		return false, fmt.Errorf("commit the groups of rows: %w", err)
 	}
 	return true, nil
 }

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,18 +19,9 @@ import (
 func Keep(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 	id := rec.Job.ID
 	if texts := rec.Spec.Inline; texts != nil {
-		w, err := bucket.Create(ctx, layout.Shard(id, 0), layout.Bytes)
+		info, err := writeInline(ctx, bucket, id, texts)
 		if err != nil {
-			return fmt.Errorf("create shard 0: %w", err)
-		}
-		defer w.Abort()
-		buffered := bufio.NewWriterSize(w, 64<<10)
-		info, err := writeInline(buffered, texts)
-		if err = errors.Join(err, buffered.Flush()); err != nil {
-			return fmt.Errorf("write shard 0: %w", err)
-		}
-		if _, err := w.Commit(); err != nil {
-			return fmt.Errorf("commit shard 0: %w", err)
+			return err
 		}
 		return writeManifest(ctx, bucket, id, shard.Manifest{Rows: int64(info.Rows), Shards: []shard.Info{info}})
 	}
@@ -43,14 +33,20 @@ func Keep(ctx context.Context, bucket blob.Bucket, rec *store.Record) error {
 	return errors.Join(bucket.Delete(ctx, layout.Raw(id)), bucket.Delete(ctx, layout.Spooled(id)))
 }
 
-// writeInline writes rows from a record as one shard.
-func writeInline(w io.Writer, texts []string) (shard.Info, error) {
-	out := shard.NewWriter(w, 0, false)
-	for _, text := range texts {
-		if err := out.Add(text, rowmill.ID{}); err != nil {
-			return shard.Info{}, err
+// writeInline writes rows from a record as the only shard of a job.
+func writeInline(ctx context.Context, bucket blob.Bucket, job string, texts []string) (info shard.Info, err error) {
+	_, err = blob.Write(ctx, bucket, layout.Shard(job, 0), layout.Bytes, func(w io.Writer) error {
+		out := shard.NewWriter(w, 0, false)
+		for _, text := range texts {
+			if err := out.Add(text, rowmill.ID{}); err != nil {
+				return err
+			}
 		}
+		info = shard.Info{Rows: out.Rows(), Bytes: out.Size()}
+		return out.Close()
+	})
+	if err != nil {
+		return info, fmt.Errorf("write shard 0: %w", err)
 	}
-	info := shard.Info{Rows: out.Rows(), Bytes: out.Size()}
-	return info, out.Close()
+	return info, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
@@ -17,16 +18,11 @@ func writeManifest(ctx context.Context, bucket blob.Bucket, job string, m shard.
 	if err != nil {
 		return fmt.Errorf("encode manifest: %w", err)
 	}
-	w, err := bucket.Create(ctx, layout.Manifest(job), "application/json")
-	if err != nil {
-		return fmt.Errorf("create manifest: %w", err)
-	}
-	defer w.Abort()
-	if _, err := w.Write(doc); err != nil {
+	if _, err = blob.Write(ctx, bucket, layout.Manifest(job), layout.JSON, func(w io.Writer) error {
+		_, err := w.Write(doc)
+		return err
+	}); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
-	}
-	if _, err := w.Commit(); err != nil {
-		return fmt.Errorf("commit manifest: %w", err)
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
 package ingest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -188,36 +186,14 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 }
 
 // copyShard copies shard n of the old job to the new job.
-func (t *takeover) copyShard(ctx context.Context, n int) (info shard.Info, err error) {
-	info = t.input.Shards[n]
-	w, err := t.Bucket.Create(ctx, layout.Shard(t.rec.Job.ID, n), layout.Bytes)
-	if err != nil {
-		return info, fmt.Errorf("create shard %d: %w", n, err)
-	}
-	defer w.Abort()
-	buffered := bufio.NewWriterSize(w, 256<<10)
+func (t *takeover) copyShard(ctx context.Context, n int) (shard.Info, error) {
 	if texts := t.old.Spec.Inline; texts != nil {
-		info, err = writeInline(buffered, texts)
-	} else {
-		err = t.copyObject(ctx, buffered, layout.Shard(t.old.Job.ID, n))
+		return writeInline(ctx, t.Bucket, t.rec.Job.ID, texts)
 	}
-	if err = errors.Join(err, buffered.Flush()); err != nil {
-		return info, fmt.Errorf("copy shard %d: %w", n, err)
+	if err := t.Bucket.Copy(ctx, layout.Shard(t.old.Job.ID, n), layout.Shard(t.rec.Job.ID, n)); err != nil {
+		return shard.Info{}, fmt.Errorf("copy shard %d: %w", n, t.lost(err))
 	}
-	if _, err := w.Commit(); err != nil {
-		return info, fmt.Errorf("commit shard %d: %w", n, err)
-	}
-	return info, nil
-}
-
-func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) error {
-	o, err := t.Bucket.Open(ctx, key)
-	if err != nil {
-		return t.lost(err)
-	}
-	defer o.Close()
-	_, err = io.Copy(w, blob.NewReader(o))
-	return t.lost(err)
+	return t.input.Shards[n], nil
 }
 
 // takeShard returns the rows of shard n that are taken over. It commits them, unless the
@@ -225,7 +201,7 @@ func (t *takeover) copyObject(ctx context.Context, w io.Writer, key string) erro
 func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts []store.Part) (*roaring.Bitmap, error) {
 	own := roaring.New()
 	for _, p := range parts {
-		rows, err := acceptedRows(p, info)
+		rows, err := archive.AcceptedRows(p)
 		if err != nil || p.Carried {
 			return rows, err
 		}
@@ -236,16 +212,6 @@ func (t *takeover) takeShard(ctx context.Context, n int, info shard.Info, parts 
 	}
 	// In a merged part the carried rows are no longer marked.
 	return t.eachToTake(ctx, n, info, func(*rowmill.Row, *rowmill.Output) error { return nil })
-}
-
-func acceptedRows(p store.Part, info shard.Info) (*roaring.Bitmap, error) {
-	rows := roaring.New()
-	if p.Complete {
-		rows.AddRange(0, uint64(info.Rows))
-	} else if err := rows.UnmarshalBinary(p.Accepted); err != nil {
-		return nil, fmt.Errorf("part %s: decode accepted rows: %w", p.Key, err)
-	}
-	return rows, nil
 }
 
 // eachToTake visits the rows of shard n that the old job has committed and the new job
@@ -265,57 +231,47 @@ func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit
 	return rows, nil
 }
 
+// errNoRows ends the part of a shard without rows to take over; it is not written.
+var errNoRows = errors.New("no rows are taken over")
+
 // carry writes the rows of shard n that are taken over as a part and commits it, without
 // the rows that the job has run itself. Tokens of these rows belong to the old job, so
 // they are not in the totals.
 func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roaring.Bitmap) (taken *roaring.Bitmap, err error) {
-	key := layout.Carried(t.rec.Job.ID, n)
-	w, err := t.Bucket.Create(ctx, key, layout.Parquet)
-	if err != nil {
-		return nil, fmt.Errorf("create a part of shard %d: %w", n, err)
-	}
-	defer w.Abort()
-	buffered := bufio.NewWriterSize(w, 256<<10)
 	schema := t.rows.Schema
 	schema.JobID, schema.IDType, schema.Fields = t.rec.Job.ID, t.input.IDType, t.input.Fields
-	file, err := results.NewPartWriter(buffered, schema)
-	if err != nil {
-		return nil, err
-	}
-	part := store.Part{Key: key, Shard: n, Carried: true}
-	taken, err = t.eachToTake(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
-		switch {
-		case own.Contains(uint32(row.Index - info.First)):
-			return nil
-		case out.Failed():
-			part.Totals.Failed++
-		case out.Finish == rowmill.FinishLength:
-			part.Totals.TruncatedOutputs++
+	part := store.Part{Key: layout.Carried(t.rec.Job.ID, n), Shard: n, Carried: true}
+	part.Size, err = archive.WritePart(ctx, t.Bucket, part.Key, schema, func(file *results.PartWriter) (err error) {
+		taken, err = t.eachToTake(ctx, n, info, func(row *rowmill.Row, out *rowmill.Output) error {
+			switch {
+			case own.Contains(uint32(row.Index - info.First)):
+				return nil
+			case out.Failed():
+				part.Totals.Failed++
+			case out.Finish == rowmill.FinishLength:
+				part.Totals.TruncatedOutputs++
+			}
+			return file.Add(row, out)
+		})
+		if err != nil {
+			return err
 		}
-		return file.Add(row, out)
+		if taken.AndNot(own); taken.IsEmpty() {
+			return errNoRows
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	taken.AndNot(own)
-	if part.Rows = int64(taken.GetCardinality()); part.Rows == 0 {
+	switch {
+	case errors.Is(err, errNoRows):
 		return taken, nil
+	case err != nil:
+		return nil, fmt.Errorf("write a part of shard %d: %w", n, err)
 	}
+	part.Rows = int64(taken.GetCardinality())
 	part.Totals.Rows, part.Totals.TruncatedRows = part.Rows, t.rows.TruncatedRows(n)
 	if part.Complete = part.Rows == int64(info.Rows); !part.Complete {
 		part.Accepted, _ = taken.ToBytes() // writing to memory cannot fail
 	}
-	if err := errors.Join(file.Close(), buffered.Flush()); err != nil {
-		return nil, fmt.Errorf("write a part of shard %d: %w", n, err)
-	}
-	object, err := w.Commit()
-	if err != nil {
-		return nil, fmt.Errorf("commit a part of shard %d: %w", n, err)
-	}
-	if err := archive.ReadBack(ctx, t.Bucket, object); err != nil {
-		return nil, err
-	}
-	part.Size = object.Size
 	totals := t.totals.Plus(part.Totals)
 	if err := t.Parts.CommitParts(ctx, t.fence, []store.Part{part}, totals); err != nil {
 		return nil, err

@@ -140,7 +140,7 @@ func (c *Committed) eachOfParts(ctx context.Context, parts []store.Part, first i
 		var accepted *roaring.Bitmap
 		if !p.Complete {
 			var err error
-			if accepted, err = acceptedRows(p); err != nil {
+			if accepted, err = AcceptedRows(p); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sort"
 	"time"
@@ -164,7 +165,7 @@ func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []sh
 	}
 	l = lostRows{shards, map[int]*roaring.Bitmap{}}
 	for _, p := range parts {
-		accepted, err := acceptedRows(p)
+		accepted, err := AcceptedRows(p)
 		if err != nil {
 			return l, err
 		}
@@ -186,6 +187,25 @@ func (l lostRows) has(row int64) bool {
 		return false
 	}
 	return l.rows[n].Contains(uint32(row - l.shards[n].First)) //nolint:gosec // a place in a shard
+}
+
+// WritePart writes a part with the rows that write adds to it, and returns its size in
+// bytes. The part is then durable and can be read.
+func WritePart(ctx context.Context, bucket blob.Bucket, key string, schema results.Schema, write func(*results.PartWriter) error) (size int64, err error) {
+	info, err := blob.Write(ctx, bucket, key, layout.Parquet, func(w io.Writer) error {
+		part, err := results.NewPartWriter(w, schema)
+		if err != nil {
+			return err
+		}
+		if err := write(part); err != nil {
+			return err
+		}
+		return part.Close()
+	})
+	if err != nil {
+		return 0, err
+	}
+	return info.Size, ReadBack(ctx, bucket, info)
 }
 
 // ReadBack checks the size and the footer of a file that was just written. A bucket may

@@ -73,7 +73,7 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 		return nil, err
 	}
 	for at := range h.shards[i] {
-		accepted, err := acceptedRows(h.shards[i][at])
+		accepted, err := AcceptedRows(h.shards[i][at])
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) 
 // first that was committed in the shard, because then all its rows were
 // accepted.
 func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64, err error) {
-	accepted, err := acceptedRows(part)
+	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return 0, err
 	}
@@ -99,9 +99,9 @@ func (a *Archive) firstOfShard(ctx context.Context, part store.Part) (row int64,
 	return row - int64(accepted.Minimum()), err
 }
 
-// acceptedRows returns the rows of a part that are accepted, relative to the
+// AcceptedRows returns the rows of a part that are accepted, relative to the
 // shard's first row.
-func acceptedRows(part store.Part) (*roaring.Bitmap, error) {
+func AcceptedRows(part store.Part) (*roaring.Bitmap, error) {
 	rows := roaring.New()
 	if part.Complete || len(part.Accepted) == 0 {
 		rows.AddRange(0, uint64(max(1, part.Rows)))

@@ -111,7 +111,7 @@ func (a *Archive) previewParts(ctx context.Context, jobID string, rows previewRo
 // markPart stores a part's key for each row that it holds. at is the position
 // of the shard's first row in keys; it may be negative.
 func markPart(keys []string, part store.Part, at int64) error {
-	accepted, err := acceptedRows(part)
+	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (p *page) ofParts(ctx context.Context, jobID string) error {
 // ofPart skips failures that do not count because an earlier part holds the
 // row. first is the first row of the shard.
 func (p *page) ofPart(ctx context.Context, part store.Part, first int64) error {
-	accepted, err := acceptedRows(part)
+	accepted, err := AcceptedRows(part)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,12 @@
 package archive
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/store"
@@ -82,16 +82,7 @@ func (a *Archive) create(ctx context.Context, jobID string, f file, write func(c
 		return made, nil
 	}
 	key := f.key(jobID, f.name)
-	writer, err := a.bucket.Create(ctx, key, f.kind)
-	if err != nil {
-		return store.Artifact{}, err
-	}
-	defer writer.Abort()
-	buffered := bufio.NewWriterSize(writer, 256<<10)
-	if err := errors.Join(write(ctx, buffered), buffered.Flush()); err != nil {
-		return store.Artifact{}, err
-	}
-	info, err := writer.Commit()
+	info, err := blob.Write(ctx, a.bucket, key, f.kind, func(w io.Writer) error { return write(ctx, w) })
 	if err != nil {
 		return store.Artifact{}, err
 	}

@@ -1,0 +1,28 @@
+package blob
+
+import (
+	"bufio"
+	"context"
+	"io"
+)
+
+// writeBuffer is the size in bytes of the buffer of Write.
+const writeBuffer = 64 << 10
+
+// Write creates an object, calls write to write its content through a buffer, and
+// commits the object. If write fails, no object appears.
+func Write(ctx context.Context, b Bucket, key, contentType string, write func(io.Writer) error) (Info, error) {
+	w, err := b.Create(ctx, key, contentType)
+	if err != nil {
+		return Info{}, err
+	}
+	defer w.Abort()
+	buffered := bufio.NewWriterSize(w, writeBuffer)
+	if err := write(buffered); err != nil {
+		return Info{}, err
+	}
+	if err := buffered.Flush(); err != nil {
+		return Info{}, err
+	}
+	return w.Commit()
+}
