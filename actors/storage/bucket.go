@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/rowmill/rowmill/blob"
@@ -13,10 +14,42 @@ import (
 // A watchedBucket reports the results of its calls to its place.
 type watchedBucket struct {
 	blob.Bucket
-	place *place
+	place  *place
+	atOnce bool // during an outage calls fail at once
+}
+
+// may returns the reason why a call would fail, if calls fail at once. A full bucket can
+// be read.
+func (b *watchedBucket) may(kind string) error {
+	if !b.atOnce {
+		return nil
+	}
+	outage, away := b.place.outage()
+	if !away || outage.Full && kind == reads {
+		return nil
+	}
+	return fmt.Errorf("object storage could not be used for %v: %w", outage.Lasts, outage.Err)
+}
+
+// call makes a call and reports its result.
+func call[T any](b *watchedBucket, kind string, do func() (T, error)) (result T, err error) {
+	if err := b.may(kind); err != nil {
+		return result, err
+	}
+	result, err = do()
+	return result, b.place.met(err, kind)
+}
+
+// run is call without a result.
+func (b *watchedBucket) run(kind string, do func() error) error {
+	_, err := call(b, kind, func() (struct{}, error) { return struct{}{}, do() })
+	return err
 }
 
 func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if err := b.may(writes); err != nil {
+		return nil, err
+	}
 	w, err := b.Bucket.Create(ctx, key, contentType)
 	if err != nil {
 		return nil, b.place.met(err, writes)
@@ -29,33 +62,32 @@ func (b *watchedBucket) Create(ctx context.Context, key, contentType string) (bl
 }
 
 func (b *watchedBucket) Open(ctx context.Context, key string) (blob.Object, error) {
-	o, err := b.Bucket.Open(ctx, key)
-	if err = b.place.met(err, reads); err != nil {
+	o, err := call(b, reads, func() (blob.Object, error) { return b.Bucket.Open(ctx, key) })
+	if err != nil {
 		return nil, err
 	}
 	return &watchedObject{o, b.place}, nil
 }
 
 func (b *watchedBucket) Stat(ctx context.Context, key string) (blob.Info, error) {
-	info, err := b.Bucket.Stat(ctx, key)
-	return info, b.place.met(err, reads)
+	return call(b, reads, func() (blob.Info, error) { return b.Bucket.Stat(ctx, key) })
 }
 
 func (b *watchedBucket) List(ctx context.Context, prefix string) ([]blob.Info, error) {
-	infos, err := b.Bucket.List(ctx, prefix)
-	return infos, b.place.met(err, reads)
+	return call(b, reads, func() ([]blob.Info, error) { return b.Bucket.List(ctx, prefix) })
 }
 
 func (b *watchedBucket) Copy(ctx context.Context, from, to string) error {
-	return b.place.met(b.Bucket.Copy(ctx, from, to), writes)
+	return b.run(writes, func() error { return b.Bucket.Copy(ctx, from, to) })
 }
 
+// Delete and DeletePrefix count as reads, because they need no room.
 func (b *watchedBucket) Delete(ctx context.Context, key string) error {
-	return b.place.met(b.Bucket.Delete(ctx, key), reads) // needs no room
+	return b.run(reads, func() error { return b.Bucket.Delete(ctx, key) })
 }
 
 func (b *watchedBucket) DeletePrefix(ctx context.Context, prefix string) error {
-	return b.place.met(b.Bucket.DeletePrefix(ctx, prefix), reads)
+	return b.run(reads, func() error { return b.Bucket.DeletePrefix(ctx, prefix) })
 }
 
 // try checks the bucket with a read, and with a write if writes have failed.
@@ -64,15 +96,11 @@ func (b *watchedBucket) try(ctx context.Context, node string) {
 	if _, err := b.Stat(ctx, key); err != nil && Passing(err) || !b.place.writes() {
 		return
 	}
-	w, err := b.Create(ctx, key, layout.Bytes)
-	if err != nil {
-		return
-	}
-	defer w.Abort()
-	if _, err := w.Write(make([]byte, probeSize)); err != nil {
-		return
-	}
-	if _, err := w.Commit(); err == nil {
+	_, err := blob.Write(ctx, b, key, layout.Bytes, func(w io.Writer) error {
+		_, err := w.Write(make([]byte, probeSize))
+		return err
+	})
+	if err == nil {
 		_ = b.Delete(ctx, key) // a probe that stays is overwritten by the next one
 	}
 }

@@ -18,13 +18,10 @@ type place struct {
 
 	mu      sync.Mutex
 	now     *Outage
-	began   time.Time       // start of now, on the monotonic clock
-	fails   map[any]failure // by source: a waiter, or reads or writes in general
-	success time.Time       // time of the last success
+	began   time.Time     // start of now, on the monotonic clock
+	fails   map[any]error // by source: the last error of a waiter, or of reads or writes in general
+	success time.Time     // time of the last success
 }
-
-// A failure is the last error of a source.
-type failure struct{ err error }
 
 // Sources of failures other than waiters.
 const (
@@ -48,7 +45,7 @@ func (p *place) met(err error, kind string) error {
 	}
 	switch {
 	case err != nil && Passing(err):
-		p.change(func() { p.fails[kind] = failure{err} })
+		p.change(func() { p.fails[kind] = err })
 	case err == nil, Lasting(err): // the storage has answered
 		p.change(func() {
 			p.success = time.Now()
@@ -65,7 +62,7 @@ func (p *place) met(err error, kind string) error {
 }
 
 // waits notes that a waiter has met an error.
-func (p *place) waits(who any, err error) { p.change(func() { p.fails[who] = failure{err} }) }
+func (p *place) waits(who any, err error) { p.change(func() { p.fails[who] = err }) }
 
 // returns notes that a waiter no longer waits.
 func (p *place) returns(who any) { p.change(func() { delete(p.fails, who) }) }
@@ -113,8 +110,8 @@ func (p *place) change(how func()) {
 // worst returns one of the current errors: an error about missing room before any other
 // error.
 func (p *place) worst() (err error) {
-	for _, f := range p.fails {
-		if err = f.err; isFull(err) {
+	for _, err = range p.fails {
+		if isFull(err) {
 			return err
 		}
 	}

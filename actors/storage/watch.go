@@ -65,13 +65,13 @@ func NewWatch(config Config) *Watch {
 	w := &Watch{config: config, changed: make(chan struct{}, 1)}
 	open := func(name, title string) *place {
 		return &place{
-			name: name, title: title, config: config, changed: w.changed, fails: make(map[any]failure),
+			name: name, title: title, config: config, changed: w.changed, fails: make(map[any]error),
 			waiting: waiting.WithLabelValues(name), away: away.WithLabelValues(name),
 		}
 	}
 	w.records, w.objects = open("records", "the record store"), open("objects", "object storage")
 	w.store = &watchedStore{config.Store, w.records}
-	w.bucket = &watchedBucket{config.Bucket, w.objects}
+	w.bucket = &watchedBucket{Bucket: config.Bucket, place: w.objects}
 	return w
 }
 
@@ -92,7 +92,9 @@ func (w *Watch) Waiting() string {
 
 // Requests returns the bucket for callers that cannot wait: during an outage their calls
 // fail at once.
-func (w *Watch) Requests() blob.Bucket { return &requestsBucket{w.bucket} }
+func (w *Watch) Requests() blob.Bucket {
+	return &watchedBucket{Bucket: w.config.Bucket, place: w.objects, atOnce: true}
+}
 
 // Records returns the outage of the records, if there is one.
 func (w *Watch) Records() (Outage, bool) { return w.records.outage() }
