@@ -32,7 +32,6 @@ type crash struct {
 
 // broken is a row that came back with a broken connection.
 type broken struct {
-	queue  *Queue
 	task   *Task
 	fault  *engine.Error
 	before bool // it was in flight when the first connection broke
@@ -91,18 +90,18 @@ func (d *Dispatcher) Judge(began time.Time, down bool) (crashed, again bool) {
 	crashed = down || len(c.broken) > 1 && c.others <= 0 && !c.survived
 	for _, b := range c.broken {
 		b.alone = b.before && (b.alone || c.rows == 1 && c.beside == 0)
-		b.queue.judge(b, crashed, c.rows)
-		b.queue.out.put(true, b.task)
+		b.task.queue.judge(b, crashed, c.rows)
+		b.task.queue.out.put(true, b.task)
 	}
 	return crashed && c.rows > 0, false
 }
 
-// giveBackBroken returns rows with broken connections to their jobs, without an attempt.
-func giveBackBroken(rows []broken) {
+// brokenTasks returns the tasks of rows with broken connections.
+func brokenTasks(rows []broken) (tasks []*Task) {
 	for _, b := range rows {
-		b.task.Outcome = Unblamed
-		b.queue.out.put(true, b.task)
+		tasks = append(tasks, b.task)
 	}
+	return tasks
 }
 
 // judge decides whether a row with a broken connection is retried or has failed.
@@ -129,16 +128,10 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 	q.refused(t, b.fault, new(requestResult), time.Now())
 }
 
-// A suspect is a row that waits for its trial.
-type suspect struct {
-	queue *Queue
-	task  *Task
-}
-
 // A trial runs suspects while nothing else is in flight: a group after a crash with many
 // rows, or a single row.
 type trial struct {
-	suspects []suspect
+	suspects []*Task
 	size     int           // of the groups in this round
 	left     int           // rows of the group that were not sent yet
 	running  int           // rows of the group in flight
@@ -156,7 +149,7 @@ func (v *trial) put(q *Queue, tasks []*Task) []*Task {
 	var others []*Task
 	for _, t := range tasks {
 		if suspected(t) {
-			v.suspects = append(v.suspects, suspect{q, t})
+			v.suspects = append(v.suspects, t)
 		} else {
 			others = append(others, t)
 		}
@@ -166,13 +159,13 @@ func (v *trial) put(q *Queue, tasks []*Task) []*Task {
 }
 
 // take removes the suspects of a queue and returns them; nil is every queue.
-func (v *trial) take(q *Queue) (tasks []suspect) {
-	v.suspects = slices.DeleteFunc(v.suspects, func(s suspect) bool {
-		if q != nil && s.queue != q {
+func (v *trial) take(q *Queue) (tasks []*Task) {
+	v.suspects = slices.DeleteFunc(v.suspects, func(t *Task) bool {
+		if q != nil && t.queue != q {
 			return false
 		}
-		s.queue.suspects.Add(-1)
-		tasks = append(tasks, s)
+		t.queue.suspects.Add(-1)
+		tasks = append(tasks, t)
 		return true
 	})
 	return tasks
@@ -193,8 +186,8 @@ func (v *trial) end(now time.Time) bool {
 // now.
 func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	v := &d.trial
-	next := slices.IndexFunc(v.suspects, func(s suspect) bool {
-		return d.of(s.queue).ready() && (v.left == 0 || s.task.apart >= v.size)
+	next := slices.IndexFunc(v.suspects, func(t *Task) bool {
+		return d.of(t.queue).ready() && (v.left == 0 || t.apart >= v.size)
 	})
 	switch others := d.queued > len(v.suspects); {
 	case !d.crash.at.IsZero(): // no probe has shown yet whether the server runs
@@ -210,15 +203,15 @@ func (d *Dispatcher) pickSuspect(r *request) (picked, stop bool) {
 	case d.inFlight > 0:
 		return false, true
 	default:
-		v.size = v.suspects[next].task.apart
+		v.size = v.suspects[next].apart
 		v.left, v.began = min(v.size, max(d.window.Limit(false), 1)), time.Now()
 	}
-	s := v.suspects[next]
+	t := v.suspects[next]
 	v.suspects = slices.Delete(v.suspects, next, next+1)
-	s.queue.suspects.Add(-1)
+	t.queue.suspects.Add(-1)
 	v.left--
 	v.running++
-	r.queue, r.apart, r.one[0] = s.queue, true, s.task
+	r.queue, r.apart, r.one[0] = t.queue, true, t
 	r.tasks = r.one[:]
 	d.tries(r)
 	return true, true

@@ -94,6 +94,9 @@ func (d *Dispatcher) put(q *Queue, tasks []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queued += len(tasks)
+	for _, t := range tasks {
+		t.queue = q
+	}
 	others := d.trial.put(q, tasks)
 	first := len(q.waiting) == 0 && len(others) > 0
 	q.set(append(q.waiting, others...))
@@ -115,11 +118,9 @@ func (d *Dispatcher) withdraw(q *Queue) []*Task {
 		d.queued -= len(tasks)
 	}
 	q.set(nil)
-	for _, s := range d.trial.take(q) {
-		tasks = append(tasks, s.task)
-		d.queued--
-	}
-	return tasks
+	suspects := d.trial.take(q)
+	d.queued -= len(suspects)
+	return append(tasks, suspects...)
 }
 
 // Observe passes values of the server's gauges to the window.
@@ -161,14 +162,14 @@ func (d *Dispatcher) Resume() {
 // attempt.
 func (d *Dispatcher) Pause() { giveBack(d.pause()) }
 
-func (d *Dispatcher) pause() (back []returned) {
+func (d *Dispatcher) pause() (back []*Task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.paused = true
 	for i := range d.levels {
 		for _, a := range d.levels[i].accounts {
 			for _, q := range a.queues {
-				back = append(back, returned{q, q.waiting})
+				back = append(back, q.waiting...)
 				q.set(nil)
 			}
 		}
@@ -177,12 +178,8 @@ func (d *Dispatcher) pause() (back []returned) {
 	for _, name := range slices.Sorted(maps.Keys(d.routes)) {
 		back = d.takeHeld(d.routes[name], back)
 	}
-	for _, s := range d.trial.take(nil) {
-		back = append(back, returned{s.queue, []*Task{s.task}})
-	}
-	for _, b := range d.crash.broken {
-		back = append(back, returned{b.queue, []*Task{b.task}})
-	}
+	back = append(back, d.trial.take(nil)...)
+	back = append(back, brokenTasks(d.crash.broken)...)
 	d.crash = crash{}
 	d.queued = 0
 	return back
@@ -195,7 +192,7 @@ func (d *Dispatcher) Close() {
 	if d.pace.timer != nil {
 		d.pace.timer.Stop()
 	}
-	giveBackBroken(d.crash.broken)
+	giveBack(brokenTasks(d.crash.broken))
 	d.crash = crash{}
 	d.more.Broadcast()
 	d.mu.Unlock()
@@ -293,7 +290,6 @@ func (d *Dispatcher) work() {
 		d.cfg.Metrics.InFlight.Add(float64(len(r.tasks)))
 		rows, tokens := len(r.tasks), r.tokens() // after the run its tasks belong to the worker
 		seen := r.queue.run(&r)
-		seen.trial = r.trial
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
 		d.finish(&r, rows, tokens, seen)
 		r = request{} // an idle goroutine must not keep rows alive
@@ -345,7 +341,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 	switch {
 	case len(seen.broken) == 0:
 	case d.closed: // there are no more probes
-		giveBackBroken(seen.broken)
+		giveBack(brokenTasks(seen.broken))
 	default:
 		d.broke(sent, seen.broken, now)
 		d.hooks.Suspect(seen.err)
@@ -361,7 +357,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 		}
 	}
 	r := d.of(q)
-	if seen.trial {
+	if sent.trial {
 		r.trying = false
 	}
 	switch {
@@ -371,7 +367,7 @@ func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestR
 		d.latency.answered(rows, seen.tokens, seen.took, now)
 		d.window.Answered(rows, seen.prompts, seen.tokens, d.inFlight+rows, now)
 	case seen.err != nil:
-		d.failed(r, q.route, seen, now)
+		d.failed(r, sent, seen, now)
 	}
 	d.release(r)
 	if sent.apart && d.trial.end(now) {
@@ -385,7 +381,7 @@ const busyPause = 5 * time.Second
 
 // failed notes a failed request. Its route rests if the server asks for a pause, or if
 // one request after another fails.
-func (d *Dispatcher) failed(r *route, name engine.Route, seen requestResult, now time.Time) {
+func (d *Dispatcher) failed(r *route, sent *request, seen requestResult, now time.Time) {
 	others := d.inFlight > 0 // the refusal of a row that runs alone says nothing about the window
 	crowded := seen.overloaded && others && d.window.Limit(false) > 1
 	if seen.overloaded && others {
@@ -396,16 +392,16 @@ func (d *Dispatcher) failed(r *route, name engine.Route, seen requestResult, now
 	switch {
 	case d.paused:
 	case seen.asked > 0:
-		pause, rests = r.asked(seen.asked, seen.first, seen.trial)
-	case !crowded && (!seen.busy || seen.first || seen.trial): // after a repeated refusal of the same row, other rows may still be accepted
-		pause, rests = r.failed(seen.took, seen.trial, now)
+		pause, rests = r.asked(seen.asked, seen.first, sent.trial)
+	case !crowded && (!seen.busy || seen.first || sent.trial): // after a repeated refusal of the same row, other rows may still be accepted
+		pause, rests = r.failed(seen.took, sent.trial, now)
 		if seen.busy {
 			pause = min(pause, busyPause)
 		}
 	}
 	if rests {
-		d.hold(name)
-		d.hooks.Opened(name, pause, seen.err)
+		d.hold(sent.queue.route)
+		d.hooks.Opened(sent.queue.route, pause, seen.err)
 	}
 }
 

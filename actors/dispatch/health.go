@@ -84,8 +84,12 @@ func (h *Health) Probed(info engine.Info, err error, answers bool) Change {
 // Gone reports whether a probe shows that the server is not there: the probe failed, and
 // not with a timeout.
 func Gone(err error) bool {
+	return err != nil && !timedOut(err)
+}
+
+func timedOut(err error) bool {
 	var timeout interface{ Timeout() bool }
-	return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // mostLate is the number of probes in a row that may time out before a server counts as
@@ -94,8 +98,7 @@ func Gone(err error) bool {
 const mostLate = 2
 
 func (h *Health) excuses(err error) bool {
-	var timeout interface{ Timeout() bool }
-	if !errors.As(err, &timeout) || !timeout.Timeout() {
+	if !timedOut(err) {
 		return false
 	}
 	h.late++

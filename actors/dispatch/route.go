@@ -121,7 +121,7 @@ func (d *Dispatcher) release(r *route) {
 // attempt.
 func (d *Dispatcher) Rest(name engine.Route) {
 	d.mu.Lock()
-	var back []returned
+	var back []*Task
 	if r := d.routes[name]; r != nil && r.breaker.phase == open {
 		back = d.takeHeld(r, back)
 	}
@@ -129,18 +129,12 @@ func (d *Dispatcher) Rest(name engine.Route) {
 	giveBack(back)
 }
 
-// returned has tasks that go back to the job of their queue.
-type returned struct {
-	queue *Queue
-	tasks []*Task
-}
-
 // takeHeld takes the waiting tasks of the queues that a route holds, and appends them to
 // back.
-func (d *Dispatcher) takeHeld(r *route, back []returned) []returned {
+func (d *Dispatcher) takeHeld(r *route, back []*Task) []*Task {
 	for _, q := range r.held {
 		d.queued -= len(q.waiting)
-		back = append(back, returned{q, q.waiting})
+		back = append(back, q.waiting...)
 		q.set(nil)
 	}
 	r.held = nil
@@ -148,12 +142,10 @@ func (d *Dispatcher) takeHeld(r *route, back []returned) []returned {
 }
 
 // giveBack returns tasks to their jobs, without an attempt.
-func giveBack(back []returned) {
-	for _, b := range back {
-		for _, t := range b.tasks {
-			t.Outcome = Unblamed
-		}
-		b.queue.out.put(true, b.tasks...)
+func giveBack(tasks []*Task) {
+	for _, t := range tasks {
+		t.Outcome = Unblamed
+		t.queue.out.put(true, t)
 	}
 }
 

@@ -27,7 +27,6 @@ type requestResult struct {
 	first      bool          // if busy: the row was not refused before since the server's last answer
 	asked      time.Duration // if busy: the pause that the server asks for; 0 if it does not say
 	broken     []broken      // rows with broken connections: a probe must find the reason
-	trial      bool          // the request tried a route after a rest
 	err        error         // the request failed: server busy, connection broken, or status 500 and above
 }
 
@@ -355,7 +354,7 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	switch {
 	case fault.Broke:
 		t.Outcome = Unblamed
-		seen.broken = append(seen.broken, broken{queue: q, task: t, fault: fault})
+		seen.broken = append(seen.broken, broken{task: t, fault: fault})
 		return
 	case fault.Class == engine.Busy:
 		if fault.Status == 0 {

@@ -41,6 +41,7 @@ type Task struct {
 	expect                 int64      // expected tokens of its prompt and its answer
 	avoid                  order.Port // the engine that failed it: others go first
 	block                  *block
+	queue                  *Queue // where it was last put
 }
 
 // A block counts the tasks that still use the memory of their block of rows.
