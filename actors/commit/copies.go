@@ -39,7 +39,6 @@ type Copies struct {
 	answers []answers // of the shards that have been read
 	spill   *os.File  // nil before the first answer
 	size    int64     // of spill, in bytes
-	record  []byte
 
 	mu     sync.Mutex // held during Write
 	closed atomic.Bool
@@ -119,11 +118,14 @@ func (c *Copies) readAnswers(ctx context.Context, n int, parts []store.Part) (a 
 	out := bufio.NewWriterSize(io.NewOffsetWriter(c.spill, c.size), 256<<10)
 	at := c.size
 	err = results.EachOfParts(ctx, c.Files.Schema, sources, func(row *rowmill.Row, answer *rowmill.Output) error {
-		c.record = appendAnswer(c.record[:0], answer)
+		record, err := encodeAnswer(answer)
+		if err != nil {
+			return err
+		}
 		a.rows = append(a.rows, uint32(row.Index-c.Files.Shards[n].First)) //nolint:gosec // position in the shard
 		a.at = append(a.at, at)
-		at += int64(len(c.record))
-		_, err := out.Write(c.record)
+		at += int64(len(record))
+		_, err = out.Write(record)
 		return err
 	})
 	if err = errors.Join(err, out.Flush()); err != nil {
@@ -145,11 +147,11 @@ func (c *Copies) answer(row int64, out *rowmill.Output) error {
 	if i == len(a.rows) || a.rows[i] != rel {
 		return fmt.Errorf("the answer of row %d is missing", row)
 	}
-	record := make([]byte, a.at[i+1]-a.at[i]) // out shares this memory
+	record := make([]byte, a.at[i+1]-a.at[i])
 	if _, err := c.spill.ReadAt(record, a.at[i]); err != nil {
 		return fmt.Errorf("read the answer of row %d: %w", row, err)
 	}
-	return readAnswer(record, out)
+	return decodeAnswer(record, out)
 }
 
 func (c *Copies) write(ctx context.Context, n int, rows *roaring.Bitmap) (part assign.Part, err error) {
