@@ -275,6 +275,9 @@ func TestRowsOfASlowNodeGoToAnIdleOne(t *testing.T) {
 		texts := numbered(rows)
 		b.checkEcho(b.end(b.submitTo(slow, rowmill.Spec{Spooled: b.spool(texts)})), texts)
 		ranOnce(t, texts, slow, fast)
+		if slow.figure(t, "rowmill_rows_returned_total", "back") == 0 {
+			t.Error("no row is counted as given back")
+		}
 	})
 }
 

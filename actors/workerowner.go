@@ -146,9 +146,15 @@ func (w *worker) onAssignment(c actor.Context, m *assign.Assignment) {
 func (w *worker) giveBack(n int) {
 	for _, s := range w.loader.Revoke(n) {
 		n -= s.Count()
-		w.rows.GiveBack(s.Shard, s.Rows())
+		w.returnRows(s.Shard, s.Rows())
 	}
 	w.release(w.sender.Rows.Remove(n))
+}
+
+// returnRows gives rows of a shard back to the owner, and counts them.
+func (w *worker) returnRows(shard int, rows *roaring.Bitmap) {
+	w.rows.GiveBack(shard, rows)
+	w.metrics.returned.WithLabelValues("back").Add(float64(rows.GetCardinality()))
 }
 
 func (w *worker) release(tasks []*dispatch.Task) {
@@ -160,7 +166,7 @@ func (w *worker) release(tasks []*dispatch.Task) {
 		}
 	}
 	for n, rows := range gone.All() {
-		w.rows.GiveBack(n, rows)
+		w.returnRows(n, rows)
 	}
 	w.memory.Free(tasks)
 }
