@@ -36,22 +36,22 @@ func (f *Files) Merge(n int, parts []store.Part) *Errand {
 
 // Join returns the errand that joins the complete parts of consecutive shards.
 func (f *Files) Join(p Piece, parts []store.Part) *Errand {
-	e := &Errand{
+	return &Errand{
 		Make: MakeJoin, Key: layout.Part(f.Schema.JobID, p.From, f.Epoch), Schema: f.Schema,
-		First: f.Shards[p.From].First, Parts: parts,
+		First: f.Shards[p.From].First, Rows: f.rows(p), Parts: parts,
 	}
-	for _, s := range f.Shards[p.From:p.To] {
-		e.Rows += int64(s.Rows)
-	}
-	return e
 }
 
 // Artifact returns the errand that makes an artifact, MakeFull or MakeRows, from parts
 // that have all rows in order.
 func (f *Files) Artifact(name string, parts []store.Part) *Errand {
-	e := &Errand{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Parts: parts}
-	for _, s := range f.Shards {
-		e.Rows += int64(s.Rows)
+	return &Errand{Make: name, Key: layout.Artifact(f.Schema.JobID, name, f.Epoch), Schema: f.Schema, Rows: f.rows(Piece{0, len(f.Shards)}), Parts: parts}
+}
+
+// rows returns the number of rows of a piece.
+func (f *Files) rows(p Piece) (rows int64) {
+	for _, s := range f.Shards[p.From:p.To] {
+		rows += int64(s.Rows)
 	}
-	return e
+	return rows
 }

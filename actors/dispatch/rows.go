@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 type Rows struct {
 	lengths order.Lengths
 	now     *order.Pool[*Task]
-	later   byDue
-	total   int64 // rows of the job
+	later   []*Task // that wait for a retry, in the order of their due times
+	total   int64   // rows of the job
 
 	// suspects may have crashed their server. Other nodes get them only if this node has
 	// no server: a crash there would hit the rows of another server too.
@@ -137,21 +136,25 @@ func (q *Rows) Retry(t *Task, now time.Time) {
 	if due.After(t.due) {
 		t.due = due
 	}
-	heap.Push(&q.later, t)
+	at, _ := slices.BinarySearchFunc(q.later, t, func(a, b *Task) int { return a.due.Compare(b.due) })
+	q.later = slices.Insert(q.later, at, t)
 }
 
 // Wake makes due tasks ready, before all other tasks, and returns the time until the
 // next task is due; 0 if none waits.
 func (q *Rows) Wake(now time.Time) time.Duration {
-	for len(q.later) > 0 {
-		t := q.later[0]
-		if wait := t.due.Sub(now); wait > 0 {
-			return wait
-		}
-		heap.Pop(&q.later)
-		q.Return([]*Task{t})
+	due := slices.IndexFunc(q.later, func(t *Task) bool { return t.due.After(now) })
+	if due < 0 {
+		due = len(q.later)
 	}
-	return 0
+	if due > 0 {
+		q.Return(q.later[:due])
+		q.later = slices.Delete(q.later, 0, due)
+	}
+	if len(q.later) == 0 {
+		return 0
+	}
+	return q.later[0].due.Sub(now)
 }
 
 // Spread makes the suspects available to other nodes, because this node has no server.
@@ -181,20 +184,4 @@ func (q *Rows) RemoveLater() []*Task {
 	tasks := slices.Concat(q.later, q.suspects)
 	q.later, q.suspects = nil, nil
 	return tasks
-}
-
-// byDue is a heap; the task that is due first is on top.
-type byDue []*Task
-
-func (h byDue) Len() int           { return len(h) }
-func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h byDue) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byDue) Push(x any)        { *h = append(*h, x.(*Task)) }
-
-func (h *byDue) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return t
 }

@@ -13,18 +13,10 @@ type Groups struct {
 	limit   int // largest number of rows with groups
 	sample  [][levels]uint64
 	bytes   int64 // size of the sample
-	level   [levels]sketch
+	level   sketches
 	decided bool
 	depth   int // the chosen level; none if rows stay in input order
 	groups  []byte
-}
-
-// A sketch has the sample's data about one length of prefix.
-type sketch struct {
-	rows    int // rows at least this long
-	returns int // rows with a prefix that was seen before, but not in the row before
-	last    uint64
-	hashes  map[uint64]struct{}
 }
 
 const (
@@ -37,13 +29,7 @@ const (
 )
 
 // NewGroups returns Groups that have seen no row.
-func NewGroups() *Groups {
-	g := &Groups{limit: maxGrouped, depth: none}
-	for i := range g.level {
-		g.level[i].hashes = make(map[uint64]struct{})
-	}
-	return g
-}
+func NewGroups() *Groups { return &Groups{limit: maxGrouped, depth: none} }
 
 // Add adds the text of the next row.
 func (g *Groups) Add(text string) {
@@ -57,13 +43,7 @@ func (g *Groups) Add(text string) {
 	var hashes [levels]uint64
 	walk(text, levels-1, func(level int, h uint64) {
 		hashes[level] = h
-		s := &g.level[level]
-		s.rows++
-		if _, again := s.hashes[h]; again && h != s.last {
-			s.returns++
-		}
-		s.last = h
-		s.hashes[h] = struct{}{}
+		g.level[level].add(h)
 	})
 	if g.sample = append(g.sample, hashes); len(g.sample) == sampleRows {
 		g.decide(math.MaxInt)
@@ -104,9 +84,7 @@ func (g *Groups) decide(total int) {
 		}
 	}
 	g.sample = nil
-	for i := range g.level {
-		g.level[i].hashes = nil
-	}
+	g.level.release()
 }
 
 // saves estimates for how many rows of the sample the prefix need not be computed if

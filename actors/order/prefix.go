@@ -12,12 +12,38 @@ type prefixes struct {
 
 	seen  int
 	bytes int64
-	level [levels]sharing
+	level sketches
 }
 
-type sharing struct {
-	rows   int // rows at least this long
-	hashes map[uint64]struct{}
+// sketches has a sample's data about each length of prefix.
+type sketches [levels]sketch
+
+// A sketch has a sample's data about one length of prefix.
+type sketch struct {
+	rows    int // rows at least this long
+	returns int // rows with a prefix that was seen before, but not in the row before
+	last    uint64
+	hashes  map[uint64]struct{}
+}
+
+// add adds a row with this hash of its prefix.
+func (s *sketch) add(hash uint64) {
+	s.rows++
+	if s.hashes == nil {
+		s.hashes = make(map[uint64]struct{})
+	}
+	if _, again := s.hashes[hash]; again && hash != s.last {
+		s.returns++
+	}
+	s.last = hash
+	s.hashes[hash] = struct{}{}
+}
+
+// release frees the memory of the sample.
+func (s *sketches) release() {
+	for i := range s {
+		s[i].hashes = nil
+	}
 }
 
 const (
@@ -35,13 +61,7 @@ const (
 	assumedCache = 512 << 10
 )
 
-func newPrefixes() *prefixes {
-	p := &prefixes{cache: assumedCache, depth: none}
-	for i := range p.level {
-		p.level[i].hashes = make(map[uint64]struct{})
-	}
-	return p
-}
+func newPrefixes() *prefixes { return &prefixes{cache: assumedCache, depth: none} }
 
 // see adds a text to the sample. It returns the hash of its prefix, as hash does, and
 // reports whether another length was chosen.
@@ -52,8 +72,7 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 	p.seen++
 	p.bytes += int64(len(text))
 	walk(text, levels-1, func(level int, h uint64) {
-		p.level[level].rows++
-		p.level[level].hashes[h] = struct{}{}
+		p.level[level].add(h)
 		if level == p.depth {
 			hash = h
 		}
@@ -64,9 +83,7 @@ func (p *prefixes) see(text string) (hash uint64, changed bool) {
 		changed = p.depth != before
 	}
 	if p.seen == sampleRows {
-		for i := range p.level {
-			p.level[i].hashes = nil
-		}
+		p.level.release()
 	}
 	return hash, changed
 }
