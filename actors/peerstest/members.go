@@ -85,18 +85,23 @@ func testStateTooLong(s *suite) {
 	s.says(one, most, one, two)
 }
 
-func testLeave(s *suite) {
+func testLeave(s *suite) { ends(s, func(p Process) { p.Leave() }) }
+
+func testKill(s *suite) { ends(s, func(p Process) { p.Kill() }) }
+
+// ends verifies that the other processes forget a process that has ended, and no others.
+func ends(s *suite, end func(Process)) {
 	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
 	s.knows(one, two, three)
 	address := two.Self().Peer
 	if err := s.asks(one, address); err != nil {
 		s.Error(err)
 	}
-	two.Leave()
-	s.knows(one, three)
+	end(two)
 	s.deserted(one, address)
+	s.knows(one, three)
 	if err := s.asks(one, three.Self().Peer); err != nil {
-		s.Errorf("those that stay: %v", err)
+		s.Errorf("a process that stays: %v", err)
 	}
 }
 
@@ -115,21 +120,6 @@ func testLeaveUnderWay(s *suite) {
 		s.Errorf("a request that was under way: %v", err)
 	}
 	s.heard(left, "it has left")
-}
-
-func testKill(s *suite) {
-	one, two, three := s.serving(0, echo), s.serving(1, echo), s.serving(2, echo)
-	s.knows(one, two, three)
-	address := two.Self().Peer
-	if err := s.asks(one, address); err != nil {
-		s.Error(err)
-	}
-	two.Kill()
-	s.deserted(one, address)
-	s.knows(one, three)
-	if err := s.asks(one, three.Self().Peer); err != nil {
-		s.Errorf("those that stay: %v", err)
-	}
 }
 
 // If the peer dies before it answers, the caller does not learn whether the request
