@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/store"
 )
@@ -65,20 +64,24 @@ func (r *rig) lose(t *testing.T, rec *store.Record, fence store.Fence) {
 	}
 }
 
+// started records that a node has started the download.
+func (r *rig) started(t *testing.T, rec *store.Record, fence store.Fence, address string) {
+	t.Helper()
+	*rec = must(r.store.Update(t.Context(), fence, func(rec *store.Record) error {
+		now := time.Now()
+		rec.DownloadStarted, rec.Downloader = &now, address
+		return nil
+	}))(t)
+}
+
 // takeOver makes another session own the job.
 func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	t.Helper()
 	if err := r.store.CloseSession(t.Context(), r.session); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if r.session, err = r.store.OpenSession(t.Context(), "node", time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	rec, err := r.store.Claim(t.Context(), job, r.session, store.Adopter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.session = must(r.store.OpenSession(t.Context(), "node", time.Hour))(t)
+	rec := must(r.store.Claim(t.Context(), job, r.session, store.Adopter{}))(t)
 	return &rec, store.Fence{JobID: job, Session: r.session, Epoch: rec.Epoch}
 }
 
@@ -155,21 +158,14 @@ func TestRun_WaitsForADownloadElsewhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := setup(t)
 				rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
-				var err error
-				if *rec, err = r.store.Update(t.Context(), fence, func(rec *store.Record) error {
-					now := time.Now()
-					rec.DownloadStarted, rec.Downloader = &now, "10.0.0.9:7947"
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				r.started(t, rec, fence, "10.0.0.9:7947")
 				began := time.Now()
 				r.Silence = 30 * time.Second
 				r.DownloadsAt = func(context.Context, string, string) (bool, error) { return c.say(time.Since(began)) }
 				if raw := layout.Raw(rec.Job.ID); c.stored > 0 {
 					time.AfterFunc(c.stored, func() { r.put(t, raw, "name\nAnn\n") })
 				}
-				_, err = r.run(t, rec, fence)
+				_, err := r.run(t, rec, fence)
 				if c.stored > 0 {
 					if took := time.Since(began); err != nil || took > c.stored+2*time.Second || r.file.calls != 0 {
 						t.Errorf("%v after %v and %d downloads, want the input after %v", err, took, r.file.calls, c.stored)
@@ -210,7 +206,7 @@ func TestRun_ABrokenDownloadAfterAStall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := setup(t)
-				r.Bucket = slowBucket{r.Bucket, held}
+				r.Bucket = &hooked{Bucket: r.Bucket, write: func() { time.Sleep(held) }}
 				r.Downloader = &slowServer{file: "PAR1" + strings.Repeat("x", 508), err: rowmill.Failf(rowmill.CodeDownloadFailed, "The connection broke.")}
 				rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
 				_, err := r.run(t, rec, fence)
@@ -221,25 +217,4 @@ func TestRun_ABrokenDownloadAfterAStall(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A slowBucket takes time for each write.
-type slowBucket struct {
-	blob.Bucket
-	takes time.Duration
-}
-
-func (b slowBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	w, err := b.Bucket.Create(ctx, key, contentType)
-	return slowWriter{w, b.takes}, err
-}
-
-type slowWriter struct {
-	blob.Writer
-	takes time.Duration
-}
-
-func (w slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(w.takes)
-	return w.Writer.Write(p)
 }

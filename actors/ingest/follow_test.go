@@ -86,34 +86,11 @@ func (s *halting) Fetch(_ context.Context, _ string, w io.Writer) (int64, error)
 	return int64(n + more), errors.Join(err, s.err)
 }
 
-// A balkyBucket refuses the first object with a key that ends in key.
-type balkyBucket struct {
-	blob.Bucket
-	key    string
-	failed bool
-}
-
-func (b *balkyBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	if strings.HasSuffix(key, b.key) && !b.failed {
-		b.failed = true
-		return nil, io.ErrUnexpectedEOF
-	}
-	return b.Bucket.Create(ctx, key, contentType)
-}
-
-// A tellingBucket closes a channel when an object with a key that ends in key is
-// created.
-type tellingBucket struct {
-	blob.Bucket
-	key  string
-	made chan struct{}
-}
-
-func (b *tellingBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	if strings.HasSuffix(key, b.key) {
-		close(b.made)
-	}
-	return b.Bucket.Create(ctx, key, contentType)
+// sent returns a server that sends a whole file at once.
+func sent(file string) *halting {
+	may := make(chan struct{})
+	close(may)
+	return &halting{first: file, may: may}
 }
 
 // undealt is a number of rows large enough to decide that they run in input order.
@@ -173,13 +150,12 @@ func TestRun_ErrorsDuringTheDownload(t *testing.T) {
 	_, _, err := r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)) + "a,b\n" + csvOf(numbered(1)), may: never}, func(Begun) {})
 	fails(t, err, rowmill.CodeInvalidInputFile, "Line 352 of the CSV input has 2 fields")
 
-	now := make(chan struct{})
-	close(now)
-	broken := rowmill.Failf(rowmill.CodeDownloadFailed, "it broke off")
-	_, _, err = r.alongside(t, &halting{first: "text\n" + csvOf(numbered(350)), may: now, err: broken}, func(Begun) {})
+	server := sent("text\n" + csvOf(numbered(350)))
+	server.err = rowmill.Failf(rowmill.CodeDownloadFailed, "it broke off")
+	_, _, err = r.alongside(t, server, func(Begun) {})
 	fails(t, err, rowmill.CodeDownloadFailed, "it broke off")
 
-	_, _, err = r.alongside(t, &halting{first: "PAR1", rest: "nothing", may: now}, func(Begun) { t.Error("shards of an invalid file") })
+	_, _, err = r.alongside(t, sent("PAR1nothing"), func(Begun) { t.Error("shards of an invalid file") })
 	fails(t, err, rowmill.CodeInvalidInputFile, "Parquet")
 }
 
@@ -189,13 +165,18 @@ func TestRun_AQuotaIsExceededDuringTheDownload(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	server := &halting{first: "text\n" + csvOf(numbered(350)), rest: csvOf(numbered(1)), may: make(chan struct{})}
-	r.Bucket = &tellingBucket{r.Bucket, "/shard-000002", server.may} // the shard that exceeds the quota
+	r.Bucket = &hooked{Bucket: r.Bucket, create: func(key string) error {
+		if strings.HasSuffix(key, "/shard-000002") { // the shard that exceeds the quota
+			close(server.may)
+		}
+		return nil
+	}}
 	r.Downloader, r.Ready = server, func(Begun) {}
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows", RowQuota: 250})
 	_, err := r.run(t, rec, fence)
 	fails(t, err, rowmill.CodeRowQuota, "The input has at least 251 rows")
-	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); err != nil || rec.DownloadFinished == nil {
-		t.Errorf("the input is not there: %v, %v", err, rec.DownloadFinished)
+	if !r.has(t, layout.Raw(rec.Job.ID)) || rec.DownloadFinished == nil {
+		t.Errorf("the input is not there; finished: %v", rec.DownloadFinished)
 	}
 }
 
@@ -204,14 +185,18 @@ func TestRun_AQuotaIsExceededDuringTheDownload(t *testing.T) {
 func TestRun_CutsTheStoredInputAgain(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	balky := &balkyBucket{Bucket: r.Bucket, key: "/shard-000002"}
-	r.Bucket = balky
-	now := make(chan struct{})
-	close(now)
+	failed := false
+	r.Bucket = &hooked{Bucket: r.Bucket, create: func(key string) error {
+		if strings.HasSuffix(key, "/shard-000002") && !failed {
+			failed = true
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	}}
 	var told []shard.Info
 	rows := numbered(undealt + 350)
-	m, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(b Begun) { told = append(told, b.Shards...) })
-	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !balky.failed {
+	m, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b Begun) { told = append(told, b.Shards...) })
+	if err != nil || !slices.Equal(texts, rows) || !slices.Equal(told, m.Shards) || !failed {
 		t.Errorf("%d rows, told of %+v, and cut %+v: %v", len(texts), told, m.Shards, err)
 	}
 }
@@ -221,38 +206,23 @@ func TestRun_WithoutAPlaceItCutsTheStoredInput(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.Stream = func() (func(), bool) { return nil, false }
-	now := make(chan struct{})
-	close(now)
 	rows := numbered(undealt + 150)
 	told := 0
-	_, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(b Begun) { told += len(b.Shards) })
+	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(b Begun) { told += len(b.Shards) })
 	if err != nil || !slices.Equal(texts, rows) || told != undealt/100+2 {
 		t.Errorf("%d rows, told of %d shards: %v", len(texts), told, err)
 	}
 }
 
-// A keepingBucket counts the stored downloads.
-type keepingBucket struct {
-	blob.Bucket
-	kept atomic.Int64
-}
-
-func (b *keepingBucket) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	w, err := b.Bucket.Create(ctx, key, contentType)
-	if err != nil || !strings.HasSuffix(key, "/raw") {
-		return w, err
-	}
-	return keptWriter{w, b}, nil
-}
-
-type keptWriter struct {
-	blob.Writer
-	bucket *keepingBucket
-}
-
-func (w keptWriter) Commit() (blob.Info, error) {
-	w.bucket.kept.Add(1)
-	return w.Writer.Commit()
+// keeping counts the stored downloads.
+func (r *rig) keeping() (kept *atomic.Int64) {
+	kept = new(atomic.Int64)
+	r.Bucket = &hooked{Bucket: r.Bucket, commit: func(key string) {
+		if strings.HasSuffix(key, "/raw") {
+			kept.Add(1)
+		}
+	}}
+	return kept
 }
 
 // An input that is cut during its download need not be stored. If the last cut is slow,
@@ -266,26 +236,20 @@ func TestRun_StoresAnInputThatIsNotCut(t *testing.T) {
 
 func storesAnInputThatIsNotCut(t *testing.T, slow bool) {
 	r := setup(t)
-	bucket := &keepingBucket{Bucket: r.Bucket}
-	r.Bucket = bucket
-	now := make(chan struct{})
-	close(now)
+	kept := r.keeping()
 	rows := numbered(undealt + 350)
-	_, texts, err := r.alongside(t, &halting{first: "text\n" + csvOf(rows), may: now}, func(Begun) {
-		for slow && bucket.kept.Load() == 0 {
+	_, texts, err := r.alongside(t, sent("text\n"+csvOf(rows)), func(Begun) {
+		for slow && kept.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	})
 	if err != nil || !slices.Equal(texts, rows) {
 		t.Errorf("%d rows: %v", len(texts), err)
 	}
-	if kept := bucket.kept.Load(); slow != (kept == 1) {
-		t.Errorf("slow %t: stored %d times", slow, kept)
+	if slow != (kept.Load() == 1) {
+		t.Errorf("slow %t: stored %d times", slow, kept.Load())
 	}
-	objects, err := r.Bucket.List(t.Context(), layout.Jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must(r.Bucket.List(t.Context(), layout.Jobs))(t)
 	if slices.ContainsFunc(objects, func(o blob.Info) bool { return strings.HasSuffix(o.Key, "/raw") }) {
 		t.Errorf("slow %t: the download is still there", slow)
 	}
@@ -316,12 +280,10 @@ func (s *forgetfulStore) Update(ctx context.Context, fence store.Fence, change f
 func TestRun_StoresTheInputAfterALostLease(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	bucket := &keepingBucket{Bucket: r.Bucket}
+	kept := r.keeping()
 	owner, lose := context.WithCancel(t.Context())
-	r.Bucket, r.Jobs = bucket, &forgetfulStore{r.Jobs, lose}
-	now := make(chan struct{})
-	close(now)
-	r.Downloader, r.Ready = &halting{first: "text\n" + csvOf(numbered(350)), may: now}, func(Begun) {}
+	r.Jobs = &forgetfulStore{r.Jobs, lose}
+	r.Downloader, r.Ready = sent("text\n"+csvOf(numbered(350))), func(Begun) {}
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.example/rows"})
 	if _, err := Run(owner, r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{})); err == nil {
 		t.Error("a job that was lost goes on")
@@ -329,7 +291,7 @@ func TestRun_StoresTheInputAfterALostLease(t *testing.T) {
 	for !r.Downloads.None() {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); err != nil || bucket.kept.Load() != 1 {
-		t.Errorf("the download is stored %d times: %v", bucket.kept.Load(), err)
+	if !r.has(t, layout.Raw(rec.Job.ID)) || kept.Load() != 1 {
+		t.Errorf("the download is stored %d times", kept.Load())
 	}
 }

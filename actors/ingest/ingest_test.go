@@ -59,10 +59,7 @@ type tester interface {
 func setup(t *testing.T) *rig {
 	t.Helper()
 	st, bucket := disktest.Open(t)
-	session, err := st.OpenSession(t.Context(), "node", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must(st.OpenSession(t.Context(), "node", time.Hour))(t)
 	file := &fetcher{}
 	return &rig{store: st, session: session, file: file, Config: Config{
 		Jobs: st, Bucket: bucket, Downloader: file, Clock: time.Now, ShardRows: 100, ShardBytes: 1 << 20, SampleFrom: 1000, SampleTokens: 500,
@@ -91,10 +88,7 @@ func (r *rig) job(t tester, spec rowmill.Spec) (*store.Record, store.Fence) {
 	if _, _, err := r.store.Create(context.Background(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := r.store.Claim(context.Background(), job.ID, r.session, store.Adopter{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := must(r.store.Claim(context.Background(), job.ID, r.session, store.Adopter{}))(t)
 	return &rec, store.Fence{JobID: job.ID, Session: r.session, Epoch: rec.Epoch}
 }
 
@@ -103,20 +97,138 @@ func (r *rig) run(t tester, rec *store.Record, fence store.Fence) (shard.Manifes
 	return Run(context.Background(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
 }
 
+// must returns a function that returns v and fails the test if err is not nil.
+func must[T any](v T, err error) func(tester) T {
+	return func(t tester) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// runs is run for a job that must succeed.
+func (r *rig) runs(t tester, rec *store.Record, fence store.Fence) shard.Manifest {
+	t.Helper()
+	return must(r.run(t, rec, fence))(t)
+}
+
+// fails verifies that the ingest of a job fails with this code and text. It returns the
+// job's id.
+func (r *rig) fails(t *testing.T, spec rowmill.Spec, code, text string) (id string) {
+	t.Helper()
+	rec, fence := r.job(t, spec)
+	_, err := r.run(t, rec, fence)
+	fails(t, err, code, text)
+	return rec.Job.ID
+}
+
+// reads verifies that the input of a job becomes these texts.
+func (r *rig) reads(t *testing.T, spec rowmill.Spec, texts ...string) {
+	t.Helper()
+	rec, fence := r.job(t, spec)
+	if got := r.texts(t, rec, r.runs(t, rec, fence)); !slices.Equal(got, texts) {
+		t.Errorf("got %q, want %q", got, texts)
+	}
+}
+
+// get returns the stored record of a job.
+func (r *rig) get(t tester, id string) store.Record {
+	t.Helper()
+	return must(r.store.Get(context.Background(), id))(t)
+}
+
+// cancel cancels a job.
+func (r *rig) cancel(t tester, id string) store.Record {
+	t.Helper()
+	return must(r.store.Cancel(context.Background(), id, time.Now(), nil))(t)
+}
+
+// has reports whether an object exists.
+func (r *rig) has(t tester, key string) bool {
+	t.Helper()
+	_, err := r.Bucket.Stat(context.Background(), key)
+	if err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
 // put writes an object.
 func (r *rig) put(t tester, key, content string) string {
 	t.Helper()
-	w, err := r.Bucket.Create(context.Background(), key, "text/plain")
-	if err == nil {
-		_, err = io.WriteString(w, content)
-	}
-	if err == nil {
-		_, err = w.Commit()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(blob.Write(context.Background(), r.Bucket, key, layout.Bytes, func(w io.Writer) error {
+		_, err := io.WriteString(w, content)
+		return err
+	}))(t)
 	return key
+}
+
+// A hooked bucket calls the functions that are set.
+type hooked struct {
+	blob.Bucket
+	create func(key string) error // before an object is created or copied
+	write  func()                 // before a write
+	commit func(key string)       // before an object is committed
+}
+
+func (b *hooked) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
+	if b.create != nil {
+		if err := b.create(key); err != nil {
+			return nil, err
+		}
+	}
+	w, err := b.Bucket.Create(ctx, key, contentType)
+	return hookedWriter{w, b, key}, err
+}
+
+func (b *hooked) Copy(ctx context.Context, from, to string) error {
+	if b.create != nil {
+		if err := b.create(to); err != nil {
+			return err
+		}
+	}
+	return b.Bucket.Copy(ctx, from, to)
+}
+
+type hookedWriter struct {
+	blob.Writer
+	bucket *hooked
+	key    string
+}
+
+func (w hookedWriter) Write(p []byte) (int, error) {
+	if w.bucket.write != nil {
+		w.bucket.write()
+	}
+	return w.Writer.Write(p)
+}
+
+func (w hookedWriter) Commit() (blob.Info, error) {
+	if w.bucket.commit != nil {
+		w.bucket.commit(w.key)
+	}
+	return w.Writer.Commit()
+}
+
+// errDied is the error of an owner that dies.
+var errDied = errors.New("died")
+
+// dies returns a function that fails after this many calls.
+func dies(calls int) func() error {
+	return func() error {
+		if calls--; calls < 0 {
+			return errDied
+		}
+		return nil
+	}
+}
+
+// dying returns a bucket that accepts this many objects.
+func (r *rig) dying(objects int) *hooked {
+	die := dies(objects)
+	return &hooked{Bucket: r.Bucket, create: func(string) error { return die() }}
 }
 
 // spool writes rows as a large submission does.
@@ -124,11 +236,7 @@ func (r *rig) spool(t tester, texts ...string) string {
 	t.Helper()
 	var lines strings.Builder
 	for _, text := range texts {
-		line, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines.Write(append(line, '\n'))
+		lines.Write(append(must(json.Marshal(text))(t), '\n'))
 	}
 	return r.put(t, "spooled/"+rowmill.NewJobID(), lines.String())
 }
@@ -137,18 +245,12 @@ func (r *rig) spool(t tester, texts ...string) string {
 func (r *rig) texts(t tester, rec *store.Record, m shard.Manifest) (texts []string) {
 	t.Helper()
 	for n, info := range m.Shards {
-		in, err := archive.OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info)
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must(archive.OpenShard(context.Background(), r.Bucket, rec.Job.ID, &rec.Spec, n, info))(t)
 		if info.First != int64(len(texts)) || info.Rows != in.Rows() {
 			t.Fatal(fmt.Sprintf("shard %d has %d rows, the manifest says %+v after %d rows", n, in.Rows(), info, len(texts)))
 		}
 		for first := 0; first < in.Rows(); {
-			block, err := in.ReadBlock(in.BlockOf(first))
-			if err != nil {
-				t.Fatal(err)
-			}
+			block := must(in.ReadBlock(in.BlockOf(first)))(t)
 			for ; first < block.First+block.Rows(); first++ {
 				texts = append(texts, block.Text(first))
 			}
@@ -188,10 +290,7 @@ func TestRun_CutsRowsIntoShards(t *testing.T) {
 		r.ShardRows, r.ShardBytes = rapid.IntRange(1, 20).Draw(t, "rows of a shard"), rapid.Int64Range(1, 200).Draw(t, "bytes of a shard")
 		texts := rapid.SliceOfN(rapid.StringN(0, 30, 60), 1, 60).Draw(t, "texts")
 		rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...), Estimate: true})
-		m, err := r.run(t, rec, fence)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := r.runs(t, rec, fence)
 		if got := r.texts(t, rec, m); !slices.Equal(got, texts) {
 			t.Fatalf("shards hold %q, want %q", got, texts)
 		}
@@ -226,12 +325,8 @@ func TestRun_InlineRowsNeedNoObjects(t *testing.T) {
 	if objects, err := r.Bucket.List(t.Context(), "jobs/"); err != nil || len(objects) > 0 {
 		t.Errorf("objects %v, %v", objects, err)
 	}
-	rec, fence = r.job(t, rowmill.Spec{Inline: numbered(11), RowQuota: 10, Priority: 1})
-	_, err = r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeRowQuota, "--priority 1 --rows 11")
-	rec, fence = r.job(t, rowmill.Spec{Inline: numbered(11), TokenQuota: 10})
-	_, err = r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeTokenQuota, "10 tokens")
+	r.fails(t, rowmill.Spec{Inline: numbered(11), RowQuota: 10, Priority: 1}, rowmill.CodeRowQuota, "--priority 1 --rows 11")
+	r.fails(t, rowmill.Spec{Inline: numbered(11), TokenQuota: 10}, rowmill.CodeTokenQuota, "10 tokens")
 }
 
 // A completed run is not repeated. A run that broke off at any point is.
@@ -242,15 +337,16 @@ func TestRun_MayBeRepeated(t *testing.T) {
 	texts := numbered(250)
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...)})
 	for broken := range 5 { // three shards, the manifest, nothing
-		r.Bucket = &brittle{Bucket: whole, left: broken}
+		r.Bucket = whole
+		r.Bucket = r.dying(broken)
 		m, err := r.run(t, rec, fence)
-		if fine := broken == 4; fine != (err == nil) || !fine && !errors.Is(err, errBrittle) {
+		if fine := broken == 4; fine != (err == nil) || !fine && !errors.Is(err, errDied) {
 			t.Fatalf("with %d writes: %v", broken, err)
 		} else if fine && !slices.Equal(r.texts(t, rec, m), texts) {
 			t.Error("the rows are not those of the input")
 		}
 	}
-	r.Bucket = &brittle{Bucket: whole}
+	r.Bucket = r.dying(0)
 	if err := whole.Delete(t.Context(), rec.Spec.Spooled); err != nil {
 		t.Fatal(err)
 	}
@@ -264,35 +360,20 @@ func TestRun_MayBeRepeated(t *testing.T) {
 	}
 }
 
-var errBrittle = errors.New("no room")
-
-// A brittle bucket accepts this many objects and then fails.
-type brittle struct {
-	blob.Bucket
-	left int
-}
-
-func (b *brittle) Create(ctx context.Context, key, contentType string) (blob.Writer, error) {
-	if b.left--; b.left < 0 {
-		return nil, errBrittle
-	}
-	return b.Bucket.Create(ctx, key, contentType)
-}
-
 func TestRun_DownloadsOnce(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.file.file = "name,key\nAnn,1\nBob,2\n"
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", IDColumn: "key"})
 	r.file.asked = func() {
-		if known, err := r.store.Get(t.Context(), rec.Job.ID); err != nil || known.DownloadStarted == nil || known.DownloadFinished != nil {
-			t.Errorf("when the first byte is asked for the record is %+v, %v", known, err)
+		if known := r.get(t, rec.Job.ID); known.DownloadStarted == nil || known.DownloadFinished != nil {
+			t.Errorf("when the first byte is asked for the record is %+v", known)
 		}
 	}
 	// If an owner dies after the last shard and before the manifest, the next owner
 	// finds the download.
 	whole := r.Bucket
-	r.Bucket = dyingBucket{whole, &fuse{left: 2}} // the input and the shard
+	r.Bucket = r.dying(2) // the input and the shard
 	if _, err := r.run(t, rec, fence); err == nil {
 		t.Fatal("the manifest was written")
 	}
@@ -304,8 +385,8 @@ func TestRun_DownloadsOnce(t *testing.T) {
 	if err != nil || m.IDKind == rowmill.IDNull || !slices.Equal(r.texts(t, rec, m), []string{"Ann", "Bob"}) || r.file.calls != 1 {
 		t.Fatalf("manifest %+v, %v after %d downloads, want one", m, err, r.file.calls)
 	}
-	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); !errors.Is(err, rowmill.ErrNotFound) {
-		t.Errorf("the download is there beside its shards: %v", err)
+	if r.has(t, layout.Raw(rec.Job.ID)) {
+		t.Error("the download is there beside its shards")
 	}
 	if again, err := r.run(t, rec, fence); err != nil || again.Rows != m.Rows || r.file.calls != 1 {
 		t.Errorf("again: %+v, %v after %d downloads, want one", again, err, r.file.calls)
@@ -319,8 +400,8 @@ func TestRun_ABrokenDownloadIsNotRepeated(t *testing.T) {
 	rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
 	_, err := r.run(t, rec, fence)
 	fails(t, err, rowmill.CodeDownloadFailed, "The connection broke.")
-	if _, err := r.Bucket.Stat(t.Context(), layout.Raw(rec.Job.ID)); !errors.Is(err, rowmill.ErrNotFound) {
-		t.Errorf("half a file is there: %v", err)
+	if r.has(t, layout.Raw(rec.Job.ID)) {
+		t.Error("half a file is there")
 	}
 	_, err = r.run(t, rec, fence)
 	if fails(t, err, rowmill.CodeDownloadFailed, "only once"); r.file.calls != 1 {
@@ -339,22 +420,15 @@ func TestRun_AWholeDownloadIsNotLost(t *testing.T) {
 			r := setup(t)
 			rec, fence := r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv"})
 			if started {
-				now := time.Now()
-				var err error
-				if *rec, err = r.store.Update(t.Context(), fence, func(rec *store.Record) error {
-					rec.DownloadStarted = &now
-					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				r.started(t, rec, fence, "")
 			}
 			r.put(t, layout.Raw(rec.Job.ID), "name\nAnn\nBob\n")
 			m, err := r.run(t, rec, fence)
 			if err != nil || m.Rows != 2 || r.file.calls != 0 {
 				t.Fatalf("%+v, %v after %d downloads, want the rows that are there", m, err, r.file.calls)
 			}
-			if known, err := r.store.Get(t.Context(), rec.Job.ID); err != nil || known.DownloadStarted == nil || known.DownloadFinished == nil {
-				t.Errorf("the record does not say that the input is whole: %+v, %v", known, err)
+			if known := r.get(t, rec.Job.ID); known.DownloadStarted == nil || known.DownloadFinished == nil {
+				t.Errorf("the record does not say that the input is whole: %+v", known)
 			}
 		})
 	}
@@ -373,42 +447,27 @@ func TestRun_ALostLeaseComesBeforeTheDownload(t *testing.T) {
 func TestRun_QuotasEndTheReading(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), RowQuota: 250})
-	_, err := r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeRowQuota, "at least 251 rows")
-	if objects, err := r.Bucket.List(t.Context(), layout.Input(rec.Job.ID)); err != nil || len(objects) > 2 {
+	id := r.fails(t, rowmill.Spec{Spooled: r.spool(t, numbered(300)...), RowQuota: 250}, rowmill.CodeRowQuota, "at least 251 rows")
+	if objects, err := r.Bucket.List(t.Context(), layout.Input(id)); err != nil || len(objects) > 2 {
 		t.Errorf("%d shards were written, %v; want none that ends after the quota", len(objects), err)
 	}
-	rec, fence = r.job(t, rowmill.Spec{Spooled: r.spool(t, numbered(250)...), RowQuota: 250})
-	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 250 {
-		t.Errorf("a full quota: %+v, %v", m, err)
-	}
+	r.reads(t, rowmill.Spec{Spooled: r.spool(t, numbered(250)...), RowQuota: 250}, numbered(250)...)
 	// The failure of an earlier row is reported, not an error found later in the input.
 	lines := `"one two three"` + "\n" + `"four five six"` + "\nno JSON\n"
-	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), TokenQuota: 5})
-	_, err = r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeTokenQuota, "counted to row 1")
+	r.fails(t, rowmill.Spec{Spooled: r.put(t, "spooled/x", lines), TokenQuota: 5}, rowmill.CodeTokenQuota, "counted to row 1")
 }
 
 func TestRun_InvalidInputs(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/empty", "")})
-	_, err := r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeInvalidInputFile, "no data rows")
-	rec, fence = r.job(t, rowmill.Spec{Spooled: "spooled/none"})
+	r.fails(t, rowmill.Spec{Spooled: r.put(t, "spooled/empty", "")}, rowmill.CodeInvalidInputFile, "no data rows")
+	rec, fence := r.job(t, rowmill.Spec{Spooled: "spooled/none"})
 	if _, err := r.run(t, rec, fence); !errors.Is(err, rowmill.ErrNotFound) {
 		t.Errorf("rows that are not there: %v", err)
 	}
 	r.file.file = "name\nAnn\n"
-	rec, fence = r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", Column: "other"})
-	_, err = r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeInvalidInputFile, "other")
-	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/bytes", "\"A\xffB\"\n")})
-	m, err := r.run(t, rec, fence)
-	if err != nil || r.texts(t, rec, m)[0] != "A\uFFFDB" {
-		t.Errorf("text that is not UTF-8: %+v, %v", m, err)
-	}
+	r.fails(t, rowmill.Spec{URL: "https://files.test/rows.csv", Column: "other"}, rowmill.CodeInvalidInputFile, "other")
+	r.reads(t, rowmill.Spec{Spooled: r.put(t, "spooled/bytes", "\"A\xffB\"\n")}, "A\uFFFDB") // text that is not UTF-8
 }
 
 func TestRun_EndsWithItsContext(t *testing.T) {
@@ -432,19 +491,11 @@ func TestRun_AFunctionMakesPrompts(t *testing.T) {
 		Prompt: "Greet {{name}} {{title}}!", Inputs: []rowmill.FunctionInput{{Name: "name", Required: true}, {Name: "title"}},
 	}
 	lines := `{"name":"Ann","title":"Dr"}` + "\n" + `"ready {{name}}"` + "\n"
-	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/objects", lines), Function: greet})
-	if m, err := r.run(t, rec, fence); err != nil || !slices.Equal(r.texts(t, rec, m), []string{"Greet Ann Dr!", "ready {{name}}"}) {
-		t.Errorf("spooled rows: %+v, %v", m, err)
-	}
+	r.reads(t, rowmill.Spec{Spooled: r.put(t, "spooled/objects", lines), Function: greet}, "Greet Ann Dr!", "ready {{name}}")
 	r.file.file = "title,name\nDr,Ann\n,Bob\n"
-	rec, fence = r.job(t, rowmill.Spec{URL: "https://files.test/rows.csv", Function: greet})
-	if m, err := r.run(t, rec, fence); err != nil || !slices.Equal(r.texts(t, rec, m), []string{"Greet Ann Dr!", "Greet Bob !"}) {
-		t.Errorf("columns: %+v, %v", m, err)
-	}
+	r.reads(t, rowmill.Spec{URL: "https://files.test/rows.csv", Function: greet}, "Greet Ann Dr!", "Greet Bob !")
 	r.Limits.MaxRowBytes = 12
-	rec, fence = r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/objects", lines), Function: greet})
-	_, err := r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeInvalidInputFile, "The prompt of row 0 has 13 bytes, more than 12.")
+	r.fails(t, rowmill.Spec{Spooled: r.put(t, "spooled/objects", lines), Function: greet}, rowmill.CodeInvalidInputFile, "The prompt of row 0 has 13 bytes, more than 12.")
 }
 
 func TestOpenShard_Missing(t *testing.T) {
@@ -463,9 +514,5 @@ func TestOpenShard_Missing(t *testing.T) {
 func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt.Counter {
 	t.Helper()
 	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
-	c, err := prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must(prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System))(t)
 }

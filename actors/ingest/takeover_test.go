@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -12,73 +11,77 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/storage"
-	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
-// errDied is the error of an owner that dies.
-var errDied = errors.New("died")
-
-// A fuse counts writes to store and bucket. The owner dies before one of them.
-type fuse struct{ left int }
-
-func (f *fuse) burn() error {
-	if f.left--; f.left < 0 {
-		return errDied
-	}
-	return nil
-}
-
-type dyingBucket struct {
-	blob.Bucket
-	*fuse
-}
-
-func (d dyingBucket) Create(ctx context.Context, key, kind string) (blob.Writer, error) {
-	if err := d.burn(); err != nil {
-		return nil, err
-	}
-	return d.Bucket.Create(ctx, key, kind)
-}
-
-type dyingParts struct {
+// hookedParts calls around with each commit of parts.
+type hookedParts struct {
 	store.Parts
-	*fuse
+	around func(commit func() error) error
 }
 
-func (d dyingParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, t store.Totals) error {
-	if err := d.burn(); err != nil {
-		return err
-	}
-	return d.Parts.CommitParts(ctx, f, parts, t)
+func (h hookedParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, t store.Totals) error {
+	return h.around(func() error { return h.Parts.CommitParts(ctx, f, parts, t) })
 }
 
 type dyingJobs struct {
 	store.Jobs
-	*fuse
+	die func() error
 }
 
 func (d dyingJobs) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	if err := d.burn(); err != nil {
+	if err := d.die(); err != nil {
 		return store.Record{}, err
 	}
 	return d.Jobs.Update(ctx, f, change)
 }
 
 func (d dyingJobs) Continued(ctx context.Context, id, by string) error {
-	if err := d.burn(); err != nil {
+	if err := d.die(); err != nil {
 		return err
 	}
 	return d.Jobs.Continued(ctx, id, by)
 }
 
-// dying returns the Config of an owner that dies after this many writes.
-func (r *rig) dying(effects int) Config {
-	d, c := &fuse{left: effects}, r.Config
-	c.Jobs, c.Parts, c.Bucket = dyingJobs{r.store, d}, dyingParts{r.store, d}, dyingBucket{r.Bucket, d}
-	return c
+// runDying is run by an owner that dies after this many writes to store and bucket.
+func (r *rig) runDying(t *testing.T, writes int, rec *store.Record, fence store.Fence) (over bool) {
+	t.Helper()
+	die, d := dies(writes), *r
+	d.Jobs, d.Bucket = dyingJobs{r.store, die}, &hooked{Bucket: r.Bucket, create: func(string) error { return die() }}
+	d.Parts = hookedParts{r.store, func(commit func() error) error {
+		if err := die(); err != nil {
+			return err
+		}
+		return commit()
+	}}
+	_, err := d.run(t, rec, fence)
+	if err != nil && !errors.Is(err, errDied) {
+		t.Fatalf("write %d: %v", writes, err)
+	}
+	return err == nil
+}
+
+// continues creates a job that continues another.
+func (r *rig) continues(t *testing.T, id string, failed bool) (*store.Record, store.Fence) {
+	t.Helper()
+	return r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: id, Failed: failed}})
+}
+
+// isContinuedBy verifies that a job names the job that continues it.
+func (r *rig) isContinuedBy(t *testing.T, id, by string) {
+	t.Helper()
+	if next := r.get(t, id).Job.ContinuedBy; next == nil || *next != by {
+		t.Fatalf("%s is continued by %v, want %s", id, next, by)
+	}
+}
+
+// parts returns the parts of a job.
+func (r *rig) parts(t *testing.T, id string) []store.Part {
+	t.Helper()
+	return must(r.store.ListParts(t.Context(), id))(t)
 }
 
 // spooled returns a job with 40 rows that is not cut yet.
@@ -88,16 +91,7 @@ func (r *rig) spooled(t *testing.T) (*store.Record, store.Fence) {
 	for i := range 40 {
 		lines += fmt.Sprintf("%q\n", fmt.Sprintf("row %d", i))
 	}
-	w, err := r.Bucket.Create(t.Context(), "spooled", "")
-	if err == nil {
-		_, err = io.WriteString(w, lines)
-	}
-	if err == nil {
-		_, err = w.Commit()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.put(t, "spooled", lines)
 	r.ShardRows, r.Parts = 10, r.store
 	return r.job(t, rowmill.Spec{Spooled: "spooled"})
 }
@@ -107,32 +101,21 @@ func (r *rig) spooled(t *testing.T) (*store.Record, store.Fence) {
 func (r *rig) halfDone(t *testing.T) store.Record {
 	t.Helper()
 	rec, fence := r.spooled(t)
-	if _, err := r.run(t, rec, fence); err != nil {
-		t.Fatal(err)
-	}
+	r.runs(t, rec, fence)
 	id := rec.Job.ID
 	part := func(n int, first, rows int64, failed int64) store.Part {
 		key := layout.Part(id, n, 1)
-		w, err := r.Bucket.Create(t.Context(), key, layout.Parquet)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := results.NewPartWriter(w, results.Schema{JobID: id, Model: "m"})
-		for i := first; i < first+rows && err == nil; i++ {
-			out := rowmill.Output{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}
-			if i == failed {
-				out = rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowRejected}}
+		size := must(archive.WritePart(t.Context(), r.Bucket, key, results.Schema{JobID: id, Model: "m"}, func(file *results.PartWriter) (err error) {
+			for i := first; i < first+rows && err == nil; i++ {
+				out := rowmill.Output{Text: fmt.Sprint("answer ", i), InputTokens: 5, OutputTokens: 7, Attempts: 1}
+				if i == failed {
+					out = rowmill.Output{Err: &rowmill.RowError{Code: rowmill.RowRejected}}
+				}
+				err = file.Add(&rowmill.Row{Index: i, Text: fmt.Sprint("row ", i)}, &out)
 			}
-			err = file.Add(&rowmill.Row{Index: i, Text: fmt.Sprint("row ", i)}, &out)
-		}
-		if err := errors.Join(err, file.Close()); err != nil {
-			t.Fatal(err)
-		}
-		object, err := w.Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := store.Part{Key: key, Size: object.Size, Shard: n, Rows: rows, Complete: rows == 10, Totals: store.Totals{Rows: rows, InputTokens: 5 * rows, OutputTokens: 7 * rows}}
+			return err
+		}))(t)
+		p := store.Part{Key: key, Size: size, Shard: n, Rows: rows, Complete: rows == 10, Totals: store.Totals{Rows: rows, InputTokens: 5 * rows, OutputTokens: 7 * rows}}
 		if failed >= 0 {
 			p.Totals.Failed = 1
 		}
@@ -147,120 +130,86 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 	if err := r.store.CommitParts(t.Context(), fence, parts, store.Totals{Rows: 13, Failed: 1, InputTokens: 65, OutputTokens: 91}); err != nil {
 		t.Fatal(err)
 	}
-	old, err := r.store.Cancel(t.Context(), id, time.Now(), nil)
-	if err != nil {
-		t.Fatal(err)
+	return r.cancel(t, id)
+}
+
+// eachDeath calls test for each number of writes before the owner of a takeover dies, and
+// for a takeover with and without the failed rows. taken is the number of rows to take
+// over.
+func eachDeath(t *testing.T, test func(t *testing.T, failed bool, taken int64, writes int) (over bool)) {
+	t.Parallel()
+	for failed, taken := range map[bool]int64{false: 13, true: 12} {
+		t.Run(fmt.Sprint("failed=", failed), func(t *testing.T) {
+			t.Parallel()
+			for writes, over := 0, false; !over; writes++ {
+				t.Run(fmt.Sprint("writes=", writes), func(t *testing.T) { over = test(t, failed, taken, writes) })
+			}
+		})
 	}
-	return old
 }
 
 // If an owner dies at any point of a takeover, the next owner takes over everything, and
 // nothing twice.
 func TestTakeOver_DeathAnywhereIsHarmless(t *testing.T) {
-	t.Parallel()
-	for _, failed := range []bool{false, true} {
-		want := int64(13) // rows taken over
-		if failed {
-			want = 12
+	eachDeath(t, func(t *testing.T, failed bool, taken int64, writes int) (over bool) {
+		r := setup(t)
+		old := r.halfDone(t)
+		rec, fence := r.continues(t, old.Job.ID, failed)
+		again := *rec
+		over = r.runDying(t, writes, &again, fence)
+		now := r.get(t, rec.Job.ID)
+		if m := r.runs(t, &now, fence); m.Rows != 40 || len(m.Shards) != 4 || m.Taken != taken {
+			t.Fatalf("%+v", m)
 		}
-		for effects, over := 0, false; !over; effects++ {
-			r := setup(t)
-			old := r.halfDone(t)
-			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID, Failed: failed}})
-			again := *rec
-			_, err := Run(t.Context(), r.dying(effects), &again, fence, tokenCounter(t, &rec.Spec, words{}))
-			if over = err == nil; err != nil && !errors.Is(err, errDied) {
-				t.Fatalf("effect %d: %v", effects, err)
-			}
-			now, err := r.store.Get(t.Context(), rec.Job.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := Run(t.Context(), r.Config, &now, fence, tokenCounter(t, &rec.Spec, words{}))
-			if err != nil || m.Rows != 40 || len(m.Shards) != 4 || m.Taken != want {
-				t.Fatalf("death before effect %d: %+v, %v", effects, m, err)
-			}
-			parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
-			if err != nil || len(parts) != 2 || !parts[0].Complete || parts[0].Rows != 10 || parts[1].Rows != want-10 {
-				t.Fatalf("death before effect %d: parts %+v, %v", effects, parts, err)
-			}
-			now, err = r.store.Get(t.Context(), rec.Job.ID)
-			if err != nil || now.Job.RowsTakenOver != want || now.Job.RowsDone != want || *now.Job.InputTokens != 0 {
-				t.Fatalf("death before effect %d: %+v, %v", effects, now.Job.RowCounts, err)
-			}
-			used, err := r.store.Usage(t.Context(), "default", time.Now(), time.Now())
-			if err != nil || len(used) != 1 || used[0].Totals.Rows != 13 || used[0].Totals.InputTokens != 65 {
-				t.Fatalf("death before effect %d: the ledger has %+v, %v", effects, used, err)
-			}
-			old, err = r.store.Get(t.Context(), old.Job.ID)
-			if err != nil || old.Job.ContinuedBy == nil || *old.Job.ContinuedBy != rec.Job.ID {
-				t.Fatalf("death before effect %d: the old job is continued by %v, %v", effects, old.Job.ContinuedBy, err)
-			}
+		if parts := r.parts(t, rec.Job.ID); len(parts) != 2 || !parts[0].Complete || parts[0].Rows != 10 || parts[1].Rows != taken-10 {
+			t.Fatalf("parts %+v", parts)
 		}
-	}
+		if now := r.get(t, rec.Job.ID); now.Job.RowsTakenOver != taken || now.Job.RowsDone != taken || *now.Job.InputTokens != 0 {
+			t.Fatalf("%+v", now.Job.RowCounts)
+		}
+		used := must(r.store.Usage(t.Context(), "default", time.Now(), time.Now()))(t)
+		if len(used) != 1 || used[0].Totals.Rows != 13 || used[0].Totals.InputTokens != 65 {
+			t.Fatalf("the ledger has %+v", used)
+		}
+		r.isContinuedBy(t, old.Job.ID, rec.Job.ID)
+		return over
+	})
 }
 
 // A job that ended during its own takeover is continued like the job before it.
 func TestTakeOver_OfAnIncompleteTakeover(t *testing.T) {
-	t.Parallel()
-	for _, failed := range []bool{false, true} {
-		want := int64(13) // rows taken over
-		if failed {
-			want = 12
+	eachDeath(t, func(t *testing.T, failed bool, taken int64, writes int) (over bool) {
+		r := setup(t)
+		old := r.halfDone(t)
+		between, fence := r.continues(t, old.Job.ID, failed)
+		over = r.runDying(t, writes, between, fence)
+		r.cancel(t, between.Job.ID)
+		rec, fence := r.continues(t, between.Job.ID, false)
+		if m := r.runs(t, rec, fence); m.Rows != 40 || len(m.Shards) != 4 || m.Taken != taken {
+			t.Fatalf("%+v", m)
 		}
-		for effects, over := 0, false; !over; effects++ {
-			r := setup(t)
-			old := r.halfDone(t)
-			between, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID, Failed: failed}})
-			_, err := Run(t.Context(), r.dying(effects), between, fence, tokenCounter(t, &between.Spec, words{}))
-			over = err == nil
-			if _, err := r.store.Cancel(t.Context(), between.Job.ID, time.Now(), nil); err != nil {
-				t.Fatal(err)
-			}
-			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: between.Job.ID}})
-			m, err := Run(t.Context(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
-			if err != nil || m.Rows != 40 || len(m.Shards) != 4 || m.Taken != want {
-				t.Fatalf("end before effect %d: %+v, %v", effects, m, err)
-			}
-			now, err := r.store.Get(t.Context(), between.Job.ID)
-			if err != nil || now.Job.ContinuedBy == nil || *now.Job.ContinuedBy != rec.Job.ID {
-				t.Fatalf("end before effect %d: continued by %v, %v", effects, now.Job.ContinuedBy, err)
-			}
-		}
-	}
+		r.isContinuedBy(t, between.Job.ID, rec.Job.ID)
+		return over
+	})
 }
 
 // A job that ended before it was cut names the job that continues it, even if the owner
 // dies before it notes this.
 func TestTakeOver_OfAJobWithoutShards(t *testing.T) {
-	t.Parallel()
-	for effects, over := 0, false; !over; effects++ {
+	eachDeath(t, func(t *testing.T, failed bool, _ int64, writes int) (over bool) {
 		r := setup(t)
 		old, _ := r.spooled(t)
-		if _, err := r.store.Cancel(t.Context(), old.Job.ID, time.Now(), nil); err != nil {
-			t.Fatal(err)
+		r.cancel(t, old.Job.ID)
+		rec, fence := r.continues(t, old.Job.ID, failed)
+		if over = r.runDying(t, writes, rec, fence); !over {
+			r.runs(t, rec, fence)
 		}
-		rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
-		_, err := Run(t.Context(), r.dying(effects), rec, fence, tokenCounter(t, &rec.Spec, words{}))
-		if over = err == nil; !over {
-			if _, err := r.run(t, rec, fence); err != nil {
-				t.Fatalf("after a death before effect %d: %v", effects, err)
-			}
-		}
-		now, err := r.store.Get(t.Context(), old.Job.ID)
-		if err != nil || now.Job.ContinuedBy == nil || *now.Job.ContinuedBy != rec.Job.ID {
-			t.Fatalf("death before effect %d: continued by %v, %v", effects, now.Job.ContinuedBy, err)
-		}
-	}
+		r.isContinuedBy(t, old.Job.ID, rec.Job.ID)
+		return over
+	})
 }
 
-// forgettingParts acknowledges parts and does not keep them.
-type forgettingParts struct{ store.Parts }
-
-func (forgettingParts) CommitParts(context.Context, store.Fence, []store.Part, store.Totals) error {
-	return nil
-}
-
+// forgettingJobs acknowledges updates and does not keep them.
 type forgettingJobs struct{ store.Jobs }
 
 func (f forgettingJobs) Update(ctx context.Context, fence store.Fence, change func(*store.Record) error) (store.Record, error) {
@@ -274,23 +223,21 @@ func TestTakeOver_LostByTheStore(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	old := r.halfDone(t)
-	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
-	first, fresh := r.Config, *rec
-	first.Jobs, first.Parts = forgettingJobs{r.store}, forgettingParts{r.store}
-	if m, err := Run(t.Context(), first, &fresh, fence, tokenCounter(t, &rec.Spec, words{})); err != nil || m.Taken != 13 {
-		t.Fatalf("%+v, %v", m, err)
+	rec, fence := r.continues(t, old.Job.ID, false)
+	first, fresh := *r, *rec
+	first.Jobs, first.Parts = forgettingJobs{r.store}, hookedParts{r.store, func(func() error) error { return nil }}
+	if m := first.runs(t, &fresh, fence); m.Taken != 13 {
+		t.Fatalf("%+v", m)
 	}
-	now, err := r.store.Get(t.Context(), rec.Job.ID)
-	if err != nil || now.Job.RowsTakenOver != 0 {
-		t.Fatalf("%d rows taken over are not forgotten, %v", now.Job.RowsTakenOver, err)
+	now := r.get(t, rec.Job.ID)
+	if now.Job.RowsTakenOver != 0 {
+		t.Fatalf("%d rows taken over are not forgotten", now.Job.RowsTakenOver)
 	}
-	m, err := Run(t.Context(), r.Config, &now, fence, tokenCounter(t, &rec.Spec, words{}))
-	if err != nil || m.Taken != 13 || len(m.Shards) != 4 {
-		t.Errorf("%+v, %v", m, err)
+	if m := r.runs(t, &now, fence); m.Taken != 13 || len(m.Shards) != 4 {
+		t.Errorf("%+v", m)
 	}
-	parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
-	if err != nil || len(parts) != 2 || now.Job.RowsTakenOver != 13 {
-		t.Errorf("parts %+v, %d rows taken over, %v", parts, now.Job.RowsTakenOver, err)
+	if parts := r.parts(t, rec.Job.ID); len(parts) != 2 || now.Job.RowsTakenOver != 13 {
+		t.Errorf("parts %+v, %d rows taken over", parts, now.Job.RowsTakenOver)
 	}
 }
 
@@ -314,17 +261,16 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 			t.Parallel()
 			r := setup(t)
 			old := r.halfDone(t)
-			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+			rec, fence := r.continues(t, old.Job.ID, false)
 			if err := r.store.CommitParts(t.Context(), fence, []store.Part{test.own}, test.own.Totals); err != nil {
 				t.Fatal(err)
 			}
-			m, err := Run(t.Context(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
-			if err != nil || m.Taken != test.taken || rec.Job.RowsTakenOver != test.taken {
-				t.Errorf("%d rows are taken over, want %d: %+v, %v", rec.Job.RowsTakenOver, test.taken, m, err)
+			if m := r.runs(t, rec, fence); m.Taken != test.taken || rec.Job.RowsTakenOver != test.taken {
+				t.Errorf("%d rows are taken over, want %d: %+v", rec.Job.RowsTakenOver, test.taken, m)
 			}
-			parts, err := r.store.ListParts(t.Context(), rec.Job.ID)
-			if err != nil || len(parts) != test.parts {
-				t.Errorf("parts %+v, %v", parts, err)
+			parts := r.parts(t, rec.Job.ID)
+			if len(parts) != test.parts {
+				t.Errorf("parts %+v", parts)
 			}
 			all := store.Totals{}
 			for _, p := range parts {
@@ -342,26 +288,12 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 func TestTakeOver_OfALostJob(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rowmill.NewJobID()}})
+	rec, fence := r.continues(t, rowmill.NewJobID(), false)
 	r.Parts = r.store
-	_, err := Run(t.Context(), r.Config, rec, fence, tokenCounter(t, &rec.Spec, words{}))
+	_, err := r.run(t, rec, fence)
 	if err == nil || storage.Lasting(err) {
 		t.Errorf("got %v", err)
 	}
-}
-
-// A lateParts delays the first commit and hides its result.
-type lateParts struct {
-	store.Parts
-	late func() error
-}
-
-func (l *lateParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, t store.Totals) error {
-	if l.late == nil {
-		l.late = func() error { return l.Parts.CommitParts(ctx, f, parts, t) }
-		return store.ErrOutcomeUnknown
-	}
-	return l.Parts.CommitParts(ctx, f, parts, t)
 }
 
 // A late commit takes over no row twice.
@@ -372,34 +304,37 @@ func TestTakeOver_CommittedLate(t *testing.T) {
 			t.Parallel()
 			r := setup(t)
 			old := r.halfDone(t)
-			rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
-			late := &lateParts{Parts: r.store}
-			r.Parts = late
-			run := func() error {
-				now, err := r.store.Get(t.Context(), rec.Job.ID)
-				if err == nil {
-					_, err = Run(t.Context(), r.Config, &now, fence, tokenCounter(t, &rec.Spec, words{}))
+			rec, fence := r.continues(t, old.Job.ID, false)
+			var late func() error // the first commit, which comes late
+			r.Parts = hookedParts{r.store, func(commit func() error) error {
+				if late == nil {
+					late = commit
+					return store.ErrOutcomeUnknown
 				}
+				return commit()
+			}}
+			run := func() error {
+				now := r.get(t, rec.Job.ID)
+				_, err := r.run(t, &now, fence)
 				return err
 			}
 			if err := run(); !errors.Is(err, store.ErrOutcomeUnknown) {
 				t.Fatal(err)
 			}
-			steps := []func() error{run, late.late}
+			steps := []func() error{run, late}
 			if first {
-				steps = []func() error{late.late, run}
+				steps = []func() error{late, run}
 			}
 			for _, step := range steps {
 				if err := step(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			now, err := r.store.Get(t.Context(), rec.Job.ID)
-			if err != nil || now.Job.RowsDone != 13 || now.Job.RowsTakenOver != 13 {
-				t.Errorf("%+v, %v", now.Job.RowCounts, err)
+			if now := r.get(t, rec.Job.ID); now.Job.RowsDone != 13 || now.Job.RowsTakenOver != 13 {
+				t.Errorf("%+v", now.Job.RowCounts)
 			}
-			if parts, err := r.store.ListParts(t.Context(), rec.Job.ID); err != nil || len(parts) != 2 {
-				t.Errorf("parts %+v, %v", parts, err)
+			if parts := r.parts(t, rec.Job.ID); len(parts) != 2 {
+				t.Errorf("parts %+v", parts)
 			}
 		})
 	}
