@@ -87,17 +87,12 @@ func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest
 	case list == nil:
 		t.Fatalf("there is no list of %d copies", m.Copies)
 	}
-	o, err := list.Open(t.Context(), r.Bucket, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(list.Open(t.Context(), r.Bucket, id))(t)
 	defer o.Close()
 	for n, info := range m.Shards {
 		rows, originals := list.Rows(n), []int64(nil)
 		if rows != nil {
-			if originals, err = list.Originals(o, n); err != nil {
-				t.Fatal(err)
-			}
+			originals = must(list.Originals(o, n))(t)
 		}
 		for rel := range info.Rows {
 			row, of := info.First+int64(rel), info.First+int64(rel)
@@ -115,11 +110,8 @@ func (r *rig) listed(t *rapid.T, id string, spec *rowmill.Spec, m shard.Manifest
 func TestRun_ARowThatMayBeTooLongIsCounted(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	spec := rowmill.Spec{
+	r.fails(t, rowmill.Spec{
 		Model:    rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100, Template: "chatml"},
 		Sampling: map[string]any{"max_tokens": int64(50)}, Spooled: r.spool(t, "short", strings.Repeat("word ", 20), strings.Repeat("word ", 60)),
-	}
-	rec, fence := r.job(t, spec)
-	_, err := r.run(t, rec, fence)
-	fails(t, err, rowmill.CodeRowTooLong, "Row 2 ")
+	}, rowmill.CodeRowTooLong, "Row 2 ")
 }

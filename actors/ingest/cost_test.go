@@ -88,40 +88,36 @@ func TestReserve(t *testing.T) {
 	r := setup(t)
 	limit := 20.0
 	input := shard.Manifest{Rows: 2, Size: shard.Size{Tokens: 6}} // 6 USD for the prompts, 6 for the answers
-	spec := rowmill.Spec{Inline: []string{"one two three", "four five six"}, CostQuota: &limit, Sampling: map[string]any{"max_tokens": int64(10)}}
-	reserve := func(change func(*rowmill.Spec, *store.Fence)) (*store.Record, error) {
-		t.Helper()
-		s := spec
-		var none store.Fence
-		change(&s, &none)
-		rec, fence := r.job(t, s)
-		change(&s, &fence)
-		return rec, Reserve(t.Context(), r.store, rec, fence, input)
-	}
-	if rec, err := reserve(func(s *rowmill.Spec, _ *store.Fence) { s.CostQuota = nil }); err != nil || rec.Reserved != 0 {
-		t.Errorf("without a quota: %v set aside, %v", rec.Reserved, err)
-	}
-	if rec, err := reserve(func(s *rowmill.Spec, _ *store.Fence) { s.Estimate = true }); err != nil || rec.Reserved != 0 {
-		t.Errorf("for an estimate: %v set aside, %v", rec.Reserved, err)
-	}
-	if _, err := reserve(func(_ *rowmill.Spec, f *store.Fence) { f.Epoch++ }); !errors.Is(err, rowmill.ErrLeaseLost) {
-		t.Errorf("without the lease: %v", err)
-	}
-	if rec, err := reserve(func(*rowmill.Spec, *store.Fence) {}); err != nil || rec.Reserved != rowmill.MoneyOf(12) {
-		t.Errorf("%v set aside, %v, want 12 USD", rec.Reserved, err)
-	}
-	rec, err := reserve(func(*rowmill.Spec, *store.Fence) {})
-	if fails(t, err, rowmill.CodeCostQuota, "20 USD"); rec.Reserved != 0 {
-		t.Errorf("beyond the quota %v are set aside", rec.Reserved)
-	}
-	// A job without a known price cannot be compared with a quota.
-	rec, err = reserve(func(s *rowmill.Spec, _ *store.Fence) { s.Model = rowmill.Model{ID: "own", NoPrice: true} })
-	if fails(t, err, rowmill.CodeCostQuota, "20 USD a month, and own has no price"); rec.Reserved != 0 {
-		t.Errorf("without a price %v are set aside", rec.Reserved)
-	}
-	if _, err := reserve(func(s *rowmill.Spec, _ *store.Fence) {
-		s.Model, s.CostQuota = rowmill.Model{ID: "own", NoPrice: true}, nil
-	}); err != nil {
-		t.Errorf("without a price and a quota: %v", err)
+	for _, test := range []struct {                               // in this order: each job reserves a part of the quota
+		name     string
+		change   func(*rowmill.Spec)
+		reserved float64
+		fails    string
+	}{
+		{"without a quota", func(s *rowmill.Spec) { s.CostQuota = nil }, 0, ""},
+		{"an estimate", func(s *rowmill.Spec) { s.Estimate = true }, 0, ""},
+		{"the first job", func(*rowmill.Spec) {}, 12, ""},
+		{"beyond the quota", func(*rowmill.Spec) {}, 0, "20 USD"},
+		// A job without a known price cannot be compared with a quota.
+		{"without a price", func(s *rowmill.Spec) { s.Model = rowmill.Model{ID: "own", NoPrice: true} }, 0, "20 USD a month, and own has no price"},
+		{"without a price and a quota", func(s *rowmill.Spec) { s.Model, s.CostQuota = rowmill.Model{ID: "own", NoPrice: true}, nil }, 0, ""},
+	} {
+		spec := rowmill.Spec{Inline: []string{"one two three", "four five six"}, CostQuota: &limit, Sampling: map[string]any{"max_tokens": int64(10)}}
+		test.change(&spec)
+		rec, fence := r.job(t, spec)
+		lost := fence
+		lost.Epoch++
+		if err := Reserve(t.Context(), r.store, rec, lost, input); test.reserved > 0 && !errors.Is(err, rowmill.ErrLeaseLost) {
+			t.Errorf("%s, without the lease: %v", test.name, err)
+		}
+		err := Reserve(t.Context(), r.store, rec, fence, input)
+		if test.fails != "" {
+			fails(t, err, rowmill.CodeCostQuota, test.fails)
+		} else if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if rec.Reserved != rowmill.MoneyOf(test.reserved) {
+			t.Errorf("%s: %v set aside, want %v", test.name, rec.Reserved, test.reserved)
+		}
 	}
 }

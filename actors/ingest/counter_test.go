@@ -13,6 +13,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/internal/contain"
 	"github.com/rowmill/rowmill/internal/shard"
+	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
 // words counts words; its counts are exact, like those of a vocabulary.
@@ -49,10 +50,17 @@ func TestInputCounter_CountsEveryRow(t *testing.T) {
 	})
 }
 
+// counting begins to count rows for a job.
+func counting(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *inputCounter {
+	if spec.Model.ID == "" {
+		spec.Model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}
+	}
+	return newInputCounter(tokenCounter(t, spec, tokens), spec, 1).begin(context.Background())
+}
+
 func TestInputCounter_TheTokenQuotaEndsTheReading(t *testing.T) {
 	t.Parallel()
-	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}, TokenQuota: 5000}
-	c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1).begin(t.Context())
+	c := counting(t, &rowmill.Spec{TokenQuota: 5000}, words{})
 	read := 0
 	for read < 10_000_000 && c.err() == nil {
 		_ = c.add("one two three four five")
@@ -70,8 +78,7 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 	t.Parallel()
 	model := rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, ContextLength: 100, Template: "chatml"}
 	for _, truncate := range []bool{true, false} {
-		spec := &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, TruncateRows: truncate}
-		c := newInputCounter(tokenCounter(t, spec, words{}), spec, 1).begin(t.Context())
+		c := counting(t, &rowmill.Spec{Model: model, Sampling: map[string]any{"max_tokens": int64(50)}, TruncateRows: truncate}, words{})
 		_ = c.add("short")
 		_ = c.add(strings.Repeat("word ", 60))
 		size, err := c.close()
@@ -87,8 +94,7 @@ func TestInputCounter_ARowTooLongIsNamedWhereItMayNotBeCut(t *testing.T) {
 // A row that cannot be counted is an error of the job, and does not end the node.
 func TestInputCounter_ARowThatMakesItPanic(t *testing.T) {
 	t.Parallel()
-	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
-	c := newInputCounter(tokenCounter(t, spec, brittleWords{}), spec, 1).begin(t.Context())
+	c := counting(t, &rowmill.Spec{}, brittleWords{})
 	for range 10_000 {
 		_ = c.add("word")
 	}
@@ -115,9 +121,8 @@ func (w brittleWords) Count(text string) int {
 // Only one long row is in memory at a time, even if counting is slow.
 func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
 	t.Parallel()
-	spec := &rowmill.Spec{Model: rowmill.Model{ID: "m", Kind: rowmill.KindGeneration}}
 	count := &slowWords{}
-	c := newInputCounter(tokenCounter(t, spec, count), spec, 1).begin(t.Context())
+	c := counting(t, &rowmill.Spec{}, count)
 	long := strings.Repeat("word ", 300_000)
 	for i := range int64(3) {
 		_ = c.add(long)
@@ -125,9 +130,7 @@ func TestInputCounter_ALongRowIsCountedBeforeTheNextIsRead(t *testing.T) {
 			t.Fatalf("%d long rows are counted when %d were read", n, i+1)
 		}
 	}
-	if _, err := c.close(); err != nil {
-		t.Fatal(err)
-	}
+	must(c.close())(t)
 }
 
 // slowWords takes time for a long text.

@@ -77,9 +77,7 @@ func (r *rig) started(t *testing.T, rec *store.Record, fence store.Fence, addres
 // takeOver makes another session own the job.
 func (r *rig) takeOver(t *testing.T, job string) (*store.Record, store.Fence) {
 	t.Helper()
-	if err := r.store.CloseSession(t.Context(), r.session); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.store.CloseSession(t.Context(), r.session))
 	r.session = must(r.store.OpenSession(t.Context(), "node", time.Hour))(t)
 	rec := must(r.store.Claim(t.Context(), job, r.session, store.Adopter{}))(t)
 	return &rec, store.Fence{JobID: job, Session: r.session, Epoch: rec.Epoch}

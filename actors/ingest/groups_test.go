@@ -28,10 +28,7 @@ func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 	r.Parts = r.store
 	texts := alike()
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, texts...)})
-	m, err := r.run(t, rec, fence)
-	if err != nil || !m.Groups {
-		t.Fatalf("groups: %v, %v", m.Groups, err)
-	}
+	m := r.runs(t, rec, fence)
 	groups, err := ReadGroups(t.Context(), r.Bucket, rec.Job.ID, m)
 	if err != nil || len(groups) != len(texts) {
 		t.Fatalf("%d groups of %d rows, %v", len(groups), len(texts), err)
@@ -46,27 +43,20 @@ func TestRun_GroupsRowsThatBeginAlike(t *testing.T) {
 		}
 		of[text[:11]] = groups[i]
 	}
-	if again, err := r.run(t, rec, fence); err != nil || !again.Groups || again.Cut() != m.Cut() {
-		t.Errorf("read again: %+v, %v", again, err)
+	if again := r.runs(t, rec, fence); !again.Groups || again.Cut() != m.Cut() {
+		t.Errorf("read again: %+v", again)
 	}
 
-	if _, err := r.store.Cancel(t.Context(), rec.Job.ID, r.Clock(), nil); err != nil {
-		t.Fatal(err)
-	}
-	next, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID}})
-	m, err = r.run(t, next, fence)
-	if err != nil || !m.Groups {
-		t.Fatalf("groups of the job that continues it: %v, %v", m.Groups, err)
-	}
+	r.cancel(t, rec.Job.ID)
+	next, fence := r.continues(t, rec.Job.ID, false)
+	m = r.runs(t, next, fence)
 	if same, err := ReadGroups(t.Context(), r.Bucket, next.Job.ID, m); err != nil || string(same) != string(groups) {
 		t.Errorf("its groups are others, %v", err)
 	}
-	if err := r.Bucket.Delete(t.Context(), layout.Groups(rec.Job.ID)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Bucket.Delete(t.Context(), layout.Groups(rec.Job.ID)))
 	last, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: rec.Job.ID, Again: true}})
-	if m, err = r.run(t, last, fence); err != nil || m.Groups {
-		t.Errorf("groups that are lost: %v, %v", m.Groups, err)
+	if m = r.runs(t, last, fence); m.Groups {
+		t.Error("the manifest names groups that are lost")
 	}
 	if none, err := ReadGroups(t.Context(), r.Bucket, last.Job.ID, shard.Manifest{Groups: true, Rows: 4000}); err != nil || none != nil {
 		t.Errorf("%d groups that are lost, %v", len(none), err)
@@ -77,7 +67,7 @@ func TestRun_AnEstimateHasNoGroups(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.spool(t, alike()...), Estimate: true})
-	if m, err := r.run(t, rec, fence); err != nil || m.Groups {
-		t.Errorf("groups: %v, %v", m.Groups, err)
+	if m := r.runs(t, rec, fence); m.Groups {
+		t.Error("an estimate has groups")
 	}
 }

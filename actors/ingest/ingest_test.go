@@ -347,9 +347,7 @@ func TestRun_MayBeRepeated(t *testing.T) {
 		}
 	}
 	r.Bucket = r.dying(0)
-	if err := whole.Delete(t.Context(), rec.Spec.Spooled); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, whole.Delete(t.Context(), rec.Spec.Spooled))
 	if m, err := r.run(t, rec, fence); err != nil || m.Rows != 250 || len(m.Shards) != 3 {
 		t.Errorf("with its manifest alone: %+v, %v", m, err)
 	}
@@ -515,4 +513,12 @@ func tokenCounter(t tester, spec *rowmill.Spec, tokens prompt.Tokenizer) *prompt
 	t.Helper()
 	find := func(rowmill.Model) (prompt.Tokenizer, string, error) { return tokens, "", nil }
 	return must(prompt.NewCounters(find, func(string, float64) {}, slog.New(slog.DiscardHandler)).Counter(spec.Model, spec.System))(t)
+}
+
+// noError fails the test if err is not nil.
+func noError(t tester, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/rowmill/rowmill"
@@ -12,31 +11,6 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// copy copies an object to another key.
-func (r *rig) copy(t *testing.T, from, to string) {
-	t.Helper()
-	o, err := r.Bucket.Open(t.Context(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := make([]byte, o.Size())
-	if _, err := o.ReadAt(text, 0); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	o.Close()
-	w, err := r.Bucket.Create(t.Context(), to, "application/octet-stream")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Abort()
-	if _, err := w.Write(text); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A shard that a node wrote late, cut with other settings, is not used in place of the
 // manifest's shard.
 func TestOpenShard_OfAnotherCut(t *testing.T) {
@@ -44,10 +18,7 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 	r := setup(t)
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
 	r.ShardRows = 2
-	m, err := r.run(t, rec, fence)
-	if err != nil || len(m.Shards) != 2 {
-		t.Fatalf("%+v, %v", m, err)
-	}
+	m := r.runs(t, rec, fence)
 	open := func(n int) error {
 		in, err := archive.OpenShard(t.Context(), r.Bucket, rec.Job.ID, &rec.Spec, n, m.Shards[n])
 		if err == nil {
@@ -55,10 +26,8 @@ func TestOpenShard_OfAnotherCut(t *testing.T) {
 		}
 		return err
 	}
-	if err := errors.Join(open(0), open(1)); err != nil {
-		t.Fatal(err)
-	}
-	r.copy(t, layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1)) // a late write
+	noError(t, errors.Join(open(0), open(1)))
+	noError(t, r.Bucket.Copy(t.Context(), layout.Shard(rec.Job.ID, 0), layout.Shard(rec.Job.ID, 1))) // a late write
 	if err := open(1); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
 	}
@@ -80,26 +49,15 @@ func TestRun_AManifestOfAnotherCut(t *testing.T) {
 	rec, fence := r.job(t, rowmill.Spec{Spooled: r.put(t, "spooled/rows", "\"a\"\n\"b\"\n\"c\"\n\"d\"\n")})
 	again := *rec // the record on a node that hangs
 	r.ShardRows = 2
-	m, err := r.run(t, rec, fence)
-	if err != nil || len(m.Shards) != 2 {
-		t.Fatalf("%+v, %v", m, err)
-	}
-	if *rec, err = r.store.Update(t.Context(), fence, func(r *store.Record) error {
+	m := r.runs(t, rec, fence)
+	*rec = must(r.store.Update(t.Context(), fence, func(r *store.Record) error {
 		r.Job.NumRows, r.Shards, r.Cut = &m.Rows, len(m.Shards), m.Cut()
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.run(t, rec, fence); err != nil {
-		t.Fatalf("the manifest that counts: %v", err)
-	}
-	if err := r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	r.runs(t, rec, fence) // the manifest that counts
+	noError(t, r.Bucket.Delete(t.Context(), layout.Manifest(rec.Job.ID)))
 	r.ShardRows = 3
-	if _, err := r.run(t, &again, fence); err != nil {
-		t.Fatal(err)
-	}
+	r.runs(t, &again, fence)
 	r.ShardRows = 2
 	if m, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("the manifest of another cut: %d shards, %v, want ErrCorrupt", len(m.Shards), err)
@@ -111,8 +69,8 @@ func TestTakeOver_OfAShardOfAnotherCut(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	old := r.halfDone(t)
-	r.copy(t, layout.Shard(old.Job.ID, 3), layout.Shard(old.Job.ID, 2))
-	rec, fence := r.job(t, rowmill.Spec{Continue: &rowmill.Continuation{Job: old.Job.ID}})
+	noError(t, r.Bucket.Copy(t.Context(), layout.Shard(old.Job.ID, 3), layout.Shard(old.Job.ID, 2)))
+	rec, fence := r.continues(t, old.Job.ID, false)
 	if _, err := r.run(t, rec, fence); !errors.Is(err, shard.ErrCorrupt) {
 		t.Errorf("rows of another place: %v, want ErrCorrupt", err)
 	}

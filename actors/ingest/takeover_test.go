@@ -127,9 +127,7 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 		return p
 	}
 	parts := []store.Part{part(0, 0, 10, -1), part(1, 12, 3, 13)}
-	if err := r.store.CommitParts(t.Context(), fence, parts, store.Totals{Rows: 13, Failed: 1, InputTokens: 65, OutputTokens: 91}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.store.CommitParts(t.Context(), fence, parts, store.Totals{Rows: 13, Failed: 1, InputTokens: 65, OutputTokens: 91}))
 	return r.cancel(t, id)
 }
 
@@ -262,9 +260,7 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 			r := setup(t)
 			old := r.halfDone(t)
 			rec, fence := r.continues(t, old.Job.ID, false)
-			if err := r.store.CommitParts(t.Context(), fence, []store.Part{test.own}, test.own.Totals); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, r.store.CommitParts(t.Context(), fence, []store.Part{test.own}, test.own.Totals))
 			if m := r.runs(t, rec, fence); m.Taken != test.taken || rec.Job.RowsTakenOver != test.taken {
 				t.Errorf("%d rows are taken over, want %d: %+v", rec.Job.RowsTakenOver, test.taken, m)
 			}
@@ -326,9 +322,7 @@ func TestTakeOver_CommittedLate(t *testing.T) {
 				steps = []func() error{late, run}
 			}
 			for _, step := range steps {
-				if err := step(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, step())
 			}
 			if now := r.get(t, rec.Job.ID); now.Job.RowsDone != 13 || now.Job.RowsTakenOver != 13 {
 				t.Errorf("%+v", now.Job.RowCounts)
