@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,17 +53,15 @@ func TestAnErrandRunsOnceAndSaysHowItEnded(t *testing.T) {
 		if s.Has("key") {
 			t.Error("it is not forgotten")
 		}
-		fails := func(context.Context) (int64, error) { return 0, errors.New("no") }
-		s.Ask("job", "other", fails)
-		synctest.Wait()
-		if got := s.Ask("job", "other", fails); got != (ErrandState{Done: true, Failed: "no"}) {
-			t.Errorf("it is %+v", got)
-		}
-		panics := func(context.Context) (int64, error) { panic("no") }
-		s.Ask("job", "third", panics)
-		synctest.Wait()
-		if got := s.Ask("job", "third", panics); !got.Done || got.Failed == "" {
-			t.Errorf("it is %+v", got)
+		for key, run := range map[string]func(context.Context) (int64, error){
+			"no":    func(context.Context) (int64, error) { return 0, errors.New("no") },
+			"panic": func(context.Context) (int64, error) { panic("no") },
+		} {
+			s.Ask("job", key, run)
+			synctest.Wait()
+			if got := s.Ask("job", key, run); !got.Done || !strings.Contains(got.Failed, key) {
+				t.Errorf("%s: it is %+v", key, got)
+			}
 		}
 	})
 }
@@ -114,18 +113,14 @@ func TestLongRangesAreCopiedByTheBucket(t *testing.T) {
 	t.Parallel()
 	bucket := maker(t, 1).Bucket
 	content := make([]byte, 2*copiedFrom)
-	if _, err := write(t.Context(), bucket, "k", 1, int64(len(content)), func(w io.Writer) (int64, error) { _, err := w.Write(content); return 1, err }); err != nil {
-		t.Fatal(err)
-	}
+	must(blob.Write(t.Context(), bucket, "k", "", func(w io.Writer) error { _, err := w.Write(content); return err }))(t)
 	object := blob.NewLazyObjects(t.Context(), bucket, 1).Object("k", int64(len(content)))
 	defer object.Close()
 	for length, want := range map[int64]int64{copiedFrom - 1: 0, copiedFrom: copiedFrom, 2 * copiedFrom: 2 * copiedFrom} {
 		var through bytes.Buffer
 		to := &copier{}
 		r := &ranges{Writer: bufio.NewWriter(&through), to: to}
-		if err := errors.Join(r.WriteRange(object, 0, length), r.Flush()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(r.WriteRange(object, 0, length), r.Flush()))
 		if to.copied != want || int64(through.Len()) != length-want {
 			t.Errorf("%d bytes: the bucket copied %d, %d went through the node", length, to.copied, through.Len())
 		}

@@ -15,16 +15,14 @@ import (
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/internal/shard"
 	"github.com/rowmill/rowmill/results"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
 
 // maker returns Files over a real bucket.
 func maker(t *testing.T, count int) *Files {
 	t.Helper()
-	bucket, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must(dir.Open(dir.Config{Root: t.TempDir(), NoSync: true}))(t)
 	t.Cleanup(func() { bucket.Close() })
 	return &Files{
 		Bucket: bucket, Schema: results.Schema{JobID: "job-1", Model: "m"}, Epoch: 3, Shards: shards(count),
@@ -35,21 +33,13 @@ func maker(t *testing.T, count int) *Files {
 func (f *Files) part(t *testing.T, n, from, to int) store.Part {
 	t.Helper()
 	p := proposal(layout.Part("job-1", n, 1), n, from, to, 0).Record
-	info, err := write(t.Context(), f.Bucket, p.Key, p.Rows, 0, func(w io.Writer) (int64, error) {
-		rows, err := results.NewPartWriter(w, f.Schema)
+	p.Size = must(archive.WritePart(t.Context(), f.Bucket, p.Key, f.Schema, func(rows *results.PartWriter) (err error) {
 		for i := from; err == nil && i < to; i++ {
 			index := f.Shards[n].First + int64(i)
 			err = rows.Add(&rowmill.Row{Index: index, Text: fmt.Sprint("in ", index)}, &rowmill.Output{Text: fmt.Sprint("out ", index), Attempts: 1})
 		}
-		if err != nil {
-			return 0, err
-		}
-		return p.Rows, rows.Close()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Size = info.Size
+		return err
+	}))(t)
 	return p
 }
 
@@ -82,15 +72,10 @@ func (f *Files) result(t *testing.T, parts []store.Part) (map[string]store.Artif
 // texts returns the outputs in a file.
 func (f *Files) texts(t *testing.T, key string) string {
 	t.Helper()
-	o, err := f.Bucket.Open(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(f.Bucket.Open(t.Context(), key))(t)
 	defer o.Close()
 	var doc strings.Builder
-	if err := results.WriteJSON(t.Context(), &doc, o, f.Schema, results.Full); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, results.WriteJSON(t.Context(), &doc, o, f.Schema, results.Full))
 	return doc.String()
 }
 
@@ -98,17 +83,11 @@ func TestPartsBecomeAResult(t *testing.T) {
 	t.Parallel()
 	f := maker(t, 2)
 	second := f.part(t, 1, 0, 10)
-	first, err := f.merge(t, 0, f.part(t, 0, 4, 10), f.part(t, 0, 0, 4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must(f.merge(t, 0, f.part(t, 0, 4, 10), f.part(t, 0, 0, 4)))(t)
 	if !first.Complete || first.Rows != 10 || first.Shard != 0 || !strings.HasPrefix(first.Key, layout.Parts("job-1")+"000000-3-") {
 		t.Errorf("merged into %+v", first)
 	}
-	made, err := f.result(t, []store.Part{first, second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must(f.result(t, []store.Part{first, second}))(t)
 	got, last := f.texts(t, made[layout.Full].Key), -1
 	for i := range 20 {
 		at := strings.Index(got, fmt.Sprintf("\"out %d\"", i))
@@ -118,14 +97,9 @@ func TestPartsBecomeAResult(t *testing.T) {
 		last = at
 	}
 	for name, a := range made {
-		info, err := f.Bucket.Open(t.Context(), a.Key)
-		if err != nil {
-			t.Fatal(name, err)
+		if info := must(f.Bucket.Stat(t.Context(), a.Key))(t); a.Size != info.Size || a.Size == 0 {
+			t.Errorf("%s has %d bytes, its record says %d", name, info.Size, a.Size)
 		}
-		if a.Size != info.Size() || a.Size == 0 {
-			t.Errorf("%s has %d bytes, its record says %d", name, info.Size(), a.Size)
-		}
-		info.Close()
 	}
 }
 
@@ -137,10 +111,7 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 	for n := range f.Shards {
 		parts = append(parts, f.part(t, n, 0, 10))
 	}
-	made, err := f.result(t, parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must(f.result(t, parts))(t)
 	want := f.texts(t, made[layout.Full].Key)
 	e := f.Join(Piece{1, 3}, parts[1:3])
 	size, err := e.Run(t.Context(), f.Bucket, once)
@@ -148,14 +119,9 @@ func TestJoinedPartsBecomeTheSameResult(t *testing.T) {
 		t.Fatalf("joined as %+v: %v", e, err)
 	}
 	for _, p := range parts[1:3] {
-		if err := f.Bucket.Delete(t.Context(), p.Key); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, f.Bucket.Delete(t.Context(), p.Key))
 	}
-	made, err = f.result(t, []store.Part{parts[0], {Key: e.Key, Size: size}, parts[3]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made = must(f.result(t, []store.Part{parts[0], {Key: e.Key, Size: size}, parts[3]}))(t)
 	if got := f.texts(t, made[layout.Full].Key); got != want {
 		t.Errorf("the result is\n%s\nnot\n%s", got, want)
 	}
@@ -231,10 +197,7 @@ func TestFewPartsAreOpenAtATime(t *testing.T) {
 	}
 	watched := &countingBucket{Bucket: f.Bucket}
 	f.Bucket = watched
-	made, err := f.result(t, complete)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must(f.result(t, complete))(t)
 	if most := watched.most.Load(); most > maxOpen+32 || watched.open.Load() != 0 { // two files are made at a time, and each opens some parts ahead
 		t.Errorf("%d parts were open at a time and %d still are", most, watched.open.Load())
 	}
@@ -284,4 +247,21 @@ func (b *countingBucket) Open(ctx context.Context, key string) (blob.Object, err
 func (o countedObject) Close() error {
 	o.bucket.open.Add(-1)
 	return o.Object.Close()
+}
+
+// must returns a function that returns v and fails the test if err is not nil.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,68 +1,42 @@
 package commit
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
-func take(t *testing.T, h *Helpers, want string) {
-	t.Helper()
-	if got, ok := h.Take(); !ok || got != want {
-		t.Errorf("the next errand is for %q (%t), not %q", got, ok, want)
-	}
-}
-
-func none(t *testing.T, h *Helpers) {
-	t.Helper()
-	if got, ok := h.Take(); ok {
-		t.Errorf("the next errand is for %q, but no node has room", got)
-	}
-}
-
-func TestErrandsAreSpreadOverWriters(t *testing.T) {
+// Each script has steps: "+a" a node writes a part, "-a" its errand ended, "!a" it is
+// lost, "a" it gets the next errand, "full" no node has room. "." is the owner's node.
+func TestHelpers(t *testing.T) {
 	t.Parallel()
-	var h Helpers
-	h.Wrote("b")
-	h.Wrote("a")
-	h.Wrote("b")
-	for _, want := range []string{"a", "b", "a", "b"} {
-		take(t, &h, want)
+	for name, script := range map[string]string{
+		"errands are spread over writers":            "+b +a +b a b a b full -b b",
+		"the owner's node is the last helper":        ". . full +a -. a a full +. .",
+		"nodes that are lost":                        "+a +b a !a -a b !b . +a a",
+		"the owner's node stays if it writes itself": "+. +a . a . a full",
+	} {
+		var h Helpers
+		for i, step := range strings.Fields(script) {
+			address := strings.Trim(step, "+-!.")
+			switch step[0] {
+			case '+':
+				h.Wrote(address)
+			case '-':
+				h.Ended(address)
+			case '!':
+				h.Lost(address)
+			default:
+				if got, ok := h.Take(); ok != (step != "full") || ok && got != address {
+					t.Errorf("%s: step %d, %s: the next errand is for %q (%t)", name, i, step, got, ok)
+				}
+			}
+		}
 	}
-	none(t, &h)
-	h.Ended("b")
-	take(t, &h, "b")
-	if !h.Others() {
+	var h Helpers
+	if h.Take(); h.Others() {
+		t.Error("the owner's node counts as another node")
+	}
+	if h.Wrote("a"); !h.Others() {
 		t.Error("no other node helps")
 	}
-}
-
-// The owner's node runs errands only while there is no other node.
-func TestTheOwnersNodeIsTheLastHelper(t *testing.T) {
-	t.Parallel()
-	var h Helpers
-	take(t, &h, "")
-	take(t, &h, "")
-	none(t, &h)
-	if h.Others() {
-		t.Error("Others reports a helper, want none")
-	}
-	h.Wrote("a")
-	h.Ended("")
-	take(t, &h, "a")
-	take(t, &h, "a")
-	none(t, &h)
-	h.Wrote("")
-	take(t, &h, "")
-}
-
-func TestNodesThatAreLost(t *testing.T) {
-	t.Parallel()
-	var h Helpers
-	h.Wrote("a")
-	h.Wrote("b")
-	take(t, &h, "a")
-	h.Lost("a")
-	h.Ended("a")
-	take(t, &h, "b")
-	h.Lost("b")
-	take(t, &h, "")
-	h.Wrote("a")
-	take(t, &h, "a")
 }

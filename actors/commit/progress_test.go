@@ -35,11 +35,13 @@ func proposal(key string, n, from, to int, failed int64) assign.Proposal {
 
 func progress(t testing.TB, n int, survives int64, estimate bool, parts ...store.Part) *Progress {
 	t.Helper()
-	ledger, err := assign.NewLedger(shards(n), parts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewProgress(ledger, survives, estimate, PieceSizes{})
+	return NewProgress(must(assign.NewLedger(shards(n), parts))(t), survives, estimate, PieceSizes{})
+}
+
+// record proposes a part and records it.
+func (p *Progress) record(part assign.Proposal) {
+	p.Propose(part)
+	p.Recorded(p.Next().Record)
 }
 
 func keys(b *Batch) (out []string) {
@@ -99,15 +101,9 @@ func TestAnOwnerGoesOnWhereTheLastOneStopped(t *testing.T) {
 	if next := progress(t, 2, 1, false, a, b, c).Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {
 		t.Errorf("to be merged: %+v", next)
 	}
-	if p := progress(t, 1, 1, false, c0(c)); !p.Next().Final || p.HasRecorded() {
+	if p := progress(t, 1, 1, false, proposal("c", 0, 0, 10, 0).Record); !p.Next().Final || p.HasRecorded() {
 		t.Error("a job whose last row is done is not finished")
 	}
-}
-
-// c0 returns a complete part as a part of the first shard.
-func c0(p store.Part) store.Part {
-	p.Shard = 0
-	return p
 }
 
 func TestTooManyFailedRows(t *testing.T) {
@@ -123,8 +119,7 @@ func TestTooManyFailedRows(t *testing.T) {
 		{"all of them", 100, 10, true},
 	} {
 		p := progress(t, 1, test.survives, false)
-		p.Propose(proposal("a", 0, 0, 10, test.failed))
-		p.Recorded(p.Next().Record)
+		p.record(proposal("a", 0, 0, 10, test.failed))
 		p.Propose(proposal("b", 0, 0, 1, 0))
 		next := p.Next()
 		if (next.Failed > 0) != test.fails || test.fails && (next.Failed != test.failed || next.Record != nil || next.Final) {
@@ -153,13 +148,11 @@ func TestTooManyFailedRowsTakenOver(t *testing.T) {
 func TestAnEstimateIsNotMerged(t *testing.T) {
 	t.Parallel()
 	p := progress(t, 1, 100, true)
-	p.Propose(proposal("a", 0, 0, 4, 0))
-	p.Recorded(p.Next().Record)
+	p.record(proposal("a", 0, 0, 4, 0))
 	if next := p.Next(); next.Merge != nil || next.Final {
 		t.Errorf("4 of 10 rows: %+v", next)
 	}
-	p.Propose(proposal("b", 0, 4, 10, 0))
-	p.Recorded(p.Next().Record)
+	p.record(proposal("b", 0, 4, 10, 0))
 	if next := p.Next(); next.Merge != nil || !next.Final || len(p.Parts()) != 2 {
 		t.Errorf("all rows: %+v", next)
 	}
