@@ -21,13 +21,9 @@ func BenchmarkLoad(b *testing.B) {
 	var object bytes.Buffer
 	w := shard.NewWriter(&object, 0, false)
 	for range rows {
-		if err := w.Add(strings.Repeat("x", 1000), rowmill.ID{}); err != nil {
-			b.Fatal(err)
-		}
+		noError(b, w.Add(strings.Repeat("x", 1000), rowmill.ID{}))
 	}
-	if err := w.Close(); err != nil {
-		b.Fatal(err)
-	}
+	noError(b, w.Close())
 	infos := []shard.Info{{Rows: rows, Bytes: int64(object.Len())}}
 	for _, shares := range []int{1, 65} {
 		b.Run(map[int]string{1: "ordered", 65: "dealt"}[shares], func(b *testing.B) {
@@ -46,9 +42,7 @@ func BenchmarkLoad(b *testing.B) {
 				})
 				for l.Add([]assign.Span{span.After(0)}, true); !l.Empty(); {
 					load, _ := l.Next(true)
-					if err := load.Run(b.Context()); err != nil {
-						b.Fatal(err)
-					}
+					noError(b, load.Run(b.Context()))
 					n += len(l.Loaded(load))
 				}
 			}

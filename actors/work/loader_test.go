@@ -35,13 +35,9 @@ func newShards(t *testing.T, rows ...int) *shards {
 		var b bytes.Buffer
 		w := shard.NewWriter(&b, first, false)
 		for i := range count {
-			if err := w.Add(fmt.Sprintf("%d/%d", n, i), rowmill.ID{}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.Add(fmt.Sprintf("%d/%d", n, i), rowmill.ID{}))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Close())
 		s.objects = append(s.objects, b.Bytes())
 		s.infos = append(s.infos, shard.Info{First: first, Rows: count, Bytes: int64(b.Len())})
 		first += int64(count)
@@ -64,6 +60,21 @@ func memory(bytes int64) *Memory {
 	return NewBudget(bytes, nil).NewMemory("a", rowmill.Production, func() {})
 }
 
+// loader returns a loader with these spans, and no others to come.
+func (s *shards) loader(m *Memory, spans ...assign.Span) *Loader {
+	l := NewLoader(m, s.infos, nil, s.open)
+	l.Add(spans, true)
+	return l
+}
+
+// noError fails the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // loadAll loads all spans and returns the texts of their rows.
 func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 	t.Helper()
@@ -72,9 +83,7 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 		if !ok {
 			t.Fatal("nothing to load, although spans wait")
 		}
-		if err := load.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, load.Run(t.Context()))
 		some := l.Loaded(load)
 		tasks = append(tasks, some...)
 		for _, task := range some {
@@ -89,11 +98,7 @@ func loadAll(t *testing.T, l *Loader) (texts []string, tasks []*dispatch.Task) {
 func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 5000, 3), memory(1<<30)
-	l := NewLoader(m, s.infos, nil, s.open)
-	l.Add([]assign.Span{
-		{Shard: 0, From: 10, To: 4990, Except: assign.NewRowSet(roaring.BitmapOf(11, 4000))},
-		{Shard: 1, From: 1, To: 3},
-	}, false)
+	l := s.loader(m, assign.Span{Shard: 0, From: 10, To: 4990, Except: assign.NewRowSet(roaring.BitmapOf(11, 4000))}, assign.Span{Shard: 1, From: 1, To: 3})
 	texts, tasks := loadAll(t, l)
 	if len(texts) != 4978+2 || texts[0] != "0/10" || texts[1] != "0/12" || texts[len(texts)-1] != "1/2" {
 		t.Fatalf("%d rows, from %v to %v", len(texts), texts[:2], texts[len(texts)-1])
@@ -120,12 +125,9 @@ func TestLoaderLoadsTheRowsOfItsSpans(t *testing.T) {
 func TestLoaderReadsABlockOnce(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
-	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
-	l.Add([]assign.Span{{From: 0, To: 50}, {From: 50, To: 100}}, true)
+	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 50}, assign.Span{From: 50, To: 100})
 	first, _ := l.Next(false)
-	if err := first.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.Run(t.Context()))
 	l.Loaded(first)
 	second, _ := l.Next(false)
 	if second.block == nil || second.block != first.block || second.reader != first.reader {
@@ -140,8 +142,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
 	m := memory(100)
-	l := NewLoader(m, s.infos, nil, s.open)
-	l.Add([]assign.Span{{From: 0, To: 100}}, false)
+	l := s.loader(m, assign.Span{From: 0, To: 100})
 	if _, ok := l.Next(false); ok {
 		t.Fatal("a load that the budget has no room for")
 	}
@@ -158,8 +159,7 @@ func TestLoaderWaitsForTheBudget(t *testing.T) {
 func TestLoaderRevokesWaitingRows(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 100)
-	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
-	l.Add([]assign.Span{{From: 0, To: 10}, {From: 10, To: 30}, {From: 30, To: 60}}, false)
+	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 10}, assign.Span{From: 10, To: 30}, assign.Span{From: 30, To: 60})
 	if l.Wants() || l.Waiting() != 60 {
 		t.Errorf("wants %v, %d rows wait", l.Wants(), l.Waiting())
 	}
@@ -180,8 +180,7 @@ func TestLoaderRevokesWaitingRows(t *testing.T) {
 func TestLoaderRepeatsALoad(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
-	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
-	l.Add([]assign.Span{{From: 0, To: 10}}, false)
+	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 10})
 	load, _ := l.Next(false)
 	s.fail = errors.New("away")
 	if err := load.Run(t.Context()); err == nil {
@@ -194,9 +193,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 		t.Fatalf("a broken block: %v, opened %d, closed %d", err, s.opened, s.closed)
 	}
 	s.objects[0] = whole
-	if err := load.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, load.Run(t.Context()))
 	if tasks := l.Loaded(load); len(tasks) != 10 {
 		t.Errorf("%d rows", len(tasks))
 	}
@@ -206,8 +203,7 @@ func TestLoaderRepeatsALoad(t *testing.T) {
 func TestLoaderRefusesASpanBeyondItsShard(t *testing.T) {
 	t.Parallel()
 	s := newShards(t, 10)
-	l := NewLoader(memory(1<<30), s.infos, nil, s.open)
-	l.Add([]assign.Span{{From: 0, To: 11}}, false)
+	l := s.loader(memory(1<<30), assign.Span{From: 0, To: 11})
 	load, _ := l.Next(false)
 	if err := load.Run(t.Context()); err == nil {
 		t.Error("a row that is not there was read")
@@ -239,9 +235,7 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 	var tasks []*dispatch.Task
 	for ; !l.Empty(); loads++ {
 		load, _ := l.Next(true)
-		if err := load.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, load.Run(t.Context()))
 		some := l.Loaded(load)
 		if len(some) == 0 {
 			t.Errorf("load %d brought nothing", loads)
@@ -270,8 +264,7 @@ func TestLoaderLoadsDealtRows(t *testing.T) {
 func TestLoaderMarksSuspects(t *testing.T) {
 	t.Parallel()
 	s, m := newShards(t, 10), memory(1<<30)
-	l := NewLoader(m, s.infos, nil, s.open)
-	l.Add([]assign.Span{{To: 10, Suspects: []assign.Suspect{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}}}, false)
+	l := s.loader(m, assign.Span{To: 10, Suspects: []assign.Suspect{{Row: 3, Group: 4}, {Row: 7, Group: 1, Crashes: 1}}})
 	_, tasks := loadAll(t, l)
 	for _, task := range tasks {
 		group, crashes := task.Suspected()

@@ -17,9 +17,7 @@ import (
 func TestWritePart(t *testing.T) {
 	t.Parallel()
 	bucket, err := dir.Open(dir.Config{Root: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	tasks, _ := dispatch.NewTasks(2, 100, []rowmill.Row{{Index: 100}, {Index: 101}, {Index: 103}, {Index: 104}})
 	f := NewFlusher(1<<20, time.Minute)
 	for i, task := range []*dispatch.Task{tasks[3], tasks[0], tasks[2], tasks[1]} {
@@ -29,19 +27,12 @@ func TestWritePart(t *testing.T) {
 	tasks[0].Cut, tasks[1].Out.Finish = true, rowmill.FinishLength
 	tasks[2].Out.Err = &rowmill.RowError{Code: rowmill.RowRejected, Message: "no"}
 	part, err := WritePart(t.Context(), bucket, results.Schema{JobID: "job"}, "jobs/job/parts/x", f.All()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	want := store.Totals{Rows: 4, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 30, OutputTokens: 4}
 	if part.Totals != want || part.Shard != 2 || !part.Rows.Equals(roaring.BitmapOf(0, 1, 3, 4)) {
 		t.Errorf("part %+v, want totals %+v", part, want)
 	}
-	o, err := bucket.Open(t.Context(), part.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	if o.Size() != part.Size {
-		t.Errorf("the object has %d bytes, its record says %d", o.Size(), part.Size)
+	if o, err := bucket.Stat(t.Context(), part.Key); err != nil || o.Size != part.Size {
+		t.Errorf("the object has %d bytes, its record says %d: %v", o.Size, part.Size, err)
 	}
 }

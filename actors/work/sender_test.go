@@ -38,12 +38,19 @@ func someTasks(n int) []*dispatch.Task {
 	return tasks
 }
 
+// sender returns a sender with this many rows for the server a.
+func sender(m *Memory, rows int, answer int64, a *line) *Sender {
+	s := NewSender(m, int64(rows), answer)
+	s.Open("a", a)
+	s.Rows.Add(someTasks(rows))
+	return s
+}
+
 func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 	t.Parallel()
-	s, a, b := NewSender(memory(1<<30), 100, 0), &line{demand: 30}, &line{demand: 10}
-	s.Open("a", a)
+	a, b := &line{demand: 30}, &line{demand: 10}
+	s := sender(memory(1<<30), 100, 0, a)
 	s.Open("b", b)
-	s.Rows.Add(someTasks(100))
 	if room := s.Room(); room != 40 {
 		t.Errorf("room for %d rows, want 40", room)
 	}
@@ -61,10 +68,8 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 // Rows that wait at a removed server are sent to other servers.
 func TestSenderTakesBackWaitingRows(t *testing.T) {
 	t.Parallel()
-	m := memory(1 << 30)
-	s, a := NewSender(m, 10, 100), &line{demand: 10}
-	s.Open("a", a)
-	s.Rows.Add(someTasks(10))
+	m, a := memory(1<<30), &line{demand: 10}
+	s := sender(m, 10, 100, a)
 	s.Fill()
 	if m.held != 10*100 {
 		t.Errorf("%d bytes held for 10 answers of 100 bytes", m.held)
@@ -97,9 +102,8 @@ func TestSenderTakesBackWaitingRows(t *testing.T) {
 // With a full budget exactly one row may be sent, so that the job makes progress.
 func TestSenderSendsOneRowWithAFullBudget(t *testing.T) {
 	t.Parallel()
-	s, a := NewSender(memory(10), 10, 100), &line{demand: 10}
-	s.Open("a", a)
-	s.Rows.Add(someTasks(10))
+	a := &line{demand: 10}
+	s := sender(memory(10), 10, 100, a)
 	if !s.Fill() || len(a.tasks) != 1 {
 		t.Errorf("%d rows sent, want one and a word that memory is full", len(a.tasks))
 	}
@@ -115,10 +119,8 @@ func TestSenderSendsOneRowWithAFullBudget(t *testing.T) {
 // The room reserved for an answer follows the size of past answers.
 func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 	t.Parallel()
-	m := memory(1 << 30)
-	s, a := NewSender(m, 1000, 0), &line{demand: 1}
-	s.Open("a", a)
-	s.Rows.Add(someTasks(1000))
+	m, a := memory(1<<30), &line{demand: 1}
+	s := sender(m, 1000, 0, a)
 	for range 500 {
 		s.Fill()
 		for _, task := range a.Withdraw() {
@@ -139,9 +141,8 @@ func TestSenderLearnsHowLargeAnswersAre(t *testing.T) {
 // Texts for embeddings are sent in groups; fewer rows are not worth a request.
 func TestSenderWaitsForWholeGroups(t *testing.T) {
 	t.Parallel()
-	s, a := NewSender(memory(1<<30), 100, 0), &line{demand: 7, group: 8}
-	s.Open("a", a)
-	s.Rows.Add(someTasks(100))
+	a := &line{demand: 7, group: 8}
+	s := sender(memory(1<<30), 100, 0, a)
 	if s.Fill(); len(a.tasks) != 0 {
 		t.Errorf("%d texts sent to a server that has room for 7", len(a.tasks))
 	}

@@ -21,9 +21,7 @@ func TestTrail(t *testing.T) {
 	l.Add([]assign.Span{{Shard: 0, From: 0, To: 5000}, {Shard: 1, From: 2, To: 5}}, true)
 	_, tasks := loadAll(t, l)
 	part := trail.Part(0)
-	if err := l.Release(0); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, l.Release(0))
 	m.Free(tasks[:5000])
 	trail.Ended(0, part, nil)
 	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // another worker gave it back
@@ -34,9 +32,7 @@ func TestTrail(t *testing.T) {
 	}
 	l.Failed(load)
 	late := trail.Part(1)
-	if err := l.Close(); err != nil { // the worker stops
-		t.Fatal(err)
-	}
+	noError(t, l.Close())     // the worker stops
 	trail.Ended(1, late, nil) // a later step of the stopped worker
 	m.Free(tasks[5000:])
 	tracer.Close(t.Context())
