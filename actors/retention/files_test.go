@@ -15,16 +15,6 @@ import (
 func TestRound_FilesExpire(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	put := func(key string) {
-		t.Helper()
-		w, err := r.Bucket.Create(t.Context(), key, layout.Bytes)
-		if err == nil {
-			_, err = w.Commit()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for n := range 5 {
 		until := r.now().AddDate(0, 0, 1)
 		f := store.File{ID: fmt.Sprintf("file-%d", n), Account: "a", Purpose: "batch", Created: r.now(), Expires: &until, Key: layout.File(fmt.Sprintf("file-%d", n))}
@@ -37,7 +27,7 @@ func TestRound_FilesExpire(t *testing.T) {
 		if err := r.store.CreateFile(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
-		put(f.Key)
+		r.putKey(f.Key)
 	}
 	left := func() (files, objects int) {
 		t.Helper()
@@ -45,11 +35,7 @@ func TestRound_FilesExpire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := r.Bucket.List(t.Context(), layout.Files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(all), len(found)
+		return len(all), len(must(r.Bucket.List(t.Context(), layout.Files))(t))
 	}
 	r.clean()
 	if files, objects := left(); files != 5 || objects != 4 {
@@ -65,7 +51,7 @@ func TestRound_FilesExpire(t *testing.T) {
 	}
 }
 
-// Uploads expire, both those that became files and abandoned ones.
+// Uploads expire, whether they became files or were abandoned.
 func TestRound_UploadsExpire(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -76,14 +62,7 @@ func TestRound_UploadsExpire(t *testing.T) {
 		r.putKey(layout.UploadParts(ids[i]) + "part_1")
 	}
 	r.putKey(layout.Upload("nobodys") + "kept")
-	left := func() int {
-		t.Helper()
-		found, err := r.Bucket.List(t.Context(), layout.Uploads)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(found)
-	}
+	left := func() int { return len(must(r.Bucket.List(t.Context(), layout.Uploads))(t)) }
 	if r.clean(); left() != 15 {
 		t.Errorf("%d objects before the time", left())
 	}

@@ -22,9 +22,7 @@ import (
 func TestRound_FailedRemovalsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	day := 1
-	r.keep("a", &day)
-	r.keep("b", &day)
+	r.keep("a", "b")
 	bad := stubborn{r.Bucket, map[string]int{}}
 	for range 7 { // more than a round examines, and they ended first
 		bad.asked[r.done("a")] = 0
@@ -32,9 +30,7 @@ func TestRound_FailedRemovalsDelayNoOthers(t *testing.T) {
 	good, other := r.done("a"), r.done("b")
 	r.Bucket = bad
 	r.days = 2
-	for range 6 {
-		_, _ = r.Round(t.Context())
-	}
+	r.rounds(6)
 	r.gone(good, other)
 	for id, asked := range bad.asked {
 		if asked < 1 || asked > 2 { // the sweep tries too, once a day
@@ -43,9 +39,7 @@ func TestRound_FailedRemovalsDelayNoOthers(t *testing.T) {
 	}
 	before := maps.Clone(bad.asked)
 	r.days += 2
-	for range 6 {
-		_, _ = r.Round(t.Context())
-	}
+	r.rounds(6)
 	for id, asked := range bad.asked {
 		if again := asked - before[id]; again < 1 || again > 2 {
 			t.Errorf("job %s was tried %d times after its rest", id, again)
@@ -58,8 +52,7 @@ func TestRound_FailedRemovalsDelayNoOthers(t *testing.T) {
 func TestRound_RemovalThatFailsForEver(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	day := 1
-	r.keep("a", &day)
+	r.keep("a")
 	bad := stubborn{r.Bucket, map[string]int{r.done("a"): 0}}
 	r.Bucket = bad
 	r.days = 2
@@ -94,15 +87,12 @@ func (b brokenStore) RemoveData(ctx context.Context, id string, now time.Time) (
 func TestRound_RecordsThatCannotBeChangedDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	day := 1
-	r.keep("a", &day)
+	r.keep("a")
 	broken := []string{r.done("a"), r.done("a"), r.done("a")}
 	good := r.done("a")
 	r.Store = brokenStore{r.clocked, broken}
 	r.days = 2
-	for range 4 {
-		_, _ = r.Round(t.Context())
-	}
+	r.rounds(4)
 	r.gone(good)
 	if !r.kept(broken...) {
 		t.Error("data went of which the record still says that it is there")
@@ -113,11 +103,8 @@ func TestRound_RecordsThatCannotBeChangedDelayNoOthers(t *testing.T) {
 func TestRound_SettingsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	day := 1
-	r.keep("b", &day)
-	if _, err := r.store.PutValue(t.Context(), store.SettingsValue("a"), []byte(`"broken"`), 0); err != nil {
-		t.Fatal(err)
-	}
+	r.keep("b")
+	must(r.store.PutValue(t.Context(), store.SettingsValue("a"), []byte(`"broken"`), 0))(t)
 	stays, goes := r.done("a"), r.done("b")
 	r.days = 200
 	r.clean()
@@ -137,8 +124,7 @@ func TestRound_WrongClockRemovesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := setup(t)
-			day := 1
-			r.keep("a", &day)
+			r.keep("a")
 			old := r.done("a")
 			r.days = 2
 			fresh := r.done("a")
@@ -252,9 +238,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 	if len(r.objects(lost)) != 2 || len(r.objects(spooled)) != 1 {
 		t.Fatal("objects were removed that no record knows")
 	}
-	if _, err := r.Bucket.Stat(t.Context(), inner); err != nil {
-		t.Errorf("an object of a deployment inside this one: %v", err)
-	}
+	must(r.Bucket.Stat(t.Context(), inner))(t) // an object of a deployment inside this one
 	if got := r.Unknown(); got.Jobs != 2 || got.Objects != 3 || got.Bytes != 3 {
 		t.Errorf("reported %+v", got)
 	}
@@ -276,14 +260,14 @@ func TestRound_RecordsThatComeBack(t *testing.T) {
 	r.Store = forgetful{r.clocked}
 	r.days = 2
 	r.clean()
-	if noted, err := deployment.Noted(t.Context(), r.Bucket); err != nil || !slices.Equal(noted, []string{id}) {
-		t.Fatalf("set aside: %v, %v", noted, err)
+	if noted := must(deployment.Noted(t.Context(), r.Bucket))(t); !slices.Equal(noted, []string{id}) {
+		t.Fatalf("set aside: %v", noted)
 	}
 	r.Store = whole
 	r.days = 4
 	r.clean()
-	if noted, err := deployment.Noted(t.Context(), r.Bucket); err != nil || len(noted) > 0 || r.Unknown().Jobs != 0 {
-		t.Errorf("set aside: %v, %v, %+v", noted, err, r.Unknown())
+	if noted := must(deployment.Noted(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Unknown().Jobs != 0 {
+		t.Errorf("set aside: %v, %+v", noted, r.Unknown())
 	}
 	if !r.kept(id) {
 		t.Error("its data went")

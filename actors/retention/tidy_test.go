@@ -20,9 +20,7 @@ func (r *rig) cancelledAt(now time.Time) string {
 	if _, _, err := r.store.Create(r.Context(), store.Record{Job: job, Spec: rowmill.Spec{Account: "default", Inline: []string{"a"}}}, nil); err != nil {
 		r.Fatal(err)
 	}
-	if _, err := r.store.Cancel(r.Context(), job.ID, now, nil); err != nil {
-		r.Fatal(err)
-	}
+	must(r.store.Cancel(r.Context(), job.ID, now, nil))(r.T)
 	return job.ID
 }
 
@@ -46,9 +44,7 @@ func TestTidy_AfterOwnersThatDied(t *testing.T) {
 		t.Errorf("only %v were tidied behind two that cannot be", r.tidied)
 	}
 	r.stuck = nil
-	for range 3 {
-		_, _ = r.Round(t.Context())
-	}
+	r.rounds(3)
 	if len(r.tidied) != 4 {
 		t.Errorf("%v were tidied, want all four", r.tidied)
 	}
@@ -61,18 +57,14 @@ func TestTidy_SoonAfterAllNodesDied(t *testing.T) {
 	r := setup(t)
 	for range 30 {
 		r.ran += time.Minute - time.Second
-		if _, err := r.Round(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(r.Round(t.Context()))(t)
 	}
 	r.cancelledAt(r.now())
 	r.restart(r.Bucket)
 	r.ran += 10*time.Minute + 10*time.Second // the owner would have cleaned up in this time
 	r.jump = 10 * time.Minute                // for most of this time no process ran
 	for range 3 {
-		if _, err := r.Round(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(r.Round(t.Context()))(t)
 		r.ran += 10 * time.Second
 	}
 	if len(r.tidied) != 1 {
@@ -85,14 +77,8 @@ func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id := r.cancelled()
-	w, err := r.Bucket.Create(t.Context(), layout.Shard(id, 0), layout.Bytes)
-	if err == nil {
-		_, err = w.Commit()
-	}
-	if err == nil {
-		err = r.store.KeepInput(t.Context(), id, time.Now().AddDate(0, 0, 7))
-	}
-	if err != nil {
+	r.putKey(layout.Shard(id, 0))
+	if err := r.store.KeepInput(t.Context(), id, time.Now().AddDate(0, 0, 7)); err != nil {
 		t.Fatal(err)
 	}
 	for r.days = 1; r.days < 6; r.days++ {
@@ -113,13 +99,10 @@ func TestTidy_AKeptInputStaysUntilItsTime(t *testing.T) {
 func TestRound_AnnouncesTheEndBeforeRemoval(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	day := 1
-	r.keep("a", &day)
+	r.keep("a")
 	id := r.done("a")
 	r.days, r.announceErr = 2, errors.New("cannot be told")
-	for range 3 {
-		_, _ = r.Round(t.Context())
-	}
+	r.rounds(3)
 	if !r.kept(id) || !slices.Contains(r.announced, id) {
 		t.Errorf("kept: %v, announced %v", r.kept(id), r.announced)
 	}
