@@ -350,13 +350,7 @@ func TestQueue_BusyServers(t *testing.T) {
 					return answered("ok")
 				}})
 				b.rest()
-				made := tasksOf(make([]string, 60), func(string) string { return "a row" })
-				took := b.drive(made)
-				for _, task := range made {
-					if task.Out.Failed() || task.Out.Attempts != 1 {
-						t.Fatalf("%+v after %d attempts", task.Out.Err, task.Out.Attempts)
-					}
-				}
+				took := b.driveAll(t, tasksOf(textsOf(60), plain))
 				if took > 4*time.Minute {
 					t.Errorf("it took %v, a minute longer than the server was busy", took)
 				}
@@ -393,13 +387,7 @@ func TestQueue_RateLimit(t *testing.T) {
 			return answered("ok")
 		}})
 		b.rest()
-		made := tasksOf(textsOf(60), plain)
-		took := b.drive(made)
-		for _, task := range made {
-			if task.Out.Failed() || task.Out.Attempts != 1 {
-				t.Fatalf("%s: %+v after %d attempts", task.Row.Text, task.Out.Err, task.Out.Attempts)
-			}
-		}
+		took := b.driveAll(t, tasksOf(textsOf(60), plain))
 		if took > 2*every*60/most {
 			t.Errorf("it took %v, and the limit allows the rows in %v", took, every*60/most)
 		}
@@ -408,6 +396,18 @@ func TestQueue_RateLimit(t *testing.T) {
 		}
 		t.Logf("%v, refused %d times", took, refused)
 	})
+}
+
+// driveAll runs rows, which must all be answered by their first attempt.
+func (b *bench) driveAll(t *testing.T, made []*Task) (took time.Duration) {
+	t.Helper()
+	took = b.drive(made)
+	for _, task := range made {
+		if task.Out.Failed() || task.Out.Attempts != 1 {
+			t.Fatalf("%s: %+v after %d attempts", task.Row.Text, task.Out.Err, task.Out.Attempts)
+		}
+	}
+	return took
 }
 
 // rest lets routes rest for the pause that the dispatcher sets, as the server's actor

@@ -22,6 +22,12 @@ func (d *Dispatcher) pickOne(t testing.TB) *Queue {
 	return r.queue
 }
 
+// ended passes the result of a request with one row to the dispatcher. trial says that the
+// request tried its route.
+func (d *Dispatcher) ended(q *Queue, trial bool, seen requestResult) {
+	d.finish(&request{queue: q, trial: trial}, 1, 0, seen)
+}
+
 // resumeByHand resumes a dispatcher without goroutines: the test itself picks rows.
 func (d *Dispatcher) resumeByHand() {
 	d.workers = 1 << 20
@@ -206,12 +212,12 @@ func TestDispatcherKnowsALivingServer(t *testing.T) {
 	t.Parallel()
 	d := testDispatcher()
 	began := time.Now()
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{})
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{overloaded: true})
+	d.ended(&Queue{priority: 1}, false, requestResult{})
+	d.ended(&Queue{priority: 1}, false, requestResult{overloaded: true})
 	if d.Alive(began) {
 		t.Error("alive without an answer")
 	}
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{answered: true})
+	d.ended(&Queue{priority: 1}, false, requestResult{answered: true})
 	if !d.Alive(began) || d.Alive(time.Now().Add(time.Minute)) {
 		t.Error("an answer counts for the time after which it came")
 	}
@@ -324,20 +330,20 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	queue := &Queue{priority: 1, group: 1}
 	d.resumeByHand()
 	for range breakerFailures - 1 {
-		d.finish(&request{queue: queue}, 1, 0, failure)
+		d.ended(queue, false, failure)
 	}
-	d.finish(&request{queue: queue}, 1, 0, requestResult{answered: true})
+	d.ended(queue, false, requestResult{answered: true})
 	for range breakerFailures - 1 {
-		d.finish(&request{queue: queue}, 1, 0, failure)
+		d.ended(queue, false, failure)
 	}
 	if opened != 0 {
 		t.Fatal("the breaker opened although a row was answered between the failures")
 	}
-	d.finish(&request{queue: queue}, 1, 0, failure)
+	d.ended(queue, false, failure)
 	if opened != 1 {
 		t.Fatal("the breaker is closed after failures in a row")
 	}
-	d.finish(&request{queue: queue}, 1, 0, failure) // it was in flight before
+	d.ended(queue, false, failure) // it was in flight before
 	if opened != 1 {
 		t.Error("the breaker opened twice")
 	}
@@ -353,21 +359,21 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 	if !d.pick(&r) || !r.trial || d.pick(&r) {
 		t.Fatal("want a single row after the pause")
 	}
-	d.finish(&request{queue: queue}, 1, 0, failure) // sent before the pause
+	d.ended(queue, false, failure) // sent before the pause
 	if opened != 1 || d.pick(&r) {
 		t.Fatal("a row of before the pause decides")
 	}
-	d.finish(&request{queue: queue, trial: true}, 1, 0, requestResult{err: errors.New("status 500")})
+	d.ended(queue, true, requestResult{err: errors.New("status 500")})
 	if opened != 2 || d.pick(&r) {
 		t.Fatal("the row that was let through failed, and others follow")
 	}
 	d.Try("")
 	d.pick(&r)
-	d.finish(&request{queue: queue, trial: true}, 1, 0, requestResult{}) // its job was stopped
+	d.ended(queue, true, requestResult{}) // its job was stopped
 	if !d.pick(&r) || d.pick(&r) {
 		t.Fatal("want another single row where the first told nothing")
 	}
-	d.finish(&request{queue: queue, trial: true}, 1, 0, requestResult{answered: true})
+	d.ended(queue, true, requestResult{answered: true})
 	if !d.pick(&r) || r.trial || !d.pick(&r) {
 		t.Error("a row was answered, and still only one may go")
 	}
@@ -389,8 +395,8 @@ func TestARouteRestsAlone(t *testing.T) {
 	d.put(twin, tasks(2, 10))
 	d.put(sound, tasks(2, 10))
 	for range breakerFailures {
-		d.finish(&request{queue: sound}, 1, 0, requestResult{answered: true})
-		d.finish(&request{queue: broken}, 1, 0, requestResult{err: errors.New("status 500"), took: time.Nanosecond})
+		d.ended(sound, false, requestResult{answered: true})
+		d.ended(broken, false, requestResult{err: errors.New("status 500"), took: time.Nanosecond})
 	}
 	if len(rests) != 1 || rests[0] != "broken" {
 		t.Fatalf("routes at rest: %v", rests)
@@ -425,9 +431,9 @@ func TestBreakerIgnoresRequestsSentBeforeAnAnswer(t *testing.T) {
 	d := testDispatcher()
 	d.Watch(Hooks{Opened: func(engine.Route, time.Duration, error) { t.Error("the breaker opened") }})
 	d.Resume()
-	d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{answered: true})
+	d.ended(&Queue{priority: 1}, false, requestResult{answered: true})
 	for range 2 * breakerFailures { // these requests were sent before the answer
-		d.finish(&request{queue: &Queue{priority: 1}}, 1, 0, requestResult{err: errors.New("timeout"), took: time.Minute})
+		d.ended(&Queue{priority: 1}, false, requestResult{err: errors.New("timeout"), took: time.Minute})
 	}
 }
 

@@ -53,13 +53,13 @@ type scripted struct {
 	engine.Engine // for methods that the test does not use
 	answer        func(ctx context.Context, row engine.Row) (engine.Reply, error)
 	embed         func(rows []engine.Row) ([]engine.Reply, []*engine.Error, error)
-	refuses       error
+	prepareErr    error
 
 	mu   sync.Mutex
 	sent []engine.Row
 }
 
-func (s *scripted) Prepare(engine.Params) (engine.Call, error) { return s, s.refuses }
+func (s *scripted) Prepare(engine.Params) (engine.Call, error) { return s, s.prepareErr }
 
 func (s *scripted) Warnings() []string { return []string{"top_k is ignored"} }
 
@@ -77,6 +77,30 @@ func (s *scripted) Generate(ctx context.Context, row engine.Row) (engine.Reply, 
 func (s *scripted) Embed(_ context.Context, rows []engine.Row) ([]engine.Reply, []*engine.Error, error) {
 	s.keep(rows...)
 	return s.embed(rows)
+}
+
+// server returns a server that answers each row from a function.
+func server(answer func(row engine.Row) (engine.Reply, error)) *scripted {
+	return &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) { return answer(row) }}
+}
+
+// answers returns a server that answers each row with this text.
+func answers(text string) *scripted {
+	return server(func(engine.Row) (engine.Reply, error) { return answered(text) })
+}
+
+// refuses returns a server that answers each row with this error.
+func refuses(err engine.Error) *scripted {
+	return server(func(engine.Row) (engine.Reply, error) { return engine.Reply{}, &err })
+}
+
+// isFailed verifies that a task has failed with this code, or has not failed if code is
+// empty.
+func isFailed(t testing.TB, task *Task, code string) {
+	t.Helper()
+	if task.Out.Failed() != (code != "") || task.Out.Failed() && task.Out.Err.Code != code {
+		t.Errorf("outcome %v, output %+v %+v, want code %q", task.Outcome, task.Out, task.Out.Err, code)
+	}
 }
 
 func answered(text string) (engine.Reply, error) {

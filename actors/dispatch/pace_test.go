@@ -16,7 +16,6 @@ import (
 //
 // No minute has more requests or tokens than the operator allows: not after an idle
 // time, not on a server that takes many rows at once, and not with unexpected answers.
-// not on a server that takes many rows at once, and not with unexpected answers.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -50,9 +49,7 @@ func TestPace(t *testing.T) {
 					reply.InputTokens, reply.OutputTokens = test.prompt, test.answer
 					return reply, err
 				}})
-				b.disp.mu.Lock()
-				b.disp.pace = newPace(test.pace)
-				b.disp.mu.Unlock()
+				b.disp.paced(test.pace)
 				time.Sleep(10 * time.Minute) // an idle time saves up no allowance
 				rows := tasks(10_000, 1)
 				for _, task := range rows {
@@ -74,6 +71,13 @@ func TestPace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// paced sets the limits of a dispatcher.
+func (d *Dispatcher) paced(p engine.Pace) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pace = newPace(p)
 }
 
 // A refused request is not charged. An answered request is charged with the server's
@@ -101,9 +105,9 @@ func TestPace_UsesTheServersCount(t *testing.T) {
 func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refuses := true
+		refusing := true
 		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
-			if refuses {
+			if refusing {
 				return engine.Reply{}, &engine.Error{Class: engine.Busy, Status: 429, Overloaded: true, Message: "later"}
 			}
 			return answered("ok")
@@ -119,7 +123,7 @@ func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 		if after, _, _ := b.disp.Load(); after != before {
 			t.Errorf("the window has %d rows, and had %d", after, before)
 		}
-		refuses = false
+		refusing = false
 	})
 }
 
@@ -128,10 +132,8 @@ func TestQueue_ARowRefusedAloneLeavesTheWindow(t *testing.T) {
 func TestPace_IsShownWhileRowsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("x") }})
-		b.disp.mu.Lock()
-		b.disp.pace = newPace(engine.Pace{Requests: 2, Tokens: 600})
-		b.disp.mu.Unlock()
+		b := newBench(t, answers("x"))
+		b.disp.paced(engine.Pace{Requests: 2, Tokens: 600})
 		if said := b.disp.Paced(); said != "" {
 			t.Errorf("without rows: %q", said)
 		}

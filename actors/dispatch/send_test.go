@@ -19,9 +19,7 @@ import (
 
 func TestQueue_AnswersComeBack(t *testing.T) {
 	t.Parallel()
-	s := &scripted{answer: func(_ context.Context, row engine.Row) (engine.Reply, error) {
-		return answered("re: " + string(row.Text))
-	}}
+	s := server(func(row engine.Row) (engine.Reply, error) { return answered("re: " + string(row.Text)) })
 	b := newBench(t, s)
 	texts := make([]string, 500)
 	for i := range texts {
@@ -30,8 +28,8 @@ func TestQueue_AnswersComeBack(t *testing.T) {
 	back := b.run(tasksOf(texts, plain))
 	seen := make(map[int]bool)
 	for _, task := range back {
-		if seen[task.Rel] || task.Outcome != Final || task.Out.Text != "re: "+texts[task.Rel] || task.Out.Engine != "e" || task.Out.Attempts != 1 {
-			t.Fatalf("row %d came back as %+v", task.Rel, task.Out)
+		if seen[task.Rel] || task.Outcome != Final || task.Out.Text != "re: "+texts[task.Rel] || task.Out.Engine != "e" || task.Out.Attempts != 1 || task.Out.Tries != nil || task.tries != nil {
+			t.Fatalf("row %d came back as %+v with attempts %+v", task.Rel, task.Out, task.tries)
 		}
 		seen[task.Rel] = true
 	}
@@ -50,7 +48,7 @@ func TestQueue_UnsupportedParameters(t *testing.T) {
 	if got := b.queue.Warnings(); len(got) != 1 {
 		t.Errorf("warnings = %v", got)
 	}
-	if _, err := b.disp.Open(b.job, &scripted{refuses: errUnsupported}, b.out); !errors.Is(err, errUnsupported) {
+	if _, err := b.disp.Open(b.job, &scripted{prepareErr: errUnsupported}, b.out); !errors.Is(err, errUnsupported) {
 		t.Errorf("error = %v, want the server's", err)
 	}
 }
@@ -118,7 +116,7 @@ func TestQueue_ErrorsOfServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return engine.Reply{}, &c.err }})
+			b := newBench(t, refuses(c.err))
 			var suspected atomic.Bool
 			b.disp.hooks.Suspect = func(error) { suspected.Store(true) }
 			row := tasks(1, 10)[0]
@@ -131,8 +129,8 @@ func TestQueue_ErrorsOfServers(t *testing.T) {
 			if (row.Out.Tries != nil) != (c.outcome == Final) {
 				t.Errorf("the output has attempts: %v", row.Out.Tries)
 			}
-			if row.Outcome != c.outcome || row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code {
-				t.Errorf("outcome %v, %+v, want %v %q", row.Outcome, row.Out.Err, c.outcome, c.code)
+			if isFailed(t, row, c.code); row.Outcome != c.outcome {
+				t.Errorf("outcome %v, want %v", row.Outcome, c.outcome)
 			}
 			if suspected.Load() != c.suspect {
 				t.Errorf("the server is suspected: %v", suspected.Load())
@@ -188,21 +186,10 @@ func TestQueue_KeepsAttempts(t *testing.T) {
 	})
 }
 
-// A row that succeeded at once keeps no attempts, and uses no memory for them.
-func TestQueue_AnAnswerAtOnceKeepsNoAttempts(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("yes") }})
-	if row := b.once(tasks(1, 10)[0]); row.Outcome != Final || row.Out.Tries != nil || row.tries != nil {
-		t.Errorf("%+v", row)
-	}
-}
-
 func TestQueue_WaitsAsLongAsTheServerAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) {
-			return engine.Reply{}, &engine.Error{Class: engine.Moment, Status: 503, RetryAfter: time.Hour}
-		}})
+		b := newBench(t, refuses(engine.Error{Class: engine.Moment, Status: 503, RetryAfter: time.Hour}))
 		rows := NewRows(1)
 		rows.Retry(b.once(tasks(1, 10)[0]), time.Now())
 		if got := rows.Wake(time.Now()); got != time.Hour {
@@ -225,7 +212,7 @@ func TestQueue_ABreachOfTheSchemaGetsAnotherSeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered(`"no number"`) }}
+			s := answers(`"no number"`)
 			b := newBench(t, s, func(j *Job) {
 				j.Spec.Schema, j.Spec.SeedPerRow, j.Spec.Sampling = json.RawMessage(`{"type":"number"}`), c.perRow, c.sampling
 			})
@@ -312,9 +299,7 @@ func TestQueue_LongRows(t *testing.T) {
 					t.Fatal("the row is sent again and again")
 				}
 			}
-			if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code {
-				t.Errorf("output = %+v %+v", row.Out, row.Out.Err)
-			}
+			isFailed(t, row, c.code)
 			if c.code == "" && (row.Cut != c.cut || row.Row.Text != long) {
 				t.Errorf("cut = %v, and the row keeps %d bytes", row.Cut, len(row.Row.Text))
 			}
@@ -359,8 +344,8 @@ func TestQueue_LearnsTheContextFromRefusals(t *testing.T) {
 						t.Fatal("rows are sent again and again")
 					}
 				}
-				if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code || row.Cut != (c.code == "") {
-					t.Errorf("output = %+v %+v, cut: %v", row.Out, row.Out.Err, row.Cut)
+				if isFailed(t, row, c.code); row.Cut != (c.code == "") {
+					t.Errorf("cut: %v", row.Cut)
 				}
 			}
 			if sent := s.sent[len(s.sent)-1].Text; c.code == "" && c.context > 0 && (len(s.sent) != 3 || len(sent) != 4*limit) {
@@ -394,29 +379,31 @@ func TestQueue_TheServerCounts(t *testing.T) {
 		}
 		return len(text), nil
 	}
+	answer := func(n int, err error) func(string) (int, error) { return func(string) (int, error) { return n, err } }
+	const often = 3 // or more
 	for name, c := range map[string]struct {
-		count func(string) (int, error)
-		asked func(int64) bool
-		keeps bool // truncate_rows is false
-		code  string
-		sent  func(bytes int) bool
+		count       func(string) (int, error)
+		asked       int  // how often the server is asked to count; often is 3 to 39 times
+		keeps       bool // truncate_rows is false
+		code        string
+		least, most int // bytes of a sent row
 	}{
-		"a token a byte":            {func(text string) (int, error) { return len(text), nil }, func(n int64) bool { return n > 2 }, false, "", func(n int) bool { return n == 50 }},
-		"not at all":                {func(string) (int, error) { return 0, engine.ErrNoCounting }, func(n int64) bool { return n == 1 }, false, "", func(n int) bool { return n == 200 }},
-		"not at all, none is cut":   {func(string) (int, error) { return 0, engine.ErrNoCounting }, func(n int64) bool { return n == 1 }, true, "", func(n int) bool { return n == 400 }},
-		"but cuts, none is cut":     {func(string) (int, error) { return 0, engine.ErrCutsPrompts }, func(n int64) bool { return n == 1 }, true, rowmill.RowTooLong, nil},
-		"but cuts":                  {func(string) (int, error) { return 0, engine.ErrCutsPrompts }, func(n int64) bool { return n == 1 }, false, "", func(n int) bool { return n == 200 }},
-		"always too much":           {func(text string) (int, error) { return 1000 + len(text), nil }, func(n int64) bool { return n > 2 }, false, rowmill.RowTooLong, nil},
-		"it refuses long ones":      {refused, func(n int64) bool { return n > 2 && n < 40 }, false, "", func(n int) bool { return n > 40 && n <= 50 }},
-		"it refuses, none is cut":   {refused, func(n int64) bool { return n > 0 }, true, rowmill.RowTooLong, nil},
-		"it is gone":                {func(string) (int, error) { return 0, lost() }, func(n int64) bool { return n == 2 }, false, "", func(n int) bool { return n == 200 }},
-		"it is gone, none is cut":   {func(string) (int, error) { return 0, lost() }, func(n int64) bool { return n == 2 }, true, "", func(n int) bool { return n == 400 }},
-		"it is gated":               {func(string) (int, error) { return 0, gated() }, func(n int64) bool { return n == 2 }, false, "", func(n int) bool { return n == 200 }},
-		"it cannot read just these": {func(string) (int, error) { return 0, &engine.Error{Class: engine.RowFault, Status: 400} }, func(n int64) bool { return n == 2 }, true, "", func(n int) bool { return n == 400 }},
+		"a token a byte":            {func(text string) (int, error) { return len(text), nil }, often, false, "", 50, 50},
+		"not at all":                {answer(0, engine.ErrNoCounting), 1, false, "", 200, 200},
+		"not at all, none is cut":   {answer(0, engine.ErrNoCounting), 1, true, "", 400, 400},
+		"but cuts, none is cut":     {answer(0, engine.ErrCutsPrompts), 1, true, rowmill.RowTooLong, 0, 0},
+		"but cuts":                  {answer(0, engine.ErrCutsPrompts), 1, false, "", 200, 200},
+		"always too much":           {func(text string) (int, error) { return 1000 + len(text), nil }, often, false, rowmill.RowTooLong, 0, 0},
+		"it refuses long ones":      {refused, often, false, "", 41, 50},
+		"it refuses, none is cut":   {refused, often, true, rowmill.RowTooLong, 0, 0},
+		"it is gone":                {answer(0, lost()), 2, false, "", 200, 200},
+		"it is gone, none is cut":   {answer(0, lost()), 2, true, "", 400, 400},
+		"it is gated":               {answer(0, gated()), 2, false, "", 200, 200},
+		"it cannot read just these": {answer(0, &engine.Error{Class: engine.RowFault, Status: 400}), 2, true, "", 400, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &counting{count: c.count, scripted: &scripted{answer: func(context.Context, engine.Row) (engine.Reply, error) { return answered("ok") }}}
+			s := &counting{count: c.count, scripted: answers("ok")}
 			b := newBench(t, s.scripted, func(j *Job) { j.PromptLimit, j.Spec.TruncateRows = 50, !c.keeps })
 			b.disp.hooks.Suspect = func(err error) { t.Errorf("the server is suspected for %v", err) }
 			var err error
@@ -427,18 +414,18 @@ func TestQueue_TheServerCounts(t *testing.T) {
 				if b.once(row).Outcome != Final {
 					t.Fatalf("the row comes back as %v", row.Outcome)
 				}
-				if row.Out.Failed() != (c.code != "") || row.Out.Failed() && row.Out.Err.Code != c.code || c.code == "" && row.Cut == c.keeps {
-					t.Errorf("output = %+v %+v, cut = %v", row.Out, row.Out.Err, row.Cut)
+				if isFailed(t, row, c.code); c.code == "" && row.Cut == c.keeps {
+					t.Errorf("cut = %v", row.Cut)
 				}
 			}
-			if !c.asked(s.asked.Load()) {
-				t.Errorf("the server was asked %d times", s.asked.Load())
+			if n := int(s.asked.Load()); c.asked < often && n != c.asked || c.asked == often && (n < often || n >= 40) {
+				t.Errorf("the server was asked %d times", n)
 			}
-			if (len(s.sent) > 0) != (c.sent != nil) {
+			if (len(s.sent) > 0) != (c.most > 0) {
 				t.Errorf("%d rows were sent", len(s.sent))
 			}
 			for _, sent := range s.sent {
-				if !c.sent(len(sent.Text)) {
+				if len(sent.Text) < c.least || len(sent.Text) > c.most {
 					t.Errorf("%d bytes were sent", len(sent.Text))
 				}
 			}

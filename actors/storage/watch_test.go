@@ -130,6 +130,7 @@ var faults = map[string]struct {
 	"a fault of the input":    {err: rowmill.Failf(rowmill.CodeRowQuota, "too many")},
 	"a broken rule":           {err: rowmill.Invalid("cursor", "nonsense")},
 	"a cost beyond a limit":   {err: &store.LimitError{}},
+	"a damaged record":        {err: store.ErrDamaged},
 	"a damaged part":          {err: errors.New("no Parquet"), bounds: true},
 }
 
