@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,103 +20,53 @@ var (
 	oneModel = engine.Info{Kind: "vllm", Slots: 8, Models: []engine.ServedModel{{Name: "m"}}}
 )
 
-// probe starts a probe and passes its result.
-func (h *Health) probe(t testing.TB, info engine.Info, err error, answers bool) Change {
-	t.Helper()
-	if !h.Probe() {
-		t.Fatal("a probe is on its way")
-	}
-	return h.Probed(info, err, answers)
-}
-
-func upHealth(t testing.TB) *Health {
-	h := new(Health)
-	if got := h.probe(t, oneModel, nil, false); got != Renewed || !h.Up() {
-		t.Fatalf("the first probe that succeeds = %v", got)
-	}
-	return h
-}
-
-func TestHealth_Changes(t *testing.T) {
+// Each step of a script is the end of a probe, with a + if the server answered a row
+// meanwhile, and the change that it makes.
+func TestHealth(t *testing.T) {
 	t.Parallel()
-	h := new(Health)
-	for range 2 { // the state stays unknown, and each failure is reported: it may have another reason
-		if got := h.probe(t, engine.Info{}, errProbe, false); got != Fell || h.Up() {
-			t.Fatalf("a failure of an unknown server = %v", got)
-		}
-	}
-	more, other := oneModel, oneModel
+	more, slots := oneModel, oneModel
 	more.Models = append([]engine.ServedModel{{Name: "n"}}, oneModel.Models...)
-	other.Slots = 16
-	for i, step := range []struct {
-		info    engine.Info
-		err     error
-		answers bool
-		want    Change
-		up      bool
-	}{
-		{oneModel, nil, false, Renewed, true},
-		{oneModel, nil, false, Same, true},
-		{more, nil, false, Altered, true},
-		{other, nil, false, Renewed, true}, // another number of slots means another start
-		{engine.Info{}, errProbe, true, Same, true},
-		{engine.Info{}, errProbe, false, Fell, false},
-		{engine.Info{}, errProbe, false, Same, false},
-		{other, nil, false, Renewed, true},
-		{engine.Info{}, fmt.Errorf("get models: %w", syscall.ECONNREFUSED), true, Fell, false},
-		{other, nil, true, Renewed, true},
-	} {
-		if got := h.probe(t, step.info, step.err, step.answers); got != step.want || h.Up() != step.up {
-			t.Fatalf("step %d: %v, up = %v, want %v", i, got, h.Up(), step.want)
-		}
-		if h.Up() && len(h.Info().Models) == 0 {
-			t.Fatalf("step %d: the last answer of the server is lost", i)
-		}
+	slots.Slots = 16 // another number of slots means another start
+	infos := map[string]engine.Info{"ok": oneModel, "more": more, "slots": slots}
+	errs := map[string]error{
+		"bad": errProbe, "late": fmt.Errorf("probe: %w", context.DeadlineExceeded), "refused": fmt.Errorf("get models: %w", syscall.ECONNREFUSED),
 	}
-}
-
-// A server that is late with one probe may only be busy. A server that refuses the
-// connection is down, and so is a server that is late several times.
-func TestHealth_ToleratesLateProbes(t *testing.T) {
-	t.Parallel()
-	h := upHealth(t)
-	late := fmt.Errorf("probe: %w", context.DeadlineExceeded)
-	for range 3 {
-		for range mostLate {
-			if got := h.probe(t, engine.Info{}, late, false); got != Same || !h.Up() {
-				t.Fatalf("a late probe = %v", got)
+	changes := map[string]Change{"same": Same, "renewed": Renewed, "altered": Altered, "fell": Fell}
+	for name, script := range map[string]string{
+		"each failure of an unknown server is reported: it may have another reason": "bad fell, bad fell, ok renewed",
+		"a server changes":                        "ok renewed, ok same, more altered, slots renewed, bad+ same, bad fell, bad same, slots renewed",
+		"a server that refuses is down":           "ok renewed, refused+ fell, ok+ renewed, bad fell",
+		"a server late once or twice may be busy": "ok renewed, late same, late same, ok same, late same, late same, late+ same, late fell",
+		"a server has left":                       "ok renewed, leave same, ok+ same",
+	} {
+		h, up := new(Health), false
+		for i, step := range strings.Split(script, ", ") {
+			end, want, _ := strings.Cut(step, " ")
+			end, answers := strings.CutSuffix(end, "+")
+			if end == "leave" {
+				h.Leave()
+				up = false
+				continue
+			}
+			h.Probe()
+			got := h.Probed(infos[end], errs[end], answers)
+			if up = got == Renewed || up && got != Fell; got != changes[want] || h.Up() != up {
+				t.Fatalf("%s: step %d, %s: %v, up = %v", name, i, step, got, h.Up())
+			}
+			if h.Up() && len(h.Info().Models) == 0 {
+				t.Fatalf("%s: step %d: the last answer of the server is lost", name, i)
 			}
 		}
-		if got := h.probe(t, oneModel, nil, false); got != Same {
-			t.Fatalf("a probe in time = %v", got)
+		if !up && h.Read(start) {
+			t.Errorf("%s: the gauges of a server that is not in use are read", name)
 		}
-	}
-	for range mostLate {
-		h.probe(t, engine.Info{}, late, false)
-	}
-	if got := h.probe(t, engine.Info{}, late, true); got != Same || !h.Up() {
-		t.Fatalf("a late probe of a server that answers rows = %v", got)
-	}
-	if got := h.probe(t, engine.Info{}, late, false); got != Fell || h.Up() {
-		t.Fatalf("one late probe too many = %v", got)
-	}
-	if h = upHealth(t); h.probe(t, engine.Info{}, errProbe, false) != Fell {
-		t.Fatal("a server that refuses is taken for busy")
-	}
-}
-
-func TestHealth_LeavesForGood(t *testing.T) {
-	t.Parallel()
-	h := upHealth(t)
-	h.Leave()
-	if h.Read(start) || h.probe(t, oneModel, nil, true) != Same || h.Up() {
-		t.Error("a server that has left is in use again")
 	}
 }
 
 func TestHealth_OneProbeAndOneReadingAtATime(t *testing.T) {
 	t.Parallel()
-	h := upHealth(t)
+	h := new(Health)
+	h.Probed(oneModel, nil, false)
 	if !h.Probe() || h.Probe() {
 		t.Error("two probes at a time")
 	}
