@@ -109,7 +109,7 @@ func (e *Entry) Restarted(why string) {
 	e.note(why)
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
-	e.registry.starts[e.of]++
+	e.registry.start(e.of)
 	e.again.Add(1)
 }
 

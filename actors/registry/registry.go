@@ -10,13 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // Limits for data about actors that have ended.
 const (
 	mostLost   = 32   // number of listed actors that panicked
-	mostStarts = 4096 // number of remembered combinations of kind, job and engine
+	mostStarts = 4096 // number of remembered combinations of kind, job and engine, at least
 )
 
 // maxListed is the number of actors in a listing: its JSON stays well below the limit of
@@ -88,16 +89,15 @@ type Registry struct {
 	clock func() time.Time
 	began time.Time // start of the monotonic clock for ages
 
-	mu      sync.Mutex
-	live    map[*Entry]struct{}
-	lost    []Actor // the last actors that panicked
-	starts  map[Of]int
-	started []Of // keys of starts, oldest first
+	mu     sync.Mutex
+	live   map[*Entry]struct{}
+	lost   []Actor // the last actors that panicked
+	starts memo.Recent[Of, int]
 }
 
 // New returns an empty registry. clock gives the times that people read.
 func New(clock func() time.Time) *Registry {
-	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: make(map[Of]int)}
+	return &Registry{clock: clock, began: time.Now(), live: make(map[*Entry]struct{}), starts: memo.Recent[Of, int]{Most: mostStarts}}
 }
 
 // now returns the monotonic time; it is never 0, which means none.
@@ -112,15 +112,14 @@ func (r *Registry) enter(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.live[e] = struct{}{}
-	e.restarts = r.starts[e.of]
-	if e.restarts == 0 {
-		if len(r.started) == mostStarts {
-			delete(r.starts, r.started[0])
-			r.started = r.started[1:]
-		}
-		r.started = append(r.started, e.of)
-	}
-	r.starts[e.of]++
+	e.restarts = r.start(e.of)
+}
+
+// start counts a start, and returns the number of earlier ones.
+func (r *Registry) start(of Of) (before int) {
+	before, _ = r.starts.Get(of)
+	r.starts.Put(of, before+1)
+	return before
 }
 
 // Panicked notes that the actor with this id panicked, and the reason.
