@@ -26,12 +26,12 @@ type Errands struct {
 const forgottenAfter = 10 * time.Second
 
 type running struct {
-	job   string
-	end   context.CancelFunc
-	asked chan struct{} // has a token after a request
-	done  chan struct{} // closed when the errand has ended and writes no more
-	size  int64         // once done
-	err   error         // once done
+	job    string
+	end    context.CancelFunc
+	silent *time.Timer   // ends the errand forgottenAfter after the last request
+	done   chan struct{} // closed when the errand has ended and writes no more
+	size   int64         // once done
+	err    error         // once done
 }
 
 // An ErrandState is the progress of an errand.
@@ -60,10 +60,7 @@ func (s *Errands) Ask(job, key string, run func(ctx context.Context) (size int64
 	if r == nil {
 		r = s.begin(job, key, run)
 	}
-	select {
-	case r.asked <- struct{}{}:
-	default:
-	}
+	r.silent.Reset(forgottenAfter)
 	select {
 	case <-r.done:
 		state = ErrandState{Done: true, Size: r.size}
@@ -83,46 +80,28 @@ func (s *Errands) Has(key string) bool {
 }
 
 func (s *Errands) begin(job, key string, run func(ctx context.Context) (int64, error)) *running {
-	r := &running{job: job, asked: make(chan struct{}, 1), done: make(chan struct{})}
 	ctx, end := context.WithCancel(s.life)
-	r.end = end
+	r := &running{job: job, end: end, silent: time.AfterFunc(forgottenAfter, end), done: make(chan struct{})}
 	s.running[key] = r
-	s.all.Add(2)
-	go func() {
-		defer s.all.Done()
+	s.all.Go(func() {
 		defer close(r.done)
 		r.err = contain.Run(func() (err error) {
 			r.size, err = run(ctx)
 			return err
 		})
-	}()
-	go func() {
-		defer s.all.Done()
-		defer end()
-		r.keep(ctx)
-		<-r.done
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.running, key)
-	}()
+	})
+	context.AfterFunc(ctx, func() { s.forget(key, r) })
 	return r
 }
 
-// keep returns after a long time without a request, or when ctx ends. It cancels the
-// errand in the first case.
-func (r *running) keep(ctx context.Context) {
-	silent := time.NewTimer(forgottenAfter)
-	defer silent.Stop()
-	for {
-		select {
-		case <-r.asked:
-			silent.Reset(forgottenAfter)
-		case <-silent.C:
-			r.end()
-			return
-		case <-ctx.Done():
-			return
-		}
+// forget removes an errand once it has ended.
+func (s *Errands) forget(key string, r *running) {
+	<-r.done
+	r.silent.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[key] == r {
+		delete(s.running, key)
 	}
 }
 

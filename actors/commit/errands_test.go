@@ -24,6 +24,7 @@ func errands(t *testing.T, test func(t *testing.T, s *Errands)) {
 		test(t, s)
 		s.Stop()
 		all.Wait()
+		synctest.Wait()
 		if len(s.running) > 0 {
 			t.Errorf("%d errands are left", len(s.running))
 		}
