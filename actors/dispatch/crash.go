@@ -120,8 +120,7 @@ func (q *Queue) judge(b broken, crashed bool, suspects int) {
 		t.apart = 1
 	}
 	if !crashed && t.refusals > 0 && q.disp.answeredAt(q).After(t.refusedAt) { // only the connections of this row break
-		if t.lostRequests++; t.lostRequests >= maxLostRequests {
-			t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, "The connection to the engine broke on every attempt: "+b.fault.Message, "", t.attempts+t.lostRequests), Final
+		if t.lost(b.fault); t.Outcome == Final {
 			return
 		}
 	}

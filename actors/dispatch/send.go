@@ -365,18 +365,7 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	}
 	if fault.Status == 0 || fault.Class == engine.ServerFault {
 		q.disp.hooks.Suspect(fault)
-		if fault.Code == codeTimeout {
-			t.timeouts++
-		}
-		if t.lostRequests++; t.lostRequests < maxLostRequests {
-			t.Outcome = Unblamed
-			return
-		}
-		what := "The connection to the engine broke on every attempt: "
-		if fault.Class == engine.ServerFault {
-			what = "No engine could be used for the row: "
-		}
-		t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.lostRequests), Final
+		t.lost(fault)
 		return
 	}
 	if fault.TooLong && q.job.Spec.TruncateRows && t.shortened < mostShortenings {
@@ -399,6 +388,22 @@ func (q *Queue) handleFault(t *Task, fault *engine.Error, seen *requestResult) {
 	if t.Outcome == Again {
 		q.disp.cfg.Metrics.Retries.Inc()
 	}
+}
+
+// lost counts a lost request, which is no attempt.
+func (t *Task) lost(fault *engine.Error) {
+	if fault.Code == codeTimeout {
+		t.timeouts++
+	}
+	if t.lostRequests++; t.lostRequests < maxLostRequests {
+		t.Outcome = Unblamed
+		return
+	}
+	what := "The connection to the engine broke on every attempt: "
+	if fault.Class == engine.ServerFault {
+		what = "No engine could be used for the row: "
+	}
+	t.Out, t.Outcome = failed(rowmill.RowAttemptsUsedUp, what+fault.Message, "", t.attempts+t.lostRequests), Final
 }
 
 // refusalGap is the longest time between two refusals of a row that count as one wait. A

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,32 +86,10 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 	}
 	var next error
 	for next == nil && out.Rows() < g.ShardRows && (out.Rows() == 0 || out.Size()+int64(len(row.Text)+len(row.Fields)) <= g.ShardBytes) {
-		if err := ctx.Err(); err != nil {
+		if err := g.cutRow(out, counted, info.First+int64(out.Rows()), row); err != nil {
 			return info, err
 		}
-		text := row.Text
-		if !utf8.ValidString(text) {
-			text = strings.ToValidUTF8(text, "\uFFFD")
-		}
-		if err := out.AddRow(text, row.ID, row.Fields); err != nil {
-			return info, err
-		}
-		if g.copies != nil && g.copies.add(info.First+int64(out.Rows())-1, text) {
-			counted.pass()
-			g.groups.Add("") // a copy need not run near other rows
-		} else {
-			if err := counted.add(text); err != nil {
-				return info, err
-			}
-			g.groups.Add(text)
-		}
-		if err := counted.err(); err != nil {
-			return info, err
-		}
-		if err := checkRows(info.First+int64(out.Rows()), true, &g.spec); err != nil {
-			return info, err
-		}
-		if err := moment.pass(ctx); err != nil {
+		if err := cmp.Or(ctx.Err(), moment.pass(ctx)); err != nil {
 			return info, err
 		}
 		next = rows.Next(row)
@@ -138,6 +117,31 @@ func (g *ingester) cutShard(ctx context.Context, moment *moment, rows input.Read
 		return info, fmt.Errorf("commit shard %d: %w", n, err)
 	}
 	return whole, next
+}
+
+// cutRow adds a row to a shard, counts it, and checks it against the quotas. index is the
+// row's number in the input.
+func (g *ingester) cutRow(out *shard.Writer, counted *inputCounter, index int64, row *rowmill.Row) error {
+	text := row.Text
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	if err := out.AddRow(text, row.ID, row.Fields); err != nil {
+		return err
+	}
+	if g.copies != nil && g.copies.add(index, text) {
+		counted.pass()
+		g.groups.Add("") // a copy need not run near other rows
+	} else {
+		if err := counted.add(text); err != nil {
+			return err
+		}
+		g.groups.Add(text)
+	}
+	if err := counted.err(); err != nil {
+		return err
+	}
+	return checkRows(index+1, true, &g.spec)
 }
 
 // A moment is the time in which an input uses a processor of the node.

@@ -126,23 +126,7 @@ func (g *ingester) fetch(ctx context.Context) error {
 	}
 	g.Downloads.run(ctx, job, d, func() error {
 		defer done()
-		defer w.Abort()
-		raw := input.NewCompressor(w)
-		meter := &stallMeter{w: raw, download: d}
-		if _, err := g.Downloader.Fetch(d.ctx, url, meter); err != nil {
-			return meter.addStall(err)
-		}
-		if err := raw.Close(); err != nil {
-			return fmt.Errorf("write input object: %w", err)
-		}
-		if d.tail != nil && d.tail.end(d.ctx) {
-			return nil
-		}
-		if _, err := w.Commit(); err != nil {
-			return fmt.Errorf("commit input object: %w", err)
-		}
-		d.stored = true
-		return nil
+		return d.fetch(g.Downloader, url, w)
 	})
 	if d.tail == nil {
 		return d.wait(ctx)
@@ -157,6 +141,27 @@ func (g *ingester) fetch(ctx context.Context) error {
 	if err == nil && d.stored {
 		g.dropDownload(ctx)
 	}
+	return nil
+}
+
+// fetch downloads a URL and stores its content, unless shards replace it.
+func (d *download) fetch(from Downloader, url string, w blob.Writer) error {
+	defer w.Abort()
+	raw := input.NewCompressor(w)
+	meter := &stallMeter{w: raw, download: d}
+	if _, err := from.Fetch(d.ctx, url, meter); err != nil {
+		return meter.addStall(err)
+	}
+	if err := raw.Close(); err != nil {
+		return fmt.Errorf("write input object: %w", err)
+	}
+	if d.tail != nil && d.tail.end(d.ctx) {
+		return nil
+	}
+	if _, err := w.Commit(); err != nil {
+		return fmt.Errorf("commit input object: %w", err)
+	}
+	d.stored = true
 	return nil
 }
 

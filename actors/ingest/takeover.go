@@ -165,24 +165,30 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 		return m, err
 	}
 	m.Size, m.Taken = size, t.taken
+	err = t.record(ctx, &m)
+	return m, err
+}
+
+// record writes the lists of copies and groups, and records the rows taken over.
+func (t *takeover) record(ctx context.Context, m *shard.Manifest) (err error) {
 	if t.copies != nil {
 		m.Copies = t.copies.count
 	}
 	if err := t.copies.commit(); err != nil {
-		return m, err
+		return err
 	}
 	if m.Groups, err = t.copyGroups(ctx); err != nil {
-		return m, err
+		return err
 	}
 	updated, err := t.Jobs.Update(ctx, t.fence, func(r *store.Record) error {
 		r.Job.RowsTakenOver = m.Taken
 		return nil
 	})
 	if err != nil {
-		return m, fmt.Errorf("record the rows taken over: %w", err)
+		return fmt.Errorf("record the rows taken over: %w", err)
 	}
 	*t.rec = updated
-	return m, nil
+	return nil
 }
 
 // copyShard copies shard n of the old job to the new job.
