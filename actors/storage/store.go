@@ -74,11 +74,6 @@ func (s *watchedStore) Finish(ctx context.Context, f store.Fence, change func(*s
 	return rec, s.place.met(err, writes)
 }
 
-func (s *watchedStore) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
-	rec, err := s.Store.Cancel(ctx, jobID, now, change)
-	return rec, s.place.met(err, writes)
-}
-
 func (s *watchedStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
 	return s.place.met(s.Store.CommitParts(ctx, f, parts, totals), writes)
 }
@@ -90,14 +85,4 @@ func (s *watchedStore) ReplaceParts(ctx context.Context, f store.Fence, complete
 func (s *watchedStore) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
 	parts, err := s.Store.ListParts(ctx, jobID)
 	return parts, s.place.met(err, reads)
-}
-
-func (s *watchedStore) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
-	lost, err := s.Store.LoseParts(ctx, f, keys, change)
-	return lost, s.place.met(err, writes)
-}
-
-func (s *watchedStore) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
-	rec, err := s.Store.Reserve(ctx, f, usd, limit)
-	return rec, s.place.met(err, writes)
 }
