@@ -128,6 +128,33 @@ func TestPoolLearnsLengths(t *testing.T) {
 	}
 }
 
+// prefixed returns row i of a prefix of 2 KB.
+func prefixed(of, i int) string {
+	return fmt.Sprintf("%04d", of) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
+}
+
+// A spread has the ports that rows of each prefix went to.
+type spread map[int]map[order.Port]bool
+
+// take takes the next row in turn i, for one of four ports.
+func (s spread) take(p *order.Pool[int], i, prefixes int) (of int) {
+	port := order.Port(i % 4)
+	of = p.Take(port, 1, true)[0].Value % prefixes
+	if s[of] == nil {
+		s[of] = make(map[order.Port]bool)
+	}
+	s[of][port] = true
+	return of
+}
+
+// split returns how many ports had rows of a prefix besides its first port.
+func (s spread) split() (n int) {
+	for _, ports := range s {
+		n += len(ports) - 1
+	}
+	return n
+}
+
 // Rows with the same prefix go to the same port and soon after one another, in whatever
 // order they came.
 func TestPoolKeepsPrefixesTogether(t *testing.T) {
@@ -135,32 +162,26 @@ func TestPoolKeepsPrefixesTogether(t *testing.T) {
 	const prefixes, each = 400, 8
 	var lengths order.Lengths
 	p := pool(&lengths, prefixes*each, 64<<10)
-	prefix := func(i int) string { return fmt.Sprintf("%04d", i) + strings.Repeat("lorem ipsum ", 200) }
-	all := rows(prefixes*each, func(i int) string { return prefix(i%prefixes) + fmt.Sprint(i) })
+	all := rows(prefixes*each, func(i int) string { return prefixed(i%prefixes, i) })
 	rand.New(rand.NewPCG(3, 4)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	p.Add(all)
 	first, last := make(map[int]int), make(map[int]int)
-	ports := make(map[int]map[order.Port]bool)
+	ports := spread{}
 	for i := 0; p.Len() > 0; i++ {
-		port := order.Port(i % 4)
-		for _, r := range p.Take(port, 1, true) {
-			of := r.Value % prefixes
-			if ports[of] == nil {
-				ports[of], first[of] = make(map[order.Port]bool), i
-			}
-			last[of] = i
-			ports[of][port] = true
+		of := ports.take(p, i, prefixes)
+		if _, known := first[of]; !known {
+			first[of] = i
 		}
+		last[of] = i
 	}
-	split, apart := 0, 0
+	apart := 0
 	for of := range ports {
-		split += len(ports[of]) - 1
 		apart += last[of] - first[of]
 	}
 	if mean := apart / prefixes; mean > 4*8*each { // 4 ports, each with a desk of 8
 		t.Errorf("the first and the last row of a prefix are %d rows apart on average", mean)
 	}
-	if split > 16 { // at the end ports share prefixes
+	if split := ports.split(); split > 16 { // at the end ports share prefixes
 		t.Errorf("%d prefixes went to more than one port", split)
 	}
 }
@@ -180,29 +201,16 @@ func TestPoolKeepsPrefixesTogetherWhileTheyAreRead(t *testing.T) {
 	const prefixes, each, atOnce = 400, 8, 2 * 400
 	var lengths order.Lengths
 	p := pool(&lengths, prefixes*each, 64<<10)
-	all := dealt(rows(prefixes*each, func(i int) string {
-		return fmt.Sprintf("%04d", i%prefixes) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
-	}))
-	ports := make(map[int]map[order.Port]bool)
+	all := dealt(rows(prefixes*each, func(i int) string { return prefixed(i%prefixes, i) }))
+	ports := spread{}
 	for turn := 0; len(all) > 0; turn++ {
 		p.Add(all[:atOnce])
 		all = all[atOnce:]
 		for i := turn; p.Len() > 0; i++ { // another port is first each time
-			port := order.Port(i % 4)
-			for _, r := range p.Take(port, 1, true) {
-				of := r.Value % prefixes
-				if ports[of] == nil {
-					ports[of] = make(map[order.Port]bool)
-				}
-				ports[of][port] = true
-			}
+			ports.take(p, i, prefixes)
 		}
 	}
-	split := 0
-	for _, to := range ports {
-		split += len(to) - 1
-	}
-	if split > 4*16 { // at the end of each turn ports share prefixes
+	if split := ports.split(); split > 4*16 { // at the end of each turn ports share prefixes
 		t.Errorf("%d prefixes went to more than one port", split)
 	}
 }
@@ -213,12 +221,9 @@ func TestPoolHelpsWithWholePrefixes(t *testing.T) {
 	const prefixes, each = 8, 20 // as many as one desk holds
 	var lengths order.Lengths
 	p := pool(&lengths, 10_000, 8<<10)
-	text := func(of, i int) string {
-		return fmt.Sprintf("%04d", of) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
-	}
-	p.Add(dealt(rows(4096, func(i int) string { return text(i%512, i) }))) // the pool learns from these rows how much is shared
+	p.Add(dealt(rows(4096, func(i int) string { return prefixed(i%512, i) }))) // the pool learns from these rows how much is shared
 	p.Take(0, 4096, true)
-	p.Add(dealt(rows(prefixes*each, func(i int) string { return text(1000+i%prefixes, i) })))
+	p.Add(dealt(rows(prefixes*each, func(i int) string { return prefixed(1000+i%prefixes, i) })))
 	p.Take(0, prefixes, true)
 	helped := make(map[string]int)
 	for _, r := range p.Take(1, prefixes*each/2, true) {
@@ -354,10 +359,7 @@ func TestPoolExpeditesWholePrefixes(t *testing.T) {
 	const prefixes, each = 40, 8
 	var lengths order.Lengths
 	p := pool(&lengths, prefixes*each, 64<<10)
-	all := rows(prefixes*each, func(i int) string {
-		return fmt.Sprintf("%04d", i%prefixes) + strings.Repeat("lorem ipsum ", 200) + fmt.Sprint(i)
-	})
-	p.Add(all)
+	p.Add(rows(prefixes*each, func(i int) string { return prefixed(i%prefixes, i) }))
 	p.Expedite(0)
 	last, turns := -1, 0
 	for p.Len() > 0 {

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -37,6 +38,7 @@ type port struct {
 	id    order.Port
 	queue Queue
 	sent  int
+	left  int // during Fill: rows that it has room for
 }
 
 // firstAnswer is the assumed size of an answer in bytes before the first answer arrives.
@@ -139,30 +141,22 @@ func (p *port) room() int { return p.queue.Demand() - p.sent }
 // finished rows should be written.
 func (s *Sender) Fill() (full bool) {
 	open := make([]*port, 0, len(s.ports))
-	rooms := make(map[*port]int, len(s.ports))
 	for _, server := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[server]
-		if room := p.room(); room >= p.queue.Group() { // fewer rows than a group are not worth a request
+		if p.left = p.room(); p.left >= p.queue.Group() { // fewer rows than a group are not worth a request
 			open = append(open, p)
-			rooms[p] = room
 		}
 	}
 	before := s.full
 	for len(open) > 0 && s.Rows.Ready() > 0 {
-		least := 0
-		for i, p := range open {
-			if rooms[p] > rooms[open[least]] || rooms[p] == rooms[open[least]] && p.id < open[least].id {
-				least = i
-			}
-		}
-		p := open[least]
+		p := slices.MinFunc(open, func(a, b *port) int { return cmp.Or(b.left-a.left, cmp.Compare(a.id, b.id)) })
 		share := max(s.Rows.Ready()/(16*len(s.ports)), p.queue.Group(), 1)
-		n := s.afford(min(rooms[p], share, s.Rows.Ready()))
+		n := s.afford(min(p.left, share, s.Rows.Ready()))
 		tasks := s.Rows.Take(p.id, n, len(s.ports) == 1)
 		s.memory.take(-int64(n-len(tasks)) * s.answer) // gives back the room for rows that Take did not return
 		s.send(p, tasks)
-		if rooms[p] -= n; n == 0 || len(tasks) < n || rooms[p] < p.queue.Group() {
-			open = append(open[:least], open[least+1:]...)
+		if p.left -= n; n == 0 || len(tasks) < n || p.left < p.queue.Group() {
+			open = slices.DeleteFunc(open, func(other *port) bool { return other == p })
 		}
 	}
 	return s.full && !before
