@@ -1,6 +1,9 @@
 package order
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A class groups rows of similar size from the same region of the input.
 type class struct{ size, region uint8 }
@@ -93,16 +96,11 @@ func (c *cells[T]) sort(l *Lengths) {
 	}
 	slices.SortFunc(c.order, func(i, j int32) int {
 		a, b := &c.list[i], &c.list[j]
-		switch {
-		case a.rank > b.rank:
-			return -1
-		case a.rank < b.rank:
-			return 1
-		case a.class.size != b.class.size:
-			return int(b.class.size) - int(a.class.size)
+		if order := cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(b.class.size, a.class.size)); order != 0 {
+			return order
 		}
 		// Between equal cells, regions far from each other follow one another.
-		return int(scatter(a.class.region)) - int(scatter(b.class.region))
+		return cmp.Compare(scatter(a.class.region), scatter(b.class.region))
 	})
 }
 

@@ -159,12 +159,7 @@ func (p *Pool[T]) Expedite(batch int) {
 		d.groups = slices.DeleteFunc(d.groups, empty)
 	}
 	// Rows with the same prefix stay together; other rows keep the order of the input.
-	slices.SortStableFunc(late, func(a, b Row[T]) int {
-		if a.hash != b.hash {
-			return cmp.Compare(a.hash, b.hash)
-		}
-		return cmp.Compare(a.Position, b.Position)
-	})
+	slices.SortStableFunc(late, func(a, b Row[T]) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.Position, b.Position)) })
 	p.front = append(p.front, late...)
 }
 
@@ -364,10 +359,7 @@ func (p *Pool[T]) rank() {
 		case a.share != b.share: // the rows of a later share may not all be here yet
 			return cmp.Compare(a.share, b.share)
 		case a.rank != b.rank:
-			if a.rank > b.rank {
-				return -1
-			}
-			return 1
+			return cmp.Compare(b.rank, a.rank)
 		default:
 			return b.rows.count - a.rows.count
 		}
