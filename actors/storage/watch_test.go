@@ -253,6 +253,31 @@ func TestLook(t *testing.T) {
 	})
 }
 
+// During an outage, calls for requests fail at once, except reads of a full bucket.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err           error
+		reads, writes bool // fail at once
+	}{
+		"no outage": {nil, false, false}, "full": {syscall.ENOSPC, false, true}, "away": {rowmill.ErrUnavailable, true, true},
+	} {
+		r := setup()
+		if test.err != nil {
+			set(&r.bucket.writes, test.err)
+			_ = r.write(t)()
+			set(&r.bucket.writes, nil) // the outage is known, and calls would succeed
+		}
+		refused := func(err error) bool { return err != nil && strings.Contains(err.Error(), "object storage could not be used for") }
+		bucket := r.Requests()
+		_, read := bucket.Stat(t.Context(), "k")
+		_, write := bucket.Create(t.Context(), "k", "")
+		if refused(read) != test.reads || refused(write) != test.writes || refused(bucket.Delete(t.Context(), "k")) != test.reads {
+			t.Errorf("%s: a read: %v, a write: %v", name, read, write)
+		}
+	}
+}
+
 // WaitHere ends once other nodes can use the storage that this node cannot, and only for
 // objects.
 func TestWaitHere(t *testing.T) {
