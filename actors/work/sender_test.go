@@ -60,6 +60,12 @@ func TestSenderFillsTheLeastBusyServers(t *testing.T) {
 	if len(a.tasks) != 30 || len(b.tasks) != 10 || s.Sent() != 40 || s.Rows.Ready() != 60 {
 		t.Errorf("%d and %d rows sent, %d in all, %d left", len(a.tasks), len(b.tasks), s.Sent(), s.Rows.Ready())
 	}
+	busy, idle := &line{demand: 10}, &line{demand: 30}
+	few := sender(memory(1<<30), 8, 0, busy)
+	few.Open("b", idle)
+	if few.Fill(); len(idle.tasks) != 8 {
+		t.Errorf("%d of 8 rows went to the server with more room", len(idle.tasks))
+	}
 	if s.Wants(40) != true { // all rows are loaded ahead
 		t.Error("no more rows wanted, although memory is free")
 	}
