@@ -268,7 +268,9 @@ func TestRequests(t *testing.T) {
 			_ = r.write(t)()
 			set(&r.bucket.writes, nil) // the outage is known, and calls would succeed
 		}
-		refused := func(err error) bool { return err != nil && strings.Contains(err.Error(), "object storage could not be used for") }
+		refused := func(err error) bool {
+			return err != nil && strings.Contains(err.Error(), "object storage could not be used for")
+		}
 		bucket := r.Requests()
 		_, read := bucket.Stat(t.Context(), "k")
 		_, write := bucket.Create(t.Context(), "k", "")
