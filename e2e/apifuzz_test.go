@@ -69,14 +69,8 @@ func byDocument(t *testing.T, key map[string]any) {
 		jobs = append(jobs, created.Results)
 		n.finish(t, created.Results)
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hooks, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must(os.Hostname())(t)
+	hooks := must(filepath.Abs("testdata"))(t)
 	secret := apiKey // no request can revoke this key
 	if key != nil {
 		var made struct {

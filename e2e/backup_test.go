@@ -261,18 +261,11 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 				t.Fatalf("%s: %v: %s", name, err, out)
 			}
 		}
-		if err := os.Mkdir(filepath.Join(folder, "redis"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(filepath.Join(folder, "redis"), 0o700))
 		run("redis-cli", "-p", fmt.Sprint(records.Port()), "--rdb", filepath.Join(folder, "redis", "dump.rdb"))
-		target, err := s3test.Run(t.Context(), filepath.Join(folder, "s3"), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := must(s3test.Run(t.Context(), filepath.Join(folder, "s3"), 0))(t)
 		t.Cleanup(target.Stop)
-		if err := blobtest.Copy(t.Context(), open(t, objects), open(t, target)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, blobtest.Copy(t.Context(), open(t, objects), open(t, target)))
 		after := l.known()
 
 		other := restored(t, w.url, filepath.Join(folder, "redis"), target, after, "appendonly no")
@@ -336,17 +329,13 @@ func TestVersionsAndAnAOF(t *testing.T) {
 		}
 	}
 	folder := t.TempDir()
-	if err := os.CopyFS(filepath.Join(folder, "appendonlydir"), os.DirFS(filepath.Join(records.Dir(), "appendonlydir"))); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(filepath.Join(folder, "appendonlydir"), os.DirFS(filepath.Join(records.Dir(), "appendonlydir"))))
 	after := l.known()
 	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "100")
 	goOn() // the node merges and removes many objects that the copy names
 	ended()
 	n.kill()
-	if err := records.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, records.Stop())
 
 	found, err := objects.Undelete(t.Context(), at)
 	if err != nil || found == 0 {
@@ -365,12 +354,9 @@ func TestVersionsAndAnAOF(t *testing.T) {
 // open opens the bucket of a server.
 func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 	t.Helper()
-	bucket, err := s3.Open(t.Context(), s3.Config{
+	bucket := must(s3.Open(t.Context(), s3.Config{
 		Endpoint: server.Endpoint, Region: s3test.Region, Bucket: server.Bucket, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { _ = bucket.Close() })
 	return bucket
 }
@@ -381,10 +367,7 @@ func open(t *testing.T, server *s3test.Server) *s3.Bucket {
 // clients have deleted in a bucket without versions.
 func restored(t *testing.T, engine, folder string, objects *s3test.Server, removed map[string]loaded, settings ...string) *node {
 	t.Helper()
-	redis, err := redistest.Run(t.Context(), folder, 0, "always", settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	redis := must(redistest.Run(t.Context(), folder, 0, "always", settings...))(t)
 	t.Cleanup(func() {
 		if err := redis.Stop(); err != nil {
 			t.Error(err)
@@ -426,9 +409,7 @@ func (n *node) held(t *testing.T) []string {
 		inside, err = filepath.Glob(filepath.Join(n.data, "tmp", "*", "*", "*"))
 		found = append(found, inside...)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return found
 }
 
@@ -450,16 +431,12 @@ func TestKilledWhileBackedUp(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(n.data, "objects", "files", "ballast"), make([]byte, 32<<20), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	archive := filepath.Join(t.TempDir(), "rowmill.tar")
 	command := n.client(t, "backup", "--rate", "1MiB", archive)
 	var said bytes.Buffer
 	command.Stderr = &said
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, command.Start())
 	holds := func(name string) bool { return filepath.Base(name) == "objects" } // ignores the short-lived files of jobs
 	for deadline := time.Now().Add(patience); !slices.ContainsFunc(n.held(t), holds); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

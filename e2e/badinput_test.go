@@ -143,10 +143,7 @@ func (n *node) wantNoFiles(t *testing.T, id string) {
 // log returns the log of the node.
 func (n *node) log(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(n.stderr.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(n.stderr.Name()))(t)
 	return string(data)
 }
 
@@ -155,9 +152,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 400_000, 0)
 	n := newNode(t, w.url, killSettings)
-	if err := os.MkdirAll(n.data, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(n.data, 0o755))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", n.data).CombinedOutput(); err != nil {
 		unable(t, "a full disk needs the right to mount a tmpfs: %v: %s", err, out)
 	}

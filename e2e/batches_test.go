@@ -54,9 +54,7 @@ func TestOpenAINode(t *testing.T) {
 	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
 	n.start(t)
 	large := filepath.Join(t.TempDir(), "large.jsonl")
-	if err := os.WriteFile(large, bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 200<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(large, bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 200<<10), 0o600))
 	runClient(t, "node", "testdata/batches_openai.mjs", clients, n.base, apiKey, large)
 }
 
@@ -120,29 +118,16 @@ func (n *node) startBatch(t *testing.T, rows int, tokens int) batchState {
 	t.Helper()
 	var form bytes.Buffer
 	parts := multipart.NewWriter(&form)
-	file, err := parts.CreateFormFile("file", "in.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(parts.CreateFormFile("file", "in.jsonl"))(t)
 	for i := range rows {
 		fmt.Fprintf(file, `{"custom_id":"row-%d","method":"POST","url":"/v1/chat/completions","body":{"model":"llama-3.1-8b","max_tokens":%d,"ignore_eos":true,"messages":[{"role":"user","content":"%d"}]}}`+"\n", i, tokens, i)
 	}
-	if err := parts.WriteField("purpose", "batch"); err != nil {
-		t.Fatal(err)
-	}
-	if err := parts.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.base+"/v1/files", &form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, parts.WriteField("purpose", "batch"))
+	check(t, parts.Close())
+	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, n.base+"/v1/files", &form))(t)
 	r.Header.Set("Authorization", "Bearer "+apiKey)
 	r.Header.Set("Content-Type", parts.FormDataContentType())
-	response, err := n.http.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(n.http.Do(r))(t)
 	defer response.Body.Close()
 	var sent struct{ ID string }
 	if err := json.NewDecoder(response.Body).Decode(&sent); err != nil || sent.ID == "" {
@@ -178,15 +163,9 @@ func (n *node) outcomes(t *testing.T, file *string) []string {
 // lineIDs returns the custom_ids of the lines at a path.
 func (n *node) lineIDs(t *testing.T, path string) (ids []string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.base+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, n.base+path, nil))(t)
 	r.Header.Set("Authorization", "Bearer "+apiKey)
-	response, err := n.http.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(n.http.Do(r))(t)
 	defer response.Body.Close()
 	lines := bufio.NewReader(response.Body)
 	for {

@@ -96,10 +96,7 @@ type probe struct {
 // check that the chart makes them.
 func chart(t *testing.T, file string) (all []manifest) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(file))(t)
 	for documents := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var raw yaml.Node
 		if err := documents.Decode(&raw); errors.Is(err, io.EOF) {
@@ -108,9 +105,7 @@ func chart(t *testing.T, file string) (all []manifest) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		var head struct{ Kind string }
-		if err := raw.Decode(&head); err != nil {
-			t.Fatal(err)
-		}
+		check(t, raw.Decode(&head))
 		m := manifest{Kind: head.Kind}
 		switch head.Kind {
 		case "StatefulSet", "Service", "ConfigMap", "NetworkPolicy", "Ingress", "Pod":
@@ -162,9 +157,7 @@ func (p *pod) environment(t *testing.T, c container, config string) []string {
 	paths := []string{"$(POD_IP)", p.ip, "$(POD_NAME)", p.name}
 	for _, mount := range c.Mounts {
 		here := filepath.Join(p.dir, mount.Path)
-		if err := os.MkdirAll(here, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(here, 0o700))
 		if strings.HasPrefix(mount.Path, "/etc/") || mount.Path == "/data" {
 			paths = append(paths, mount.Path, here)
 		}
@@ -185,12 +178,8 @@ func (p *pod) environment(t *testing.T, c container, config string) []string {
 
 func (p *pod) write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	check(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // fill writes the secrets of a pod's volumes.
@@ -252,9 +241,7 @@ func TestChartSettings(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, &failure)
 			}
-			if err := yaml.Unmarshal(out, &set); err != nil {
-				t.Fatal(err)
-			}
+			check(t, yaml.Unmarshal(out, &set))
 			if node.Args[0] != "serve" {
 				t.Errorf("it runs %q", node.Args)
 			}
@@ -314,14 +301,9 @@ func TestChartSettings(t *testing.T) {
 // signature, and no other routes.
 func TestChartIngress(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../http/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../http/openapi.yaml"))(t)
 	var document struct{ Paths map[string]any }
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	check(t, yaml.Unmarshal(text, &document))
 	paths := only(t, forms(t)["single"], "Ingress").Spec.Rules[0].HTTP.Paths
 	for route := range document.Paths {
 		reached := false
@@ -339,14 +321,8 @@ func TestChartIngress(t *testing.T) {
 // and runs as the owner of these paths.
 func TestChartImage(t *testing.T) {
 	t.Parallel()
-	dockerfile, err := os.ReadFile("../deploy/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered, err := os.ReadFile("../deploy/helm/testdata/separate.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dockerfile := must(os.ReadFile("../deploy/Dockerfile"))(t)
+	rendered := must(os.ReadFile("../deploy/helm/testdata/separate.yaml"))(t)
 	for of, at := range map[string]string{
 		`(?m)^ENV ROWMILL_DATA=(\S+) TMPDIR=(\S+) HOME=(\S+)$`: `{name: data, mountPath: (\S+)}`,
 		`(?m)^COPY --from=build --chown=(\d+):\d+ /out/data`:   `runAsUser: (\d+)`,
@@ -370,9 +346,7 @@ func (p *pod) serve(t *testing.T, all []manifest, listen string, args ...string)
 	node.Env = environ // for equal names, the last value counts
 	var log bytes.Buffer
 	node.Stderr = &log
-	if err := node.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, node.Start())
 	ended := make(chan error, 1)
 	over := make(chan struct{})
 	go func() {
@@ -458,10 +432,7 @@ func twoRows(t *testing.T, environ []string) {
 func TestChartNode(t *testing.T) {
 	t.Parallel()
 	all := forms(t)["try"]
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	listen := listener.Addr().String()
 	listener.Close()
 	p := &pod{dir: t.TempDir(), ip: "127.0.0.1", name: "rowmill-0", values: secrets()}
@@ -491,10 +462,7 @@ func TestChartCluster(t *testing.T) {
 	t.Parallel()
 	all := forms(t)["sidecar"]
 	redis, bucket := redistest.Start(t), s3test.Start(t)
-	authority, err := certtest.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must(certtest.NewAuthority())(t)
 	var environ []string
 	for i, ip := range []string{"127.83.0.1", "127.83.0.2"} {
 		server := startSimulated(t)
@@ -503,15 +471,9 @@ func TestChartCluster(t *testing.T) {
 		p := &pod{dir: t.TempDir(), ip: ip, name: fmt.Sprint("rowmill-", i), values: values, replaced: []string{
 			"http://127.0.0.1:8000", server.url, "rowmill-nodes:7946", "127.83.0.1:7946",
 		}}
-		files, err := authority.Issue(t.TempDir(), "rowmill")
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must(authority.Issue(t.TempDir(), "rowmill"))(t)
 		for name, file := range map[string]string{"tls.crt": files.Cert, "tls.key": files.Key, "ca.crt": files.CA} {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(file))(t)
 			p.write(t, filepath.Join(p.dir, "/etc/rowmill/tls", name), string(text))
 		}
 		environ, _ = p.serve(t, all, ip+":8088", "--set", "objects.url=s3://"+bucket.Bucket, "--set", "objects.endpoint="+bucket.Endpoint,

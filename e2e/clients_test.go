@@ -37,16 +37,10 @@ func newExisting(t *testing.T, args ...string) *existing {
 // ask sends a request and decodes the answer, with any status.
 func (e *existing) ask(method, path, body string) (status int, answer map[string]json.RawMessage) {
 	e.Helper()
-	request, err := http.NewRequestWithContext(e.Context(), method, e.node.base+path, strings.NewReader(body))
-	if err != nil {
-		e.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(e.Context(), method, e.node.base+path, strings.NewReader(body)))(e)
 	request.Header.Set("Authorization", "Key "+e.key)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := e.node.http.Do(request) // asks for gzip
-	if err != nil {
-		e.Fatal(err)
-	}
+	response := must(e.node.http.Do(request))(e) // asks for gzip
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		e.Fatalf("%s %s: %d, and the body is no JSON object: %v", method, path, response.StatusCode, err)
@@ -79,10 +73,7 @@ func (e *existing) submit(priority, rows int, more string) (id string) {
 	for i := range inputs {
 		inputs[i] = rowText(i)
 	}
-	text, err := json.Marshal(inputs)
-	if err != nil {
-		e.Fatal(err)
-	}
+	text := must(json.Marshal(inputs))(e)
 	status, answer := e.ask(http.MethodPost, "/v1/batch-inference", fmt.Sprintf(
 		`{"model":"llama-3.1-8b","inputs":%s,"job_priority":%d,"json_schema":null,"system_prompt":null,"sampling_params":null,"random_seed_per_input":false,"truncate_rows":true,"name":null,"description":null%s}`,
 		text, priority, more))
@@ -139,15 +130,9 @@ func (e *existing) job(id string) map[string]json.RawMessage {
 // stream follows a job and reports whether its last progress was all rows.
 func (e *existing) stream(id string, rows int64) bool {
 	e.Helper()
-	request, err := http.NewRequestWithContext(e.Context(), http.MethodGet, e.node.base+"/v1/stream-job-progress/"+id, nil)
-	if err != nil {
-		e.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(e.Context(), http.MethodGet, e.node.base+"/v1/stream-job-progress/"+id, nil))(e)
 	request.Header.Set("Authorization", "Key "+e.key)
-	response, err := e.node.http.Do(request)
-	if err != nil {
-		e.Fatal(err)
-	}
+	response := must(e.node.http.Do(request))(e)
 	defer response.Body.Close()
 	var done int64
 	lines := bufio.NewScanner(response.Body)
@@ -300,17 +285,12 @@ func TestExistingClient_DownloadsWithResume(t *testing.T) {
 	}
 	fetch := func(method, url string, want int, header ...string) (length int64, etag string, data []byte) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 		for i := 0; i < len(header); i += 2 {
 			request.Header.Set(header[i], header[i+1])
 		}
 		response, err := e.node.http.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer response.Body.Close()
 		data, err = io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != want {

@@ -12,10 +12,7 @@ import (
 // that the binary prints.
 func TestConfigurationIsDocumented(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must(os.ReadFile("../docs/configuration.md"))(t)
 	command := exec.CommandContext(t.Context(), binary, "config", "print")
 	command.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	out, err := command.Output()

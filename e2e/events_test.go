@@ -22,16 +22,11 @@ func (f *follower) follow(n *node, until func(client.Job) bool) (client.Job, []s
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	defer cancel()
-	api, err := client.New(client.Config{Server: n.base, Key: apiKey})
-	if err != nil {
-		f.Fatal(err)
-	}
+	api := must(client.New(client.Config{Server: n.base, Key: apiKey}))(f)
 	defer api.Close()
 	var names []string
 	for e, err := range api.Events(ctx, client.Subscription{Topics: []string{"job:" + f.job}, After: f.last}) {
-		if err != nil {
-			f.Fatal(err)
-		}
+		check(f, err)
 		names, f.last = append(names, e.Name), e.ID
 		if e.Name != client.EventJob {
 			continue

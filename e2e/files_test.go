@@ -18,13 +18,9 @@ func csvOf(t *testing.T, rows int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	if err := w.Write([]string{"id", "text"}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.Write([]string{"id", "text"}))
 	for i := range rows {
-		if err := w.Write([]string{strconv.Itoa(i), rowText(i)}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.Write([]string{strconv.Itoa(i), rowText(i)}))
 	}
 	w.Flush()
 	return out.Bytes()
@@ -42,9 +38,7 @@ func parquetOf(t *testing.T, rows int) []byte {
 		all[i] = row{int64(i), rowText(i)}
 	}
 	var out bytes.Buffer
-	if err := parquet.Write(&out, all); err != nil {
-		t.Fatal(err)
-	}
+	check(t, parquet.Write(&out, all))
 	return out.Bytes()
 }
 
@@ -52,12 +46,8 @@ func gzipped(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(w.Write(data))(t)
+	check(t, w.Close())
 	return out.Bytes()
 }
 

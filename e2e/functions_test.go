@@ -91,9 +91,7 @@ func newAuthor(t *testing.T, n *node, key string) *author {
 // its standard output and exit code.
 func (a *author) rowmill(t *testing.T, definition string, args ...string) (string, int) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(a.dir, "definition.yaml"), []byte(definition), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(a.dir, "definition.yaml"), []byte(definition), 0o600))
 	command := exec.CommandContext(t.Context(), binary, args...)
 	command.Dir = a.dir
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir, "ROWMILL_SERVER=" + a.base, "ROWMILL_API_KEY=" + a.key}
@@ -121,19 +119,10 @@ func (a *author) must(t *testing.T, definition string, args ...string) string {
 // ask sends a request with the author's key and decodes the answer into out.
 func (a *author) ask(t *testing.T, method, path string, body, out any) int {
 	t.Helper()
-	data, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), method, a.base+path, bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(json.Marshal(body))(t)
+	request := must(http.NewRequestWithContext(t.Context(), method, a.base+path, bytes.NewReader(data)))(t)
 	request.Header.Set("Authorization", "Key "+a.key)
-	response, err := a.http.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(a.http.Do(request))(t)
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
 		t.Fatalf("%s %s: %d, and the body is no JSON: %v", method, path, response.StatusCode, err)
@@ -181,15 +170,9 @@ func (a *author) end(t *testing.T, id string, revision int, want ...string) {
 // follow reads a job's stream, which ends with the job.
 func (a *author) follow(t *testing.T, id string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.base+"/v1/stream-job-progress/"+id, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, a.base+"/v1/stream-job-progress/"+id, nil))(t)
 	request.Header.Set("Authorization", "Key "+a.key)
-	response, err := a.http.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(a.http.Do(request))(t)
 	defer response.Body.Close()
 	if _, err := new(bytes.Buffer).ReadFrom(response.Body); err != nil {
 		t.Fatalf("stream of job %s: %v", id, err)

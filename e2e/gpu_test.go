@@ -15,10 +15,7 @@ import (
 // servers.
 func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 	t.Parallel()
-	dir, err := filepath.Abs(t.ArtifactDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(filepath.Abs(t.ArtifactDir()))(t)
 	for _, program := range []string{"run", "generator"} {
 		build := exec.CommandContext(t.Context(), "go", "build", "-tags=nomsgpack", "-o", filepath.Join(dir, program), "./bench/"+program)
 		build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
@@ -50,13 +47,8 @@ func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 		} `json:"runs"`
 		Best string `json:"best"`
 	}
-	data, err := os.ReadFile(filepath.Join(results, "tiny.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &measured); err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(filepath.Join(results, "tiny.json")))(t)
+	check(t, json.Unmarshal(data, &measured))
 	if len(measured.Steps) != 3 || len(measured.Runs) != 3 || !strings.HasPrefix(measured.Best, "generator") {
 		t.Errorf("%d steps and %d runs, the best of them %q: want 3, 3 and a generator", len(measured.Steps), len(measured.Runs), measured.Best)
 	}

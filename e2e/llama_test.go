@@ -15,19 +15,14 @@ import (
 func catalogOf(t *testing.T, models string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "models.yaml")
-	if err := os.WriteFile(path, []byte("models:\n"+models), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte("models:\n"+models), 0o600))
 	return "catalog: " + path + "\n"
 }
 
 // logged returns the node's log.
 func (n *node) logged(t *testing.T) string {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(filepath.Dir(n.data), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t)
 	return string(log)
 }
 

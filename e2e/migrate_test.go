@@ -63,9 +63,7 @@ func (l *load) busy(t *testing.T, more int) {
 func place(t *testing.T, records *redistest.Server, objects *s3test.Server) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
-	if err := os.WriteFile(file, []byte(shared(records, objects)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte(shared(records, objects)), 0o600))
 	return file
 }
 
@@ -92,15 +90,9 @@ func belongings(t *testing.T, n *node) map[string]string {
 // with sends a request with another key.
 func (n *node) with(t *testing.T, key, path string) int {
 	t.Helper()
-	request, err := http.NewRequest(http.MethodGet, n.base+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequest(http.MethodGet, n.base+path, nil))(t)
 	request.Header.Set("Authorization", "Key "+key)
-	response, err := n.http.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(n.http.Do(request))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -227,20 +219,14 @@ func TestKilledMigration(t *testing.T) {
 	}
 	// At least a second of work.
 	ballast := filepath.Join(from.data, "objects", "files")
-	if err := os.MkdirAll(ballast, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(ballast, 0o700))
 	for i := range 2000 {
-		if err := os.WriteFile(filepath.Join(ballast, fmt.Sprintf("ballast-%d", i)), make([]byte, 64<<10), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(ballast, fmt.Sprintf("ballast-%d", i)), make([]byte, 64<<10), 0o600))
 	}
 	to := newNode(t, w.url, killSettings)
 	command := exec.CommandContext(t.Context(), binary, "migrate", "--from", from.data, "--to", to.data)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, command.Start())
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if copied, err := filepath.Glob(filepath.Join(to.data, "objects", "files", "ballast-*")); err != nil || len(copied) > 0 {
 			break
@@ -249,9 +235,7 @@ func TestKilledMigration(t *testing.T) {
 			t.Fatal("the migration does not begin")
 		}
 	}
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, command.Process.Kill())
 	if err := command.Wait(); err == nil {
 		t.Fatal("the migration was over before it was killed")
 	}

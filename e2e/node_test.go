@@ -58,15 +58,11 @@ func newNode(t *testing.T, engine, extra string) *node {
 // command returns the command that serves the node's data directory at address.
 func (n *node) command(t *testing.T, address string) *exec.Cmd {
 	t.Helper()
-	if err := os.MkdirAll(n.data, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(n.data, 0o755))
 	settings := fmt.Sprintf("data: %s\nhttp: {listen: %s}\nlog: {format: json}\nengines: ['%s']\n%s\n",
 		n.data, address, strings.Join(n.engines, "', '"), n.extra)
 	config := filepath.Join(t.TempDir(), "rowmill.yaml")
-	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(config, []byte(settings), 0o600))
 	command := exec.Command(binary, "serve", "--config", config)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "ROWMILL_API_KEY=" + apiKey}
 	command.Env = append(command.Env, n.environ...)
@@ -162,14 +158,9 @@ func (n *node) lastWords() string {
 // linesFrom counts the log lines of the node at a level (INFO, WARN) or above.
 func (n *node) linesFrom(t *testing.T, level string) (lines int) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(n.data), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t)
 	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, least.UnmarshalText([]byte(level)))
 	for text := range strings.Lines(string(data)) {
 		var line struct{ Level slog.Level }
 		if json.Unmarshal([]byte(text), &line) == nil && line.Level >= least {
@@ -190,10 +181,7 @@ func (n *node) anonymous(t *testing.T) int64 {
 	if !found {
 		t.Fatal("no RssAnon in /proc/PID/status")
 	}
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kib := must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(t)
 	return kib << 10
 }
 
@@ -210,8 +198,6 @@ func (n *node) files(t *testing.T, text string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return found
 }

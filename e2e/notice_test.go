@@ -16,14 +16,8 @@ import (
 // binary, each with its licence. So a developer who adds a module reads its licence.
 func TestNoticeNamesEveryModule(t *testing.T) {
 	t.Parallel()
-	named, err := notice.Read("../NOTICE")
-	if err != nil {
-		t.Fatal(err)
-	}
-	build, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	named := must(notice.Read("../NOTICE"))(t)
+	build := must(buildinfo.ReadFile(binary))(t)
 	linked := map[string]string{}
 	for _, module := range build.Deps {
 		linked[module.Path] = module.Version
@@ -45,14 +39,8 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 // of go.mod.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/dependencies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/dependencies.md"))(t)
+	text := must(os.ReadFile("../go.mod"))(t)
 	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1)
 	if len(direct) < 20 {
 		t.Fatalf("go.mod asks for %v only", direct)

@@ -76,9 +76,7 @@ func TestPackages(t *testing.T) {
 	}
 	s := startSimulated(t, "--ttft", "1ms", "--per-token", "0s")
 	catalog := filepath.Join(t.TempDir(), "catalog.yaml")
-	if err := os.WriteFile(catalog, []byte("extends: default\naliases: {gpt-4o-mini: llama-3.1-8b}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(catalog, []byte("extends: default\naliases: {gpt-4o-mini: llama-3.1-8b}\n"), 0o600))
 	n := on(t, "catalog: "+catalog, s)
 	n.start(t)
 	prompts := []string{"Wie geht's, Müller? 三", "two\nlines", "\u2028 and \u0085", `"quoted" \ {}`}
@@ -113,21 +111,12 @@ func TestPackages(t *testing.T) {
 // askAlone asks an inference server for one answer.
 func askAlone(t *testing.T, server, prompt string) packageAnswer {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{
+	body := must(json.Marshal(map[string]any{
 		"model": "llama-3.1-8b", "max_tokens": 8, "messages": []any{map[string]any{"role": "user", "content": prompt}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/chat/completions", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/chat/completions", bytes.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close()
 	var got struct {
 		Choices []struct{ Message struct{ Content string } }
@@ -220,14 +209,8 @@ func (p pypi) check(t *testing.T, got packageReport, want []packageAnswer, faile
 // the page that lists them.
 func TestPackagesAreDocumented(t *testing.T) {
 	t.Parallel()
-	found, err := filepath.Glob("testdata/packages/*.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../docs/clients/openai.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must(filepath.Glob("testdata/packages/*.py"))(t)
+	page := must(os.ReadFile("../docs/clients/openai.md"))(t)
 	want := []string{"testdata/packages/rows.py"}
 	for _, p := range pypis {
 		want = append(want, "testdata/packages/"+p.name+".py")

@@ -50,10 +50,7 @@ type block struct {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join("..", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(filepath.Join("..", page)))(t)
 		blocks, err := fenced(string(text))
 		if err != nil {
 			t.Errorf("%s:%v", page, err)
@@ -75,10 +72,7 @@ func TestPages(t *testing.T) {
 func pages(t *testing.T) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "bench/*.md", "deploy/*.md", "examples/*.md"} {
-		found, err := filepath.Glob(filepath.Join("..", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(filepath.Glob(filepath.Join("..", pattern)))(t)
 		for _, name := range found {
 			names = append(names, strings.TrimPrefix(name, "../"))
 		}
@@ -101,9 +95,7 @@ func read(t *testing.T, page, text string) {
 	dir := t.TempDir()
 	home, logs := filepath.Join(dir, "reader"), filepath.Join(dir, "logs")
 	for _, path := range []string{home, logs} {
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(path, 0o700))
 	}
 	text, server := elsewhere(t, text, home)
 	blocks, err := fenced(text)
@@ -115,9 +107,7 @@ func read(t *testing.T, page, text string) {
 		path = sdkPath(t, "SUTRO")
 	}
 	source, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	env := []string{
 		"HOME=" + home, "LANG=C.UTF-8", "PATH=" + filepath.Dir(binary) + ":" + path + ":" + tools(t, page, dir), "SOURCE=" + source,
 		"ROWMILL_SERVER=" + server, // the default, for pages that do not set it
@@ -170,9 +160,7 @@ func needPython(t *testing.T) {
 func tools(t *testing.T, page, dir string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "tools")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(folder, 0o700))
 	programs := make(map[string]string)
 	switch page {
 	case "docs/cluster.md":
@@ -194,9 +182,7 @@ func tools(t *testing.T, page, dir string) string {
 		if err == nil {
 			err = os.Symlink(program, filepath.Join(folder, name))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	return folder
 }
@@ -289,9 +275,7 @@ func (b *block) program() string { return b.out + ".program" }
 func (b *block) build(t *testing.T) {
 	t.Helper()
 	source := b.out + ".go"
-	if err := os.WriteFile(source, []byte(b.text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(source, []byte(b.text), 0o600))
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", b.program(), source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
@@ -304,10 +288,7 @@ var servedPort = regexp.MustCompile(`\b\d{4,5}\b`)
 // serve runs a block until the test ends, and waits until its port answers.
 func (b *block) serve(t *testing.T, dir string, env []string) {
 	t.Helper()
-	log, err := os.Create(b.err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(os.Create(b.err))(t)
 	server := exec.Command("bash", "-euc", b.text)
 	server.Dir, server.Env, server.Stdout, server.Stderr = dir, env, log, log
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -391,14 +372,9 @@ func script(t *testing.T, page, logs string, blocks []block) string {
 		}
 	}
 	if program != nil {
-		data, err := json.Marshal(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(json.Marshal(program))(t)
 		for name, content := range map[string][]byte{"blocks.json": data, "run.py": []byte(interpreter)} {
-			if err := os.WriteFile(filepath.Join(logs, name), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(filepath.Join(logs, name), content, 0o600))
 		}
 		fmt.Fprintf(&shell, "python3 '%s' '%s'\n", filepath.Join(logs, "run.py"), filepath.Join(logs, "blocks.json"))
 	}
@@ -421,10 +397,7 @@ func last(blocks []block) string {
 // compare fails unless the output of a block is as on the page.
 func (b *block) compare(t *testing.T) {
 	t.Helper()
-	got, err := os.ReadFile(b.out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(os.ReadFile(b.out))(t)
 	if !matches(b.expected.text, string(got)) {
 		t.Errorf("%s: the output is not that of line %d, but\n%s", b.name, b.expected.line, got)
 	}

@@ -269,14 +269,8 @@ func (s realService) tokens(t *testing.T) {
 // ask sends a request directly to the server.
 func (s realService) ask(t *testing.T, path string, body, out any) {
 	t.Helper()
-	doc, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := s.http.Post(s.server.url+path, "application/json", bytes.NewReader(doc))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must(json.Marshal(body))(t)
+	response := must(s.http.Post(s.server.url+path, "application/json", bytes.NewReader(doc)))(t)
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s answers %d: %v", path, response.StatusCode, err)
@@ -298,9 +292,7 @@ func (s realService) uncut(t *testing.T) {
 	}
 	body := map[string]any{"inputs": tooLong(), "model": s.server.model, "sampling_params": s.sampling(8), "truncate_rows": false}
 	status, answer, err := s.send(http.MethodPost, "/v1/batch-inference", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var created struct {
 		Results string `json:"results"`
 	}
@@ -338,22 +330,16 @@ func (s realService) working(t *testing.T) (n float64) {
 	t.Helper()
 	for _, page := range []string{s.server.url, s.base} {
 		response, err := s.http.Get(page + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var text bytes.Buffer
 		_, err = text.ReadFrom(response.Body)
 		response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for line := range strings.Lines(text.String()) {
 			for _, name := range []string{"vllm:num_requests_running", "sglang:num_running_reqs{", "llamacpp:requests_processing", "rowmill_engine_rows_inflight"} {
 				var value float64
 				if fields := strings.Fields(line); strings.HasPrefix(line, name) && len(fields) == 2 {
-					if _, err := fmt.Sscan(fields[1], &value); err != nil {
-						t.Fatal(err)
-					}
+					must(fmt.Sscan(fields[1], &value))(t)
 					n += value
 				}
 			}

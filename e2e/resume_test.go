@@ -201,14 +201,8 @@ func (a *author) parquet(t *testing.T, id string) [][]string {
 // readParquet returns the rows of a file without nested columns.
 func readParquet(t *testing.T, path string) (all [][]string) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(path))(t)
+	file := must(parquet.OpenFile(bytes.NewReader(data), int64(len(data))))(t)
 	for _, group := range file.RowGroups() {
 		rows := make([]parquet.Row, group.NumRows())
 		reader := group.Rows()
@@ -225,9 +219,7 @@ func readParquet(t *testing.T, path string) (all [][]string) {
 			}
 			all = append(all, values)
 		}
-		if err := reader.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, reader.Close())
 	}
 	return all
 }
@@ -235,10 +227,7 @@ func readParquet(t *testing.T, path string) (all [][]string) {
 // fault sets the faults of a running server.
 func (s *simulated) fault(t *testing.T, faults string) {
 	t.Helper()
-	answer, err := http.Post(s.url+"/sim/faults", "application/json", strings.NewReader(faults))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must(http.Post(s.url+"/sim/faults", "application/json", strings.NewReader(faults)))(t)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("the simulated server refuses the faults %s: %s", faults, answer.Status)

@@ -17,10 +17,7 @@ import (
 func pythonTool(t *testing.T, tool, pin string) string {
 	t.Helper()
 	version := toolVersion(t, pin)
-	bin, err := filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must(filepath.Abs("../bin/tools/" + tool + "-" + version + "/bin"))(t)
 	if _, err := os.Stat(filepath.Join(bin, "../complete")); err != nil {
 		unable(t, "%s is not there (.ci/tools puts it there): %v", tool, err)
 	}
@@ -30,10 +27,7 @@ func pythonTool(t *testing.T, tool, pin string) string {
 // toolVersion returns the version that .ci/tools.env pins under a name.
 func toolVersion(t *testing.T, pin string) string {
 	t.Helper()
-	pins, err := os.ReadFile("../.ci/tools.env")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pins := must(os.ReadFile("../.ci/tools.env"))(t)
 	_, rest, found := strings.Cut(string(pins), "\n"+pin+"=")
 	if !found {
 		t.Fatalf(".ci/tools.env does not name %s", pin)

@@ -32,10 +32,7 @@ func startSimulated(t *testing.T, args ...string) *simulated {
 	s.process.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	var stderr bytes.Buffer
 	s.process.Stderr = &stderr
-	out, err := s.process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(s.process.StdoutPipe())(t)
 	if err := s.process.Start(); err != nil {
 		t.Fatalf("start a simulated server: %v", err)
 	}
@@ -97,10 +94,7 @@ func promptHash(text string) string {
 // sightings reads the witness log.
 func (s *simulated) sightings(t *testing.T) []sighting {
 	t.Helper()
-	file, err := os.Open(s.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.Open(s.log))(t)
 	defer file.Close()
 	var all []sighting
 	for lines := json.NewDecoder(file); ; {

@@ -49,9 +49,7 @@ func TestSecondProcess(t *testing.T) {
 	second := n.command(t, "127.0.0.1:0")
 	var stderr bytes.Buffer
 	second.Stderr = &stderr
-	if err := second.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, second.Start())
 	timer := time.AfterFunc(patience, func() { _ = second.Process.Kill() })
 	defer timer.Stop()
 	var exit *exec.ExitError

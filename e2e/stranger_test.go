@@ -28,10 +28,7 @@ func TestHostileEngine(t *testing.T) {
 	const answer = `{"n":5}`
 	start := func(c hostile.Config) *hostile.Server {
 		c.Model, c.Answer = model, answer
-		s, err := hostile.Start(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(hostile.Start(t.Context(), c))(t)
 		t.Cleanup(s.Stop)
 		return s
 	}
@@ -167,7 +164,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int64
-			s, err := hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.Kind {
+			s := must(hostile.Start(t.Context(), hostile.Config{Model: model, Answer: c.answer, Choose: func(r hostile.Request, i uint64) *hostile.Kind {
 				if r.Path != hostile.Chat {
 					return nil
 				}
@@ -176,10 +173,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 					return nil
 				}
 				return c.choose(r, i)
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}}))(t)
 			t.Cleanup(s.Stop)
 			n := newNode(t, s.URL(), stopSettings)
 			n.start(t)
@@ -212,25 +206,19 @@ func TestStopsWhateverIsSilent(t *testing.T) {
 	t.Run("log", func(t *testing.T) {
 		n := newNode(t, newWitness(t, 1, 0).url, stopSettings)
 		reader, writer, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		t.Cleanup(func() { _ = reader.Close(); _ = writer.Close() })
 		n.logs = writer
 		n.start(t)
 		// From here on the log is blocked.
 		pipe := int(writer.Fd()) // Fd also makes the pipe block
-		if err := syscall.SetNonblock(pipe, true); err != nil {
-			t.Fatal(err)
-		}
+		check(t, syscall.SetNonblock(pipe, true))
 		for size := 4096; size > 0; size /= 2 {
 			for err = nil; err == nil; {
 				_, err = syscall.Write(pipe, make([]byte, size))
 			}
 		}
-		if err := syscall.SetNonblock(pipe, false); err != nil {
-			t.Fatal(err)
-		}
+		check(t, syscall.SetNonblock(pipe, false))
 		n.stopsInTime(t, 9)
 	})
 }
@@ -264,10 +252,7 @@ func kindOf(t *testing.T, name string) func(hostile.Request, uint64) *hostile.Ki
 // silence accepts connections and sends nothing.
 func silence(t *testing.T) (url string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -284,14 +269,9 @@ func silence(t *testing.T) (url string) {
 // request sends the header of a request, and reads no answer.
 func (n *node) request(t *testing.T, head string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(n.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", strings.TrimPrefix(n.base, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
-	if _, err := fmt.Fprintf(conn, "%sHost: x\r\nAuthorization: Key %s\r\n\r\n", head, apiKey); err != nil {
-		t.Fatal(err)
-	}
+	must(fmt.Fprintf(conn, "%sHost: x\r\nAuthorization: Key %s\r\n\r\n", head, apiKey))(t)
 	return conn
 }
 
@@ -299,7 +279,5 @@ func (n *node) request(t *testing.T, head string) net.Conn {
 func (n *node) halfSent(t *testing.T, text string) {
 	t.Helper()
 	conn := n.request(t, "POST /v1/batch-inference HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n")
-	if _, err := io.Copy(conn, bytes.NewReader([]byte(`{"model":"`+model+`","inputs":[`+text))); err != nil {
-		t.Fatal(err)
-	}
+	must(io.Copy(conn, bytes.NewReader([]byte(`{"model":"`+model+`","inputs":[`+text))))(t)
 }

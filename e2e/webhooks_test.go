@@ -140,14 +140,9 @@ func TestWebhooks_OpenAIClients(t *testing.T) {
 		}
 		file.Deliveries = append(file.Deliveries, d)
 	}
-	text, err := json.Marshal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(file))(t)
 	path := filepath.Join(t.TempDir(), "got.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, text, 0o600))
 	runClient(t, "python3", "testdata/webhooks_openai.py", path)
 	runClient(t, "node", "testdata/webhooks_openai.mjs", clients, path)
 	// An endpoint with native events also gets native events about batches.

@@ -14,18 +14,11 @@ import (
 func TestShapeFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := Tiny.Write(dir, 172, 24); err != nil {
-		t.Fatal(err)
-	}
+	check(t, Tiny.Write(dir, 172, 24))
 	read := func(name string, into any) {
 		t.Helper()
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(data, into); err != nil {
-			t.Fatal(err)
-		}
+		data := must(os.ReadFile(filepath.Join(dir, name)))(t)
+		check(t, json.Unmarshal(data, into))
 	}
 	var tokenizer struct {
 		Model struct{ Vocab map[string]int }

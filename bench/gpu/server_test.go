@@ -41,25 +41,15 @@ func TestServerModel(t *testing.T) {
 func startServer(t *testing.T) (base string) {
 	t.Helper()
 	python, dir := torch(t), t.TempDir()
-	if err := Tiny.Write(dir, 64, 8); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, Tiny.Write(dir, 64, 8))
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
 	server := exec.CommandContext(t.Context(), python, "server.py", "--model", dir, "--name", "tiny", "--device", "cpu",
 		"--slots", "2", "--context", "64", "--port", fmt.Sprint(port))
-	log, err := os.Create(filepath.Join(t.ArtifactDir(), "server.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(os.Create(filepath.Join(t.ArtifactDir(), "server.log")))(t)
 	server.Stdout, server.Stderr = log, log
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -82,15 +72,9 @@ func TestServer(t *testing.T) {
 	t.Parallel()
 	base := startServer(t)
 	ask := func(body string) (int, string) {
-		res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must(http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body)))(t)
 		defer res.Body.Close()
-		data, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must(io.ReadAll(res.Body))(t)
 		return res.StatusCode, string(data)
 	}
 	type answer struct {
@@ -122,9 +106,7 @@ func TestServer(t *testing.T) {
 		for range asked {
 			_, text := ask(chat(`, "max_tokens": 60`))
 			var got answer
-			if err := json.Unmarshal([]byte(text), &got); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal([]byte(text), &got))
 			tokens += got.Usage.Answer
 			if got.Choices[0].Reason == "stop" {
 				stopped++
@@ -160,43 +142,24 @@ func TestServer(t *testing.T) {
 	}
 	t.Run("cancelled answers leave", func(t *testing.T) {
 		gauge := func(name string) string {
-			res, err := http.Get(base + "/metrics")
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must(http.Get(base + "/metrics"))(t)
 			defer res.Body.Close()
-			page, err := io.ReadAll(res.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must(io.ReadAll(res.Body))(t)
 			_, after, _ := strings.Cut(string(page), "bench:"+name+" ")
 			value, _, _ := strings.Cut(after, "\n")
 			return value
 		}
-		answered, err := strconv.Atoi(gauge(`request_success_total{finished_reason="length"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answered := must(strconv.Atoi(gauge(`request_success_total{finished_reason="length"}`)))(t)
 		const gone = 50 // with two slots, few are answered before their client leaves
 		for range gone {
-			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must(net.Dial("tcp", strings.TrimPrefix(base, "http://")))(t)
 			body := chat(`, "max_tokens": 61, "ignore_eos": true`)
-			if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(t)
+			check(t, conn.Close())
 		}
 		total := func() (n int) {
 			for _, reason := range []string{"abort", "length"} {
-				value, err := strconv.Atoi(gauge(`request_success_total{finished_reason="` + reason + `"}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				value := must(strconv.Atoi(gauge(`request_success_total{finished_reason="` + reason + `"}`)))(t)
 				n += value
 			}
 			return n

@@ -78,23 +78,16 @@ func libraryPart(tb testing.TB, w io.Writer, entries []entry) {
 		for i := range n {
 			batch[i].set(&entries[i])
 		}
-		if _, err := p.Write(batch[:n]); err != nil {
-			tb.Fatal(err)
-		}
+		must(p.Write(batch[:n]))(tb)
 		entries = entries[n:]
 	}
-	if err := p.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, p.Close())
 }
 
 // openLibrary opens a file without its page indexes: the library reads them with the
 // footer only if they are contiguous, and in narrowed files they are not.
 func openLibrary(tb testing.TB, src *io.SectionReader) *parquet.File {
-	f, err := parquet.OpenFile(src, src.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must(parquet.OpenFile(src, src.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true)))(tb)
 	return f
 }
 
@@ -113,12 +106,8 @@ func libraryMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 		return cmp.Compare(a[rowColumn].Int64(), b[rowColumn].Int64())
 	})
 	p := parquet.NewGenericWriter[libraryRow](w, libraryOptions(parquet.SortingWriterConfig(byRow()))...)
-	if _, err := parquet.CopyRows(p, merged); err != nil {
-		tb.Fatal(err)
-	}
-	if err := p.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must(parquet.CopyRows(p, merged))(tb)
+	check(tb, p.Close())
 }
 
 // libraryJoin writes some columns of parts, one part after the other. The library
@@ -132,14 +121,10 @@ func libraryJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []s
 			p = parquet.NewGenericWriter[any](w, libraryOptions(f.Schema())...)
 		}
 		for _, g := range f.RowGroups() {
-			if _, err := p.WriteRowGroup(g); err != nil {
-				tb.Fatal(err)
-			}
+			must(p.WriteRowGroup(g))(tb)
 		}
 	}
-	if err := p.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, p.Close())
 }
 
 // libraryPages is libraryJoin with the library's own functions only: it reads and
@@ -155,14 +140,10 @@ func libraryPages(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []
 				leaf, _ := f.Schema().Lookup(name)
 				libraryColumn(tb, p.ColumnWriters()[i], i, g.ColumnChunks()[leaf.ColumnIndex].Pages(), values)
 			}
-			if err := p.Flush(); err != nil {
-				tb.Fatal(err)
-			}
+			check(tb, p.Flush())
 		}
 	}
-	if err := p.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, p.Close())
 }
 
 func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages parquet.Pages, values []parquet.Value) {
@@ -172,9 +153,7 @@ func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages par
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		check(tb, err)
 		for reader, err := page.Values(), error(nil); err == nil; {
 			var n int
 			n, err = reader.ReadValues(values)
@@ -192,18 +171,12 @@ func libraryColumn(tb testing.TB, w *parquet.ColumnWriter, column int, pages par
 // narrowed returns src with a footer that lists only the columns in keep.
 func narrowed(tb testing.TB, src *io.SectionReader, keep []string) *io.SectionReader {
 	var tail [8]byte
-	if _, err := src.ReadAt(tail[:], src.Size()-8); err != nil {
-		tb.Fatal(err)
-	}
+	must(src.ReadAt(tail[:], src.Size()-8))(tb)
 	footer := make([]byte, binary.LittleEndian.Uint32(tail[:]))
 	end := src.Size() - 8 - int64(len(footer))
-	if _, err := src.ReadAt(footer, end); err != nil {
-		tb.Fatal(err)
-	}
+	must(src.ReadAt(footer, end))(tb)
 	var meta format.FileMetaData
-	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer, &meta); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, thrift.Unmarshal(new(thrift.CompactProtocol), footer, &meta))
 	schema := meta.Schema[:1:1]
 	schema[0].NumChildren.Set(int32(len(keep)))
 	chunks := make([][]format.ColumnChunk, len(meta.RowGroups))
@@ -223,10 +196,7 @@ func narrowed(tb testing.TB, src *io.SectionReader, keep []string) *io.SectionRe
 		meta.RowGroups[g].Columns = chunks[g]
 		meta.RowGroups[g].SortingColumns = nil
 	}
-	footer, err := thrift.Marshal(new(thrift.CompactProtocol), &meta)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	footer = must(thrift.Marshal(new(thrift.CompactProtocol), &meta))(tb)
 	footer = append(binary.LittleEndian.AppendUint32(footer, uint32(len(footer))), "PAR1"...)
 	return io.NewSectionReader(overlay{src, end, footer}, 0, end+int64(len(footer)))
 }

@@ -31,16 +31,12 @@ func BenchmarkExport(b *testing.B) {
 	full := fullFiles(b, completeParts(b, makeEntries(rows, 150, 150), n)).own[0]
 	b.Run("json", func(b *testing.B) {
 		inTurns(b, n*rows, side{"own", func(w io.Writer) {
-			if err := results.WriteJSON(b.Context(), w, full, schema(), results.Full); err != nil {
-				b.Fatal(err)
-			}
+			check(b, results.WriteJSON(b.Context(), w, full, schema(), results.Full))
 		}})
 	})
 	b.Run("csv", func(b *testing.B) {
 		inTurns(b, n*rows, side{"own", func(w io.Writer) {
-			if err := results.WriteCSVZip(b.Context(), w, full, schema(), results.Full); err != nil {
-				b.Fatal(err)
-			}
+			check(b, results.WriteCSVZip(b.Context(), w, full, schema(), results.Full))
 		}})
 	})
 }
@@ -53,8 +49,6 @@ func BenchmarkReadRow(b *testing.B) {
 	at := int64(0)
 	inTurns(b, 1, side{"own", func(io.Writer) {
 		at = (at + 7919) % (n * rows)
-		if _, err := results.ReadRow(full, reserved, at); err != nil {
-			b.Fatal(err)
-		}
+		must(results.ReadRow(full, reserved, at))(b)
 	}})
 }

@@ -82,18 +82,11 @@ func makeEntries(n, in, out int) []entry {
 // Our side.
 
 func ownPart(tb testing.TB, w io.Writer, s results.Schema, entries []entry) {
-	p, err := results.NewPartWriter(w, s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	p := must(results.NewPartWriter(w, s))(tb)
 	for i := range entries {
-		if err := p.Add(&entries[i].row, &entries[i].out); err != nil {
-			tb.Fatal(err)
-		}
+		check(tb, p.Add(&entries[i].row, &entries[i].out))
 	}
-	if err := p.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, p.Close())
 }
 
 func ownMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
@@ -101,9 +94,7 @@ func ownMerge(tb testing.TB, w io.Writer, parts []*io.SectionReader) {
 	for _, p := range parts {
 		sources = append(sources, results.PartSource{Source: p})
 	}
-	if _, err := results.Merge(tb.Context(), w, schema(), sources); err != nil {
-		tb.Fatal(err)
-	}
+	must(results.Merge(tb.Context(), w, schema(), sources))(tb)
 }
 
 func ownJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []string) {
@@ -117,15 +108,11 @@ func ownJoin(tb testing.TB, w io.Writer, parts []*io.SectionReader, keep []strin
 			return results.Concat(ctx, w, s, parts, results.Full)
 		}
 	}
-	if _, err := join(tb.Context(), w, schema(), sources); err != nil {
-		tb.Fatal(err)
-	}
+	must(join(tb.Context(), w, schema(), sources))(tb)
 }
 
 func ownSubset(tb testing.TB, w io.Writer, full *io.SectionReader) {
-	if err := results.Subset(tb.Context(), w, full, schema(), results.Variant{}); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, results.Subset(tb.Context(), w, full, schema(), results.Variant{}))
 }
 
 // The input files of both sides.
@@ -135,14 +122,9 @@ func inFile(tb testing.TB, write func(w io.Writer)) *io.SectionReader {
 	tb.Helper()
 	var content bytes.Buffer
 	write(&content)
-	f, err := os.CreateTemp(tb.TempDir(), "")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := must(os.CreateTemp(tb.TempDir(), ""))(tb)
 	tb.Cleanup(func() { _ = f.Close() })
-	if _, err := f.Write(content.Bytes()); err != nil {
-		tb.Fatal(err)
-	}
+	must(f.Write(content.Bytes()))(tb)
 	return io.NewSectionReader(f, 0, int64(content.Len()))
 }
 
@@ -233,13 +215,9 @@ func valuesOf(t *testing.T, src *io.SectionReader) []string {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 		}
-		if err := reader.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, reader.Close())
 	}
 	return rows[:len(rows):len(rows)]
 }
@@ -293,9 +271,7 @@ func inTurns(b *testing.B, rows int, sides ...side) {
 
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
+	check(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -368,4 +344,21 @@ func BenchmarkSubset(b *testing.B) {
 		side{"own", func(w io.Writer) { ownSubset(b, w, full.own[0]) }},
 		side{"library", func(w io.Writer) { libraryJoin(b, w, full.library, subsetColumns()) }},
 		side{"pages", func(w io.Writer) { libraryPages(b, w, full.library, subsetColumns()) }})
+}
+
+// must returns a function that returns v, or ends the test after an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -137,30 +137,20 @@ type node struct {
 func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	t.Helper()
 	folder := t.TempDir()
-	st, err := bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must(bolt.Open(t.Context(), bolt.Config{Path: folder + "/records.db"}))(t)
 	keys, err := dir.LoadKeyring(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	n := &node{t: t, store: st}
 	if n.bucket, err = dir.Open(dir.Config{Root: folder + "/objects", Keys: keys}); err != nil {
 		t.Fatal(err)
 	}
 	download, err := input.New(input.Config{AllowLoopback: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	config := actors.Config{Store: st, Blob: n.bucket, Inputs: actors.Inputs{Downloader: download}}
 	for i := range gpus {
 		own := c
 		own.Seed += int64(i)
-		pace, err := sim.NewBatching(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pace := must(sim.NewBatching(own))(t)
 		g := &gpu{name: fmt.Sprintf("gpu-%d", i), pace: pace}
 		n.gpus = append(n.gpus, g)
 		config.Engines = append(config.Engines, g)
@@ -168,9 +158,7 @@ func newNode(t testing.TB, c batching.Config, gpus int) *node {
 	if n.system, err = actors.New(config); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.system.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, n.system.Start(t.Context()))
 	return n
 }
 
@@ -190,24 +178,14 @@ func (n *node) close() {
 // submit creates a job and returns its id.
 func (n *node) submit(rows []row, priority rowmill.Priority) string {
 	n.t.Helper()
-	w, err := n.bucket.Create(n.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	w := must(n.bucket.Create(n.t.Context(), "spooled/"+rowmill.NewJobID(), "application/x-ndjson"))(n.t)
 	buffered := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffered)
 	for _, r := range rows {
-		if err := encoder.Encode(r.text()); err != nil {
-			n.t.Fatal(err)
-		}
+		check(n.t, encoder.Encode(r.text()))
 	}
-	if err := buffered.Flush(); err != nil {
-		n.t.Fatal(err)
-	}
-	info, err := w.Commit()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	check(n.t, buffered.Flush())
+	info := must(w.Commit())(n.t)
 	job := rowmill.Job{
 		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Created: time.Now().UTC(),
 	}
@@ -224,10 +202,7 @@ func (n *node) submit(rows []row, priority rowmill.Priority) string {
 func (n *node) await(id string) time.Time {
 	n.t.Helper()
 	for {
-		rec, err := n.store.Get(n.t.Context(), id)
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		rec := must(n.store.Get(n.t.Context(), id))(n.t)
 		if rec.Job.Status.Terminal() {
 			if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows > 0 {
 				n.t.Fatalf("job ended %s with %d failed rows: %+v", rec.Job.Status, rec.Job.FailedRows, rec.Job.FailureReason)
@@ -249,4 +224,21 @@ func (n *node) stats() (s batching.Stats) {
 		s.Preemptions += o.Preemptions
 	}
 	return s
+}
+
+// must returns a function that returns v, or ends the test after an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// check ends the test after an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -38,7 +38,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 	}
 	own := make([][][]row, gpus)
 	turn := make([]int, gpus)
-	result, err := batching.Simulate(c, gpus, func(gpu int) *batching.Request {
+	result := must(batching.Simulate(c, gpus, func(gpu int) *batching.Request {
 		for len(own[gpu]) < 8 && len(groups) > 0 {
 			own[gpu], groups = append(own[gpu], groups[0]), groups[1:]
 		}
@@ -60,10 +60,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 			own[from] = slices.Delete(own[from], turn[from], turn[from]+1)
 		}
 		return r.request()
-	}, slots+32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, slots+32))(t)
 	return result
 }
 
@@ -72,10 +69,7 @@ func byPrefix(t testing.TB, c batching.Config, gpus int, rows []row) batching.Re
 func TestPrefix(t *testing.T) {
 	full := measures(t)
 	const gpus = 2
-	profile, err := batching.Lookup("llama-3.1-8b/h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	type size struct {
 		n, prefixes int

@@ -38,16 +38,13 @@ func tailRows(n int, seed uint64, hints bool) []row {
 func alone(t testing.TB, c batching.Config, gpus int, rows []row) batching.Result {
 	t.Helper()
 	next := 0
-	result, err := batching.Simulate(c, gpus, func(int) *batching.Request {
+	result := must(batching.Simulate(c, gpus, func(int) *batching.Request {
 		if next == len(rows) {
 			return nil
 		}
 		next++
 		return rows[next-1].request()
-	}, slots+32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, slots+32))(t)
 	return result
 }
 
@@ -100,10 +97,7 @@ func TestTail(t *testing.T) {
 		// median of more seeds counts.
 		most = 11
 	)
-	profile, err := batching.Lookup("llama-3.1-8b/h100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	profile := must(batching.Lookup("llama-3.1-8b/h100"))(t)
 	c := batching.Config{Profile: profile, MaxSeqs: slots, Seed: 1}
 	sizes, seeds := []int{1500}, []uint64{11, 12, 13}
 	if full {

@@ -14,10 +14,7 @@ import (
 // TestCompose checks that the program accepts the settings of every node in
 // deploy/compose.yaml. The file itself needs Docker and does not run here.
 func TestCompose(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../deploy/compose.yaml"))(t)
 	secrets := map[string]string{
 		"ROWMILL_API_KEY": adminKey, "ROWMILL_S3_SECRET": "a secret", "ROWMILL_GOSSIP_KEY": firstGossipKey,
 	}
@@ -34,9 +31,7 @@ func TestCompose(t *testing.T) {
 			Environment map[string]string `yaml:"environment"`
 		} `yaml:"services"`
 	}
-	if err := yaml.Unmarshal([]byte(filled), &file); err != nil {
-		t.Fatal(err)
-	}
+	check(t, yaml.Unmarshal([]byte(filled), &file))
 	for number := range 3 {
 		name := fmt.Sprint("node", number+1)
 		node, found := file.Services[name]

@@ -28,10 +28,7 @@ func TestCrowd(t *testing.T) {
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Slots: 64, Answer: 60 * time.Millisecond})
 	first := seed.Of(t)
-	w, err := c.newCrowd(t.Context(), first, crowdTexts, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(c.newCrowd(t.Context(), first, crowdTexts, 10))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var strikes map[string]int
@@ -63,13 +60,8 @@ func TestCrowd(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := c.Repair(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wrongs, err := w.judge(t.Context(), paused)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Repair(t.Context()))
+	wrongs := must(w.judge(t.Context(), paused))(t)
 	if took < flatFrom {
 		t.Logf("memory and goroutines are NOT JUDGED: the jobs took less than %v", flatFrom)
 	} else {

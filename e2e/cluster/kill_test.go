@@ -42,9 +42,7 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 		inputs[i] = fmt.Sprintf("row %d of a job of %s", i, t.Name())
 	}
 	want, err := c.answers(ctx, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	trial := &Trial{Cluster: c, random: rand.New(rand.NewPCG(1, 0))}
 	if trial.Job, err = c.submit(ctx, fmt.Sprint(t.Name(), rows), inputs); err != nil {
 		t.Fatal(err)
@@ -53,19 +51,13 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 		t.Fatal(err)
 	}
 	defer trial.watched.stop()
-	if err := trial.watched.until(ctx, "a quarter done", func(g Glimpse) bool { return g.RowsDone >= int64(rows/4) }); err != nil {
-		t.Fatal(err)
-	}
+	check(t, trial.watched.until(ctx, "a quarter done", func(g Glimpse) bool { return g.RowsDone >= int64(rows/4) }))
 	if err := strike(ctx, trial); err != nil && trial.over() == nil {
 		t.Fatal(err)
 	}
 	ran := len(trial.strikes) == 1 && trial.strikes[0].Done < int64(rows)
-	if err := trial.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over }); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Repair(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, trial.watched.until(ctx, "over", func(g Glimpse) bool { return g.Over }))
+	check(t, c.Repair(ctx))
 	c.wantRows(t, trial.Job, want)
 	return ran
 }
@@ -75,17 +67,11 @@ func (c *Cluster) killed(t *testing.T, rows int, strike func(context.Context, *T
 func (c *Cluster) wantRows(t *testing.T, job string, want []Answer) {
 	t.Helper()
 	ctx := t.Context()
-	record, err := c.record(ctx, job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	record := must(c.record(ctx, job))(t)
 	if record.Status != "succeeded" || record.RowsDone != int64(len(want)) || record.FailedRows != 0 {
 		t.Fatalf("the job of %d rows ended as %+v", len(want), record)
 	}
-	results, err := c.results(ctx, job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must(c.results(ctx, job))(t)
 	if len(results.Outputs) != len(want) {
 		t.Fatalf("%d results of %d rows", len(results.Outputs), len(want))
 	}
@@ -95,10 +81,7 @@ func (c *Cluster) wantRows(t *testing.T, job string, want []Answer) {
 		}
 	}
 	c.account.charge(want)
-	charged, err := c.ledger(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	charged := must(c.ledger(ctx))(t)
 	for _, wrong := range JudgeLedger(charged, c.account) {
 		t.Error(wrong)
 	}

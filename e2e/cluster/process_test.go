@@ -18,9 +18,7 @@ func script(t *testing.T, text string) *process {
 	p := &process{name: "script", log: filepath.Join(t.TempDir(), "log")}
 	p.command = func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", text) }
 	t.Cleanup(p.kill)
-	if err := p.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.start(t.Context()))
 	return p
 }
 
@@ -34,9 +32,7 @@ func (p *process) says(t *testing.T, word string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 }
 
 func TestProcess_Terminate(t *testing.T) {
@@ -69,9 +65,7 @@ func TestProcess_Hangs(t *testing.T) {
 func TestProcess_KillAndStartAgain(t *testing.T) {
 	p := script(t, `echo up; exec sleep 1000`)
 	p.says(t, "up")
-	if err := p.pause(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.pause())
 	if p.up() || !p.alive() {
 		t.Errorf("stopped: up %v, alive %v", p.up(), p.alive())
 	}
@@ -109,14 +103,9 @@ func TestAwait(t *testing.T) {
 // witness log has each prompt.
 func TestOracle(t *testing.T) {
 	c := &Cluster{config: Config{Binary: binary}.withDefaults(), dir: t.TempDir(), client: newClient()}
-	h, err := newHost(t.Context(), nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must(newHost(t.Context(), nil, ""))(t)
 	s, err := c.startSimulator(t.Context(), h, "sim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(s.kill)
 	if c.oracle, err = newOracle(t.Context()); err != nil {
 		t.Fatal(err)
@@ -124,10 +113,7 @@ func TestOracle(t *testing.T) {
 	t.Cleanup(func() { _ = c.oracle.Stop(context.Background()) })
 	for i := range 3 {
 		text := fmt.Sprintf("row %d, \"quoted\"\nand more", i)
-		want, err := c.oracle.answer(t.Context(), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(c.oracle.answer(t.Context(), text))(t)
 		body := fmt.Sprintf(`{"model": %q, "max_tokens": %d, "messages": [{"role": "user", "content": %q}]}`, model, maxTokens, text)
 		reply, err := c.client.send(t.Context(), "POST", s.url+"/v1/chat/completions", nil, []byte(body))
 		if err != nil || !strings.Contains(string(reply), fmt.Sprintf("%q", want.Text)) {
@@ -140,9 +126,7 @@ func TestOracle(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if w := (Sighting{Prompt: promptHash(text), Input: want.Input, Output: want.Output, Status: 200}); len(seen) != 1 || seen[0] != w || !w.good() {
 			t.Errorf("the witness saw %+v, want %+v", seen, w)
 		}
@@ -153,9 +137,7 @@ func TestOracle(t *testing.T) {
 func TestPowerCut(t *testing.T) {
 	needServers(t)
 	c := &Cluster{config: Config{}.withDefaults(), dir: t.TempDir()}
-	if err := c.startRedis(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.startRedis(t.Context()))
 	t.Cleanup(c.Redis.kill)
 	tell := func(command, want string) {
 		t.Helper()
@@ -172,17 +154,11 @@ func TestPowerCut(t *testing.T) {
 			break // the power is cut
 		}
 	}
-	if err := <-cut; err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Redis.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, <-cut)
+	check(t, c.Redis.begin(t.Context()))
 	tell("EXISTS early", ":1")
 	tell(fmt.Sprintf("EXISTS late%d", late-1), ":0") // the last acknowledged write
 	c.Redis.kill()
-	if err := c.Redis.begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Redis.begin(t.Context()))
 	tell("EXISTS early", ":1")
 }

@@ -49,10 +49,7 @@ func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...stri
 		}
 		faults = append(faults, f)
 	}
-	o, err := c.TryAs(t.Context(), dialect, seed, rowsFor(c, faults), faults...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(c.TryAs(t.Context(), dialect, seed, rowsFor(c, faults), faults...))(t)
 	t.Log(o)
 	if len(o.Faults) < len(faults) {
 		t.Errorf("the job was over before %s: nothing was tested", faults[len(o.Faults)].Name)

@@ -40,9 +40,7 @@ func (c *Cluster) run(t *testing.T, rows int, traceparent string) (job string, i
 		Results string `json:"results"`
 	}
 	body := map[string]any{"inputs": inputs, "model": model, "job_priority": 1, "sampling_params": map[string]any{"max_tokens": maxTokens}}
-	if err := c.call(t.Context(), http.MethodPost, "/v1/batch-inference", header, body, &created); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.call(t.Context(), http.MethodPost, "/v1/batch-inference", header, body, &created))
 	err := await(t.Context(), "the job is over", jobWithin, func(ctx context.Context) error {
 		r, err := c.record(ctx, created.Results)
 		if err == nil && r.over() && (r.Status != "succeeded" || r.RowsDone != int64(rows)) {
@@ -52,9 +50,7 @@ func (c *Cluster) run(t *testing.T, rows int, traceparent string) (job string, i
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return created.Results, inputs
 }
 
@@ -64,10 +60,7 @@ func (c *Cluster) witnessed(t *testing.T) map[string]string {
 	t.Helper()
 	seen := make(map[string]string)
 	for _, n := range c.nodes() {
-		all, err := n.sim.sightings()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must(n.sim.sightings())(t)
 		for _, s := range all {
 			seen[s.Prompt] = s.Within
 		}
@@ -83,9 +76,7 @@ func (c *Cluster) restart(t *testing.T) {
 			t.Fatalf("%s ended with %d: %v", n.Name, code, err)
 		}
 	}
-	if err := c.Repair(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Repair(t.Context()))
 }
 
 // A tree holds the spans of a trace.
@@ -160,10 +151,7 @@ var (
 // exemplars returns the exemplars of a node by metric: trace and span.
 func (c *Cluster) exemplars(t *testing.T, n *Node) map[string][][2]string {
 	t.Helper()
-	text, err := c.client.send(t.Context(), http.MethodGet, n.API+"/metrics", http.Header{"Accept": {"application/openmetrics-text;version=1.0.0"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(c.client.send(t.Context(), http.MethodGet, n.API+"/metrics", http.Header{"Accept": {"application/openmetrics-text;version=1.0.0"}}, nil))(t)
 	found := make(map[string][][2]string)
 	for line := range strings.Lines(string(text)) {
 		m := exemplar.FindStringSubmatch(line)
@@ -182,10 +170,7 @@ func (c *Cluster) exemplars(t *testing.T, n *Node) map[string][][2]string {
 // logged returns the log messages of a node about a job, and their traces.
 func logged(t *testing.T, n *Node, job string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(n.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(n.log))(t)
 	messages := make(map[string]string)
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		var line struct {
@@ -313,10 +298,7 @@ func TestTraced(t *testing.T) {
 		c.restart(t) // nodes must not wait long for the collector
 		said := 0
 		for _, n := range c.nodes() {
-			text, err := os.ReadFile(n.log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(n.log))(t)
 			one := bytes.Count(text, []byte("sending spans to the collector failed"))
 			if one > 1 {
 				t.Errorf("%s says %d times that the collector is away", n.Name, one)

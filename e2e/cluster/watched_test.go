@@ -34,19 +34,14 @@ type panelQuery struct{ panel, expr string }
 // panelQueries returns the queries of the dashboard for all nodes.
 func panelQueries(t *testing.T) (all []panelQuery) {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/grafana/rowmill.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../deploy/grafana/rowmill.json"))(t)
 	var board struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &board); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(text, &board))
 	values := strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "15s")
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
@@ -69,10 +64,7 @@ type watcher struct {
 func startWatcher(t *testing.T, c *Cluster, nodes []*Node) *watcher {
 	t.Helper()
 	program := promtest.Tool(t, "prometheus")
-	rules, err := filepath.Abs("../../deploy/prometheus/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must(filepath.Abs("../../deploy/prometheus/rules.yaml"))(t)
 	var targets []string
 	for _, n := range nodes {
 		targets = append(targets, n.http)
@@ -80,30 +72,18 @@ func startWatcher(t *testing.T, c *Cluster, nodes []*Node) *watcher {
 	dir := t.TempDir()
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n- job_name: rowmill\n  static_configs: [{targets: [%s]}]\n",
 		rules, "'"+strings.Join(targets, "', '")+"'")
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h, err := newHost(t.Context(), nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := h.listen(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
+	h := must(newHost(t.Context(), nil, ""))(t)
+	address := must(h.listen(t.Context(), 0))(t)
 	w := &watcher{url: "http://" + address, client: c.client}
 	w.name, w.log = "prometheus", filepath.Join(c.dir, "prometheus.log")
 	w.command = func(ctx context.Context) *exec.Cmd {
 		return exec.CommandContext(ctx, program, "--config.file", filepath.Join(dir, "prometheus.yml"),
 			"--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
 	}
-	if err := w.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.start(t.Context()))
 	t.Cleanup(w.kill)
-	if err := w.await(t.Context(), "answers", func(ctx context.Context) error { return w.client.probe(ctx, w.url+"/-/ready") }); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.await(t.Context(), "answers", func(ctx context.Context) error { return w.client.probe(ctx, w.url+"/-/ready") }))
 	return w
 }
 
@@ -146,18 +126,12 @@ func TestWatched(t *testing.T) {
 	second := &Cluster{config: Config{Binary: binary, Dir: folder(t)}.withDefaults(), client: newClient()}
 	second.dir = second.config.Dir
 	single := alone(t, second)
-	if err := second.begin(ctx, single); err != nil {
-		t.Fatal(err)
-	}
+	check(t, second.begin(ctx, single))
 	w := startWatcher(t, c, append(c.nodes(), single))
 	for _, n := range []*Node{c.Nodes[0], single} {
-		if err := c.client.setFaults(ctx, n.sim.url, `{"rate_500":0.02,"rate_503":0.02}`); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.client.setFaults(ctx, n.sim.url, `{"rate_500":0.02,"rate_503":0.02}`))
 	}
-	if err := c.insist(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.insist(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
 
 	// Jobs on each node, one after the other, until the end of the test.
 	loaded, unload := context.WithCancel(ctx)
@@ -171,9 +145,7 @@ func TestWatched(t *testing.T) {
 	time.Sleep(5 * time.Second) // load without a fault
 	c.Redis.kill()
 	time.Sleep(2 * time.Second)
-	if err := c.Repair(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Repair(ctx))
 	c.Nodes[2].kill()
 	if err := await(ctx, "the alert about a lost node fires", patience, func(ctx context.Context) error {
 		if fires, err := w.shows(ctx, `ALERTS{alertname="RowmillNodeLost", alertstate="firing"}`); err != nil || !fires {
@@ -183,9 +155,7 @@ func TestWatched(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := c.Repair(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.Repair(ctx))
 
 	queries := panelQueries(t)
 	empty := func(ctx context.Context) error {
@@ -215,9 +185,7 @@ func TestWatched(t *testing.T) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	if err := w.ask(ctx, "/api/v1/rules", &evaluated); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.ask(ctx, "/api/v1/rules", &evaluated))
 	if len(evaluated.Groups) != 1 || len(evaluated.Groups[0].Rules) < 20 {
 		t.Fatalf("the rules are %+v", evaluated)
 	}
@@ -254,9 +222,7 @@ func (c *Cluster) keepBusy(ctx context.Context) {
 func alone(t *testing.T, c *Cluster) *Node {
 	t.Helper()
 	h, err := newHost(t.Context(), nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	n := &Node{Name: "alone", Owns: true, Runs: true, host: h, data: filepath.Join(c.dir, "alone")}
 	if n.http, err = h.listen(t.Context(), 0); err != nil {
 		t.Fatal(err)

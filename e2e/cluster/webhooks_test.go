@@ -39,9 +39,7 @@ func TestWebhooks(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	c := startHere(t, Config{Roles: []string{"both", "both", "both"}})
-	if err := c.insist(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.insist(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{"url": receiver.URL}, nil))
 	const jobs = 60
 	begun := time.Now()
 	for i := range jobs {
