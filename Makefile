@@ -251,7 +251,6 @@ bench/writes: build
 
 bench/final: ROUNDS = 1
 bench/final: build
-	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 100000 final
 	$(GO) run ./bench/run -rounds $(ROUNDS) -rows 650000 final/embeddings
 
 bench/b11: build

@@ -43,7 +43,6 @@ func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 		Runs []struct {
 			Contender string  `json:"contender"`
 			Tokens    float64 `json:"tokens_per_s"`
-			Busy      float64 `json:"busy"`
 		} `json:"runs"`
 		Best string `json:"best"`
 	}
@@ -58,8 +57,8 @@ func TestGPUBenchmarkOnAProcessor(t *testing.T) {
 		}
 	}
 	for _, r := range measured.Runs {
-		if r.Tokens <= 0 || r.Busy != -1 {
-			t.Errorf("%s: %v tokens/s, busy %v: want some and unknown", r.Contender, r.Tokens, r.Busy)
+		if r.Tokens <= 0 {
+			t.Errorf("%s: %v tokens/s", r.Contender, r.Tokens)
 		}
 	}
 

@@ -2,69 +2,27 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
-
-	"github.com/rowmill/rowmill/bench/rows"
 )
-
-// codec encodes requests and decodes responses.
-type codec interface {
-	encode(buffer, text []byte) ([]byte, error)
-	decode(reply []byte) (rows.Answer, error)
-}
 
 var errNoAnswer = errors.New("reply holds no answer")
 
-func newCodec(name, model string, logprobs bool) (codec, error) {
-	switch name {
-	case "std":
-		return stdCodec{model: model, logprobs: logprobs}, nil
-	case "scan":
-		return newScanCodec(model, logprobs)
-	}
-	return nil, fmt.Errorf("unknown codec %q: choose std or scan", name)
+// A codec encodes requests and decodes replies. It relies on the exact form of this
+// server's replies. A real client cannot do that; this makes it a limit.
+type codec struct{ before, after string }
+
+func newCodec(model string, logprobs bool) codec {
+	request := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"|"}],"temperature":0.7,"max_tokens":4096,"logprobs":%t}`, model, logprobs)
+	before, after, _ := strings.Cut(request, "|")
+	return codec{before, after}
 }
 
-// stdCodec uses encoding/json.
-type stdCodec struct {
-	model    string
-	logprobs bool
-}
-
-func (c stdCodec) encode(_, text []byte) ([]byte, error) {
-	return json.Marshal(rows.NewRequest(c.model, text, c.logprobs))
-}
-
-func (c stdCodec) decode(reply []byte) (rows.Answer, error) {
-	var response rows.Response
-	if err := json.Unmarshal(reply, &response); err != nil {
-		return rows.Answer{}, fmt.Errorf("decode reply: %w", err)
-	}
-	answer, ok := response.Answer()
-	if !ok {
-		return rows.Answer{}, errNoAnswer
-	}
-	return answer, nil
-}
-
-// scanCodec relies on the exact form of this server's replies. A real client cannot do
-// that; this makes it a limit.
-type scanCodec struct{ before, after []byte }
-
-func newScanCodec(model string, logprobs bool) (codec, error) {
-	request, err := json.Marshal(rows.NewRequest(model, []byte("|"), logprobs))
-	if err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
-	}
-	before, after, _ := bytes.Cut(request, []byte("|"))
-	return scanCodec{before: before, after: after}, nil
-}
-
-func (c scanCodec) encode(buffer, text []byte) ([]byte, error) {
+func (c codec) encode(buffer, text []byte) []byte {
 	buffer = append(buffer, c.before...)
 	from := 0
 	for i := 0; i < len(text); i++ {
@@ -75,7 +33,7 @@ func (c scanCodec) encode(buffer, text []byte) ([]byte, error) {
 		}
 	}
 	buffer = append(buffer, text[from:]...)
-	return append(buffer, c.after...), nil
+	return append(buffer, c.after...)
 }
 
 var (
@@ -83,13 +41,13 @@ var (
 	logprobKey = []byte(`"logprob":`)
 )
 
-func (c scanCodec) decode(reply []byte) (rows.Answer, error) {
+func (codec) decode(reply []byte) (answer, error) {
 	_, rest, found := bytes.Cut(reply, contentKey)
 	end := bytes.IndexByte(rest, '"')
 	if !found || end < 0 || bytes.IndexByte(rest[:end], '\\') >= 0 || !utf8.Valid(rest[:end]) {
-		return rows.Answer{}, errNoAnswer
+		return answer{}, errNoAnswer
 	}
-	answer := rows.Answer{Text: string(rest[:end])}
+	a := answer{text: string(rest[:end]), score: math.NaN()}
 	sum, tokens := 0.0, 0
 	for {
 		_, rest, found = bytes.Cut(rest, logprobKey)
@@ -98,15 +56,17 @@ func (c scanCodec) decode(reply []byte) (rows.Answer, error) {
 		}
 		end := bytes.IndexByte(rest, ',')
 		if end < 0 {
-			return rows.Answer{}, errNoAnswer
+			return answer{}, errNoAnswer
 		}
 		value, err := strconv.ParseFloat(string(rest[:end]), 64)
 		if err != nil {
-			return rows.Answer{}, fmt.Errorf("log probability: %w", err)
+			return answer{}, fmt.Errorf("log probability: %w", err)
 		}
 		sum += value
 		tokens++
 	}
-	answer.Score = rows.Score(sum, tokens)
-	return answer, nil
+	if tokens > 0 {
+		a.score = 100 * math.Exp(sum/float64(tokens))
+	}
+	return a, nil
 }

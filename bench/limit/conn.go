@@ -9,8 +9,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-
-	"github.com/rowmill/rowmill/bench/rows"
 )
 
 // conn is a keep-alive connection with its buffers.
@@ -31,29 +29,22 @@ func dial(ctx context.Context, address string) (*conn, error) {
 	return &conn{net: c, address: address, in: bufio.NewReaderSize(c, 16<<10)}, nil
 }
 
-func (c *conn) close() { c.net.Close() }
-
-// ask returns the Ask of this connection.
-func (c *conn) ask(codec codec) rows.Ask {
-	return func(_ context.Context, text []byte) (rows.Answer, error) {
-		var err error
-		if c.body, err = codec.encode(c.body[:0], text); err != nil {
-			return rows.Answer{}, fmt.Errorf("encode request: %w", err)
-		}
-		c.request = append(c.request[:0], "POST /v1/chat/completions HTTP/1.1\r\nHost: "...)
-		c.request = append(c.request, c.address...)
-		c.request = append(c.request, "\r\nContent-Type: application/json\r\nContent-Length: "...)
-		c.request = strconv.AppendInt(c.request, int64(len(c.body)), 10)
-		c.request = append(c.request, "\r\n\r\n"...)
-		c.request = append(c.request, c.body...)
-		if _, err := c.net.Write(c.request); err != nil {
-			return rows.Answer{}, fmt.Errorf("send request: %w", err)
-		}
-		if err := c.readReply(); err != nil {
-			return rows.Answer{}, fmt.Errorf("read reply: %w", err)
-		}
-		return codec.decode(c.reply)
+// ask returns the answer to a text.
+func (c *conn) ask(codec codec, text []byte) (answer, error) {
+	c.body = codec.encode(c.body[:0], text)
+	c.request = append(c.request[:0], "POST /v1/chat/completions HTTP/1.1\r\nHost: "...)
+	c.request = append(c.request, c.address...)
+	c.request = append(c.request, "\r\nContent-Type: application/json\r\nContent-Length: "...)
+	c.request = strconv.AppendInt(c.request, int64(len(c.body)), 10)
+	c.request = append(c.request, "\r\n\r\n"...)
+	c.request = append(c.request, c.body...)
+	if _, err := c.net.Write(c.request); err != nil {
+		return answer{}, fmt.Errorf("send request: %w", err)
 	}
+	if err := c.readReply(); err != nil {
+		return answer{}, fmt.Errorf("read reply: %w", err)
+	}
+	return codec.decode(c.reply)
 }
 
 var (

@@ -71,7 +71,6 @@ type server struct {
 	waiting  atomic.Int64
 	running  atomic.Int64
 	first    atomic.Int64 // time of the first request since GET /null/first, Unix nanoseconds; 0: none
-	last     atomic.Int64 // time of the last answer, Unix nanoseconds; GET /null/last
 
 	models []byte          // body of GET /v1/models
 	plain  []byte          // a chat answer, whole response

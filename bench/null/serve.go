@@ -100,8 +100,6 @@ func (s *server) answer(out []byte, target string, body []byte) []byte {
 		return append(out, response("text/plain", nil)...)
 	case "/null/first":
 		return append(out, response("text/plain", strconv.AppendInt(nil, s.first.Swap(0), 10))...)
-	case "/null/last":
-		return append(out, response("text/plain", strconv.AppendInt(nil, s.last.Load(), 10))...)
 	case "/metrics":
 		return append(out, response("text/plain; version=0.0.4", s.metrics())...)
 	}
@@ -125,7 +123,6 @@ func (s *server) wait() {
 		time.Sleep(s.delay)
 	}
 	s.running.Add(-1)
-	s.last.Store(time.Now().UnixNano())
 }
 
 // metrics writes the gauges that clients read, under vLLM's names.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -16,41 +14,28 @@ import (
 // model is the model of all chat benchmarks.
 const model = "llama-3.1-8b"
 
-// A contender is a way to get answers for a file of rows.
+// A contender is a way to get answers for a file of rows. It checks its result.
 type contender struct {
 	name string
-	run  func(ctx context.Context, in, out string) (usage, error)
-	// outputColumn is the column of outputs in the result; empty if the contender has
-	// checked the result itself.
-	outputColumn string
+	run  func(ctx context.Context, in string) (usage, error)
 }
 
-// rowPath configures B1.
-type rowPath struct {
-	logprobs bool    // ask for log probabilities
-	limits   bool    // run only the scanned limit and the service
-	beside   string  // another binary of the service; may be empty
-	traced   float64 // share of rows that an additional contender traces; 0: no such contender
-	bytes    int     // size of a row
-	tokens   int     // length of an answer
-	delay    time.Duration
-	slots    int    // of the server, with delay per answer; 0: no limit
-	profiles string // directory for profiles of the service; may be empty
-}
+// limitName is the name of the limit, by which figures are divided.
+const limitName = "limit"
 
-// rowPath is B1: processor time per row, from Parquet to Parquet, of the service, of a
-// practical lower limit, and of typical programs.
-func (b *bench) rowPath(ctx context.Context, rows int64, form rowPath) error {
-	in, err := dataset{rows: rows, bytes: form.bytes, seed: 1}.make(b.dir)
+// rowPath is B1: processor time per row, from Parquet to Parquet, of the service and of
+// a practical lower limit.
+func (b *bench) rowPath(ctx context.Context) error {
+	in, err := dataset{rows: b.rows, bytes: b.bytes, seed: 1}.make(b.dir)
 	if err != nil {
 		return err
 	}
-	null, address, err := b.startNull(ctx, "-models", model, "-tokens", strconv.Itoa(form.tokens), "-delay", form.delay.String(), "-slots", strconv.Itoa(form.slots))
+	null, address, err := b.startNull(ctx, "-models", model, "-tokens", strconv.Itoa(b.tokens), "-delay", b.delay.String(), "-slots", strconv.Itoa(b.slots))
 	if err != nil {
 		return err
 	}
 	defer null.end()
-	contenders, err := b.contenders(ctx, address, rows, form)
+	contenders, err := b.contenders(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -59,246 +44,169 @@ func (b *bench) rowPath(ctx context.Context, rows int64, form rowPath) error {
 	rate := make(map[string]spread)
 	for round := range b.rounds {
 		for _, c := range contenders {
-			out := filepath.Join(b.dir, "result.parquet")
-			used, err := c.run(ctx, in, out)
+			used, err := c.run(ctx, in)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			if c.outputColumn != "" {
-				if err := checkResult(out, c.outputColumn, rows); err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-			}
-			_ = os.Remove(out) // the next round would overwrite it
-			cpu[c.name] = append(cpu[c.name], used.cpu.Seconds()*1e6/float64(rows))
-			rate[c.name] = append(rate[c.name], float64(rows)/used.wall.Seconds())
+			cpu[c.name] = append(cpu[c.name], used.cpu.Seconds()*1e6/float64(b.rows))
+			rate[c.name] = append(rate[c.name], float64(b.rows)/used.wall.Seconds())
 			b.log.Info("measured", "round", round+1, "contender", c.name,
 				"cpu_us_per_row", short(cpu[c.name][round]), "rows_per_s", short(rate[c.name][round]))
 		}
 	}
 
-	t := table{head: []string{"contender", "CPU µs/row", "÷ " + limitScan, "rows/s"}}
-	if !form.limits {
-		t.head = append(t.head, "÷ "+limitStd)
-	}
+	t := table{head: []string{"contender", "CPU µs/row", "÷ " + limitName, "rows/s"}}
 	for _, c := range contenders {
-		cells := []string{c.name, cpu[c.name].String(), cpu[c.name].over(cpu[limitScan]).String(), rate[c.name].String()}
-		if !form.limits {
-			cells = append(cells, cpu[c.name].over(cpu[limitStd]).String())
-		}
-		t.add(cells...)
+		t.add(c.name, cpu[c.name].String(), cpu[c.name].over(cpu[limitName]).String(), rate[c.name].String())
 	}
-	asked := "on"
-	if !form.logprobs {
-		asked = "off"
-	}
-	fmt.Printf("\nB1 row path: %d rows, %d bytes in, %d tokens out, log probabilities %s, %d rounds, median (min–max)\n\n",
-		rows, form.bytes, form.tokens, asked, b.rounds)
+	fmt.Printf("\nB1 row path: %d rows, %d bytes in, %d tokens out, log probabilities: %t, %d rounds, median (min–max)\n\n",
+		b.rows, b.bytes, b.tokens, b.logprobs, b.rounds)
 	t.print(os.Stdout)
 	return nil
 }
 
-// Names of the two limits. Other figures are divided by theirs.
-const (
-	limitStd  = "limit, encoding/json"
-	limitScan = "limit, scanned"
-)
-
-// contenders builds the contenders of B1. A round runs them in the order of the list,
-// with the service between the two limits.
-func (b *bench) contenders(ctx context.Context, address string, rows int64, form rowPath) ([]contender, error) {
+// contenders builds the contenders of B1, in the order of a round.
+func (b *bench) contenders(ctx context.Context, address string) ([]contender, error) {
 	limit, err := b.build(ctx, "limit")
 	if err != nil {
 		return nil, err
 	}
-	program := func(name string, args ...string) func(context.Context, string, string) (usage, error) {
-		return func(ctx context.Context, in, out string) (usage, error) {
-			args := append(args[:len(args):len(args)], "--in", in, "--out", out, "--address", address, "--model", model, "--logprobs="+strconv.FormatBool(form.logprobs))
-			used, printed, err := runOnce(ctx, name, args...)
-			if err != nil {
-				return usage{}, err
-			}
-			return used, wantRows(printed, rows)
+	list := []contender{{"rowmill", b.service(b.rowmill, address)}}
+	if b.beside != "" {
+		list = append(list, contender{"rowmill, " + filepath.Base(b.beside), b.service(b.beside, address)})
+	}
+	if b.traced > 0 {
+		list = append(list, contender{fmt.Sprintf("rowmill, traced at %.4g %%", 100*b.traced), b.tracedService(address)})
+	}
+	return append(list, contender{limitName, func(ctx context.Context, in string) (usage, error) {
+		out := filepath.Join(b.dir, "result.parquet")
+		defer os.Remove(out)
+		used, printed, err := runOnce(ctx, limit, "--in", in, "--out", out, "--address", address, "--model", model, "--logprobs="+strconv.FormatBool(b.logprobs))
+		if err != nil {
+			return usage{}, err
 		}
-	}
-	std := contender{name: limitStd, run: program(limit, "--json", "std"), outputColumn: "output"}
-	scan := contender{name: limitScan, run: program(limit, "--json", "scan"), outputColumn: "output"}
-	services := []contender{{name: "rowmill", run: b.service(b.rowmill, address, rows, form)}}
-	if form.beside != "" {
-		services = append(services, contender{name: "rowmill, " + filepath.Base(form.beside), run: b.service(form.beside, address, rows, form)})
-	}
-	if form.traced > 0 {
-		services = append(services, contender{name: fmt.Sprintf("rowmill, traced at %.4g %%", 100*form.traced), run: b.traced(address, rows, form)})
-	}
-	if form.limits {
-		return append(services, scan), nil
-	}
-	plain, err := b.build(ctx, "plain")
-	if err != nil {
-		return nil, err
-	}
-	python, err := b.python(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat([]contender{std}, services, []contender{
-		scan,
-		{name: "Go, net/http", run: program(plain), outputColumn: "output"},
-		{name: "Python, asyncio streams", run: program(python, "bench/asyncio_raw.py"), outputColumn: "output"},
-	}), nil
+		return used, errors.Join(wantRows(printed, b.rows), checkResult(out, "output", b.rows))
+	}}), nil
 }
 
-// traced is service with a node that sends traces to a collector.
-func (b *bench) traced(address string, rows int64, form rowPath) func(context.Context, string, string) (usage, error) {
-	run := b.service(b.rowmill, address, rows, form,
-		"tracing.endpoint="+b.fileBase, "tracing.sample=1", "tracing.rows="+strconv.FormatFloat(form.traced, 'g', -1, 64))
-	return func(ctx context.Context, in, out string) (usage, error) {
+// tracedService is service with a node that sends traces to a collector.
+func (b *bench) tracedService(address string) func(context.Context, string) (usage, error) {
+	run := b.service(b.rowmill, address,
+		"tracing.endpoint="+b.fileBase, "tracing.sample=1", "tracing.rows="+strconv.FormatFloat(b.traced, 'g', -1, 64))
+	return func(ctx context.Context, in string) (usage, error) {
 		before := b.spans.Load()
-		used, err := run(ctx, in, out)
-		told := b.spans.Load() - before
-		if err == nil && told == 0 {
+		used, err := run(ctx, in)
+		sent := b.spans.Load() - before
+		if err == nil && sent == 0 {
 			err = errors.New("no span arrived: nothing was traced")
 		}
-		b.log.Info("spans were sent", "bytes", told)
+		b.log.Info("spans were sent", "bytes", sent)
 		return used, err
 	}
 }
 
 // service runs the rows through a new node with additional settings, NAME=VALUE.
-// Processor time before the submission and after the job's success does not count, nor
-// do the download and the check of the result.
-func (b *bench) service(binary, address string, rows int64, form rowPath, further ...string) func(context.Context, string, string) (usage, error) {
-	return func(ctx context.Context, in, out string) (usage, error) {
-		data := filepath.Join(b.dir, "node")
-		further := slices.Clone(further)
-		admin := ""
-		if form.profiles != "" {
-			var err error
-			if admin, err = freeAddress(ctx); err != nil {
-				return usage{}, err
-			}
-			further = append(further, "http.admin_listen="+admin)
-		}
-		n, err := startNode(ctx, binary, data, address, further...)
-		if err != nil {
-			return usage{}, err
-		}
-		defer n.end()
-		s := submission{Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1}
-		columns := []string{"include_inputs", "include_cumulative_logprobs"}
-		if !form.logprobs {
+func (b *bench) service(binary, address string, settings ...string) func(context.Context, string) (usage, error) {
+	return func(ctx context.Context, in string) (usage, error) {
+		s := b.fileOf(in)
+		if !b.logprobs {
 			s.Sampling = map[string]any{"logprobs": false}
-			columns = columns[:1]
 		}
-		profiled := func() error { return nil }
-		if form.profiles != "" {
-			profiled = n.profile(ctx, admin, filepath.Join(form.profiles, filepath.Base(binary)))
-		}
-		r, err := n.measure(ctx, s)
-		if err != nil {
-			return usage{}, err
-		}
-		if err := profiled(); err != nil {
-			return usage{}, err
-		}
-		if err := n.download(ctx, r.job, out, columns...); err != nil {
-			return usage{}, err
-		}
-		if err := checkResult(out, r.job, rows); err != nil {
-			return usage{}, err
-		}
-		wait, err := n.sinceLastAnswer(ctx, address, r.job)
-		if err != nil {
-			return usage{}, err
-		}
-		b.log.Info("result is readable", "after_last_answer", wait)
-		return r.usage, n.stop()
+		m, err := b.onNewNode(ctx, binary, address, b.rows, s, settings...)
+		return m.usage, err
 	}
-}
-
-// profileTime is the length of a processor profile. The node is idle before and after
-// the job, so a longer profile costs nothing.
-const profileTime = 8 * time.Second
-
-// profile starts a processor profile of the node with an admin listener at an address,
-// into path.pprof. The returned function waits for the profile and then writes all
-// allocations to path.allocs.
-func (n *node) profile(ctx context.Context, admin, path string) (wait func() error) {
-	at, done := "http://"+admin+"/debug/pprof/", make(chan error, 1)
-	go func() {
-		done <- n.save(ctx, at+"profile?seconds="+strconv.Itoa(int(profileTime.Seconds())), path+".pprof")
-	}()
-	return func() error { return errors.Join(<-done, n.save(ctx, at+"allocs", path+".allocs")) }
-}
-
-// sinceLastAnswer returns the time from the inference server's last answer until the
-// job had succeeded with a readable result.
-func (n *node) sinceLastAnswer(ctx context.Context, engine, id string) (time.Duration, error) {
-	last, err := nullTime(ctx, engine, "last")
-	if err != nil {
-		return 0, err
-	}
-	job, err := n.job(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	if job.Completed == nil {
-		return 0, fmt.Errorf("job %s has no time of completion", id)
-	}
-	return job.Completed.Sub(time.Unix(0, last)), nil
 }
 
 // measured holds the figures of a job.
 type measured struct {
 	usage
-	job  string
-	peak int64 // peak of anonymous memory, bytes
+	record jobRecord
+	id     string
+	peak   int64 // peak of anonymous memory, bytes
+}
+
+// onNewNode runs one job on a new node with the inference server at address, and checks
+// its result. Processor time before the submission and after the job's success does not
+// count, nor do the download and the check of the result.
+func (b *bench) onNewNode(ctx context.Context, binary, address string, rows int64, s submission, settings ...string) (measured, error) {
+	data := filepath.Join(b.dir, "node")
+	n, err := startNode(ctx, binary, data, address, settings...)
+	if err != nil {
+		return measured{}, err
+	}
+	defer n.end()
+	m, err := n.measure(ctx, s)
+	if err != nil {
+		return measured{}, err
+	}
+	columns := []string{"include_inputs", "include_cumulative_logprobs"}
+	if s.Sampling["logprobs"] == false { // the result has none
+		columns = columns[:1]
+	}
+	if err := b.checked(ctx, n, m.id, rows, columns...); err != nil {
+		return measured{}, err
+	}
+	if err := n.stop(); err != nil {
+		return measured{}, err
+	}
+	return m, os.RemoveAll(data)
+}
+
+// checked downloads a job's result from a node and checks it.
+func (b *bench) checked(ctx context.Context, n *node, id string, rows int64, columns ...string) error {
+	url, err := n.resultsURL(ctx, id, columns...)
+	if err != nil {
+		return err
+	}
+	_, err = b.checkURL(ctx, n, url, id, rows)
+	return err
+}
+
+// checkURL downloads a result and checks it. It returns the size of the file.
+func (b *bench) checkURL(ctx context.Context, n *node, url, id string, rows int64) (int64, error) {
+	out := filepath.Join(b.dir, "result.parquet")
+	defer os.Remove(out)
+	size, err := n.save(ctx, url, out)
+	if err != nil {
+		return 0, err
+	}
+	return size, checkResult(out, id, rows)
 }
 
 // measure runs one job on the node and returns the usage of the node's process.
-func (n *node) measure(ctx context.Context, s submission) (measured, error) {
+func (n *node) measure(ctx context.Context, s submission) (m measured, err error) {
 	before, err := n.cpu()
 	if err != nil {
-		return measured{}, err
+		return m, err
 	}
 	peak := n.watchMemory()
 	begun := time.Now()
-	job, err := n.submit(ctx, s)
-	if err != nil {
-		peak()
-		return measured{}, err
+	if m.id, err = n.submit(ctx, s); err == nil {
+		m.record, err = n.wait(ctx, m.id, 100*time.Millisecond)
 	}
-	_, err = n.wait(ctx, job, 100*time.Millisecond)
-	wall := time.Since(begun)
-	most := peak()
+	m.wall, m.peak = time.Since(begun), peak()
 	if err != nil {
-		return measured{}, err
+		return m, err
 	}
 	after, err := n.cpu()
-	if err != nil {
-		return measured{}, err
-	}
-	return measured{usage: usage{cpu: after - before, wall: wall}, job: job, peak: most}, nil
+	m.cpu = after - before
+	return m, err
 }
 
-// nullTime returns the time of an event at the null server, in Unix nanoseconds.
-func nullTime(ctx context.Context, engine, what string) (int64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+engine+"/null/"+what, nil)
+// firstRequest returns the time of the null server's first request since the last call,
+// in Unix nanoseconds; 0 if there was none.
+func firstRequest(ctx context.Context, engine string) (int64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+engine+"/null/first", nil)
 	if err != nil {
 		return 0, fmt.Errorf("make request: %w", err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	data, err := read(http.DefaultClient, request)
 	if err != nil {
-		return 0, fmt.Errorf("ask for the %s request: %w", what, err)
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the %s request: %w", what, err)
+		return 0, fmt.Errorf("ask for the first request: %w", err)
 	}
 	at, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("time of the %s request: %w", what, err)
+		return 0, fmt.Errorf("time of the first request: %w", err)
 	}
 	return at, nil
 }

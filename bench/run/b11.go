@@ -28,7 +28,7 @@ const (
 
 // controlPlane is B11: how long clients wait for answers about jobs with many stored
 // jobs, compared with the time of a flush to the same disk.
-func (b *bench) controlPlane(ctx context.Context, stored int) error {
+func (b *bench) controlPlane(ctx context.Context) error {
 	null, address, err := b.startNull(ctx, "-models", model)
 	if err != nil {
 		return err
@@ -41,9 +41,9 @@ func (b *bench) controlPlane(ctx context.Context, stored int) error {
 	defer n.end()
 
 	begun := time.Now()
-	jobs, err := n.fill(ctx, stored)
+	jobs, err := n.fill(ctx, b.stored)
 	if err != nil {
-		return fmt.Errorf("store %d jobs: %w", stored, err)
+		return fmt.Errorf("store %d jobs: %w", b.stored, err)
 	}
 	b.log.Info("stored jobs", "jobs", len(jobs), "took", time.Since(begun))
 
@@ -64,7 +64,7 @@ func (b *bench) controlPlane(ctx context.Context, stored int) error {
 		}
 		b.log.Info("measured a round", "load", loadAverage())
 	}
-	fmt.Printf("\nB11 control plane: %d jobs stored, %d rounds of %d samples each, median (min–max) of the rounds\n\n", stored, b.rounds, samples)
+	fmt.Printf("\nB11 control plane: %d jobs stored, %d rounds of %d samples each, median (min–max) of the rounds\n\n", b.stored, b.rounds, samples)
 	figures.table().print(os.Stdout)
 	fmt.Printf("\nAt most %s requests for a status in a second.\n", figures.rates)
 	return n.stop()

@@ -21,17 +21,17 @@ const byURL = 100_000
 // fairness is B12: how soon a one-row job of priority 0 starts and ends while another
 // account has submitted much work, on one node, on three nodes that do everything, and
 // on two nodes that own jobs and one with a server.
-func (b *bench) fairness(ctx context.Context, size sizes) error {
+func (b *bench) fairness(ctx context.Context) error {
 	t := table{head: []string{"nodes", "starts after, p50", "starts after, most", "ends after, p50", "ends after, most"}}
 	var inputs any
-	if size.greedy >= byURL {
-		path, err := dataset{rows: size.greedy, bytes: 16, seed: 12}.make(b.dir)
+	if b.greedy >= byURL {
+		path, err := dataset{rows: b.greedy, bytes: 16, seed: 12}.make(b.dir)
 		if err != nil {
 			return err
 		}
 		inputs = b.fileBase + filepath.Base(path)
 	} else {
-		rows := make([]string, size.greedy)
+		rows := make([]string, b.greedy)
 		for i := range rows {
 			rows[i] = fmt.Sprint("row ", i)
 		}
@@ -40,29 +40,27 @@ func (b *bench) fairness(ctx context.Context, size sizes) error {
 	for _, shape := range []struct {
 		name  string
 		roles []string
-	}{{"1", []string{"both"}}, {"3", []string{"both", "both", "both"}}, {"2 that own, 1 with a server", []string{"api", "api", "engines"}}} {
-		if len(shape.roles) > size.nodes {
+	}{{"1", both(1)}, {"3", both(3)}, {"2 that own, 1 with a server", []string{"api", "api", "engines"}}} {
+		if len(shape.roles) > b.nodes {
 			break
 		}
-		b.roles = shape.roles
 		var began, ended []time.Duration
 		for range b.rounds {
-			if err := b.measureFairness(ctx, inputs, size, &began, &ended); err != nil {
+			if err := b.measureFairness(ctx, inputs, shape.roles, &began, &ended); err != nil {
 				return fmt.Errorf("%s nodes: %w", shape.name, err)
 			}
 		}
 		t.add(shape.name, percentile(began, 0.5).String(), percentile(began, 1).String(), percentile(ended, 0.5).String(), percentile(ended, 1).String())
 	}
 	fmt.Printf("\nB12 fairness: jobs of one row of priority 0, which takes %v at the server, beside %d jobs of %d rows of priority 0 of another account, %d rounds of %d\n\n",
-		size.answer, size.jobs, size.greedy, b.rounds, modestJobs)
+		b.answer, b.jobs, b.greedy, b.rounds, modestJobs)
 	t.print(os.Stdout)
 	return nil
 }
 
 // measureFairness measures a round on new nodes.
-func (b *bench) measureFairness(ctx context.Context, inputs any, size sizes, began, ended *[]time.Duration) error {
-	nodes := len(b.roles)
-	l, err := b.startFair(ctx, nodes, size.answer)
+func (b *bench) measureFairness(ctx context.Context, inputs any, roles []string, began, ended *[]time.Duration) error {
+	l, err := b.startFair(ctx, roles)
 	if err != nil {
 		return err
 	}
@@ -80,7 +78,7 @@ func (b *bench) measureFairness(ctx context.Context, inputs any, size sizes, beg
 	if err := l.nodes[0].call(ctx, http.MethodPost, "/v1/keys", map[string]string{"account": "modest"}, &made); err != nil {
 		return err
 	}
-	if err := l.submitMany(ctx, inputs, size.jobs); err != nil {
+	if err := l.submitMany(ctx, inputs, b.jobs); err != nil {
 		return err
 	}
 	for i := range modestJobs {
@@ -95,23 +93,23 @@ func (b *bench) measureFairness(ctx context.Context, inputs any, size sizes, beg
 		if err != nil {
 			return err
 		}
-		b.log.Info("measured", "nodes", nodes, "starts", start, "ends", end)
+		b.log.Info("measured", "nodes", len(roles), "starts", start, "ends", end)
 		*began, *ended = append(*began, start), append(*ended, end)
 	}
 	return nil
 }
 
 // startFair starts a cluster, or a single node.
-func (b *bench) startFair(ctx context.Context, nodes int, answer time.Duration) (*lab, error) {
-	if nodes > 1 {
-		return b.startLab(ctx, nodes, b.slow(answer))
+func (b *bench) startFair(ctx context.Context, roles []string) (*lab, error) {
+	if len(roles) > 1 {
+		return b.startLab(ctx, roles, b.slow(b.answer))
 	}
 	data := filepath.Join(b.dir, "node-b12")
-	server, engine, err := b.slow(answer)("node-b12-server.log")
+	server, engine, err := b.slow(b.answer)("node-b12-server.log")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{servers: []*process{server}}
+	l := &lab{servers: []*process{server}, roles: roles}
 	n, err := startNode(ctx, b.rowmill, data, engine)
 	if err != nil {
 		l.end()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -68,17 +67,17 @@ func (g simulatedGPU) shareAt(inFlight int) float64 {
 // saturation is B2: how much of a server's throughput the service reaches without
 // knowing the server's capacity, compared with a generator that knows it. The pace of a
 // simulated server does not depend on this machine, so all drivers run at the same
-// time, each on its own server. Only servers with only in their name are measured.
-func (b *bench) saturation(ctx context.Context, only string, length time.Duration) error {
+// time, each on its own server.
+func (b *bench) saturation(ctx context.Context) error {
 	for _, g := range gpus {
-		if !strings.Contains(g.String(), only) {
+		if !strings.Contains(g.String(), b.gpu) {
 			continue
 		}
 		drivers, err := b.drivers(ctx, g)
 		if err != nil {
 			return err
 		}
-		data := dataset{rows: int64(g.rate * length.Seconds()), bytes: promptBytes, seed: 2, answers: answerTokens}
+		data := dataset{rows: int64(g.rate * b.length.Seconds()), bytes: promptBytes, seed: 2, answers: answerTokens}
 		all := make([][]figures, len(drivers))
 		for round := range b.rounds {
 			got, err := b.race(ctx, drivers, data, simGauges, func(log string) (*process, string, error) {
@@ -105,10 +104,6 @@ func (b *bench) drivers(ctx context.Context, g simulatedGPU) ([]driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	python, err := b.python(ctx)
-	if err != nil {
-		return nil, err
-	}
 	list := []driver{{name: "rowmill", share: 1, run: b.nodeDriver(submission{})}}
 	for _, n := range slices.Concat(windows, sweep) {
 		list = append(list, driver{
@@ -116,20 +111,7 @@ func (b *bench) drivers(ctx context.Context, g simulatedGPU) ([]driver, error) {
 			run: generatorDriver(generator, n, nil),
 		})
 	}
-	const usual = 64 // requests in flight
-	return append(list, driver{
-		name: fmt.Sprintf("Python, asyncio streams, %d in flight", usual), share: g.shareAt(usual),
-		run: func(ctx context.Context, address, in string, rows int64) error {
-			out := filepath.Join(b.dir, "result-asyncio.parquet")
-			defer os.Remove(out)
-			_, printed, err := runOnce(ctx, python, "bench/asyncio_raw.py", "--in", in, "--out", out,
-				"--address", address, "--model", model, "--workers", strconv.Itoa(usual))
-			if err != nil {
-				return err
-			}
-			return wantRows(printed, rows)
-		},
-	}), nil
+	return list, nil
 }
 
 // generatorDriver runs the bare generator; fields, a JSON object, override its request
@@ -152,36 +134,16 @@ func generatorDriver(path string, inFlight int, fields []byte) func(context.Cont
 // form of the submission. The result is checked.
 func (b *bench) nodeDriver(s submission) func(context.Context, string, string, int64) error {
 	return func(ctx context.Context, address, in string, rows int64) error {
-		data := filepath.Join(b.dir, "node-b2")
-		n, err := startNode(ctx, b.rowmill, data, address)
-		if err != nil {
-			return err
-		}
-		defer n.end()
-		s.Inputs, s.Model, s.Column, s.IDColumn, s.Priority = b.fileBase+filepath.Base(in), model, "text", "id", 1
-		id, err := n.submit(ctx, s)
-		if err != nil {
-			return err
-		}
-		if _, err := n.wait(ctx, id, 500*time.Millisecond); err != nil {
-			return err
-		}
-		out := filepath.Join(b.dir, "result-node.parquet")
-		defer os.Remove(out)
-		var columns []string
-		if s.Sampling["logprobs"] == false { // the result has none
-			columns = []string{"include_inputs"}
-		}
-		if err := n.download(ctx, id, out, columns...); err != nil {
-			return err
-		}
-		return errors.Join(checkResult(out, id, rows), n.stop())
+		asked := b.fileOf(in)
+		asked.Sampling, asked.Truncate = s.Sampling, s.Truncate
+		_, err := b.onNewNode(ctx, b.rowmill, address, rows, asked)
+		return err
 	}
 }
 
 // race runs all drivers at once, each on its own server from start, and returns the
 // figures in order.
-func (b *bench) race(ctx context.Context, drivers []driver, data dataset, g gauges, start func(log string) (*process, string, error)) ([]figures, error) {
+func (b *bench) race(ctx context.Context, drivers []driver, data dataset, g gauges, start starter) ([]figures, error) {
 	inputs := make([]dataset, len(drivers))
 	paths := make([]string, len(drivers))
 	addresses := make([]string, len(drivers))
@@ -209,9 +171,6 @@ func (b *bench) race(ctx context.Context, drivers []driver, data dataset, g gaug
 			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", d.name, err)
-			}
-			if err := course.write(filepath.Join(b.dir, "course-"+strconv.Itoa(i)+".csv")); err != nil {
-				return err
 			}
 			if got[i], err = course.figures(); err != nil {
 				return fmt.Errorf("%s: %w", d.name, err)
@@ -263,19 +222,13 @@ func (b *bench) startSim(log string, args ...string) (*process, string, error) {
 // generator.
 func printSaturation(drivers []driver, all [][]figures, most int64) {
 	best := bestOf(drivers, all)
-	t := table{head: []string{
-		"contender", "rows/s", "÷ best generator", "in the batch", "peak at the server",
-		"95 % of its rate after, s", "% of its run", "batch 95 % full after, s", "preempted rows, %",
-	}}
+	t := table{head: []string{"contender", "rows/s", "÷ best generator", "95 % of its rate after, s", "% of its run", "preempted rows, %"}}
 	for i, d := range drivers {
 		f := func(value func(figures) float64) spread { return collect(all[i], value) }
 		rate := f(rateOf)
 		t.add(d.label(i == best), rate.String(), rate.over(collect(all[best], rateOf)).String(),
-			short(f(func(f figures) float64 { return f.batch }).median()),
-			short(f(func(f figures) float64 { return f.peak }).median()),
 			f(func(f figures) float64 { return f.reached.Seconds() }).String(),
 			f(func(f figures) float64 { return 100 * f.reached.Seconds() / f.length.Seconds() }).String(),
-			f(func(f figures) float64 { return f.filled.Seconds() }).String(),
 			f(func(f figures) float64 { return 100 * f.preempted / float64(d.rows(most)) }).String())
 	}
 	t.print(os.Stdout)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,7 +54,8 @@ var realKinds = map[string]realKind{
 // drivers take turns, each with rows that are new to the server. Beside the rate it
 // reports a figure without this disturbance: rows per second of the server's own
 // processor time, which depends on the form of the requests and their number in flight.
-func (b *bench) realSaturation(ctx context.Context, name string, rows int64) error {
+func (b *bench) realSaturation(ctx context.Context) error {
+	name, rows := strings.Join(b.args, " "), b.rows
 	kind, known := realKinds[name]
 	if !known {
 		return fmt.Errorf("unknown server %q: choose one of %s", name, strings.Join(slices.Sorted(maps.Keys(realKinds)), ", "))
@@ -64,7 +64,8 @@ func (b *bench) realSaturation(ctx context.Context, name string, rows int64) err
 	if err != nil {
 		return err
 	}
-	server, address, err := b.startReal(ctx, name, kind)
+	of := newFamily()
+	server, address, err := b.startReal(ctx, name, kind, of)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (b *bench) realSaturation(ctx context.Context, name string, rows int64) err
 	measure := func(d driver, rows int64) (figures, error) {
 		data.rows = rows
 		data.seed++
-		return b.measureReal(ctx, server, address, g, d, data)
+		return b.measureReal(ctx, of, address, g, d, data)
 	}
 	if _, err := measure(drivers[1], max(rows/10, 50)); err != nil { // warm up the server
 		return err
@@ -105,10 +106,10 @@ func (b *bench) realSaturation(ctx context.Context, name string, rows int64) err
 	best := bestOf(drivers, all)
 	rate := func(i int) spread { return collect(all[i], rateOf) }
 	paid := func(i int) spread { return collect(all[i], func(f figures) float64 { return 1 / f.cpu }) }
-	t := table{head: []string{"contender", "rows/s", "÷ best generator", "in the batch", "rows per s of the server's processor time", "÷ best generator"}}
+	t := table{head: []string{"contender", "rows/s", "÷ best generator", "rows per s of the server's processor time", "÷ best generator"}}
 	for i, d := range drivers {
 		t.add(d.label(i == best), rate(i).String(), rate(i).over(rate(best)).String(),
-			collect(all[i], func(f figures) float64 { return f.batch }).String(), paid(i).String(), paid(i).over(paid(best)).String())
+			paid(i).String(), paid(i).over(paid(best)).String())
 	}
 	t.print(os.Stdout)
 	return nil
@@ -135,24 +136,19 @@ func (b *bench) realDrivers(ctx context.Context, kind realKind) ([]driver, error
 }
 
 // measureReal runs one driver on the rows of data.
-func (b *bench) measureReal(ctx context.Context, server *process, address string, g gauges, d driver, data dataset) (figures, error) {
+func (b *bench) measureReal(ctx context.Context, server *family, address string, g gauges, d driver, data dataset) (figures, error) {
 	in, err := data.make(b.dir)
 	if err != nil {
 		return figures{}, err
 	}
 	defer os.Remove(in)
-	before, err := server.familyCPU()
-	if err != nil {
-		return figures{}, err
-	}
+	server.inspect()
+	before := server.cpu()
 	course, err := observe(ctx, address, g, func() error { return d.run(ctx, address, in, data.rows) })
 	if err != nil {
 		return figures{}, fmt.Errorf("%s: %w", d.name, err)
 	}
-	after, err := server.familyCPU()
-	if err != nil {
-		return figures{}, err
-	}
+	server.inspect()
 	f, err := course.figures()
 	if err != nil {
 		return figures{}, fmt.Errorf("%s: %w", d.name, err)
@@ -160,32 +156,20 @@ func (b *bench) measureReal(ctx context.Context, server *process, address string
 	if f.done != float64(data.rows) {
 		return figures{}, fmt.Errorf("%s: the server answered %v rows of %d", d.name, f.done, data.rows)
 	}
-	f.cpu = (after - before).Seconds() / f.done
+	f.cpu = (server.cpu() - before).Seconds() / f.done
 	return f, nil
 }
 
-// startReal starts a server of a kind and returns its address when it lists its model.
-func (b *bench) startReal(ctx context.Context, name string, kind realKind) (*process, string, error) {
-	address, err := freeAddress(ctx)
+// startReal starts a server of a kind, as the program of a family, and returns its
+// address when it lists its model.
+func (b *bench) startReal(ctx context.Context, name string, kind realKind, of *family) (*process, string, error) {
+	server, address, err := b.startListed(ctx, filepath.Join(b.dir, "server-"+name+".log"), func(port string) (command, env []string, err error) {
+		if b.serverCPUs != "" {
+			command = []string{"taskset", "-c", b.serverCPUs}
+		}
+		return slices.Concat(command, kind.command, []string{port, "chat"}), append(kind.env, "ALIAS="+model, string(of.mark)), nil
+	})
 	if err != nil {
-		return nil, "", err
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, "", fmt.Errorf("free port: %w", err)
-	}
-	env := slices.Concat(os.Environ(), kind.env, []string{"ALIAS=" + model})
-	var apart []string
-	if b.serverCPUs != "" {
-		apart = []string{"taskset", "-c", b.serverCPUs}
-	}
-	args := slices.Concat([]string{"-c", `exec "$@" >&2`, "sh"}, apart, kind.command, []string{port, "chat"}) // its standard output is not read
-	server, err := startProcess(filepath.Join(b.dir, "server-"+name+".log"), env, "sh", args...)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := answering(ctx, server, address); err != nil {
-		server.end()
 		return nil, "", fmt.Errorf("start %s, which make engines puts on a machine: %w", name, err)
 	}
 	return server, address, nil

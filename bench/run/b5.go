@@ -15,7 +15,7 @@ type equalLoad struct {
 	dedup     bool
 	text      func(row, rows, different int64) int64 // returns the text number of a row
 
-	wall, perRow, perRan, peak spread
+	wall, perRow, peak spread
 }
 
 // shuffled gives each text to the same number of rows in random order: most texts
@@ -61,8 +61,9 @@ func (b *bench) makeRepeated(l *equalLoad) (string, error) {
 // the cost of the search if there are no equal rows. It measures a job with different
 // rows, the same job with dedup, and two jobs in which nine of ten rows are repeats;
 // each runs on a new node.
-func (b *bench) equalRows(ctx context.Context, different int64, p rowPath) error {
-	null, address, err := b.startNull(ctx, "-tokens", "20", "-models", model, "-delay", p.delay.String(), "-slots", fmt.Sprint(p.slots))
+func (b *bench) equalRows(ctx context.Context) error {
+	different := b.rows
+	null, address, err := b.startNull(ctx, "-tokens", "20", "-models", model, "-delay", b.delay.String(), "-slots", fmt.Sprint(b.slots))
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,6 @@ func (b *bench) equalRows(ctx context.Context, different int64, p rowPath) error
 		{name: "each ten times, dedup", rows: 10 * different, different: different, dedup: true, text: shuffled},
 		{name: "every tenth is new, dedup", rows: 10 * different, different: different, dedup: true, text: tenths},
 	}
-	var looked, copied, along spread
 	for range b.rounds {
 		for _, l := range loads {
 			m, err := b.runEqual(ctx, l, address)
@@ -82,20 +82,15 @@ func (b *bench) equalRows(ctx context.Context, different int64, p rowPath) error
 			}
 			l.wall = append(l.wall, m.wall.Seconds())
 			l.perRow = append(l.perRow, m.cpu.Seconds()*1e6/float64(l.rows))
-			l.perRan = append(l.perRan, m.cpu.Seconds()*1e6/float64(l.different))
 			l.peak = append(l.peak, float64(m.peak)/(1<<20))
 			b.log.Info("measured", "load", l.name, "wall", m.wall, "cpu", m.cpu, "peak_mib", m.peak>>20)
 		}
-		last := len(loads[0].wall) - 1
-		looked = append(looked, loads[1].perRow[last]-loads[0].perRow[last])
-		copied = append(copied, loads[2].wall[last]/loads[0].wall[last])
-		along = append(along, loads[3].wall[last]/loads[0].wall[last])
 	}
-	t := table{head: []string{"rows", "requests", "job, s", "CPU µs/row", "CPU µs/request", "peak anonymous memory, MiB"}}
+	t := table{head: []string{"rows", "requests", "job, s", "CPU µs/row", "peak anonymous memory, MiB"}}
 	for _, l := range loads {
-		t.add(fmt.Sprintf("%d, %s", l.rows, l.name), fmt.Sprint(l.different), l.wall.String(), l.perRow.String(), l.perRan.String(), l.peak.String())
+		t.add(fmt.Sprintf("%d, %s", l.rows, l.name), fmt.Sprint(l.different), l.wall.String(), l.perRow.String(), l.peak.String())
 	}
-	fmt.Printf("\nB5 equal rows: %d rounds, median (min–max); time ÷ that of all different: ten times %s, every tenth new %s; looking for none: %s µs a row\n\n", b.rounds, copied.precise(), along.precise(), looked)
+	fmt.Printf("\nB5 equal rows: %d rounds, median (min–max)\n\n", b.rounds)
 	t.print(os.Stdout)
 	return nil
 }
@@ -106,32 +101,13 @@ func (b *bench) runEqual(ctx context.Context, l *equalLoad, address string) (m m
 	if err != nil {
 		return m, err
 	}
-	data := filepath.Join(b.dir, "node-b5")
-	n, err := startNode(ctx, b.rowmill, data, address)
-	if err != nil {
+	s := b.fileOf(in)
+	s.Dedup = l.dedup
+	if m, err = b.onNewNode(ctx, b.rowmill, address, l.rows, s); err != nil {
 		return m, err
 	}
-	defer n.end()
-	m, err = n.measure(ctx, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1, Dedup: l.dedup,
-	})
-	if err != nil {
-		return m, err
+	if saved := l.rows - l.different; m.record.RowsDone != l.rows || m.record.Deduplicated != saved {
+		return m, fmt.Errorf("%d of %d rows are done, %d without a run, want %d", m.record.RowsDone, l.rows, m.record.Deduplicated, saved)
 	}
-	job, err := n.job(ctx, m.job)
-	if err != nil {
-		return m, err
-	}
-	if saved := l.rows - l.different; job.RowsDone != l.rows || job.Deduplicated != saved {
-		return m, fmt.Errorf("%d of %d rows are done, %d without a run, want %d", job.RowsDone, l.rows, job.Deduplicated, saved)
-	}
-	out := filepath.Join(b.dir, "result.parquet")
-	defer os.Remove(out)
-	if err := n.download(ctx, m.job, out); err != nil {
-		return m, err
-	}
-	if err := checkResult(out, m.job, l.rows); err != nil {
-		return m, err
-	}
-	return m, n.stop()
+	return m, nil
 }

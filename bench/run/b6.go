@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 const (
 	slowSlots  = 16
 	slowAnswer = 640 * time.Millisecond
+	slowBytes  = 400 // length of a row's text
 )
 
 // slowRate is the rate of such a server in rows per second.
@@ -32,158 +34,150 @@ func slowGauges() gauges {
 	return g
 }
 
-// slow returns a function that starts servers with a fixed time per row.
-func (b *bench) slow(answer time.Duration) func(log string) (*process, string, error) {
-	return func(log string) (*process, string, error) { return b.startPaced(log, slowSlots, answer) }
-}
+// starter starts an inference server with a log file and returns its address.
+type starter func(log string) (*process, string, error)
+
+// slow starts servers with a fixed time per row.
+func (b *bench) slow(answer time.Duration) starter { return b.paced(slowSlots, answer) }
 
 // pacedCatalog is the catalog for servers with a fixed pace: like most servers they
 // have one model.
 const pacedCatalog = "models: [{id: " + model + ", kind: generation, context_length: 131072}]\n"
 
-// startPaced starts a server with a fixed time per row.
-func (b *bench) startPaced(log string, slots int, answer time.Duration) (*process, string, error) {
-	catalog := filepath.Join(b.dir, "paced-catalog.yaml")
-	if err := os.WriteFile(catalog, []byte(pacedCatalog), 0o600); err != nil {
-		return nil, "", fmt.Errorf("write catalog: %w", err)
+// paced starts servers with a number of slots and a fixed time per row.
+func (b *bench) paced(slots int, answer time.Duration) starter {
+	return func(log string) (*process, string, error) {
+		catalog := filepath.Join(b.dir, "paced-catalog.yaml")
+		if err := os.WriteFile(catalog, []byte(pacedCatalog), 0o600); err != nil {
+			return nil, "", fmt.Errorf("write catalog: %w", err)
+		}
+		return b.startSim(log, "--catalog", catalog, "--slots", strconv.Itoa(slots), "--ttft", answer.String(), "--per-token", "0s")
 	}
-	return b.startSim(log, "--catalog", catalog, "--slots", strconv.Itoa(slots), "--ttft", answer.String(), "--per-token", "0s")
 }
 
-// scaled holds the figures of a job on several nodes, and of a generator that runs at
-// the same time.
+// scaled holds the figures of a job on several nodes.
 type scaled struct {
-	rate   float64 // rows per second, from the submission to the commit of the last row
-	steady float64 // rows per second of all servers, from 20 % to 80 % of their rows
-	busy   float64 // share of used slots, from the first request to the last answer
-	cpu    float64 // processor time of all nodes from the submission to the readable result, seconds per row
-	rest   float64 // processor time of an idle node, seconds per second
-
-	first time.Duration // from the submission to the first request
-	last  time.Duration // from the last answer to the commit of the last row
-
-	bare       float64 // rows per second of the best generator on one server, from its first request to the last answer
-	bareSteady float64 // the same, between 20 % and 80 % of its rows
+	rate float64 // rows per second, from the submission to the commit of the last row
+	cpu  float64 // processor time of all nodes from the submission to the readable result, seconds per row
+	idle float64 // processor time of an idle node, seconds per second
+	bare float64 // rows per second of the best generator at the same time on one server; 0: no generator ran
 }
-
-// efficiency returns the rate per node relative to the generator's.
-func (s scaled) efficiency(nodes int) float64 { return s.rate / (float64(nodes) * s.bare) }
 
 // scaleOut is B6: the rate of a job on n servers with a node each, compared with n
-// times a generator's rate on one server, for n = 1, 2, 4, up to most. The job grows
-// with n.
-func (b *bench) scaleOut(ctx context.Context, most int, answer, length time.Duration) error {
+// times a generator's rate on one server, for n = 1, 2, 4, up to a largest number. The
+// job grows with n.
+func (b *bench) scaleOut(ctx context.Context) error {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
 		return err
 	}
-	each := int64(slowRate(answer) * length.Seconds())
+	each := int64(slowRate(b.answer) * b.length.Seconds())
+	bare := dataset{rows: each, bytes: slowBytes, seed: 6}
+	drivers := make([]driver, len(slowSweep))
+	for i, n := range slowSweep {
+		drivers[i] = driver{name: fmt.Sprintf("generator, %d in flight", n), share: 1, run: generatorDriver(generator, n, nil)}
+	}
+	generate := func(ctx context.Context) (best float64, err error) {
+		got, err := b.race(ctx, drivers, bare, slowGauges(), b.slow(b.answer))
+		for _, f := range got {
+			best = max(best, f.done/f.length.Seconds())
+		}
+		return best, err
+	}
+	title := fmt.Sprintf("%d rows per node, each with a server of %d slots that answers within %v (%.0f rows/s)", each, slowSlots, b.answer, slowRate(b.answer))
+	return b.scaling(title, func(n int) (scaled, error) {
+		if _, err := bare.make(b.dir); err != nil { // before the job's file, which may be the same
+			return scaled{}, err
+		}
+		return b.scale(ctx, n, int64(n)*each, b.slow(b.answer), generate)
+	})
+}
+
+// Sizes of b6/cpu. One node takes half a minute for the job, so that its shards have
+// several parts and are merged, as with several nodes.
+const (
+	hurriedRows   = 200_000
+	hurriedSlots  = 64
+	hurriedAnswer = time.Millisecond
+)
+
+// scaleCPU is the second half of B6: the processor time of the same job on n nodes. The
+// servers are faster than the nodes, so that the periodic work of nodes has a small
+// share.
+func (b *bench) scaleCPU(ctx context.Context) error {
+	return b.scaling(fmt.Sprintf("%d rows as fast as all nodes can on this one machine", hurriedRows), func(n int) (scaled, error) {
+		return b.scale(ctx, n, hurriedRows, b.paced(hurriedSlots, hurriedAnswer), nil)
+	})
+}
+
+// scaling measures for n = 1, 2, 4, up to the largest number of nodes, and prints a
+// table.
+func (b *bench) scaling(title string, measure func(n int) (scaled, error)) error {
 	all := make(map[int][]scaled)
 	for round := range b.rounds {
-		for n := 1; n <= most; n *= 2 {
-			s, err := b.scale(ctx, generator, n, each, answer)
+		for n := 1; n <= b.nodes; n *= 2 {
+			s, err := measure(n)
 			if err != nil {
 				return fmt.Errorf("%d nodes: %w", n, err)
 			}
 			all[n] = append(all[n], s)
-			b.log.Info("measured", "round", round+1, "nodes", n, "rows_per_s", s.rate, "efficiency", s.efficiency(n),
-				"steady", s.steady/(float64(n)*s.bareSteady), "busy", s.busy, "cpu_us_per_row", 1e6*s.cpu,
-				"first", s.first, "last", s.last, "bare", s.bare, "rest", s.rest)
+			b.log.Info("measured", "round", round+1, "nodes", n, "rows_per_s", s.rate, "bare", s.bare, "cpu_us_per_row", 1e6*s.cpu, "idle", s.idle)
 		}
 	}
-	fmt.Printf("\nB6 scale-out: %d rows per node, each with a server of %d slots that answers within %v (%.0f rows/s), %d rounds, median (min–max)\n\n",
-		each, slowSlots, answer, slowRate(answer), b.rounds)
-	t := table{head: []string{
-		"nodes", "rows/s", "÷ generator × nodes", "steady, ÷ generator × nodes", "slots full, %",
-		"CPU µs/row", "÷ one node's", "an idle node, CPU ms/s", "submission to first request, s", "last answer to last commit, s",
-	}}
-	for n := 1; n <= most; n *= 2 {
-		f := func(value func(scaled) float64) spread { return collect(all[n], value) }
-		cpu := func(s scaled) float64 { return 1e6 * s.cpu }
-		t.add(strconv.Itoa(n), f(func(s scaled) float64 { return s.rate }).String(),
-			f(func(s scaled) float64 { return s.efficiency(n) }).precise(),
-			f(func(s scaled) float64 { return s.steady / (float64(n) * s.bareSteady) }).precise(),
-			f(func(s scaled) float64 { return 100 * s.busy }).String(),
-			f(cpu).String(), f(cpu).over(collect(all[1], cpu)).String(),
-			f(func(s scaled) float64 { return 1000 * s.rest }).String(),
-			f(func(s scaled) float64 { return s.first.Seconds() }).String(),
-			f(func(s scaled) float64 { return s.last.Seconds() }).String())
+	fmt.Printf("\nB6 scale-out: %s, %d rounds, median (min–max)\n\n", title, b.rounds)
+	t := table{head: []string{"nodes", "rows/s", "÷ generator × nodes", "CPU µs/row", "÷ one node's", "an idle node, CPU ms/s"}}
+	cpu := func(s scaled) float64 { return 1e6 * s.cpu }
+	for n := 1; n <= b.nodes; n *= 2 {
+		driven := slices.DeleteFunc(slices.Clone(all[n]), func(s scaled) bool { return s.bare == 0 })
+		t.add(strconv.Itoa(n), collect(all[n], func(s scaled) float64 { return s.rate }).String(),
+			collect(driven, func(s scaled) float64 { return s.rate / (float64(n) * s.bare) }).precise(),
+			collect(all[n], cpu).String(), collect(all[n], cpu).over(collect(all[1], cpu)).String(),
+			collect(driven, func(s scaled) float64 { return 1000 * s.idle }).String())
 	}
 	t.print(os.Stdout)
 	return nil
 }
 
-// scale runs a job on n new nodes, and the generators at the same time, each on its own
-// server.
-func (b *bench) scale(ctx context.Context, generator string, n int, each int64, answer time.Duration) (scaled, error) {
-	bare := dataset{rows: each, bytes: slowBytes, seed: 6}
-	whole := bare
-	whole.rows *= int64(n)
-	for _, data := range []dataset{bare, whole} { // one after the other: they may be the same file
-		if _, err := data.make(b.dir); err != nil {
-			return scaled{}, err
-		}
-	}
-	l, err := b.startLab(ctx, n, b.slow(answer))
+// scale runs a job on n new nodes. With generate, which returns the rate of the best
+// generator on one server, it runs that at the same time and measures the idle nodes
+// before.
+func (b *bench) scale(ctx context.Context, n int, rows int64, start starter, generate func(context.Context) (float64, error)) (s scaled, err error) {
+	in, err := dataset{rows: rows, bytes: slowBytes, seed: 6}.make(b.dir)
 	if err != nil {
-		return scaled{}, err
+		return s, err
+	}
+	l, err := b.startLab(ctx, both(n), start)
+	if err != nil {
+		return s, err
 	}
 	defer l.end()
 	if err := l.warm(ctx, b); err != nil {
-		return scaled{}, fmt.Errorf("first job: %w", err)
+		return s, fmt.Errorf("first job: %w", err)
 	}
-	var s scaled
-	if s.rest, err = l.idle(); err != nil {
-		return scaled{}, err
+	group, groupCtx := errgroup.WithContext(ctx)
+	if generate != nil {
+		if s.idle, err = l.idle(); err != nil {
+			return s, err
+		}
+		group.Go(func() (err error) {
+			s.bare, err = generate(groupCtx)
+			return err
+		})
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	var j labJob
 	group.Go(func() (err error) {
-		drivers := make([]driver, len(slowSweep))
-		for i, in := range slowSweep {
-			drivers[i] = driver{name: fmt.Sprintf("generator, %d in flight", in), share: 1, run: generatorDriver(generator, in, nil)}
-		}
-		got, err := b.race(ctx, drivers, bare, slowGauges(), b.slow(answer))
-		for _, f := range got {
-			s.bare = max(s.bare, f.done/f.length.Seconds())
-			s.bareSteady = max(s.bareSteady, f.rate)
-		}
-		return err
-	})
-	var job scaled
-	group.Go(func() (err error) {
-		job, err = l.scaled(ctx, b, whole)
+		j, err = l.job(groupCtx, b, in)
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		return scaled{}, err
-	}
-	job.bare, job.bareSteady, job.rest = s.bare, s.bareSteady, s.rest
-	return job, l.stop()
-}
-
-// slowBytes is the length of a row's text.
-const slowBytes = 400
-
-// scaled runs a job and returns its figures.
-func (l *lab) scaled(ctx context.Context, b *bench, data dataset) (s scaled, err error) {
-	in, err := data.make(b.dir)
-	if err != nil {
 		return s, err
 	}
-	meters, err := l.watch(ctx)
-	if err != nil {
+	s.cpu = j.cpu.Seconds() / float64(rows)
+	s.rate = float64(rows) / committed(j.course).Sub(j.submitted).Seconds()
+	if err := b.checked(ctx, l.nodes[n-1], j.id, rows); err != nil {
 		return s, err
 	}
-	j, err := l.job(ctx, b, in)
-	if err != nil {
-		return s, err
-	}
-	s.cpu = j.cpu.Seconds() / float64(data.rows)
-	s.rate = float64(data.rows) / committed(j.course).Sub(j.submitted).Seconds()
-	if err := l.meter(b, meters, &s, j.submitted, committed(j.course)); err != nil {
-		return s, err
-	}
-	return s, b.checked(ctx, l.nodes[len(l.nodes)-1], j.id, data.rows)
+	return s, l.stop()
 }
 
 // watch starts meters for all servers.
@@ -195,48 +189,4 @@ func (l *lab) watch(ctx context.Context) (meters []*meter, err error) {
 		}
 	}
 	return meters, nil
-}
-
-// courseOf returns the path for the readings of a node's server.
-func (b *bench) courseOf(i int) string {
-	return filepath.Join(b.dir, "course-node-"+strconv.Itoa(i)+".csv")
-}
-
-// meter stops the meters and evaluates their readings.
-func (l *lab) meter(b *bench, meters []*meter, s *scaled, submitted, committed time.Time) error {
-	var first, last time.Time
-	courses := make([]course, len(meters))
-	for i, m := range meters {
-		var err error
-		if courses[i], err = m.stop(); err != nil {
-			return err
-		}
-		if err := courses[i].write(b.courseOf(i)); err != nil {
-			return err
-		}
-		f, err := courses[i].figures()
-		if err != nil {
-			return fmt.Errorf("server %d: %w", i, err)
-		}
-		s.steady += f.rate
-		begun, over := courses[i].busy()
-		if at := courses[i][begun].at; first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at := courses[i][over].at; at.After(last) {
-			last = at
-		}
-	}
-	readings := 0.0
-	for _, c := range courses {
-		for _, r := range c {
-			if !r.at.Before(first) && r.at.Before(last) {
-				s.busy += min(r.running, slowSlots) / slowSlots
-				readings++
-			}
-		}
-	}
-	s.busy /= readings
-	s.first, s.last = first.Sub(submitted), committed.Sub(last)
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 )
 
@@ -22,9 +21,9 @@ type load struct {
 
 // growth is B7: memory and processor time per row for larger jobs, long answers, and
 // vectors. Each load runs on a new node.
-func (b *bench) growth(ctx context.Context, most int64) error {
+func (b *bench) growth(ctx context.Context) error {
 	loads := make([]load, 0, 6)
-	for rows := int64(10_000); rows <= most; rows *= 10 {
+	for rows := int64(10_000); rows <= b.most; rows *= 10 {
 		loads = append(loads, load{
 			name: strconv.FormatInt(rows, 10) + " rows of 100 B", model: model,
 			data: dataset{rows: rows, bytes: 100, seed: 7}, null: []string{"-tokens", "20"},
@@ -66,38 +65,7 @@ func (b *bench) grow(ctx context.Context, l load) (measured, error) {
 		return measured{}, err
 	}
 	defer null.end()
-	return b.onNewNode(ctx, address, l.data.rows, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: l.model, Column: "text", IDColumn: "id", Priority: 1, Sampling: l.asks,
-	})
-}
-
-// onNewNode runs one job on a new node with the inference server at address, and checks
-// its result. The download is not measured.
-func (b *bench) onNewNode(ctx context.Context, address string, rows int64, s submission) (measured, error) {
-	data := filepath.Join(b.dir, "node-"+strconv.FormatInt(rows, 10))
-	n, err := startNode(ctx, b.rowmill, data, address)
-	if err != nil {
-		return measured{}, err
-	}
-	defer n.end()
-	m, err := n.measure(ctx, s)
-	if err != nil {
-		return measured{}, err
-	}
-	var columns []string
-	if s.Sampling["logprobs"] == false {
-		columns = []string{"include_inputs"}
-	}
-	out := filepath.Join(b.dir, "result.parquet")
-	defer os.Remove(out)
-	if err := n.download(ctx, m.job, out, columns...); err != nil {
-		return measured{}, err
-	}
-	if err := checkResult(out, m.job, rows); err != nil {
-		return measured{}, err
-	}
-	if err := n.stop(); err != nil {
-		return measured{}, err
-	}
-	return m, os.RemoveAll(data)
+	s := b.fileOf(in)
+	s.Model, s.Sampling = l.model, l.asks
+	return b.onNewNode(ctx, b.rowmill, address, l.data.rows, s)
 }

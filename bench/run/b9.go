@@ -28,8 +28,8 @@ type crash struct {
 // crashes is B9: the time of a job that loses one of four nodes halfway, compared with
 // a model in which the other three nodes continue at once at their old speed. It kills
 // a worker and the job's owner in turn, at a random moment.
-func (b *bench) crashes(ctx context.Context, length time.Duration) error {
-	rows := int64(crashNodes * slowRate(slowAnswer) * length.Seconds())
+func (b *bench) crashes(ctx context.Context) error {
+	rows := int64(crashNodes * slowRate(slowAnswer) * b.length.Seconds())
 	in, err := dataset{rows: rows, bytes: slowBytes, seed: 9}.make(b.dir)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (b *bench) crashes(ctx context.Context, length time.Duration) error {
 	all := make([][]crash, len(victims))
 	for round := range b.rounds {
 		for i, victim := range victims {
-			c, err := b.crash(ctx, in, rows, length, victim == "the owner", rand.New(rand.NewPCG(uint64(round), uint64(i))))
+			c, err := b.crash(ctx, in, rows, victim == "the owner", rand.New(rand.NewPCG(uint64(round), uint64(i))))
 			if err != nil {
 				return fmt.Errorf("kill of %s, seed %d: %w", victim, round, err)
 			}
@@ -60,8 +60,8 @@ func (b *bench) crashes(ctx context.Context, length time.Duration) error {
 }
 
 // crash runs a job on four new nodes and kills one.
-func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Duration, owner bool, random *rand.Rand) (c crash, err error) {
-	l, err := b.startLab(ctx, crashNodes, b.slow(slowAnswer))
+func (b *bench) crash(ctx context.Context, in string, rows int64, owner bool, random *rand.Rand) (c crash, err error) {
+	l, err := b.startLab(ctx, both(crashNodes), b.slow(slowAnswer))
 	if err != nil {
 		return c, err
 	}
@@ -76,7 +76,7 @@ func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Du
 	// Parts are written every few seconds. A random moment makes the result independent
 	// of the parts.
 	const jitter = 0.1
-	after := time.Duration((0.5 + jitter*(random.Float64()-0.5)) * float64(length))
+	after := time.Duration((0.5 + jitter*(random.Float64()-0.5)) * float64(b.length))
 	var victim int
 	var killed time.Time
 	begun := time.Now()
@@ -107,9 +107,6 @@ func (b *bench) crash(ctx context.Context, in string, rows int64, length time.Du
 	for i, m := range meters {
 		readings, err := m.stop()
 		if err != nil {
-			return c, err
-		}
-		if err := readings.write(b.courseOf(i)); err != nil {
 			return c, err
 		}
 		until := readings.before(killed)

@@ -18,36 +18,31 @@ import (
 
 // bench holds the shared settings and servers of the benchmarks.
 type bench struct {
-	roles   []string // roles of the first nodes of a cluster; the other nodes have role both
-	log     *slog.Logger
-	dir     string // data sets, results and logs
-	rowmill string // path of the binary under measurement
-	built   string // directory with built contenders if there is no Go; else empty
-	rounds  int
-
-	serverCPUs string // processors for a real server; empty: all
+	options
+	log *slog.Logger
 
 	files    *http.Server // serves dir, and accepts spans
 	fileBase string
 	spans    atomic.Int64 // received bytes of spans
 }
 
-func newBench(log *slog.Logger, dir, rowmill string, rounds int) (*bench, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func newBench(log *slog.Logger, o options) (*bench, error) {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create work directory: %w", err)
 	}
-	dir, err := filepath.Abs(dir)
+	dir, err := filepath.Abs(o.dir)
 	if err != nil {
 		return nil, fmt.Errorf("find work directory: %w", err)
 	}
-	b := &bench{log: log, dir: dir, rowmill: rowmill, rounds: rounds}
+	b := &bench{options: o, log: log}
+	b.dir = dir
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve files: %w", err)
 	}
 	b.fileBase = "http://" + listener.Addr().String() + "/"
 	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServer(http.Dir(dir)))
+	mux.Handle("GET /", http.FileServer(http.Dir(b.dir)))
 	mux.HandleFunc("POST /v1/traces", func(_ http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body) // a broken body shows in the count
 		b.spans.Add(n)
@@ -94,14 +89,10 @@ func (b *bench) startNull(ctx context.Context, args ...string) (*process, string
 	return p, address, nil
 }
 
-// python returns a Python 3 with pyarrow; the project's own tools come first.
-func (b *bench) python(ctx context.Context) (string, error) {
-	for _, candidate := range []string{"bin/tools/venv/bin/python3", "python3"} {
-		if exec.CommandContext(ctx, candidate, "-c", "import pyarrow").Run() == nil {
-			return candidate, nil
-		}
-	}
-	return "", errors.New("no python3 with pyarrow; run .ci/tools python")
+// fileOf returns the submission of a file of the work directory with the columns id and
+// text.
+func (b *bench) fileOf(path string) submission {
+	return submission{Inputs: b.fileBase + filepath.Base(path), Model: model, Column: "text", IDColumn: "id", Priority: 1}
 }
 
 // wantRows checks the number of rows that a contender prints.

@@ -31,7 +31,7 @@ type glance struct {
 // page and openPages pages open in real browsers, each with an event stream. A job with
 // 100 ms answers runs, and small jobs come and go.
 func (b *bench) console(ctx context.Context) error {
-	l, err := b.startLab(ctx, 1, func(string) (*process, string, error) {
+	l, err := b.startLab(ctx, both(1), func(string) (*process, string, error) {
 		return b.startNull(ctx, "-models", model, "-delay", "100ms", "-slots", "4")
 	})
 	if err != nil {

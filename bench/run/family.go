@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -22,55 +21,42 @@ type family struct {
 	peak   int64                 // peak of their total anonymous memory, bytes
 }
 
+func newFamily() *family {
+	return &family{mark: []byte("ROWMILL_BENCH=" + rand.Text()), used: make(map[int]time.Duration), member: make(map[int]bool)}
+}
+
+// cpu returns the last known processor time of all processes.
+func (f *family) cpu() (sum time.Duration) {
+	for _, used := range f.used {
+		sum += used
+	}
+	return sum
+}
+
 // runFamily runs a program to its end. It returns the usage of the program and all its
 // processes, sampled every sampleEvery, and the last printed line.
 func runFamily(ctx context.Context, env []string, name string, args ...string) (used usage, peak int64, printed string, err error) {
-	mark := "ROWMILL_BENCH=" + rand.Text()
+	f := newFamily()
 	command := exec.CommandContext(ctx, name, args...)
-	command.Env = append(append(os.Environ(), env...), mark)
+	command.Env = append(append(os.Environ(), env...), string(f.mark))
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
-	f := family{mark: []byte(mark), used: make(map[int]time.Duration), member: make(map[int]bool)}
 	begun := time.Now()
 	if err := command.Start(); err != nil {
 		return used, 0, "", fmt.Errorf("%s: %w", name, err)
 	}
-	stop := f.watch()
+	stop := sampling(f.inspect)
 	err = command.Wait()
 	used.wall = time.Since(begun)
 	stop()
 	if err != nil {
 		return used, 0, "", fmt.Errorf("%s: %w: %s", name, err, lastLine(stderr.String()))
 	}
-	for _, spent := range f.used {
-		used.cpu += spent
-	}
+	used.cpu = f.cpu()
 	return used, f.peak, lastLine(stdout.String()), nil
 }
 
-// watch samples until stop is called.
-func (f *family) watch() (stop func()) {
-	done := make(chan struct{})
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		ticker := time.NewTicker(sampleEvery)
-		defer ticker.Stop()
-		for {
-			f.inspect()
-			select {
-			case <-ticker.C:
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() {
-		close(done)
-		ended.Wait()
-	}
-}
-
-// inspect samples all running processes.
+// inspect samples all running processes of the machine.
 func (f *family) inspect() {
 	dirs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -91,10 +77,10 @@ func (f *family) inspect() {
 		if !member {
 			continue
 		}
-		if _, spent, err := stat(pid); err == nil {
+		if spent, err := processorTime(pid); err == nil {
 			f.used[pid] = spent
 		}
-		if now, err := anonymousOf(pid); err == nil {
+		if now, err := anonymous(pid); err == nil {
 			memory += now
 		}
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rowmill/rowmill/blob"
@@ -17,51 +15,25 @@ import (
 	"github.com/rowmill/rowmill/internal/s3test"
 )
 
+// finalModel is the embedding model of final: its vectors make a large result of a small
+// input.
+const finalModel = "qwen-3-embedding-8b"
+
 // final measures on an S3 server the time from the last row to the result, and the
 // bytes through the node that owns the job after the input is counted; another node
-// runs the rows. It uses shards of texts in the default size, and in a size whose parts
-// an S3 server can copy. Parts gather long enough to need no merge.
-func (b *bench) final(ctx context.Context, rows int64) error {
-	gathered := []string{"jobs.part_interval=1m", "jobs.part_bytes=2GiB", "jobs.memory_budget=1GiB"}
-	texts := dataset{rows: rows, bytes: 8000, seed: 7}
-	return b.finals(ctx, fmt.Sprintf("%d rows of %d B", rows, texts.bytes),
-		finalLoad{name: "of 8 MiB", data: texts, model: model, settings: gathered},
-		finalLoad{name: "of 32 MiB", data: texts, model: model, settings: append(gathered, "jobs.shard_bytes=32MiB")})
-}
-
-// finalEmbeddings measures the same for a large result of a small input, with default
-// settings. form may slow down the server: rows that are answered faster than nodes
-// merge are merged after the last row.
-func (b *bench) finalEmbeddings(ctx context.Context, rows int64, form rowPath) error {
-	return b.finals(ctx, fmt.Sprintf("%d embeddings of 4,096 floats", rows), finalLoad{
-		name: "of 8 MiB", data: dataset{rows: rows, bytes: 100, seed: 7}, model: "qwen-3-embedding-8b",
-		null: []string{"-delay", form.delay.String(), "-slots", strconv.Itoa(form.slots)},
-	})
-}
-
-// A finalLoad is a job of final.
-type finalLoad struct {
-	name     string // describes its shards
-	data     dataset
-	model    string
-	null     []string // additional arguments for the server
-	settings []string
-}
-
-func (b *bench) finals(ctx context.Context, what string, loads ...finalLoad) error {
-	b.roles = []string{"api", "engines"}
-	t := table{head: []string{"shards", "result, MiB", "last row to result, ms", "of it the server's copy alone, ms", "through the owner, MiB", "÷ result", "merges by the owner", "elsewhere", "their seconds", "copies by the server", "memory of the owner, MiB", "of the other"}}
-	for _, load := range loads {
-		for range b.rounds {
-			m, err := b.finalOf(ctx, load)
-			if err != nil {
-				return fmt.Errorf("shards %s: %w", load.name, err)
-			}
-			t.add(load.name, short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.copied.Seconds()*1e3), short(m.moved/(1<<20)), short(m.moved/float64(m.result)), short(m.merges), short(m.elsewhere), short(m.seconds), short(m.copies), short(m.peaks[0]), short(m.peaks[1]))
-			b.log.Info("measured", "shards", load.name, "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20, "job", m.wall, "memory_mib", m.peaks)
+// runs the rows. Rows that are answered faster than nodes merge are merged after the
+// last row, so the server's pace counts.
+func (b *bench) final(ctx context.Context) error {
+	t := table{head: []string{"result, MiB", "last row to result, ms", "the server's copy alone, ms", "through the owner ÷ result", "memory of the owner, MiB", "of the other"}}
+	for range b.rounds {
+		m, err := b.finalOf(ctx)
+		if err != nil {
+			return err
 		}
+		t.add(short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.copied.Seconds()*1e3), short(m.moved/float64(m.result)), short(m.peaks[0]), short(m.peaks[1]))
+		b.log.Info("measured", "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20, "memory_mib", m.peaks)
 	}
-	fmt.Printf("\nFinal: %s on S3, one node that owns and one that runs rows\n\n", what)
+	fmt.Printf("\nFinal: %d embeddings of 4,096 floats on S3, one node that owns and one that runs rows\n\n", b.rows)
 	t.print(os.Stdout)
 	return nil
 }
@@ -72,89 +44,55 @@ type finished struct {
 	final  time.Duration
 	copied time.Duration // time for the server to copy an object of the same size
 	moved  float64       // bytes through the owner
-	merges float64       // merges by the owner
-	copies float64       // copy requests
-
-	elsewhere float64 // merges by the other node
-	seconds   float64 // time of these merges
-
-	wall  time.Duration // time of the job after the input was counted
-	peaks [2]float64    // anonymous memory of the owner and of the other node, MiB
+	peaks  [2]float64    // anonymous memory of the owner and of the other node, MiB
 }
 
-func (b *bench) finalOf(ctx context.Context, load finalLoad) (m finished, err error) {
-	rows := load.data.rows
-	in, err := load.data.make(b.dir)
+func (b *bench) finalOf(ctx context.Context) (m finished, err error) {
+	in, err := dataset{rows: b.rows, bytes: 100, seed: 7}.make(b.dir)
 	if err != nil {
 		return m, err
 	}
-	l, err := b.startLab(ctx, 2, func(string) (*process, string, error) {
-		return b.startNull(ctx, append([]string{"-tokens", "20", "-dimension", "4096", "-models", load.model}, load.null...)...)
-	}, load.settings...)
+	l, err := b.startLab(ctx, []string{"api", "engines"}, func(string) (*process, string, error) {
+		return b.startNull(ctx, "-tokens", "20", "-dimension", "4096", "-models", finalModel, "-delay", b.delay.String(), "-slots", strconv.Itoa(b.slots))
+	})
 	if err != nil {
 		return m, err
 	}
 	defer l.end()
 	owner := l.nodes[0]
-	through := func() (float64, error) {
-		values, err := owner.metrics(ctx)
-		return tally(values).sum("rowmill_s3_bytes_total"), err
-	}
-	job, err := owner.submit(ctx, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: load.model, Column: "text", IDColumn: "id", Priority: 1,
-	})
+	s := b.fileOf(in)
+	s.Model = finalModel
+	job, err := owner.submit(ctx, s)
 	if err != nil {
 		return m, err
 	}
-	if err := owner.counted(ctx, job, rows); err != nil {
+	if err := owner.counted(ctx, job, b.rows); err != nil {
 		return m, err
 	}
-	before, err := through()
+	before, err := owner.metrics(ctx)
 	if err != nil {
 		return m, err
 	}
-	begun, ofOwner, ofOther := time.Now(), owner.watchMemory(), l.nodes[1].watchMemory()
+	ofOwner, ofOther := owner.watchMemory(), l.nodes[1].watchMemory()
 	_, err = owner.wait(ctx, job, 100*time.Millisecond)
-	m.wall, m.peaks = time.Since(begun), [2]float64{float64(ofOwner()) / (1 << 20), float64(ofOther()) / (1 << 20)}
+	m.peaks = [2]float64{float64(ofOwner()) / (1 << 20), float64(ofOther()) / (1 << 20)}
 	if err != nil {
 		return m, err
 	}
-	after, err := through()
+	after, err := owner.metrics(ctx)
 	if err != nil {
 		return m, err
 	}
-	m.moved = after - before
-	values, err := owner.metrics(ctx)
+	const moved = "rowmill_s3_bytes_total"
+	m.moved = tally(after).sum(moved) - tally(before).sum(moved)
+	m.final = time.Duration(after["rowmill_finalise_seconds_sum"] * float64(time.Second))
+	url, err := owner.resultsURL(ctx, job)
 	if err != nil {
 		return m, err
 	}
-	m.merges = values["rowmill_merge_seconds_count"]
-	other, err := l.nodes[1].metrics(ctx)
-	if err != nil {
+	if m.result, err = b.checkURL(ctx, owner, url, job, b.rows); err != nil {
 		return m, err
 	}
-	for _, of := range []map[string]float64{values, other} {
-		for name, n := range of {
-			if strings.HasPrefix(name, "rowmill_s3_requests_total") && strings.Contains(name, `"CopyObject"`) {
-				m.copies += n
-			}
-		}
-	}
-	m.elsewhere, m.seconds = other["rowmill_merge_seconds_count"], other["rowmill_merge_seconds_sum"]
-	m.final = time.Duration(values["rowmill_finalise_seconds_sum"] * float64(time.Second))
-	out := filepath.Join(b.dir, "result.parquet")
-	defer os.Remove(out)
-	if err := owner.download(ctx, job, out); err != nil {
-		return m, err
-	}
-	if err := checkResult(out, job, rows); err != nil {
-		return m, err
-	}
-	info, err := os.Stat(out)
-	if err != nil {
-		return m, fmt.Errorf("look at result: %w", err)
-	}
-	m.result = info.Size()
 	m.copied, err = l.copyObject(ctx, m.result)
 	return m, err
 }

@@ -12,7 +12,7 @@ import (
 // first measures the time from the submission of a CSV file by URL to the server's
 // first request, on a node that has run a job before, for a million rows and for the
 // largest number. It then cancels the job.
-func (b *bench) first(ctx context.Context, most int64) error {
+func (b *bench) first(ctx context.Context) error {
 	null, address, err := b.startNull(ctx, "-models", model, "-delay", "100ms")
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func (b *bench) first(ctx context.Context, most int64) error {
 		return err
 	}
 	defer n.end()
-	sizes := []int64{1, 1_000_000, most}
+	sizes := []int64{1, 1_000_000, b.most}
 	took := make(map[int64]spread)
 	for round := range b.rounds + 1 { // the first round is a warm-up
 		for _, rows := range sizes {
@@ -40,9 +40,7 @@ func (b *bench) first(ctx context.Context, most int64) error {
 				time.Sleep(500 * time.Millisecond)
 			}
 			begun := time.Now()
-			id, err := n.submit(ctx, submission{
-				Inputs: b.fileBase + filepath.Base(path), Model: model, Column: "text", IDColumn: "id", Priority: 1,
-			})
+			id, err := n.submit(ctx, b.fileOf(path))
 			if err != nil {
 				return err
 			}
@@ -71,10 +69,4 @@ func (b *bench) first(ctx context.Context, most int64) error {
 	fmt.Printf("\nFirst request: %d rounds, median (min–max)\n\n", b.rounds)
 	t.print(os.Stdout)
 	return n.stop()
-}
-
-// firstRequest returns the time of the null server's first request since the last call,
-// in Unix nanoseconds; 0 if there was none.
-func firstRequest(ctx context.Context, engine string) (int64, error) {
-	return nullTime(ctx, engine, "first")
 }

@@ -75,8 +75,8 @@ const (
 
 // realGPU measures a node, a bare generator and the simulator's step times on a real
 // server with random weights.
-func (b *bench) realGPU(ctx context.Context, args []string) error {
-	o, err := b.gpuFlags(args)
+func (b *bench) realGPU(ctx context.Context) error {
+	o, err := b.gpuFlags(b.args)
 	if err != nil {
 		return err
 	}

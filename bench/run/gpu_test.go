@@ -1,15 +1,10 @@
 package main
 
 import (
-	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // ran returns a course in which the server generates one token per reading in all, with
@@ -42,21 +37,16 @@ func TestSequencesThatAreMissing(t *testing.T) {
 	idle := map[int]float64{0: 0, 5: 1, 95: 1, 100: 0}
 	r := gpuResult{Runs: []gpuRun{
 		{Contender: "rowmill", Tokens: 99, course: steady(256, map[int]float64{0: 0, 30: 128, 31: 128, 32: 64})},
-		{Contender: "generator, 128 in flight", InFlight: 128, Tokens: 70, course: steady(128, idle)},
-		{Contender: "generator, 256 in flight", InFlight: 256, Tokens: 100, course: steady(256, map[int]float64{40: 250, 100: 0})},
+		{Contender: "generator, 128 in flight", Bare: true, Tokens: 70, course: steady(128, idle)},
+		{Contender: "generator, 256 in flight", Bare: true, Tokens: 100, course: steady(256, map[int]float64{40: 250, 100: 0})},
 	}}
 	r.compare()
 	if r.Best != "generator, 256 in flight" || r.Kept != 256 {
 		t.Errorf("the best generator is %q and kept %v, want that of 256 and 256", r.Best, r.Kept)
 	}
-	for i, want := range []struct{ short, missing float64 }{
-		{3 / 59.0, (0.5 + 0.5 + 0.75) / 59},
-		{1, 0.5},
-		{1 / 59.0, 6 / 256.0 / 59},
-	} {
-		got := r.Runs[i]
-		if math.Abs(got.Short-want.short) > 1e-9 || math.Abs(got.Missing-want.missing) > 1e-9 {
-			t.Errorf("%s: short %v and missing %v, want %v and %v", got.Contender, got.Short, got.Missing, want.short, want.missing)
+	for i, want := range []float64{3 / 59.0, 1, 1 / 59.0} {
+		if got := r.Runs[i]; math.Abs(got.Short-want) > 1e-9 {
+			t.Errorf("%s: short %v, want %v", got.Contender, got.Short, want)
 		}
 	}
 }
@@ -96,57 +86,6 @@ func TestGPUServerChosen(t *testing.T) {
 	}
 }
 
-// nvidia-smi prints a time and a number per line, or a text for an unknown value.
-func TestUtilisation(t *testing.T) {
-	t.Parallel()
-	loads := readLoads(strings.NewReader("2026/11/23 16:00:01.000, 0\n2026/11/23 16:00:02.500, 100\n" +
-		"2026/11/23 16:00:02.700, [N/A]\nUnable to determine the device handle\n2026/11/23 16:00:03.000, 60\n2026/11/23 16:00:05.000, 0\n"))
-	at := func(second int) time.Time { return time.Date(2026, 11, 23, 16, 0, second, 0, time.Local) }
-	if got := meanLoad(loads, at(2), at(4)); math.Abs(got-0.8) > 1e-9 {
-		t.Errorf("busy %v from second 2 to 4, want 0.8", got)
-	}
-	if got := meanLoad(nil, time.Unix(0, 0), time.Unix(9, 0)); got != -1 {
-		t.Errorf("busy %v without a reading, want -1", got)
-	}
-}
-
-// nvidia-smi runs until it is stopped; its output so far is used.
-func TestWatchGPU(t *testing.T) { // not parallel, because it changes PATH
-	dir := t.TempDir()
-	printed := filepath.Join(dir, "printed")
-	script := "#!/bin/sh\necho \"$*\" >" + printed + ".args\nprintf '2026/11/23 16:00:01.000, 25\\n2026/11/23 16:00:02.000, 75\\n'\n" +
-		">" + printed + "\nexec /bin/sleep 1000\n"
-	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir)
-	b := &bench{dir: dir, log: slog.New(slog.DiscardHandler)}
-	stop, err := b.watchGPU(gpuOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wait.Until(t, func() error {
-		_, err := os.Stat(printed)
-		return err
-	})
-	loads := stop()
-	if len(loads) != 2 || loads[0].share != 0.25 || loads[1].share != 0.75 {
-		t.Errorf("read %v, want a quarter and three quarters", loads)
-	}
-	args, err := os.ReadFile(printed + ".args")
-	if err != nil || !strings.Contains(string(args), "timestamp,utilization.gpu") {
-		t.Errorf("nvidia-smi was asked for %q (%v)", args, err)
-	}
-	// Without a GPU or without nvidia-smi there are no readings.
-	t.Setenv("PATH", t.TempDir())
-	for _, o := range []gpuOptions{{cpu: true}, {}} {
-		stop, err := b.watchGPU(o)
-		if err != nil || stop() != nil {
-			t.Errorf("with %+v: %v, want nothing read", o, err)
-		}
-	}
-}
-
 // The table has one line per contender with all its rounds. Added idle time is relative
 // to the generator's.
 func TestGPUTable(t *testing.T) {
@@ -157,15 +96,15 @@ func TestGPUTable(t *testing.T) {
 	}
 	for i := range 2 {
 		r.Runs = append(r.Runs,
-			gpuRun{Contender: "rowmill", Prompt: 300, Tokens: 990, Short: 0.07, Missing: 0.012, Busy: 0.97},
-			gpuRun{Contender: "generator, 256 in flight", InFlight: 256, Prompt: 300, Tokens: 1000 + float64(i)*100, Short: 0.04, Missing: 0.002, Busy: 0.98})
+			gpuRun{Contender: "rowmill", Prompt: 300, Tokens: 990, Short: 0.07},
+			gpuRun{Contender: "generator, 256 in flight", Bare: true, Prompt: 300, Tokens: 1000 + float64(i)*100, Short: 0.04})
 	}
 	var out strings.Builder
 	r.print(&out)
 	for _, want := range []string{
 		"NVIDIA H100; server: torch, our own, on torch 2.11", "| rowmill | 990 (990–990) | 0.945 (0.900–0.990) |",
-		"| generator, 256 in flight (best) | 1050 (1000–1100) | 1.000 (1.000–1.000) |", "97.0 (97.0–97.0) |",
-		"fewer ran in 3.00 % more of the steady time", "1.00 % more were missing", "nothing for 1.00 % more of the time",
+		"| generator, 256 in flight (best) | 1050 (1000–1100) | 1.000 (1.000–1.000) |",
+		"fewer ran in 3.00 % more of the steady time",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
@@ -179,7 +118,7 @@ func TestGPUTable(t *testing.T) {
 	}
 	// A contender with cut prompts had less work, so it has no figure.
 	for i := range r.Runs {
-		if r.Runs[i].InFlight == 0 {
+		if !r.Runs[i].Bare {
 			r.Runs[i].Prompt = 290
 		}
 	}

@@ -33,7 +33,7 @@ type gpuResult struct {
 // gpuRun holds the figures of a contender in one round.
 type gpuRun struct {
 	Contender string  `json:"contender"`
-	InFlight  int     `json:"in_flight"` // for a generator; 0: the contender decides
+	Bare      bool    `json:"bare"` // it is a generator
 	Rows      int64   `json:"rows"`
 	Prompt    float64 `json:"prompt"`       // mean tokens, counted by the server
 	Tokens    float64 `json:"tokens_per_s"` // answer tokens per second in the steady part
@@ -43,9 +43,7 @@ type gpuRun struct {
 	Preempted float64 `json:"preempted"`
 	Reached   float64 `json:"reached_s"` // time from the first request until the rate was nearly steady
 	Length    float64 `json:"length_s"`
-	Short     float64 `json:"short"`   // share of the steady time with fewer sequences than the best generator kept
-	Missing   float64 `json:"missing"` // share of those sequences that were missing, mean of the steady time
-	Busy      float64 `json:"busy"`    // mean utilisation by nvidia-smi in the steady part, 0 to 1; -1: unknown
+	Short     float64 `json:"short"` // share of the steady time with fewer sequences than the best generator kept
 
 	course course
 }
@@ -71,7 +69,7 @@ func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workl
 	if err != nil {
 		return err
 	}
-	warm, err := b.runOnGPU(ctx, o, w, contenders[1], address, g, max(int64(w.slots), 16))
+	warm, err := b.runOnGPU(ctx, w, contenders[1], address, g, max(int64(w.slots), 16))
 	if err != nil {
 		return err
 	}
@@ -79,12 +77,12 @@ func (b *bench) measureGPU(ctx context.Context, o gpuOptions, m machine, w workl
 	for round := range b.rounds {
 		for i := range contenders { // rotate the first contender: a server may slow down over time
 			c := contenders[(i+round)%len(contenders)]
-			r, err := b.runOnGPU(ctx, o, w, c, address, g, rows)
+			r, err := b.runOnGPU(ctx, w, c, address, g, rows)
 			if err != nil {
 				return err
 			}
 			b.log.Info("measured", "workload", w.name, "round", round+1, "contender", c.name,
-				"tokens_per_s", short(r.Tokens), "running", short(r.Running), "busy", short(r.Busy))
+				"tokens_per_s", short(r.Tokens), "running", short(r.Running))
 			result.Runs = append(result.Runs, r)
 		}
 		result.compare()
@@ -150,17 +148,10 @@ func (b *bench) measureSteps(ctx context.Context, m machine, w workload, address
 	return steps, nil
 }
 
-// A gpuContender is a way to drive the server. All send the same requests.
-type gpuContender struct {
-	name     string
-	inFlight int // 0: the contender decides
-	run      func(ctx context.Context, address, in string, rows int64) error
-}
-
 // gpuContenders returns the node, and a generator for each number of requests in
 // flight. They request no log probabilities, which would measure the server's JSON
 // encoding.
-func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpuContender, error) {
+func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]driver, error) {
 	generator, err := b.build(ctx, "generator")
 	if err != nil {
 		return nil, err
@@ -176,17 +167,15 @@ func (b *bench) gpuContenders(ctx context.Context, m machine, w workload) ([]gpu
 	asked := maps.Clone(sampling)
 	asked["logprobs"] = false
 	// A cut row would be less work, so accept no cut rows.
-	list := []gpuContender{{name: "rowmill", run: b.nodeDriver(submission{Sampling: asked, Truncate: new(false)})}}
+	list := []driver{{name: "rowmill", run: b.nodeDriver(submission{Sampling: asked, Truncate: new(false)})}}
 	for _, n := range w.sweep {
-		list = append(list, gpuContender{
-			name: fmt.Sprintf("generator, %d in flight", n), inFlight: n, run: generatorDriver(generator, n, fields),
-		})
+		list = append(list, driver{name: fmt.Sprintf("generator, %d in flight", n), bare: true, run: generatorDriver(generator, n, fields)})
 	}
 	return list, nil
 }
 
 // runOnGPU runs a contender on rows that are new to the server.
-func (b *bench) runOnGPU(ctx context.Context, o gpuOptions, w workload, c gpuContender, address string, g gauges, rows int64) (gpuRun, error) {
+func (b *bench) runOnGPU(ctx context.Context, w workload, c driver, address string, g gauges, rows int64) (gpuRun, error) {
 	in := filepath.Join(b.dir, "gpu-"+w.name+".parquet")
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 2))
 	err := writeRows(in, rows, func(text []byte, _ int64) []byte { return w.shape.AppendPrompt(text, random, w.prompt) })
@@ -194,31 +183,22 @@ func (b *bench) runOnGPU(ctx context.Context, o gpuOptions, w workload, c gpuCon
 		return gpuRun{}, err
 	}
 	defer os.Remove(in)
-	busy, err := b.watchGPU(o)
-	if err != nil {
-		return gpuRun{}, err
-	}
 	course, err := observe(ctx, address, g, func() error { return c.run(ctx, address, in, rows) })
-	loads := busy()
 	if err != nil {
 		return gpuRun{}, fmt.Errorf("%s: %w", c.name, err)
-	}
-	if err := course.write(filepath.Join(b.dir, "course-gpu.csv")); err != nil {
-		return gpuRun{}, err
 	}
 	f, err := course.figures() // in tokens, which the gauges count, not in rows
 	if err != nil {
 		return gpuRun{}, fmt.Errorf("%s: %w", c.name, err)
 	}
-	from, to := course.steady()
 	return gpuRun{
-		Contender: c.name, InFlight: c.inFlight, Rows: rows, Prompt: (course[len(course)-1].prompts - course[0].prompts) / float64(rows), Tokens: f.rate, RowRate: f.rate * float64(rows) / f.done,
+		Contender: c.name, Bare: c.bare, Rows: rows, Prompt: (course[len(course)-1].prompts - course[0].prompts) / float64(rows), Tokens: f.rate, RowRate: f.rate * float64(rows) / f.done,
 		Running: f.batch, Peak: f.peak, Preempted: f.preempted, Reached: f.reached.Seconds(), Length: f.length.Seconds(),
-		Busy: meanLoad(loads, from, to), course: course,
+		course: course,
 	}, nil
 }
 
-// compare computes for each run the missing sequences, compared with the number that
+// compare computes for each run the share of the steady time with fewer sequences than
 // the best generator kept running.
 func (r *gpuResult) compare() {
 	r.Best = r.bestGenerator()
@@ -234,7 +214,7 @@ func (r *gpuResult) compare() {
 	}
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		run.Short, run.Missing = missing(run.course.steadyRunning(), r.Kept)
+		run.Short = below(run.course.steadyRunning(), r.Kept)
 	}
 }
 
@@ -242,7 +222,7 @@ func (r *gpuResult) compare() {
 func (r *gpuResult) bestGenerator() string {
 	best, most := "", 0.0
 	for _, run := range r.Runs {
-		if run.InFlight == 0 {
+		if !run.Bare {
 			continue
 		}
 		if rate := r.spread(run.Contender, tokensOf).median(); rate > most {
@@ -283,17 +263,13 @@ func (c course) mostRunning() (most float64) {
 	return most
 }
 
-// missing returns the share of readings with fewer running sequences than kept, and the
-// mean missing share of kept.
-func missing(ran []float64, kept float64) (short, missing float64) {
-	if len(ran) == 0 || kept == 0 {
-		return 0, 0
-	}
+// below returns the share of readings with fewer running sequences than kept.
+func below(ran []float64, kept float64) float64 {
+	fewer := 0
 	for _, n := range ran {
 		if n < kept {
-			short++
-			missing += 1 - n/kept
+			fewer++
 		}
 	}
-	return short / float64(len(ran)), missing / float64(len(ran))
+	return float64(fewer) / max(float64(len(ran)), 1)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,36 +19,41 @@ const upWithin = 8 * time.Minute
 // startGPUServer starts the server for a workload, and returns its address and the
 // names of its gauges. Its log is in the folder of results.
 func (b *bench) startGPUServer(ctx context.Context, o gpuOptions, m machine, w workload) (*process, string, gauges, error) {
+	prefix := ""
+	server, address, err := b.startListed(ctx, filepath.Join(o.out, "server-"+w.name+".log"), func(port string) (command, env []string, err error) {
+		command, env, prefix, err = b.realCommand(o, m, w, port)
+		return append(command, strings.Fields(o.further)...), env, err
+	})
+	return server, address, gauges{
+		done: prefix + ":generation_tokens_total", per: 1, running: prefix + ":num_requests_running",
+		waiting: prefix + ":num_requests_waiting", preempted: prefix + ":num_preemptions_total", prompts: prefix + ":prompt_tokens_total", every: readEvery,
+	}, err
+}
+
+// startListed starts a real server by the command for a free port, waits until the
+// server lists its model, and returns its address.
+func (b *bench) startListed(ctx context.Context, log string, command func(port string) (command, env []string, err error)) (*process, string, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
-		return nil, "", gauges{}, err
+		return nil, "", err
 	}
-	_, port, err := net.SplitHostPort(address)
+	args, env, err := command(address[strings.LastIndexByte(address, ':')+1:])
 	if err != nil {
-		return nil, "", gauges{}, fmt.Errorf("free port: %w", err)
+		return nil, "", err
 	}
-	command, env, prefix, err := b.realCommand(o, m, w, port)
-	if err != nil {
-		return nil, "", gauges{}, err
-	}
-	command = append(command, strings.Fields(o.further)...)
-	b.log.Info("starting the server", "command", strings.Join(command, " "))
+	b.log.Info("starting the server", "command", strings.Join(args, " "))
 	// All output goes to the log, because nothing reads a pipe.
-	args := append([]string{"-c", `exec "$@" >&2`, "sh"}, command...)
-	server, err := startProcess(filepath.Join(o.out, "server-"+w.name+".log"), append(os.Environ(), env...), "sh", args...)
+	server, err := startProcess(log, append(os.Environ(), env...), "sh", append([]string{"-c", `exec "$@" >&2`, "sh"}, args...)...)
 	if err != nil {
-		return nil, "", gauges{}, err
+		return nil, "", err
 	}
 	begun := time.Now()
 	if err := answering(ctx, server, address); err != nil {
 		server.end()
-		return nil, "", gauges{}, err
+		return nil, "", err
 	}
 	b.log.Info("the server is up", "after", time.Since(begun).Round(time.Second))
-	return server, address, gauges{
-		done: prefix + ":generation_tokens_total", per: 1, running: prefix + ":num_requests_running",
-		waiting: prefix + ":num_requests_waiting", preempted: prefix + ":num_preemptions_total", prompts: prefix + ":prompt_tokens_total", every: readEvery,
-	}, nil
+	return server, address, nil
 }
 
 // realCommand returns the command for the server and the prefix of its gauges' names.

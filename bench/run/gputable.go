@@ -73,12 +73,9 @@ func (r *gpuResult) printSteps(w io.Writer) {
 func (r *gpuResult) printRuns(w io.Writer) {
 	t := table{head: []string{
 		"contender", "tokens/s", "÷ best generator", "rows/s", "running", "peak at the server", "95 % of its rate after, s",
-		"fewer ran than the best kept, % of the time", "sequences missing, %", "GPU busy, %",
+		"fewer ran than the best kept, % of the time",
 	}}
 	base := r.spread(r.Best, tokensOf)
-	percent := func(value func(gpuRun) float64) func(gpuRun) float64 {
-		return func(run gpuRun) float64 { return 100 * value(run) }
-	}
 	seen := map[string]bool{}
 	for _, run := range r.Runs {
 		if seen[run.Contender] {
@@ -89,44 +86,20 @@ func (r *gpuResult) printRuns(w io.Writer) {
 		if name == r.Best {
 			name += " (best)"
 		}
-		load := "–"
-		if run.Busy >= 0 {
-			load = f(percent(busyOf)).String()
-		}
 		t.add(name, f(tokensOf).String(), f(tokensOf).over(base).precise(), f(func(r gpuRun) float64 { return r.RowRate }).String(),
 			f(func(r gpuRun) float64 { return r.Running }).String(), f(func(r gpuRun) float64 { return r.Peak }).String(),
 			f(func(r gpuRun) float64 { return r.Reached }).String(),
-			f(percent(shortOf)).String(), f(percent(missingOf)).String(), load)
+			f(func(r gpuRun) float64 { return 100 * r.Short }).String())
 	}
 	fmt.Fprintln(w)
 	t.print(w)
 	if own, best := r.spread("rowmill", promptOf).median(), r.spread(r.Best, promptOf).median(); math.Abs(own-best) > 0.01*best {
 		fmt.Fprintf(w, "\nNOT COMPARABLE: to the server Rowmill's prompts have %.1f tokens in the mean, the generator's %.1f.\n", own, best)
 	}
-	added := func(value func(gpuRun) float64) float64 {
-		return 100 * (r.spread("rowmill", value).median() - r.spread(r.Best, value).median())
-	}
-	fmt.Fprintf(w, "\nThe best generator kept %.0f sequences running (fewer in one reading of twenty). Idle that Rowmill causes: fewer ran in %.2f %% more of the steady time than under the generator (goal: 1 %%); of the sequences themselves %.2f %% more were missing.",
-		r.Kept, added(shortOf), added(missingOf))
-	if idle, ok := r.addedIdle(); ok {
-		fmt.Fprintf(w, " By nvidia-smi the GPU did nothing for %.2f %% more of the time than under the generator.", 100*idle)
-	}
-	fmt.Fprintln(w)
+	more := 100 * (r.spread("rowmill", shortOf).median() - r.spread(r.Best, shortOf).median())
+	fmt.Fprintf(w, "\nThe best generator kept %.0f sequences running (fewer in one reading of twenty). Idle that Rowmill causes: fewer ran in %.2f %% more of the steady time than under the generator (goal: 1 %%).\n",
+		r.Kept, more)
 }
 
-func promptOf(r gpuRun) float64  { return r.Prompt }
-func shortOf(r gpuRun) float64   { return r.Short }
-func missingOf(r gpuRun) float64 { return r.Missing }
-func busyOf(r gpuRun) float64    { return r.Busy }
-
-// addedIdle returns the additional share of time in which the GPU was idle, compared
-// with the best generator; false without readings of nvidia-smi.
-func (r *gpuResult) addedIdle() (float64, bool) {
-	own, best := r.spread("rowmill", busyOf), r.spread(r.Best, busyOf)
-	for _, x := range append(append(spread{}, own...), best...) {
-		if x < 0 {
-			return 0, false
-		}
-	}
-	return best.median() - own.median(), true
-}
+func promptOf(r gpuRun) float64 { return r.Prompt }
+func shortOf(r gpuRun) float64  { return r.Short }

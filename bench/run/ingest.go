@@ -16,7 +16,8 @@ import (
 // ingest measures how fast a node reads a CSV file: from the submission of the URL
 // until the rows are counted and in shards. No server has the job's model, so that the
 // node does nothing else.
-func (b *bench) ingest(ctx context.Context, rows int64) error {
+func (b *bench) ingest(ctx context.Context) error {
+	rows := b.rows
 	path, err := b.makeCSV(rows)
 	if err != nil {
 		return err
@@ -39,9 +40,9 @@ func (b *bench) ingest(ctx context.Context, rows int64) error {
 			return err
 		}
 		begun := time.Now()
-		id, err := n.submit(ctx, submission{
-			Inputs: b.fileBase + filepath.Base(path), Model: unserved, Column: "text", IDColumn: "id", Priority: 1,
-		})
+		s := b.fileOf(path)
+		s.Model = unserved
+		id, err := n.submit(ctx, s)
 		if err != nil {
 			return err
 		}

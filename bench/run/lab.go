@@ -26,15 +26,19 @@ type lab struct {
 	s3      *s3test.Server
 	records store.Store // the nodes' records, read directly
 	nodes   []*node
-	roles   []string // roles of the first nodes; further nodes have role both
+	roles   []string // of the nodes
 	servers []*process
 	engines []string // HOST:PORT of each server
 }
 
-// startLab starts a cluster of n nodes and waits until all know each other. start
-// starts the inference server of a node; settings apply to all nodes, NAME=VALUE.
-func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*process, string, error), settings ...string) (_ *lab, err error) {
-	l := &lab{roles: b.roles}
+// both returns the roles of n nodes that do everything.
+func both(n int) []string { return slices.Repeat([]string{"both"}, n) }
+
+// startLab starts a cluster of nodes with these roles and waits until all know each
+// other. start starts the inference server of a node; settings apply to all nodes,
+// NAME=VALUE.
+func (b *bench) startLab(ctx context.Context, roles []string, start starter, settings ...string) (_ *lab, err error) {
+	l := &lab{roles: roles}
 	defer func() {
 		if err != nil {
 			l.end()
@@ -59,7 +63,7 @@ func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*pr
 		return nil, fmt.Errorf("open records: %w", err)
 	}
 	first := "" // gossip address of the first node, which the others join
-	for i := range n {
+	for i := range roles {
 		if err := l.addNode(ctx, b, filepath.Join(dir, "node-"+strconv.Itoa(i)), &first, start, settings); err != nil {
 			return nil, fmt.Errorf("node %d: %w", i, err)
 		}
@@ -68,7 +72,7 @@ func (b *bench) startLab(ctx context.Context, n int, start func(log string) (*pr
 }
 
 // addNode starts a server and a node for it.
-func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, start func(string) (*process, string, error), settings []string) error {
+func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, start starter, settings []string) error {
 	server, engine, err := start(filepath.Join("lab", filepath.Base(data)+"-server.log"))
 	if err != nil {
 		return err
@@ -82,11 +86,9 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 	if err != nil {
 		return err
 	}
-	if i := len(l.nodes); i < len(l.roles) {
-		settings = append(slices.Clip(settings), "cluster.role="+l.roles[i])
-		if l.roles[i] == "api" {
-			engine = "" // this node runs no rows
-		}
+	role := l.roles[len(l.nodes)]
+	if role == "api" {
+		engine = "" // this node runs no rows
 	}
 	settings = append([]string{
 		"store.url=" + l.redis.URL(),
@@ -96,6 +98,7 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 		"objects.access_key=" + l.s3.AccessKey,
 		"objects.secret_key=" + l.s3.SecretKey,
 		"cluster.node=" + filepath.Base(data),
+		"cluster.role=" + role,
 		"cluster.listen=" + gossip,
 		"cluster.peer_listen=" + peers,
 		"cluster.join=[" + *join + "]",
@@ -115,12 +118,7 @@ func (l *lab) addNode(ctx context.Context, b *bench, data string, join *string, 
 func (l *lab) assembled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	want := 0
-	for i := range l.nodes {
-		if i >= len(l.roles) || l.roles[i] != "api" {
-			want++
-		}
-	}
+	want := len(slices.DeleteFunc(slices.Clone(l.roles), func(role string) bool { return role == "api" }))
 	for _, n := range l.nodes {
 		for {
 			serving, err := n.serving(ctx)
@@ -254,9 +252,7 @@ func (l *lab) job(ctx context.Context, b *bench, in string) (j labJob, err error
 }
 
 func (l *lab) submit(ctx context.Context, b *bench, in string) (string, error) {
-	return l.nodes[0].submit(ctx, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
-	})
+	return l.nodes[0].submit(ctx, b.fileOf(in))
 }
 
 // A progressReading is a job's progress at one time.
@@ -307,16 +303,6 @@ func committed(course []progressReading) time.Time {
 		}
 	}
 	return last.at
-}
-
-// checked downloads a job's result from a node and checks it.
-func (b *bench) checked(ctx context.Context, n *node, id string, rows int64) error {
-	out := filepath.Join(b.dir, "result-lab.parquet")
-	defer os.Remove(out)
-	if err := n.download(ctx, id, out); err != nil {
-		return err
-	}
-	return checkResult(out, id, rows)
 }
 
 // metrics returns all samples of a node's metrics page, by name with labels, such as

@@ -10,60 +10,88 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
+// benchmarks holds the benchmarks by name.
+var benchmarks = map[string]func(*bench, context.Context) error{
+	"b1": (*bench).rowPath, "b2": (*bench).saturation, "b2/real": (*bench).realSaturation, "b5": (*bench).equalRows,
+	"b6": (*bench).scaleOut, "b6/cpu": (*bench).scaleCPU, "b7": (*bench).growth, "b9": (*bench).crashes,
+	"b11": (*bench).controlPlane, "b12": (*bench).fairness, "console": (*bench).console, "final/embeddings": (*bench).final,
+	"first": (*bench).first, "gpu": (*bench).realGPU, "ingest": (*bench).ingest, "ops": (*bench).operations,
+	"peers": (*bench).alternatives, "writes": (*bench).writes,
+}
+
+// options holds the flags. Each names its benchmarks.
+type options struct {
+	dir, rowmill, built, serverCPUs string
+
+	rounds     int
+	rows, most int64
+	gpu        string
+	length     time.Duration
+	nodes      int
+	answer     time.Duration
+	logprobs   bool
+	beside     string
+	traced     float64
+	bytes      int
+	tokens     int
+	delay      time.Duration
+	slots      int
+	jobs       int
+	greedy     int64
+	stored     int
+	args       []string // after the name of the benchmark
+}
+
+func (o *options) register() {
+	flag.StringVar(&o.dir, "dir", "bin/bench", "directory for data sets, results and logs")
+	flag.StringVar(&o.rowmill, "rowmill", "bin/rowmill", "binary to measure")
+	flag.StringVar(&o.built, "built", "", "directory with built contenders, for a machine without Go; empty: build them")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each measurement")
+	flag.Int64Var(&o.rows, "rows", 200_000, "rows of B1, of B2 on a real server, of ingest, of writes and of final; different rows of B5")
+	flag.StringVar(&o.gpu, "gpu", "", "measure only those servers of B2 whose name contains this")
+	flag.DurationVar(&o.length, "length", 3*time.Minute, "approximate time of a job of B2, B6 or B9 on simulated servers")
+	flag.IntVar(&o.nodes, "nodes", 16, "largest number of nodes of B6 and B12")
+	flag.DurationVar(&o.answer, "answer", slowAnswer, "time per row of the servers of B6 and B12, which run 16 rows at once")
+	flag.Int64Var(&o.most, "most", 10_000_000, "rows of the largest job of B7 and of first")
+	flag.BoolVar(&o.logprobs, "logprobs", true, "whether B1 asks for log probabilities")
+	flag.StringVar(&o.beside, "beside", "", "another binary to measure in B1, such as an earlier one")
+	flag.Float64Var(&o.traced, "traced", 0, "share of rows with traced requests in an additional contender of B1; 0: no such contender")
+	flag.IntVar(&o.bytes, "bytes", 1024, "size of each row of B1")
+	flag.IntVar(&o.tokens, "tokens", 110, "tokens per answer in B1, about 4.7 bytes each")
+	flag.DurationVar(&o.delay, "delay", 0, "time per answer of the server in B1, B5 and final/embeddings")
+	flag.IntVar(&o.slots, "slots", 0, "concurrent answers of that server; 0: no limit")
+	flag.IntVar(&o.jobs, "jobs", 10_000, "jobs that another account has submitted in B12")
+	flag.Int64Var(&o.greedy, "greedy", 100, "rows of each of these jobs; from 100,000 on the input is a Parquet file by URL")
+	flag.IntVar(&o.stored, "stored", 100_000, "stored jobs before B11 starts")
+	flag.StringVar(&o.serverCPUs, "server-cpus", "", "processors for the server of b2/real, in the form of taskset -c; run everything else on other processors with taskset. Empty: all processors for all")
+}
+
 func main() {
-	var (
-		dir     = flag.String("dir", "bin/bench", "directory for data sets, results and logs")
-		rowmill = flag.String("rowmill", "bin/rowmill", "binary to measure")
-		built   = flag.String("built", "", "directory with built contenders, for a machine without Go; empty: build them")
-		rounds  = flag.Int("rounds", 5, "rounds of each measurement")
-		rows    = flag.Int64("rows", 200_000, "rows of B1, of B2 on a real server, of ingest, of writes and of final; different rows of B5")
-		only    = flag.String("gpu", "", "measure only those servers of B2 whose name contains this")
-		length  = flag.Duration("length", 3*time.Minute, "approximate time of a job of B2, B6 or B9 on simulated servers")
-		nodes   = flag.Int("nodes", 16, "largest number of nodes of B6")
-		answer  = flag.Duration("answer", slowAnswer, "time per row of the servers of B6, which run 16 rows at once")
-		most    = flag.Int64("most", 10_000_000, "rows of the largest job of B7 and of first")
-	)
-	logprobs := flag.Bool("logprobs", true, "whether B1 asks for log probabilities")
-	limits := flag.Bool("limits", false, "run B1 with the scanned limit and the service only")
-	beside := flag.String("beside", "", "another binary to measure in B1, such as an earlier one")
-	traced := flag.Float64("traced", 0, "share of rows with traced requests in an additional contender of B1; 0: no such contender")
-	profiles := flag.String("profiles", "", "directory for profiles of processor time and allocations of the services in B1; empty: no profiles")
-	bytes := flag.Int("bytes", 1024, "size of each row of B1")
-	tokens := flag.Int("tokens", 110, "tokens per answer in B1, about 4.7 bytes each")
-	delay := flag.Duration("delay", 0, "time per answer of the server in B1, B5 and final/embeddings")
-	slots := flag.Int("slots", 0, "concurrent answers of that server; 0: no limit")
-	jobs := flag.Int("jobs", 10_000, "jobs that another account has submitted in B12")
-	greedy := flag.Int64("greedy", 100, "rows of each of these jobs; from 100,000 on the input is a Parquet file by URL")
-	stored := flag.Int("stored", 100_000, "stored jobs before B11 starts")
-	cpus := flag.String("server-cpus", "", "processors for the server of b2/real, in the form of taskset -c; run everything else on other processors with taskset. Empty: all processors for all")
+	var o options
+	o.register()
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [flags] b1|b2|b2/real|b5|ingest|first|b6|b6/cpu|b7|b9|b11|b12|console|gpu|ops|peers|writes|final|final/embeddings, from the repository's root")
+		fmt.Fprintf(flag.CommandLine.Output(), "usage: run [flags] %s, from the repository's root\n", strings.Join(slices.Sorted(maps.Keys(benchmarks)), "|"))
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if flag.NArg() != 1 && flag.Arg(0) != "gpu" && flag.Arg(0) != "b2/real" {
+	name := flag.Arg(0)
+	measure := benchmarks[name]
+	if measure == nil || flag.NArg() != 1 && name != "gpu" && name != "b2/real" {
 		flag.Usage()
 		os.Exit(2)
 	}
-
-	size := sizes{
-		rows: *rows, most: *most, gpu: *only, length: *length, nodes: *nodes, answer: *answer, jobs: *jobs, greedy: *greedy, stored: *stored,
-		rowPath: rowPath{logprobs: *logprobs, limits: *limits, beside: *beside, traced: *traced, profiles: *profiles, bytes: *bytes, tokens: *tokens, delay: *delay, slots: *slots},
-	}
-	b, err := newBench(log, *dir, *rowmill, *rounds)
-	if err == nil {
-		b.built, b.serverCPUs = *built, *cpus
-		err = run(b, flag.Args(), size)
-	}
-	if errors.Is(err, flag.ErrHelp) {
+	o.args = flag.Args()[1:]
+	if err := run(log, o, measure); errors.Is(err, flag.ErrHelp) {
 		os.Exit(2)
 	} else if err != nil {
 		log.Error("the benchmark failed", "err", err)
@@ -71,63 +99,14 @@ func main() {
 	}
 }
 
-// sizes holds the sizes of benchmarks. Each flag names its benchmark.
-type sizes struct {
-	rows, most int64
-	gpu        string
-	length     time.Duration
-	nodes      int
-	answer     time.Duration
-	jobs       int
-	greedy     int64
-	stored     int
-	rowPath    rowPath
-}
-
-// run runs the benchmark in the first argument; gpu and b2/real take more arguments.
-func run(b *bench, args []string, size sizes) error {
+// run runs a benchmark until its end or a signal.
+func run(log *slog.Logger, o options, measure func(*bench, context.Context) error) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	defer b.close()
-	switch args[0] {
-	case "b1":
-		return b.rowPath(ctx, size.rows, size.rowPath)
-	case "b2":
-		return b.saturation(ctx, size.gpu, size.length)
-	case "b2/real":
-		return b.realSaturation(ctx, strings.Join(args[1:], " "), size.rows)
-	case "b5":
-		return b.equalRows(ctx, size.rows, size.rowPath)
-	case "ingest":
-		return b.ingest(ctx, size.rows)
-	case "first":
-		return b.first(ctx, size.most)
-	case "b6":
-		return b.scaleOut(ctx, size.nodes, size.answer, size.length)
-	case "b6/cpu":
-		return b.scaleCPU(ctx, size.nodes)
-	case "b7":
-		return b.growth(ctx, size.most)
-	case "b9":
-		return b.crashes(ctx, size.length)
-	case "b11":
-		return b.controlPlane(ctx, size.stored)
-	case "b12":
-		return b.fairness(ctx, size)
-	case "gpu":
-		return b.realGPU(ctx, args[1:])
-	case "console":
-		return b.console(ctx)
-	case "peers":
-		return b.alternatives(ctx, size.rows)
-	case "final":
-		return b.final(ctx, size.rows)
-	case "final/embeddings":
-		return b.finalEmbeddings(ctx, size.rows, size.rowPath)
-	case "writes":
-		return b.writes(ctx, size.rows)
-	case "ops":
-		return b.operations(ctx)
+	b, err := newBench(log, o)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("unknown benchmark %q: b1, b2, b2/real, b5, ingest, first, b6, b6/cpu, b7, b9, b11, b12, console, gpu, ops, peers, writes, final or final/embeddings", args[0])
+	defer b.close()
+	return measure(b, ctx)
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,14 +172,13 @@ type figures struct {
 	preempted float64       // number of preemptions
 	length    time.Duration // from the first request to the last answer
 	reached   time.Duration // from the first request until the rate was nearly the steady rate
-	filled    time.Duration // from the first request until nearly the steady number of requests ran
 	cpu       float64       // processor time of the server, seconds per row
 }
 
 // LogValue returns the attributes to log for a round.
 func (f figures) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("rows_per_s", short(f.rate)), slog.String("batch", short(f.batch)), slog.Float64("peak", f.peak),
-		slog.Float64("preempted", f.preempted), slog.Duration("reached", f.reached), slog.Duration("filled", f.filled),
+		slog.Float64("preempted", f.preempted), slog.Duration("reached", f.reached),
 		slog.Duration("length", f.length), slog.String("server_cpu_us_per_row", short(1e6*f.cpu)))
 }
 
@@ -222,10 +219,7 @@ func (c course) figures() (figures, error) {
 	}
 	f.batch /= max(readings, 1)
 	run := c[begun : over+1]
-	start := run[0].at
-	f.reached = run.reachesRate(nearly * f.rate).Sub(start)
-	full := slices.IndexFunc(run, func(r reading) bool { return r.running >= nearly*f.batch })
-	f.filled = run[max(full, 0)].at.Sub(start)
+	f.reached = run.reachesRate(nearly * f.rate).Sub(run[0].at)
 	return f, nil
 }
 
@@ -280,27 +274,4 @@ func (c course) timeOfRows(done float64) time.Time {
 	before, after := c[i-1], c[i]
 	share := (done - before.done) / (after.done - before.done)
 	return before.at.Add(time.Duration(share * float64(after.at.Sub(before.at))))
-}
-
-// write writes the readings as CSV, for later analysis.
-func (c course) write(path string) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("create course: %w", err)
-	}
-	defer file.Close()
-	w := csv.NewWriter(file)
-	_ = w.Write([]string{"seconds", "done", "running", "waiting", "preempted"}) // Error returns the error
-	for _, r := range c {
-		cells := []string{strconv.FormatFloat(r.at.Sub(c[0].at).Seconds(), 'f', 3, 64)}
-		for _, x := range []float64{r.done, r.running, r.waiting, r.preempted} {
-			cells = append(cells, strconv.FormatFloat(x, 'f', -1, 64))
-		}
-		_ = w.Write(cells)
-	}
-	w.Flush()
-	if err := w.Error(); err != nil {
-		return fmt.Errorf("write course: %w", err)
-	}
-	return nil
 }

@@ -220,16 +220,6 @@ func (n *node) wait(ctx context.Context, id string, interval time.Duration) (job
 	}
 }
 
-// download downloads the full result through a signed URL to path, by default with
-// inputs and log probabilities.
-func (n *node) download(ctx context.Context, id, path string, columns ...string) error {
-	url, err := n.resultsURL(ctx, id, columns...)
-	if err != nil {
-		return err
-	}
-	return n.save(ctx, url, path)
-}
-
 // resultsURL requests a signed URL for a result, by default with inputs and log
 // probabilities.
 func (n *node) resultsURL(ctx context.Context, id string, columns ...string) (string, error) {
@@ -245,30 +235,24 @@ func (n *node) resultsURL(ctx context.Context, id string, columns ...string) (st
 	return artifact.URLs.Get, err
 }
 
-// save downloads a URL, without a key, to path.
-func (n *node) save(ctx context.Context, url, path string) error {
+// save downloads a URL, without a key, to path. It returns the size.
+func (n *node) save(ctx context.Context, url, path string) (int64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return 0, fmt.Errorf("make request: %w", err)
 	}
 	response, err := n.client.Do(request)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return errors.New(response.Status)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("create directory: %w", err)
+		return 0, errors.New(response.Status)
 	}
 	file, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("create file: %w", err)
+		return 0, fmt.Errorf("create file: %w", err)
 	}
 	defer file.Close()
-	if _, err := io.Copy(file, response.Body); err != nil {
-		return err
-	}
-	return nil
+	return io.Copy(file, response.Body)
 }

@@ -46,7 +46,7 @@ type peerFigures struct {
 // answers at once and on a server with 100 ms per answer and peerSlots slots. The wall
 // time of a program includes its start, as for a user. The time of the service is from
 // the submission to a readable result, on a node that has just started.
-func (b *bench) alternatives(ctx context.Context, rows int64) error {
+func (b *bench) alternatives(ctx context.Context) error {
 	for _, delay := range []string{"0s", "100ms"} {
 		args := []string{"-models", model, "-delay", delay}
 		ideal := ""
@@ -58,7 +58,7 @@ func (b *bench) alternatives(ctx context.Context, rows int64) error {
 		if err != nil {
 			return err
 		}
-		err = b.alternativesOn(ctx, address, rows, delay != "0s", fmt.Sprintf("answers after %s%s", delay, ideal))
+		err = b.alternativesOn(ctx, address, delay != "0s", fmt.Sprintf("answers after %s%s", delay, ideal))
 		null.end()
 		if err != nil {
 			return err
@@ -68,7 +68,8 @@ func (b *bench) alternatives(ctx context.Context, rows int64) error {
 }
 
 // alternativesOn measures all contenders on one server.
-func (b *bench) alternativesOn(ctx context.Context, address string, rows int64, slow bool, load string) error {
+func (b *bench) alternativesOn(ctx context.Context, address string, slow bool, load string) error {
+	rows := b.rows
 	data := dataset{rows: rows, bytes: 300, seed: 13}
 	in, err := data.make(b.dir)
 	if err != nil {
@@ -81,10 +82,9 @@ func (b *bench) alternativesOn(ctx context.Context, address string, rows int64, 
 	found := make([]peerFigures, len(list))
 	versions := make([]string, len(list))
 	for round := range b.rounds {
-		m, err := b.onNewNode(ctx, address, rows, submission{
-			Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
-			Sampling: map[string]any{"max_tokens": 256, "logprobs": false},
-		})
+		s := b.fileOf(in)
+		s.Sampling = map[string]any{"max_tokens": 256, "logprobs": false}
+		m, err := b.onNewNode(ctx, b.rowmill, address, rows, s)
 		if err != nil {
 			return fmt.Errorf("rowmill: %w", err)
 		}

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -107,64 +106,31 @@ func (p *process) end() { _ = p.stop() }
 const clockTick = 10 * time.Millisecond
 
 // cpu returns the processor time of the process so far.
-func (p *process) cpu() (time.Duration, error) {
-	_, used, err := stat(p.command.Process.Pid)
-	return used, err
-}
+func (p *process) cpu() (time.Duration, error) { return processorTime(p.command.Process.Pid) }
 
-// familyCPU returns the processor time of the process and all its running descendants.
-func (p *process) familyCPU() (time.Duration, error) {
-	dirs, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, fmt.Errorf("read processes: %w", err)
-	}
-	children, used := make(map[int][]int), make(map[int]time.Duration)
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(dir.Name())
-		if err != nil {
-			continue
-		}
-		if parent, spent, err := stat(pid); err == nil { // otherwise it has ended meanwhile
-			children[parent] = append(children[parent], pid)
-			used[pid] = spent
-		}
-	}
-	sum := time.Duration(0)
-	for family := []int{p.command.Process.Pid}; len(family) > 0; {
-		last := family[len(family)-1]
-		family = append(family[:len(family)-1], children[last]...)
-		sum += used[last]
-	}
-	return sum, nil
-}
-
-// stat returns the parent of a process and its processor time so far.
-func stat(pid int) (parent int, used time.Duration, err error) {
+// processorTime returns the processor time of a process so far.
+func processorTime(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, fmt.Errorf("read processor time: %w", err)
+		return 0, fmt.Errorf("read processor time: %w", err)
 	}
 	// The command's name is in parentheses and may contain any character. Fields from
-	// number 3 on follow: ppid is number 4, utime 14, stime 15.
+	// number 3 on follow: utime is number 14, stime 15.
 	_, rest, _ := bytes.Cut(data, []byte(") "))
-	var user, system int64
 	fields := bytes.Fields(rest)
 	if len(fields) < 13 {
-		return 0, 0, errors.New("read processor time: unknown form of /proc/PID/stat")
+		return 0, errors.New("read processor time: unknown form of /proc/PID/stat")
 	}
-	for field, into := range map[int]any{1: &parent, 11: &user, 12: &system} {
-		if _, err := fmt.Sscan(string(fields[field]), into); err != nil {
-			return 0, 0, fmt.Errorf("read processor time: field %d of /proc/PID/stat: %w", field+3, err)
-		}
+	var user, system int64
+	if _, err := fmt.Sscan(string(fields[11])+" "+string(fields[12]), &user, &system); err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
 	}
-	return parent, time.Duration(user+system) * clockTick, nil
+	return time.Duration(user+system) * clockTick, nil
 }
 
-// anonymous returns the process's anonymous resident memory in bytes: allocated memory
-// without mapped files.
-func (p *process) anonymous() (int64, error) { return anonymousOf(p.command.Process.Pid) }
-
-func anonymousOf(pid int) (int64, error) {
+// anonymous returns the anonymous resident memory of a process in bytes: allocated
+// memory without mapped files.
+func anonymous(pid int) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read memory: %w", err)
@@ -188,26 +154,36 @@ const sampleEvery = 50 * time.Millisecond
 // watchMemory samples the process's memory until stop is called, which returns the peak
 // in bytes.
 func (p *process) watchMemory() (stop func() int64) {
-	var peak atomic.Int64
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
+	peak := int64(0)
+	end := sampling(func() {
+		if now, err := anonymous(p.command.Process.Pid); err == nil {
+			peak = max(peak, now)
+		}
+	})
+	return func() int64 {
+		end()
+		return peak
+	}
+}
+
+// sampling calls sample every sampleEvery until stop is called.
+func sampling(sample func()) (stop func()) {
+	done := make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
 		ticker := time.NewTicker(sampleEvery)
 		defer ticker.Stop()
 		for {
-			if now, err := p.anonymous(); err == nil && now > peak.Load() {
-				peak.Store(now)
-			}
+			sample()
 			select {
 			case <-ticker.C:
 			case <-done:
 				return
 			}
 		}
-	}()
-	return func() int64 {
+	})
+	return func() {
 		close(done)
-		<-ended
-		return peak.Load()
+		ended.Wait()
 	}
 }

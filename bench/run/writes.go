@@ -19,7 +19,8 @@ import (
 // the device, so nothing else may write to the device. The kernel's counter per process
 // (write_bytes of /proc/PID/io) counts whole folios, up to a mebibyte for a commit of
 // one page.
-func (b *bench) writes(ctx context.Context, rows int64) error {
+func (b *bench) writes(ctx context.Context) error {
+	rows := b.rows
 	in, err := b.makeShortCSV(rows)
 	if err != nil {
 		return err
@@ -68,10 +69,7 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 	if err != nil {
 		return w, err
 	}
-	w.measured, err = n.measure(ctx, submission{
-		Inputs: b.fileBase + filepath.Base(in), Model: model, Column: "text", IDColumn: "id", Priority: 1,
-	})
-	if err != nil {
+	if w.measured, err = n.measure(ctx, b.fileOf(in)); err != nil {
 		return w, err
 	}
 	values, err := n.metrics(ctx)
@@ -80,9 +78,7 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 	}
 	w.final = time.Duration(values["rowmill_finalise_seconds_sum"] * float64(time.Second))
 	begun := time.Now()
-	out := filepath.Join(b.dir, "result.parquet")
-	defer os.Remove(out)
-	get, err := n.resultsURL(ctx, w.job)
+	get, err := n.resultsURL(ctx, w.id)
 	if err != nil {
 		return w, err
 	}
@@ -91,17 +87,9 @@ func (b *bench) writesOf(ctx context.Context, in, address string, rows int64) (w
 		return w, err
 	}
 	w.written -= before
-	if err := n.save(ctx, get, out); err != nil {
+	if w.result, err = b.checkURL(ctx, n, get, w.id, rows); err != nil {
 		return w, err
 	}
-	if err := checkResult(out, w.job, rows); err != nil {
-		return w, err
-	}
-	info, err := os.Stat(out)
-	if err != nil {
-		return w, fmt.Errorf("look at result: %w", err)
-	}
-	w.result = info.Size()
 	return w, errors.Join(n.stop(), os.RemoveAll(data))
 }
 

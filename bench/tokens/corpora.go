@@ -53,7 +53,7 @@ func readCorpora(ctx context.Context, root string) ([]corpus, error) {
 	}
 	all := []corpus{
 		cut("English", english), cut("Markdown", append(markdown, more...)), cut("code", code),
-		cut("Chinese", chinese(0.25)), cut("dense Han", chinese(0)),
+		cut("Chinese", chinese()),
 	}
 	mixed := corpus{name: "mixed"}
 	for i := 0; mixed.size < corpusSize; i++ {
@@ -116,9 +116,9 @@ func cut(name string, text []byte) corpus {
 	return c
 }
 
-// chinese generates sentences of common words, with the given share of English words
-// and digits.
-func chinese(share float64) []byte {
+// chinese generates sentences of common words; every fourth has an English word or a
+// number.
+func chinese() []byte {
 	words := strings.Fields(`我们 今天 在 北京 的 公司 开会 讨论 下 一个 季度 计划 他 说 这个 系统 可以 处理 大量 数据 如果 用户 需要
 		帮助 请 联系 客服 中心 产品 质量 非常 好 价格 也 合理 学校 里 有 很多 学生 正在 学习 科学 技术 发展 迅速 改变 了 人们 生活 方式 天气
 		预报 明天 会 下雨 所以 出门 记得 带 雨伞 经济 增长 速度 放缓 但是 就业 市场 仍然 稳定 医生 建议 病人 多 喝水 注意 休息 火车 晚点
@@ -132,7 +132,7 @@ func chinese(share float64) []byte {
 		for range 2 + random.IntN(8) {
 			text.WriteString(words[random.IntN(len(words))])
 		}
-		if random.Float64() < share {
+		if random.Float64() < 0.25 {
 			text.WriteString(foreign[random.IntN(len(foreign))])
 		}
 		text.WriteString(marks[random.IntN(len(marks))])

@@ -66,7 +66,7 @@ func run(ctx context.Context, rounds int, root string) error {
 	for _, c := range contenders {
 		fmt.Printf(" %s |", c.name)
 	}
-	fmt.Printf(" ours ÷ best other | allocations per row |\n|%s\n", strings.Repeat("---|", len(contenders)+3))
+	fmt.Printf(" ours ÷ best other |\n|%s\n", strings.Repeat("---|", len(contenders)+2))
 	for _, corpus := range corpora {
 		speeds := make([][]float64, len(contenders))
 		tokens := 0
@@ -88,15 +88,13 @@ func run(ctx context.Context, rounds int, root string) error {
 			slices.Sort(speeds[i])
 			median := speeds[i][rounds/2]
 			fmt.Printf(" %.1f (%.1f–%.1f) |", median, speeds[i][0], speeds[i][rounds-1])
-			switch i {
-			case 0:
+			if i == 0 {
 				ours = median
-			case 1: // our tokenizer too
-			default:
+			} else {
 				best = max(best, median)
 			}
 		}
-		fmt.Printf(" %.1f | %.2f |\n", ours/best, allocations(corpus))
+		fmt.Printf(" %.1f |\n", ours/best)
 	}
 	return nil
 }
@@ -115,13 +113,8 @@ func contenders(ctx context.Context, corpora []corpus) (all []contender, stop fu
 	if err != nil {
 		return nil, nil, err
 	}
-	var ids []int
 	all = []contender{
 		local("Count", corpora, ours.Count),
-		local("Encode", corpora, func(text string) int {
-			ids = ours.Encode(ids[:0], text)
-			return len(ids)
-		}),
 		local("tiktoken-go", corpora, func(text string) int { return len(port.EncodeOrdinary(text)) }),
 		local("tiktoken-go/tokenizer", corpora, func(text string) int {
 			ids, _, _ := other.Encode(text)
@@ -158,21 +151,6 @@ func processorTime() float64 {
 		panic(err) // cannot happen: the argument is constant
 	}
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
-}
-
-// allocations returns how often Count allocates for a row.
-func allocations(c corpus) float64 {
-	ours, err := tokenize.Load("o200k_base")
-	if err != nil {
-		panic(err) // cannot happen: it was loaded before
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for _, row := range c.rows {
-		ours.Count(row)
-	}
-	runtime.ReadMemStats(&after)
-	return float64(after.Mallocs-before.Mallocs) / float64(len(c.rows))
 }
 
 // python starts the original tiktoken in a Python that has it; the project's own tools

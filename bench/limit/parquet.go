@@ -1,4 +1,4 @@
-package rows
+package main
 
 import (
 	"errors"
@@ -85,7 +85,7 @@ func createOutput(path string) (*output, error) {
 
 func (out *output) write(b *batch) error {
 	for i := range b.texts {
-		out.buffer[i] = outRow{ID: b.ids[i], Inputs: b.texts[i], Output: b.answers[i].Text, Score: b.answers[i].Score}
+		out.buffer[i] = outRow{ID: b.ids[i], Inputs: b.texts[i], Output: b.answers[i].text, Score: b.answers[i].score}
 	}
 	n, err := out.writer.Write(out.buffer[:len(b.texts)])
 	out.rows += int64(n)

@@ -1,9 +1,4 @@
-// Package rows is the common part of the Go contenders in the benchmarks: it reads the
-// rows of a Parquet file, passes them to a fixed number of workers, appends every
-// answer to a log that is flushed to disk in groups, and writes the rows with their
-// answers to a Parquet file in input order. Each contender gets the answers in its own
-// way. The package shares no code with the service.
-package rows
+package main
 
 import (
 	"context"
@@ -17,22 +12,18 @@ import (
 // are in memory at a time, so that workers do not wait between batches.
 const batchRows = 8192
 
-// Answer is the answer to one row.
-type Answer struct {
-	Text  string
-	Score float64 // 100·exp(mean log probability)
+// An answer is the answer to one row.
+type answer struct {
+	text  string
+	score float64 // 100·exp(mean log probability)
 }
 
-// Ask returns the answer to a text. One goroutine per worker calls it; it must not keep
-// text.
-type Ask func(ctx context.Context, text []byte) (Answer, error)
-
-// Job is a run from a Parquet file to a Parquet file.
-type Job struct {
-	In, Out string // paths
-	Workers int    // requests in flight
-	// NewAsk returns an Ask for a worker; done frees its resources.
-	NewAsk func() (ask Ask, done func(), err error)
+// A job is a run from a Parquet file to a Parquet file.
+type job struct {
+	in, out string // paths
+	workers int    // connections
+	address string
+	codec   codec
 }
 
 // batch is a group of consecutive rows.
@@ -40,7 +31,7 @@ type batch struct {
 	first   int64 // number of the first row
 	ids     []int64
 	texts   [][]byte
-	answers []Answer
+	answers []answer
 	left    atomic.Int64  // rows without an answer
 	done    chan struct{} // closed with the last answer
 }
@@ -51,34 +42,36 @@ type place struct {
 	row   int
 }
 
-// Run runs the job and returns the number of rows written.
-func Run(ctx context.Context, job Job) (int64, error) {
-	in, err := openInput(job.In)
+// run reads the rows, passes them to the workers, appends every answer to a log that is
+// flushed to disk in groups, and writes the rows with their answers in input order. It
+// returns the number of rows written.
+func run(ctx context.Context, job job) (int64, error) {
+	in, err := openInput(job.in)
 	if err != nil {
 		return 0, err
 	}
 	defer in.close()
-	out, err := createOutput(job.Out)
+	out, err := createOutput(job.out)
 	if err != nil {
 		return 0, err
 	}
 	defer out.close()
-	log, err := createLog(job.Out + ".log")
+	log, err := createLog(job.out + ".log")
 	if err != nil {
 		return 0, err
 	}
 	defer log.remove()
 
 	group, ctx := errgroup.WithContext(ctx)
-	work := make(chan place, 2*job.Workers)
+	work := make(chan place, 2*job.workers)
 	read := make(chan *batch, 1)
 	group.Go(func() error {
 		defer close(read)
 		defer close(work)
 		return deal(ctx, in, read, work)
 	})
-	for range job.Workers {
-		group.Go(func() error { return answer(ctx, job, work, log) })
+	for range job.workers {
+		group.Go(func() error { return ask(ctx, job, work, log) })
 	}
 	group.Go(func() error { return write(ctx, read, out) })
 	if err := group.Wait(); err != nil {
@@ -97,7 +90,7 @@ func deal(ctx context.Context, in *input, read chan<- *batch, work chan<- place)
 		if err != nil || b == nil {
 			return err
 		}
-		b.answers = make([]Answer, len(b.texts))
+		b.answers = make([]answer, len(b.texts))
 		b.left.Store(int64(len(b.texts)))
 		b.done = make(chan struct{})
 		select {
@@ -115,15 +108,15 @@ func deal(ctx context.Context, in *input, read chan<- *batch, work chan<- place)
 	}
 }
 
-// answer is the loop of a worker.
-func answer(ctx context.Context, job Job, work <-chan place, log *appendLog) error {
-	ask, done, err := job.NewAsk()
+// ask is the loop of a worker.
+func ask(ctx context.Context, job job, work <-chan place, log *appendLog) error {
+	c, err := dial(ctx, job.address)
 	if err != nil {
-		return fmt.Errorf("start worker: %w", err)
+		return err
 	}
-	defer done()
+	defer c.net.Close()
 	for p := range work {
-		got, err := ask(ctx, p.batch.texts[p.row])
+		got, err := c.ask(job.codec, p.batch.texts[p.row])
 		if err != nil {
 			return fmt.Errorf("row %d: %w", p.batch.first+int64(p.row), err)
 		}

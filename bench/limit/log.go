@@ -1,4 +1,4 @@
-package rows
+package main
 
 import (
 	"encoding/binary"
@@ -34,12 +34,12 @@ func createLog(path string) (*appendLog, error) {
 
 // append adds an answer. The caller that completes a group writes and flushes the
 // group; the others continue.
-func (l *appendLog) append(id int64, a Answer) error {
+func (l *appendLog) append(id int64, a answer) error {
 	l.filling.Lock()
 	l.buffer = binary.AppendUvarint(l.buffer, uint64(id))
-	l.buffer = binary.AppendUvarint(l.buffer, uint64(len(a.Text)))
-	l.buffer = append(l.buffer, a.Text...)
-	l.buffer = binary.LittleEndian.AppendUint64(l.buffer, math.Float64bits(a.Score))
+	l.buffer = binary.AppendUvarint(l.buffer, uint64(len(a.text)))
+	l.buffer = append(l.buffer, a.text...)
+	l.buffer = binary.LittleEndian.AppendUint64(l.buffer, math.Float64bits(a.score))
 	l.rows++
 	full := l.rows >= groupRows && l.flushing.TryLock()
 	l.filling.Unlock()
