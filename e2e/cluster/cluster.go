@@ -98,7 +98,7 @@ type Cluster struct {
 
 	sightings []Sighting // of all simulators so far
 	account   Ledger     // expected charge of all jobs so far
-	neighbour *neighbour // nil before the first trial
+	neighbour *Crowd     // nil before the first trial
 	requests  requests   // requests of clients
 }
 

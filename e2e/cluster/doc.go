@@ -15,6 +15,6 @@
 // requested row, so the test knows which rows ran twice. No node can know this.
 //
 // `go test ./e2e/cluster` runs a selection in a few minutes. With ROWMILL_SOAK set to a
-// duration, TestSoak strikes at random for this time and prints a table. Both print their
-// seed; ROWMILL_SEED repeats one. Failed runs keep their logs and print the directory.
+// duration, TestSoak strikes at random for this time. Both print their seed; ROWMILL_SEED
+// repeats one. Failed runs keep their logs and print the directory.
 package cluster

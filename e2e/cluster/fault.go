@@ -276,17 +276,21 @@ func (t *Trial) stopNicely(n *Node) error {
 
 // rollingRestart restarts one node after the other while clients submit jobs.
 func rollingRestart(ctx context.Context, t *Trial) error {
-	clients := t.startClients(ctx)
-	var err error
-	for _, n := range t.nodes() {
-		if n.Spare || err != nil {
-			continue
+	return t.withClients(ctx, func() error {
+		for _, n := range t.nodes() {
+			if n.Spare {
+				continue
+			}
+			err := t.stopNicely(n)
+			if err == nil {
+				err = t.begin(ctx, n)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err = t.stopNicely(n); err == nil {
-			err = t.begin(ctx, n)
-		}
-	}
-	return errors.Join(err, clients.stop(ctx))
+		return nil
+	})
 }
 
 // joinWithin limits the time until a new node gets rows of a running job.

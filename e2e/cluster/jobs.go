@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -16,13 +16,15 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A Crowd submits jobs of several accounts and mixed sizes while faults strike.
+// A Crowd submits jobs of accounts of its own while faults strike, and checks each.
 type Crowd struct {
 	*Cluster
 	random   *rand.Rand // used by one goroutine only
 	accounts []*crowdAccount
 	texts    []string // of all rows
 	answers  []Answer
+	small    bool // jobs of up to three rows and priority 0
+	number   int  // of the next job
 
 	mu     sync.Mutex
 	jobs   []string // ids of the ended jobs
@@ -38,18 +40,18 @@ type crowdAccount struct {
 // before, but enough that a swapped row is noticed.
 const crowdTexts = 4000
 
-// newCrowd creates the accounts and the different rows.
-func (c *Cluster) newCrowd(ctx context.Context, seed uint64, texts, accounts int) (*Crowd, error) {
+// newCrowd creates the accounts, named after the crowd, and the different rows.
+func (c *Cluster) newCrowd(ctx context.Context, name string, seed uint64, texts, accounts int) (*Crowd, error) {
 	w := &Crowd{Cluster: c, random: rand.New(rand.NewPCG(seed, 1))}
 	for i := range texts {
-		w.texts = append(w.texts, fmt.Sprintf("crowd %d, row %d", seed, i))
+		w.texts = append(w.texts, fmt.Sprintf("%s %d, row %d", name, seed, i))
 	}
 	var err error
 	if w.answers, err = c.answers(ctx, w.texts); err != nil {
 		return nil, err
 	}
 	for i := range accounts {
-		a := &crowdAccount{name: fmt.Sprintf("crowd%d", i)}
+		a := &crowdAccount{name: fmt.Sprintf("%s%d", name, i)}
 		var made struct {
 			Key string `json:"key"`
 		}
@@ -65,6 +67,9 @@ func (c *Cluster) newCrowd(ctx context.Context, seed uint64, texts, accounts int
 
 // size returns the number of rows of a job: most are tiny, one in a thousand is large.
 func (w *Crowd) size() int {
+	if w.small {
+		return 1 + w.random.IntN(3)
+	}
 	switch n := w.random.IntN(1000); {
 	case n == 0:
 		return 2000 + w.random.IntN(3000)
@@ -77,16 +82,21 @@ func (w *Crowd) size() int {
 	}
 }
 
-// run submits jobs, at most open at a time, and checks each.
-func (w *Crowd) run(ctx context.Context, jobs, open int) {
+// run submits jobs until stop is closed, at most open at a time, and checks each.
+func (w *Crowd) run(ctx context.Context, stop <-chan struct{}, jobs, open int) {
 	places := make(chan struct{}, open)
 	var all sync.WaitGroup
-	for number := range jobs {
+	defer all.Wait()
+	for range jobs {
 		select {
 		case places <- struct{}{}:
+		case <-stop:
+			return
 		case <-ctx.Done():
 			return
 		}
+		number := w.number
+		w.number++
 		account := w.accounts[w.random.IntN(len(w.accounts))]
 		rows := make([]int, w.size())
 		for i := range rows {
@@ -101,12 +111,25 @@ func (w *Crowd) run(ctx context.Context, jobs, open int) {
 			}
 		})
 	}
-	all.Wait()
+}
+
+// start runs the crowd until the returned function is called, which waits for the last
+// jobs.
+func (w *Crowd) start(ctx context.Context, open int) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		w.run(ctx, stop, math.MaxInt, open)
+	}()
+	return func() { close(stop); <-done }
 }
 
 // priority returns the priority of a job: 0 for every second job within the row quota.
-func priority(number, rows int) int {
-	if rows > 1000 {
+func (w *Crowd) priority(number, rows int) int {
+	switch {
+	case w.small:
+		return 0
+	case rows > 1000:
 		return 1
 	}
 	return number % 2
@@ -121,7 +144,7 @@ func (w *Crowd) job(ctx context.Context, account *crowdAccount, number int, rows
 	var created struct {
 		Results string `json:"results"`
 	}
-	body := map[string]any{"inputs": e.Inputs, "model": model, "job_priority": priority(number, len(rows)), "sampling_params": map[string]any{"max_tokens": maxTokens}}
+	body := map[string]any{"inputs": e.Inputs, "model": model, "job_priority": w.priority(number, len(rows)), "sampling_params": map[string]any{"max_tokens": maxTokens}}
 	header := http.Header{"Idempotency-Key": {fmt.Sprintf("crowd-%d", number)}}
 	if err := w.as(ctx, account, http.MethodPost, "/v1/batch-inference", header, body, &created); err != nil {
 		return err
@@ -190,10 +213,10 @@ func (w *Crowd) charged(ctx context.Context, a *crowdAccount) (Ledger, error) {
 	return answer.Total, err
 }
 
-// judge checks the ledgers and the leftovers in bucket and Redis after the end of all jobs.
-// paused are the times at which nodes were stopped.
-func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string, err error) {
-	wrongs = append(wrongs, w.wrongs...)
+// judge returns what was wrong with ended jobs, and compares the ledgers with their rows. It
+// reports each once.
+func (w *Crowd) judge(ctx context.Context) (wrongs []string, err error) {
+	wrongs, w.wrongs = w.wrongs, nil
 	for _, a := range w.accounts {
 		charged, err := w.charged(ctx, a)
 		if err != nil {
@@ -202,7 +225,14 @@ func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string,
 		for _, wrong := range JudgeLedger(charged, a.used) {
 			wrongs = append(wrongs, a.name+": "+wrong)
 		}
+		a.used = charged
 	}
+	return wrongs, nil
+}
+
+// leftovers waits until bucket and Redis have no leftovers of the jobs, and returns those that
+// stay. paused are the times at which nodes were stopped.
+func (w *Crowd) leftovers(ctx context.Context, paused []time.Time) (found []string, err error) {
 	s, err := w.openStore(ctx)
 	if err != nil {
 		return nil, err
@@ -218,7 +248,7 @@ func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string,
 			err = errors.Join(err, leftErr)
 			if last {
 				for _, l := range left {
-					wrongs = append(wrongs, "left of job "+id+": "+l)
+					found = append(found, "left of job "+id+": "+l)
 				}
 			}
 			return last || len(left) == 0
@@ -227,7 +257,7 @@ func (w *Crowd) judge(ctx context.Context, paused []time.Time) (wrongs []string,
 			return nil, err
 		}
 	}
-	return wrongs, nil
+	return found, nil
 }
 
 // leftOf returns the leftovers of an ended job. A worker that was stopped at the end of the job
@@ -353,10 +383,4 @@ func (c *Cluster) strikeCrowd(ctx context.Context, random *rand.Rand, pause time
 			return strikes, paused, fmt.Errorf("after %s: %w", name, err)
 		}
 	}
-}
-
-// countsText returns the numbers of strikes as text.
-func countsText(strikes map[string]int) string {
-	b, _ := json.Marshal(strikes) // never fails for a map of numbers
-	return string(b)
 }

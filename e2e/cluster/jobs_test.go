@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -28,7 +30,7 @@ func TestCrowd(t *testing.T) {
 	}
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Slots: 64, Answer: 60 * time.Millisecond})
 	first := seed.Of(t)
-	w := must(c.newCrowd(t.Context(), first, crowdTexts, 10))(t)
+	w := must(c.newCrowd(t.Context(), "crowd", first, crowdTexts, 10))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var strikes map[string]int
@@ -53,7 +55,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	w.run(t.Context(), jobs, 100)
+	w.run(t.Context(), nil, jobs, 100)
 	took := time.Since(began)
 	stop()
 	<-sampled
@@ -61,17 +63,17 @@ func TestCrowd(t *testing.T) {
 		t.Error(err)
 	}
 	check(t, c.Repair(t.Context()))
-	wrongs := must(w.judge(t.Context(), paused))(t)
+	rows := int64(0)
+	for _, a := range w.accounts {
+		rows += a.used.Rows
+	}
+	wrongs := slices.Concat(must(w.judge(t.Context()))(t), must(w.leftovers(t.Context(), paused))(t))
 	if took < flatFrom {
 		t.Logf("memory and goroutines are NOT JUDGED: the jobs took less than %v", flatFrom)
 	} else {
 		wrongs = append(wrongs, judgeFlat(samples)...)
 	}
-	rows := int64(0)
-	for _, a := range w.accounts {
-		rows += a.used.Rows
-	}
-	t.Logf("%d jobs, %d rows in %v; strikes: %s; %d samples", len(w.jobs), rows, took.Round(time.Second), countsText(strikes), len(samples))
+	t.Logf("%d jobs, %d rows in %v; strikes: %s; %d samples", len(w.jobs), rows, took.Round(time.Second), fmt.Sprint(strikes), len(samples))
 	const shown = 30
 	for _, wrong := range wrongs[:min(shown, len(wrongs))] {
 		t.Error(wrong)

@@ -267,19 +267,3 @@ func TestRequestsNote(t *testing.T) {
 		t.Errorf("%d requests, %d failures; then %d, %v", asked, len(failures), again, none)
 	}
 }
-
-func TestTable(t *testing.T) {
-	var table Table
-	bad := Verdict{Reruns: 7, Bound: 9, Wrongs: []string{"x"}}
-	table.Add(Outcome{
-		Faults: []string{"kill"}, Rows: 10, Verdict: Verdict{Reruns: 3, Bound: 5, Takeover: 2 * time.Second},
-		Beside: neighbours{jobs: 4}, Asked: Requests{Asked: 100, Killed: 2},
-	})
-	table.Add(Outcome{Faults: []string{"stop", "kill"}, Rows: 20, Verdict: bad, Asked: Requests{Asked: 50, Away: 1}})
-	want := "| kill | 2 | 6 | 30 | 150 | 2 | 1 | 7 (9) | 10 | 2.0 s | 1 |\n| stop | 1 | 1 | 20 | 50 | 0 | 1 | 7 (9) | 7 | – | 1 |\n" +
-		"\n2 trials with 3 strikes of 2 faults: 30 rows, 4 small jobs of another account beside them, 150 requests, of which 2 failed at nodes that were being killed " +
-		"and 1 while a fault had taken what they need. 1 trials failed.\n"
-	if got := table.Markdown(); !strings.HasSuffix(got, "\n"+want) {
-		t.Errorf("the table is\n%s", got)
-	}
-}

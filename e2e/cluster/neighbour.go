@@ -2,77 +2,46 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 )
-
-// A neighbour is another account that uses the service during a trial: it submits jobs of a
-// few rows and priority 0, one after the other.
-type neighbour struct {
-	*Crowd
-	jobs int // so far, in all trials
-}
 
 const (
 	neighbourTexts = 200
-	neighbourRows  = 3
-	neighbourRests = 300 * time.Millisecond // between jobs: the neighbour must not be a load
+	busyClients    = 3 // jobs at a time of withClients
 )
 
-// neighbours is the outcome of a neighbour's jobs beside one trial.
-type neighbours struct {
-	jobs    int
-	slowest time.Duration
-	wrongs  []string
-}
-
-// besides makes the neighbour submit jobs until the returned function is called, which waits
-// for the last job.
-func (c *Cluster) besides(ctx context.Context, seed uint64) (end func() neighbours, err error) {
+// besides makes a neighbour submit jobs until the returned function is called, which returns
+// the number of jobs. A neighbour is another account that uses the service during a trial: it
+// submits jobs of a few rows and priority 0, one after the other.
+func (c *Cluster) besides(ctx context.Context, seed uint64) (end func() int, err error) {
 	if c.neighbour == nil {
-		crowd, err := c.newCrowd(ctx, seed, neighbourTexts, 1)
-		if err != nil {
+		if c.neighbour, err = c.newCrowd(ctx, "neighbour", seed, neighbourTexts, 1); err != nil {
 			return nil, err
 		}
-		c.neighbour = &neighbour{Crowd: crowd}
+		c.neighbour.small = true
 	}
-	stop, done := make(chan struct{}), make(chan neighbours, 1)
-	go func() { done <- c.neighbour.until(ctx, stop) }()
-	return func() neighbours { close(stop); return <-done }, nil
+	before, stop := c.neighbour.number, c.neighbour.start(ctx, 1)
+	return func() int {
+		stop()
+		return c.neighbour.number - before
+	}, nil
 }
 
-func (n *neighbour) until(ctx context.Context, stop <-chan struct{}) (all neighbours) {
-	account := n.accounts[0]
-	for {
-		select {
-		case <-stop:
-			return all
-		case <-time.After(neighbourRests):
-		}
-		rows := make([]int, 1+n.random.IntN(neighbourRows))
-		for i := range rows {
-			rows[i] = n.random.IntN(len(n.texts))
-		}
-		began := time.Now()
-		if err := n.job(ctx, account, 2*n.jobs, rows); err != nil {
-			all.wrongs = append(all.wrongs, fmt.Sprintf("job %d of the account beside it: %v", n.jobs, err))
-		}
-		all.slowest = max(all.slowest, time.Since(began))
-		n.jobs++
-		all.jobs++
-	}
-}
-
-// judge compares the ledger of the neighbour with its rows.
-func (n *neighbour) judge(ctx context.Context) ([]string, error) {
-	charged, err := n.charged(ctx, n.accounts[0])
+// withClients does something while clients of an account of their own submit jobs, and checks
+// their jobs. Their requests are judged with all others of the trial.
+func (t *Trial) withClients(ctx context.Context, do func() error) error {
+	clients, err := t.newCrowd(ctx, fmt.Sprintf("clients%d-", t.Seed), t.Seed, neighbourTexts, 1)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var wrongs []string
-	for _, wrong := range JudgeLedger(charged, n.accounts[0].used) {
-		wrongs = append(wrongs, "the account beside it: "+wrong)
+	clients.small = true
+	end := clients.start(ctx, busyClients)
+	err = do()
+	end()
+	wrongs, judged := clients.judge(ctx)
+	for _, wrong := range wrongs {
+		judged = errors.Join(judged, errors.New(wrong))
 	}
-	n.accounts[0].used = charged // report a difference once
-	return wrongs, nil
+	return errors.Join(err, judged)
 }

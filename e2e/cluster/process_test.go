@@ -4,100 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
-
-// script returns a process that runs a shell script.
-func script(t *testing.T, text string) *process {
-	t.Helper()
-	p := &process{name: "script", log: filepath.Join(t.TempDir(), "log")}
-	p.command = func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sh", "-c", text) }
-	t.Cleanup(p.kill)
-	check(t, p.start(t.Context()))
-	return p
-}
-
-// says waits until the process has printed a word.
-func (p *process) says(t *testing.T, word string) {
-	t.Helper()
-	err := p.await(t.Context(), "says "+word, func(context.Context) error {
-		log, err := os.ReadFile(p.log)
-		if err == nil && !strings.Contains(string(log), word) {
-			err = fmt.Errorf("it says %q", log)
-		}
-		return err
-	})
-	check(t, err)
-}
-
-func TestProcess_Terminate(t *testing.T) {
-	p := script(t, `trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done`)
-	p.says(t, "up")
-	code, err := p.terminate(patience)
-	if code != 7 || err != nil {
-		t.Errorf("ended with %d, %v; want 7", code, err)
-	}
-	if p.alive() || p.up() {
-		t.Error("an ended process counts as alive")
-	}
-	if _, err := p.terminate(patience); err == nil {
-		t.Error("an ended process was terminated again")
-	}
-}
-
-// TestProcess_Hangs checks that a process that does not end in time is reported and killed.
-func TestProcess_Hangs(t *testing.T) {
-	p := script(t, `trap : TERM; echo up; while :; do sleep 0.01; done`)
-	p.says(t, "up")
-	if _, err := p.terminate(50 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "did not end within 50ms") {
-		t.Errorf("terminate says %v", err)
-	}
-	if p.alive() {
-		t.Error("it still runs")
-	}
-}
-
-func TestProcess_KillAndStartAgain(t *testing.T) {
-	p := script(t, `echo up; exec sleep 1000`)
-	p.says(t, "up")
-	check(t, p.pause())
-	if p.up() || !p.alive() {
-		t.Errorf("stopped: up %v, alive %v", p.up(), p.alive())
-	}
-	if err := p.resume(); err != nil || !p.up() {
-		t.Errorf("resumed: up %v (%v)", p.up(), err)
-	}
-	p.kill()
-	p.kill() // harmless
-	if p.alive() {
-		t.Error("a killed process counts as alive")
-	}
-	if err := p.pause(); err == nil {
-		t.Error("a killed process was stopped")
-	}
-	killed := time.Now()
-	if err := p.start(t.Context()); err != nil || !p.up() {
-		t.Errorf("started again: up %v (%v)", p.up(), err)
-	}
-	if now := time.Now(); !p.killedWithin(killed, now) || p.killedWithin(now, now) || p.killedWithin(now.Add(-time.Hour), now.Add(-time.Minute)) {
-		t.Errorf("its downtimes are %v", p.kills)
-	}
-}
-
-// TestAwait checks that the end of the process ends the wait for its answer.
-func TestAwait(t *testing.T) {
-	p := script(t, `exit 3`)
-	never := errors.New("never")
-	err := p.await(t.Context(), "answers", func(context.Context) error { return never })
-	if !errors.Is(err, never) || !strings.Contains(err.Error(), p.log) {
-		t.Errorf("await says %v, want why and where the log is", err)
-	}
-}
 
 // TestOracle checks that a simulator process gives the predicted answers, and that its
 // witness log has each prompt.

@@ -28,14 +28,8 @@ func rowsFor(c *Cluster, faults []Fault) int {
 	return int(c.config.rate() * float64(workers) * lasts.Seconds())
 }
 
-// try runs one trial of the named faults.
-func try(t *testing.T, c *Cluster, seed uint64, names ...string) {
-	t.Helper()
-	tryAs(t, c, "", seed, names...)
-}
-
-// tryAs runs one trial with a batch of a dialect.
-func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...string) {
+// try runs one trial of the named faults, with a batch of a dialect unless that is empty.
+func try(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...string) {
 	t.Helper()
 	var faults []Fault
 	for _, name := range names {
@@ -49,7 +43,7 @@ func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...stri
 		}
 		faults = append(faults, f)
 	}
-	o := must(c.TryAs(t.Context(), dialect, seed, rowsFor(c, faults), faults...))(t)
+	o := must(c.Try(t.Context(), dialect, seed, rowsFor(c, faults), faults...))(t)
 	t.Log(o)
 	if len(o.Faults) < len(faults) {
 		t.Errorf("the job was over before %s: nothing was tested", faults[len(o.Faults)].Name)
@@ -61,9 +55,9 @@ func tryAs(t *testing.T, c *Cluster, dialect Dialect, seed uint64, names ...stri
 
 // String returns a summary of a trial.
 func (o Outcome) String() string {
-	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v; beside it %d jobs of another account, %v at most (seed %d)",
+	return fmt.Sprintf("%s (%s): %d rows in %v, %d run again (%d may), %d aborted, taken over after %v; beside it %d jobs of another account (seed %d)",
 		strings.Join(o.Faults, ", "), strings.Join(o.Timeline, ", "), o.Rows, o.Took.Round(100*time.Millisecond), o.Reruns, o.Bound, o.Aborted,
-		o.Takeover.Round(10*time.Millisecond), o.Beside.jobs, o.Beside.slowest.Round(10*time.Millisecond), o.Seed)
+		o.Takeover.Round(10*time.Millisecond), o.Beside, o.Seed)
 }
 
 // TestQuick strikes a cluster of three nodes with a selection of the faults.
@@ -91,7 +85,7 @@ func TestQuick(t *testing.T) {
 		if len(names) > 0 {
 			name = strings.Join(names, " and ")
 		}
-		if !t.Run(name, func(t *testing.T) { try(t, c, first+uint64(i), names...) }) && t.Context().Err() != nil {
+		if !t.Run(name, func(t *testing.T) { try(t, c, "", first+uint64(i), names...) }) && t.Context().Err() != nil {
 			return
 		}
 	}
@@ -104,7 +98,7 @@ func TestBatches(t *testing.T) {
 	first := seed.Of(t)
 	for i, dialect := range []Dialect{OpenAI, Anthropic} {
 		t.Run(string(dialect), func(t *testing.T) {
-			tryAs(t, c, dialect, first+uint64(i), "kill -9 the owner", "kill -9 all nodes", "kill -9 the answering node")
+			try(t, c, dialect, first+uint64(i), "kill -9 the owner", "kill -9 all nodes", "kill -9 the answering node")
 		})
 	}
 }
@@ -114,5 +108,5 @@ func TestBatches(t *testing.T) {
 func TestOwnerAlone(t *testing.T) {
 	soaks(t)
 	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}, Secure: true})
-	try(t, c, seed.Of(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
+	try(t, c, "", seed.Of(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
 }

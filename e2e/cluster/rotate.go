@@ -36,9 +36,8 @@ func replace(file string, text []byte) error {
 // steps of docs/security.md, during a job and requests of clients. No request may fail, and no
 // row may run again.
 func rotateKeys(ctx context.Context, t *Trial) error {
-	clients := t.startClients(ctx)
 	t.struck(Strike{Fault: "rotation of keys"})
-	return errors.Join(t.rotate(ctx), clients.stop(ctx))
+	return t.withClients(ctx, func() error { return t.rotate(ctx) })
 }
 
 func (c *Cluster) rotate(ctx context.Context) error {

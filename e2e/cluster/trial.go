@@ -26,8 +26,8 @@ type Trial struct {
 	watched *watch
 	strikes []Strike
 
-	besides func() neighbours // ends the jobs of the neighbour
-	onlooks func()            // ends the polling client
+	besides func() int // ends the jobs of the neighbour
+	onlooks func()     // ends the polling client
 
 	away stretch // period in which requests may fail
 
@@ -44,7 +44,7 @@ type Outcome struct {
 	Rows     int
 	Took     time.Duration // from the submission to the end of the job
 	Timeline []string      // faults and their times
-	Beside   neighbours    // jobs of the other account
+	Beside   int           // number of jobs of the other account
 	Asked    Requests      // requests of all clients
 }
 
@@ -61,12 +61,7 @@ const early = 4
 // Try runs a job, strikes it with the faults one after the other from a random time on, and
 // judges it after its end and the repair of the cluster. An error means that the trial itself
 // could not run.
-func (c *Cluster) Try(ctx context.Context, seed uint64, rows int, faults ...Fault) (Outcome, error) {
-	return c.TryAs(ctx, "", seed, rows, faults...)
-}
-
-// TryAs is Try with a batch of a dialect.
-func (c *Cluster) TryAs(ctx context.Context, dialect Dialect, seed uint64, rows int, faults ...Fault) (Outcome, error) {
+func (c *Cluster) Try(ctx context.Context, dialect Dialect, seed uint64, rows int, faults ...Fault) (Outcome, error) {
 	t := &Trial{Cluster: c, Seed: seed, dialect: dialect, random: rand.New(rand.NewPCG(seed, 0))}
 	o := Outcome{Seed: seed, Rows: rows}
 	e := Evidence{Inputs: make([]string, rows)}
@@ -155,7 +150,7 @@ func (t *Trial) settle(ctx context.Context, watch *watch, e *Evidence, o *Outcom
 	t.away.to = time.Now()
 	t.onlooks()
 	o.Beside = t.besides()
-	wrongs := append(o.Wrongs, o.Beside.wrongs...)
+	wrongs := slices.Clone(o.Wrongs)
 	switch {
 	case t.removed != nil:
 		e.Results = *t.removed

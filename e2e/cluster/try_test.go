@@ -18,6 +18,6 @@ func TestFault(t *testing.T) {
 	first := seed.Of(t)
 	c := start(t, Config{Roles: []string{"both", "both", "both"}, Secure: true})
 	for i, name := range strings.Split(names, ";") {
-		t.Run(name, func(t *testing.T) { try(t, c, first+uint64(i), name) })
+		t.Run(name, func(t *testing.T) { try(t, c, "", first+uint64(i), name) })
 	}
 }
