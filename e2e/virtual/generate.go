@@ -91,26 +91,56 @@ type generator struct {
 	Schedule
 }
 
-// richer is the first seed with the faults of accounts and poison jobs. Seeds below are known
-// to find nothing, and CI runs them.
-const richer = 20_130_000
+// First seeds of groups of faults, see stages.
+const (
+	richer  = 20_130_000 // accounts and poison jobs
+	earlier = 24_000_000 // rows run before the whole input is read
+	apart   = 26_000_000 // equal rows
+	harsh   = 28_000_000 // servers limit their clients or crash
+	lossy   = 30_000_000 // the bucket loses what it acknowledged
+)
 
-// earlier is the first seed of schedules in which rows run before the whole input is read.
-const earlier = 24_000_000
-
-// apart is the first seed of schedules with equal rows.
-const apart = 26_000_000
-
-// harsh is the first seed of schedules in which servers limit their clients or crash.
-const harsh = 28_000_000
-
-// lossy is the first seed of schedules in which the bucket loses what it acknowledged.
-const lossy = 30_000_000
+// stages are the groups of faults that came after the first, with their first seeds. Each
+// group has its own generator, so that older seeds keep their schedules: they are known to
+// find nothing, and CI runs them.
+var stages = []struct {
+	from uint64
+	add  []func(*generator)
+}{
+	{0, []func(*generator){(*generator).downloads, (*generator).removals, (*generator).hostility}},
+	{richer, []func(*generator){(*generator).accounts, (*generator).estrangement, (*generator).brokenRemoval, (*generator).poison}},
+	{earlier, []func(*generator){(*generator).reading}},
+	{apart, []func(*generator){(*generator).repeats}},
+	{harsh, []func(*generator){(*generator).limits, (*generator).crashes}},
+	{lossy, []func(*generator){(*generator).losses}},
+}
 
 // Generate returns the schedule of a seed.
 func Generate(seed uint64) Schedule {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 13))} //nolint:gosec // it must repeat
+	const first = 13 // the second seed of the first generator; each later one has the next
+	g := newGenerator(seed, first)
 	g.Seed = seed
+	g.base()
+	for i, stage := range stages {
+		if seed < stage.from {
+			break
+		}
+		next := newGenerator(seed, first+1+uint64(i))
+		next.Schedule = g.Schedule
+		for _, add := range stage.add {
+			add(next)
+		}
+		g = next
+	}
+	return g.Schedule
+}
+
+func newGenerator(seed, second uint64) *generator {
+	return &generator{Rand: rand.New(rand.NewPCG(seed, second))} //nolint:gosec // it must repeat
+}
+
+// base draws nodes, jobs and the oldest faults.
+func (g *generator) base() {
 	nodes := 1 + g.IntN(4)
 	for range nodes {
 		g.Nodes = append(g.Nodes, Node{Clock: Duration(g.skew())})
@@ -147,42 +177,6 @@ func Generate(seed uint64) Schedule {
 		g.continuations()
 	}
 	g.faults(1 + g.IntN(4))
-	// Each later group of faults has its own generator, so that older seeds keep their
-	// schedules.
-	more := &generator{Rand: rand.New(rand.NewPCG(seed, 14)), Schedule: g.Schedule} //nolint:gosec // as above
-	more.downloads()
-	more.removals()
-	more.hostility()
-	if seed < richer {
-		return more.Schedule
-	}
-	last := &generator{Rand: rand.New(rand.NewPCG(seed, 15)), Schedule: more.Schedule} //nolint:gosec // as above
-	last.accounts()
-	last.estrangement()
-	last.brokenRemoval()
-	last.poison()
-	if seed < earlier {
-		return last.Schedule
-	}
-	early := &generator{Rand: rand.New(rand.NewPCG(seed, 16)), Schedule: last.Schedule} //nolint:gosec // as above
-	early.reading()
-	if seed < apart {
-		return early.Schedule
-	}
-	equal := &generator{Rand: rand.New(rand.NewPCG(seed, 17)), Schedule: early.Schedule} //nolint:gosec // as above
-	equal.repeats()
-	if seed < harsh {
-		return equal.Schedule
-	}
-	servers := &generator{Rand: rand.New(rand.NewPCG(seed, 18)), Schedule: equal.Schedule} //nolint:gosec // as above
-	servers.limits()
-	servers.crashes()
-	if seed < lossy {
-		return servers.Schedule
-	}
-	storage := &generator{Rand: rand.New(rand.NewPCG(seed, 19)), Schedule: servers.Schedule} //nolint:gosec // as above
-	storage.losses()
-	return storage.Schedule
 }
 
 // losses makes the bucket lose parts and results that it has acknowledged.

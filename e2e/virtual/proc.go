@@ -78,7 +78,7 @@ func (p *proc) start() error {
 	w, n := p.world, p.world.Nodes[p.node]
 	p.join()
 	p.records = recall.New(recall.Config{
-		Store: &records{Store: w.vault.base, proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
+		Store: &records{proc: p, vault: w.vault}, Log: w.log.With("node", p.id), For: max(w.settleTime(), time.Second),
 	})
 	objects := newBucket(w.shelf, p.run)
 	downloads, err := p.downloader()

@@ -93,10 +93,10 @@ func (v *vault) forget(d time.Duration) {
 	}
 }
 
-// records is the access of a process to the vault. It has all methods of store.Store; a test
-// checks this, because an inherited method would never meet a fault.
+// records is the access of a process to the vault. It has the methods of store.Store that
+// worlds call. Another method panics, because it would never meet a fault.
 type records struct {
-	store.Store // the vault's own
+	store.Store // nil in a world
 	*proc
 	vault *vault
 }
@@ -304,18 +304,6 @@ func (r *records) DropParts(ctx context.Context, jobID string) error {
 	return do(ctx, r, "drop-parts", jobID, func(ctx context.Context, s *bolt.Store) error { return s.DropParts(ctx, jobID) })
 }
 
-func (r *records) Usage(ctx context.Context, account string, from, to time.Time) ([]store.Usage, error) {
-	return ask(ctx, r, false, "usage", account, func(ctx context.Context, s *bolt.Store) ([]store.Usage, error) {
-		return s.Usage(ctx, account, from, to)
-	})
-}
-
-func (r *records) UsageByKey(ctx context.Context, account string, from, to time.Time) ([]store.KeyUsage, error) {
-	return ask(ctx, r, false, "usage-by-key", account, func(ctx context.Context, s *bolt.Store) ([]store.KeyUsage, error) {
-		return s.UsageByKey(ctx, account, from, to)
-	})
-}
-
 func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
 		if r.world.account == nil {
@@ -326,20 +314,8 @@ func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit
 	})
 }
 
-func (r *records) PutKey(ctx context.Context, k store.Key) error {
-	return do(ctx, r, "put-key", k.ID, func(ctx context.Context, s *bolt.Store) error { return s.PutKey(ctx, k) })
-}
-
-func (r *records) ReplaceKey(ctx context.Context, k store.Key, hash []byte) error {
-	return do(ctx, r, "replace-key", k.ID, func(ctx context.Context, s *bolt.Store) error { return s.ReplaceKey(ctx, k, hash) })
-}
-
 func (r *records) ListKeys(ctx context.Context) ([]store.Key, error) {
 	return ask(ctx, r, false, "list-keys", "", func(ctx context.Context, s *bolt.Store) ([]store.Key, error) { return s.ListKeys(ctx) })
-}
-
-func (r *records) DeleteKey(ctx context.Context, id string) error {
-	return do(ctx, r, "delete-key", id, func(ctx context.Context, s *bolt.Store) error { return s.DeleteKey(ctx, id) })
 }
 
 func (r *records) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
@@ -354,92 +330,12 @@ func (r *records) PutValue(ctx context.Context, name string, doc json.RawMessage
 	return ask(ctx, r, true, "put-value", name, func(ctx context.Context, s *bolt.Store) (int64, error) { return s.PutValue(ctx, name, doc, version) })
 }
 
-func (r *records) ListValues(ctx context.Context, prefix string) ([]string, error) {
-	return ask(ctx, r, false, "list-values", prefix, func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.ListValues(ctx, prefix) })
-}
-
-func (r *records) AppendAudit(ctx context.Context, e store.AuditEntry) error {
-	return do(ctx, r, "append-audit", e.Action, func(ctx context.Context, s *bolt.Store) error { return s.AppendAudit(ctx, e) })
-}
-
-func (r *records) ListAudit(ctx context.Context, account string, limit int, cursor string) ([]store.AuditEntry, string, error) {
-	p, err := ask(ctx, r, false, "list-audit", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.AuditEntry, string], error) {
-		entries, next, err := s.ListAudit(ctx, account, limit, cursor)
-		return pair[[]store.AuditEntry, string]{entries, next}, err
-	})
-	return p.a, p.b, err
-}
-
-func (r *records) AuditAfter(ctx context.Context, at time.Time, id string, limit int) ([]store.AuditEntry, error) {
-	return ask(ctx, r, false, "audit-after", id, func(ctx context.Context, s *bolt.Store) ([]store.AuditEntry, error) {
-		return s.AuditAfter(ctx, at, id, limit)
-	})
-}
-
-func (r *records) Batches(ctx context.Context, account, dialect string, page store.Page) ([]store.Record, bool, error) {
-	p, err := ask(ctx, r, false, "batches", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.Record, bool], error) {
-		batches, more, err := s.Batches(ctx, account, dialect, page)
-		return pair[[]store.Record, bool]{batches, more}, err
-	})
-	return p.a, p.b, err
-}
-
-func (r *records) CreateFile(ctx context.Context, f store.File) error {
-	return do(ctx, r, "create-file", f.ID, func(ctx context.Context, s *bolt.Store) error { return s.CreateFile(ctx, f) })
-}
-
-func (r *records) GetFile(ctx context.Context, id string) (store.File, error) {
-	return ask(ctx, r, false, "get-file", id, func(ctx context.Context, s *bolt.Store) (store.File, error) { return s.GetFile(ctx, id) })
-}
-
-func (r *records) ListFiles(ctx context.Context, account, purpose string, page store.Page) ([]store.File, bool, error) {
-	p, err := ask(ctx, r, false, "list-files", account, func(ctx context.Context, s *bolt.Store) (pair[[]store.File, bool], error) {
-		files, more, err := s.ListFiles(ctx, account, purpose, page)
-		return pair[[]store.File, bool]{files, more}, err
-	})
-	return p.a, p.b, err
-}
-
-func (r *records) DeleteFile(ctx context.Context, id string) error {
-	return do(ctx, r, "delete-file", id, func(ctx context.Context, s *bolt.Store) error { return s.DeleteFile(ctx, id) })
-}
-
 // ExpiredFiles is not an effect: no world has files, and another effect would change every
 // seed.
 func (r *records) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.File, error) {
 	r.vault.mu.RLock()
 	defer r.vault.mu.RUnlock()
 	return r.vault.base.ExpiredFiles(ctx, now, limit)
-}
-
-func (r *records) CreateDelivery(ctx context.Context, d store.Delivery) error {
-	return do(ctx, r, "create-delivery", d.ID, func(ctx context.Context, s *bolt.Store) error { return s.CreateDelivery(ctx, d) })
-}
-
-func (r *records) GetDelivery(ctx context.Context, id string) (store.Delivery, error) {
-	return ask(ctx, r, false, "get-delivery", id, func(ctx context.Context, s *bolt.Store) (store.Delivery, error) { return s.GetDelivery(ctx, id) })
-}
-
-func (r *records) PutDelivery(ctx context.Context, d store.Delivery) (store.Delivery, error) {
-	return ask(ctx, r, true, "put-delivery", d.ID, func(ctx context.Context, s *bolt.Store) (store.Delivery, error) { return s.PutDelivery(ctx, d) })
-}
-
-func (r *records) ListDeliveries(ctx context.Context, endpoint string, page store.Page) ([]store.Delivery, bool, error) {
-	p, err := ask(ctx, r, false, "list-deliveries", endpoint, func(ctx context.Context, s *bolt.Store) (pair[[]store.Delivery, bool], error) {
-		found, more, err := s.ListDeliveries(ctx, endpoint, page)
-		return pair[[]store.Delivery, bool]{found, more}, err
-	})
-	return p.a, p.b, err
-}
-
-func (r *records) DueDeliveries(ctx context.Context, now time.Time, limit int) ([]store.Delivery, error) {
-	return ask(ctx, r, false, "due-deliveries", "", func(ctx context.Context, s *bolt.Store) ([]store.Delivery, error) {
-		return s.DueDeliveries(ctx, now, limit)
-	})
-}
-
-func (r *records) DropDeliveries(ctx context.Context, now time.Time, limit int) (int, error) {
-	return ask(ctx, r, true, "drop-deliveries", "", func(ctx context.Context, s *bolt.Store) (int, error) { return s.DropDeliveries(ctx, now, limit) })
 }
 
 func (r *records) Holders(ctx context.Context) ([]string, error) {
