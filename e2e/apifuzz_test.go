@@ -43,8 +43,7 @@ func byDocument(t *testing.T, key map[string]any) {
 		args = []string{"--max-time", strconv.Itoa(int(length.Seconds())), "--max-examples", "25"}
 	}
 	program := pythonTool(t, "schemathesis", "SCHEMATHESIS") + "/schemathesis"
-	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	n.call(t, http.MethodPost, "/v1/functions", map[string]any{
 		"name": "greet", "prompt": "Greet {{name}}", "model": "llama-3.1-8b", "inputs": []map[string]any{{"name": "name"}},
 	}, nil)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/seed"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // rowmill runs a command of the program against a node and returns its exit code and
@@ -77,11 +79,14 @@ func (l *load) set(id string, change func(*loaded)) {
 func (l *load) known() map[string]loaded {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[string]loaded, len(l.jobs))
-	for id, job := range l.jobs {
-		all[id] = job
-	}
-	return all
+	return maps.Clone(l.jobs)
+}
+
+// goesOn waits for 20 more jobs.
+func (l *load) goesOn(t *testing.T) {
+	t.Helper()
+	from := len(l.known())
+	wait.For(t, "20 more jobs", func() bool { return len(l.known()) >= from+20 })
 }
 
 // parquet fetches a job's file.
@@ -98,10 +103,7 @@ func (l *load) client(t *testing.T, random *rand.Rand, stop <-chan struct{}) {
 		default:
 		}
 		rows := 1 + random.IntN(4000)
-		texts := make([]string, rows)
-		for i := range texts {
-			texts[i] = rowText(i)
-		}
+		texts := rowTexts(rows)
 		var id string
 		status, answer, err := l.node.send(http.MethodPost, "/v1/batch-inference", submission{Inputs: texts, Model: model, Priority: 1})
 		if err != nil || status != http.StatusOK {
@@ -138,16 +140,9 @@ func TestBackupsUnderLoad(t *testing.T) {
 	t.Parallel()
 	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
-	n := newNode(t, w.url, killSettings)
-	n.start(t)
-	l := &load{node: n, jobs: map[string]loaded{}}
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	for i := range 4 {
-		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), stop) })
-	}
-	defer clients.Wait()
-	defer close(stop)
+	n := newNode(t, w.url, killSettings).start(t)
+	l, stop := loading(t, n, seed)
+	defer stop()
 	random := rand.New(rand.NewPCG(seed, 100))
 	var all compared
 	for round := range size(4, 8, 40) {
@@ -162,9 +157,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 		other.want(t, "storage", "check", "--data", other.data)
 		other.start(t)
 		all.add(t, other, before, after)
-		if code := other.terminate(t); code != 0 {
-			t.Errorf("the restored node ends with code %d", code)
-		}
+		other.drains(t)
 		other.want(t, "storage", "check", "--data", other.data)
 	}
 	all.judge(t)
@@ -238,22 +231,11 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 	records, objects := redistest.Start(t), s3test.Start(t)
 	n := newNode(t, w.url, strings.Replace(shared(records, objects), "jobs: {", "jobs: {settle_time: 10m, ", 1)) // longer than copying the bucket takes
 	n.start(t)
-	l := &load{node: n, jobs: map[string]loaded{}}
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	for i := range 4 {
-		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), stop) })
-	}
-	defer clients.Wait()
-	defer close(stop)
+	l, stop := loading(t, n, seed)
+	defer stop()
 	all := compared{twice: true}
 	for range size(1, 2, 10) {
-		from := len(l.known())
-		for deadline := time.Now().Add(patience); len(l.known()) < from+20; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the load stands still")
-			}
-		}
+		l.goesOn(t)
 		folder := t.TempDir()
 		before := l.known()
 		run := func(name string, args ...string) {
@@ -270,9 +252,7 @@ func TestCopiesOfRedisAndS3(t *testing.T) {
 
 		other := restored(t, w.url, filepath.Join(folder, "redis"), target, after, "appendonly no")
 		all.add(t, other, before, after)
-		if code := other.terminate(t); code != 0 {
-			t.Errorf("the restored node ends with code %d", code)
-		}
+		other.drains(t)
 	}
 	all.judge(t)
 }
@@ -293,25 +273,9 @@ func TestVersionsAndAnAOF(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(objects.Stop)
-	n := newNode(t, w.url, shared(records, objects))
-	n.start(t)
-	l := &load{node: n, jobs: map[string]loaded{}}
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	for i := range 4 {
-		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), stop) })
-	}
-	ended := sync.OnceFunc(func() { close(stop); clients.Wait() })
-	defer ended()
-	goOn := func() {
-		t.Helper()
-		from := len(l.known())
-		for deadline := time.Now().Add(patience); len(l.known()) < from+20; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the load stands still")
-			}
-		}
-	}
+	n := newNode(t, w.url, shared(records, objects)).start(t)
+	l, stop := loading(t, n, seed)
+	defer stop()
 	tell := func(command ...string) string {
 		t.Helper()
 		said, err := records.Command(command...)
@@ -320,20 +284,18 @@ func TestVersionsAndAnAOF(t *testing.T) {
 		}
 		return said
 	}
-	goOn()
+	l.goesOn(t)
 	before, at := l.known(), time.Now()
 	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
-	for deadline := time.Now().Add(patience); !strings.Contains(tell("INFO", "persistence"), "aof_rewrite_in_progress:0"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("Redis writes its append-only file anew without end")
-		}
-	}
+	wait.For(t, "Redis has rewritten its append-only file", func() bool {
+		return strings.Contains(tell("INFO", "persistence"), "aof_rewrite_in_progress:0")
+	})
 	folder := t.TempDir()
 	check(t, os.CopyFS(filepath.Join(folder, "appendonlydir"), os.DirFS(filepath.Join(records.Dir(), "appendonlydir"))))
 	after := l.known()
 	tell("CONFIG", "SET", "auto-aof-rewrite-percentage", "100")
-	goOn() // the node merges and removes many objects that the copy names
-	ended()
+	l.goesOn(t) // the node merges and removes many objects that the copy names
+	stop()
 	n.kill()
 	check(t, records.Stop())
 
@@ -346,9 +308,7 @@ func TestVersionsAndAnAOF(t *testing.T) {
 	all.add(t, other, before, after)
 	all.judge(t)
 	t.Logf("%d objects were there again", found)
-	if code := other.terminate(t); code != 0 {
-		t.Errorf("the restored node ends with code %d", code)
-	}
+	other.drains(t)
 }
 
 // open opens the bucket of a server.
@@ -419,12 +379,8 @@ func TestKilledWhileBackedUp(t *testing.T) {
 	t.Parallel()
 	const rows = 3000
 	w := newWitness(t, rows, 0)
-	n := newNode(t, w.url, killSettings)
-	n.start(t)
-	texts := make([]string, rows)
-	for i := range texts {
-		texts[i] = rowText(i)
-	}
+	n := newNode(t, w.url, killSettings).start(t)
+	texts := rowTexts(rows)
 	n.finish(t, n.submit(t, submission{Inputs: texts, Model: model, Priority: 1}))
 	// More than the buffers between node and client hold.
 	err := os.MkdirAll(filepath.Join(n.data, "objects", "files"), 0o700)
@@ -438,11 +394,7 @@ func TestKilledWhileBackedUp(t *testing.T) {
 	command.Stderr = &said
 	check(t, command.Start())
 	holds := func(name string) bool { return filepath.Base(name) == "objects" } // ignores the short-lived files of jobs
-	for deadline := time.Now().Add(patience); !slices.ContainsFunc(n.held(t), holds); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the backup does not begin")
-		}
-	}
+	wait.For(t, "the backup begins", func() bool { return slices.ContainsFunc(n.held(t), holds) })
 	if status, answer, err := n.send(http.MethodPost, "/v1/backup", nil); err != nil || status != http.StatusConflict || !strings.Contains(string(answer), "backup_under_way") {
 		t.Errorf("a second backup answers %d %.300s: %v", status, answer, err)
 	}

@@ -10,7 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // maxAnonymous limits a node's memory for any input.
@@ -87,9 +88,7 @@ func TestBadInputs(t *testing.T) {
 	}
 
 	id := n.submit(t, submission{Inputs: serveBytes(t, zipped), Model: model, Column: "text", IDColumn: "id", Priority: 1})
-	if job := n.finish(t, id); job.Status != "succeeded" {
-		t.Fatalf("a good job after the bad ones: %+v (%+v)", job, job.FailureReason)
-	}
+	n.succeeds(t, id)
 	n.checkRows(t, id, 1000)
 	if log := n.log(t); strings.Contains(log, "swordfish") {
 		t.Error("the log shows the query of a signed URL")
@@ -131,20 +130,12 @@ func holdsOne(text string, parts []string) bool {
 // wantNoFiles waits until a failed job has no files.
 func (n *node) wantNoFiles(t *testing.T, id string) {
 	t.Helper()
-	var left []string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if left = n.files(t, id); len(left) == 0 {
-			return
+	wait.Until(t, func() error {
+		if left := n.files(t, id); len(left) > 0 {
+			return fmt.Errorf("files left behind: %q", left)
 		}
-	}
-	t.Errorf("files left behind: %q", left)
-}
-
-// log returns the log of the node.
-func (n *node) log(t *testing.T) string {
-	t.Helper()
-	data := must(os.ReadFile(n.stderr.Name()))(t)
-	return string(data)
+		return nil
+	})
 }
 
 // TestFullDisk gives a node a file system of 48 MiB and a job that needs more.
@@ -179,8 +170,6 @@ func TestFullDisk(t *testing.T) {
 	n.wantNoFiles(t, id)
 
 	id = n.submit(t, submission{Inputs: []string{rowText(0)}, Model: model})
-	if job := n.finish(t, id); job.Status != "succeeded" {
-		t.Fatalf("a job after the disk had room again: %+v (%+v)", job, job.FailureReason)
-	}
+	n.succeeds(t, id)
 	n.checkRows(t, id, 1)
 }

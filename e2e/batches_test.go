@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -16,7 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // batchSettings commit rows often, so that a node can be killed in the middle of a
@@ -41,8 +40,7 @@ func runClient(t *testing.T, program ...string) {
 func TestOpenAIPython(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
-	n.start(t)
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms")).start(t)
 	runClient(t, "python3", "testdata/batches_openai.py", n.base, apiKey)
 }
 
@@ -51,8 +49,7 @@ func TestOpenAIPython(t *testing.T) {
 func TestOpenAINode(t *testing.T) {
 	t.Parallel()
 	clients := nodeClients(t)
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	large := filepath.Join(t.TempDir(), "large.jsonl")
 	check(t, os.WriteFile(large, bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 200<<10), 0o600))
 	runClient(t, "node", "testdata/batches_openai.mjs", clients, n.base, apiKey, large)
@@ -77,8 +74,7 @@ func TestAnthropicClients(t *testing.T) {
 	t.Parallel()
 	needPython(t)
 	older, clients := pythonTool(t, "anthropic", "ANTHROPIC_OLD"), nodeClients(t)
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
-	n.start(t)
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms")).start(t)
 	runClient(t, "node", "testdata/batches_anthropic.mjs", clients, n.base, apiKey) // first, because it lists all batches
 	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
 	runClient(t, older+"/python3", "testdata/batches_anthropic.py", n.base, apiKey, "all")
@@ -88,8 +84,7 @@ func TestAnthropicClients(t *testing.T) {
 func TestLiteLLM(t *testing.T) {
 	t.Parallel()
 	program := pythonTool(t, "litellm", "LITELLM")
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	runClient(t, program+"/python3", "testdata/batches_litellm.py", n.base, apiKey)
 }
 
@@ -97,8 +92,7 @@ func TestLiteLLM(t *testing.T) {
 func TestAnthropicClients_ManyRequests(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	runClient(t, "python3", "testdata/batches_anthropic.py", n.base, apiKey, "many")
 }
 
@@ -127,7 +121,8 @@ func (n *node) startBatch(t *testing.T, rows int, tokens int) batchState {
 	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, n.base+"/v1/files", &form))(t)
 	r.Header.Set("Authorization", "Bearer "+apiKey)
 	r.Header.Set("Content-Type", parts.FormDataContentType())
-	response := must(n.http.Do(r))(t)
+	response, err := n.http.Do(r)
+	check(t, err)
 	defer response.Body.Close()
 	var sent struct{ ID string }
 	if err := json.NewDecoder(response.Body).Decode(&sent); err != nil || sent.ID == "" {
@@ -141,14 +136,13 @@ func (n *node) startBatch(t *testing.T, rows int, tokens int) batchState {
 // batch requests a batch until until returns true.
 func (n *node) batch(t *testing.T, id string, until func(batchState) bool) (b batchState) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * patience); ; time.Sleep(50 * time.Millisecond) {
+	wait.Until(t, func() error {
 		if n.call(t, http.MethodGet, "/v1/batches/"+id, nil, &b); until(b) {
-			return b
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("batch %+v", b)
-		}
-	}
+		return fmt.Errorf("batch %+v", b)
+	})
+	return b
 }
 
 // outcomes returns the custom_ids in a file of a batch.
@@ -163,24 +157,14 @@ func (n *node) outcomes(t *testing.T, file *string) []string {
 // lineIDs returns the custom_ids of the lines at a path.
 func (n *node) lineIDs(t *testing.T, path string) (ids []string) {
 	t.Helper()
-	r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, n.base+path, nil))(t)
-	r.Header.Set("Authorization", "Bearer "+apiKey)
-	response := must(n.http.Do(r))(t)
-	defer response.Body.Close()
-	lines := bufio.NewReader(response.Body)
-	for {
-		text, err := lines.ReadBytes('\n')
-		if err == io.EOF {
-			return ids
-		}
-		var line struct {
+	for line := range strings.Lines(n.asked(t, path)) {
+		var one struct {
 			ID string `json:"custom_id"`
 		}
-		if err != nil || json.Unmarshal(text, &line) != nil {
-			t.Fatalf("line %q: %v", text, err)
-		}
-		ids = append(ids, line.ID)
+		check(t, json.Unmarshal([]byte(line), &one))
+		ids = append(ids, one.ID)
 	}
+	return ids
 }
 
 // A node is killed in the middle of a batch, and another process makes the batch's
@@ -189,8 +173,7 @@ func TestBatch_KilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	const rows = 6000
 	s := startSimulated(t, "--ttft", "1ms", "--per-token", "2ms")
-	n := on(t, batchSettings, s)
-	n.start(t)
+	n := on(t, batchSettings, s).start(t)
 	b := n.startBatch(t, rows, 50)
 	n.batch(t, b.ID, func(b batchState) bool { return b.Counts.Completed > 1000 })
 	n.kill()
@@ -221,8 +204,7 @@ func inOrder(t *testing.T, ids []string, rows int) {
 func TestBatch_KilledAtItsCancel(t *testing.T) {
 	t.Parallel()
 	const rows = 6000
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
-	n.start(t)
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms")).start(t)
 	b := n.startBatch(t, rows, 50)
 	before := n.batch(t, b.ID, func(b batchState) bool { return b.Counts.Completed > 1000 })
 	n.call(t, http.MethodPost, "/v1/batches/"+b.ID+"/cancel", nil, &b)
@@ -238,45 +220,4 @@ func TestBatch_KilledAtItsCancel(t *testing.T) {
 	if all = slices.Compact(all); len(all) != rows {
 		t.Errorf("%d of %d requests have a line", len(all), rows)
 	}
-}
-
-// The same for a Message Batch. Its results are one file.
-func TestMessageBatch_KilledInTheMiddle(t *testing.T) {
-	t.Parallel()
-	const rows = 6000
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "2ms"))
-	n.start(t)
-	requests := make([]map[string]any, rows)
-	for i := range requests {
-		requests[i] = map[string]any{"custom_id": fmt.Sprintf("row-%d", i), "params": map[string]any{
-			"model": "llama-3.1-8b", "max_tokens": 50, "ignore_eos": true, "messages": []any{map[string]any{"role": "user", "content": "x"}},
-		}}
-	}
-	var b struct {
-		ID      string  `json:"id"`
-		Status  string  `json:"processing_status"`
-		Results *string `json:"results_url"`
-		Counts  struct {
-			Succeeded int64 `json:"succeeded"`
-		} `json:"request_counts"`
-	}
-	n.call(t, http.MethodPost, "/v1/messages/batches", map[string]any{"requests": requests}, &b)
-	digits := strings.TrimPrefix(b.ID, "msgbatch_")
-	job := "job-" + strings.Join([]string{digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]}, "-")
-	for deadline := time.Now().Add(patience); n.job(t, job).RowsDone < 1000; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("job %+v", n.job(t, job))
-		}
-	}
-	n.kill()
-	n.start(t)
-	for deadline := time.Now().Add(2 * patience); b.Status != "ended"; time.Sleep(50 * time.Millisecond) {
-		if n.call(t, http.MethodGet, "/v1/messages/batches/"+b.ID, nil, &b); time.Now().After(deadline) {
-			t.Fatalf("batch %+v", b)
-		}
-	}
-	if b.Counts.Succeeded != rows || b.Results == nil {
-		t.Fatalf("batch %+v", b)
-	}
-	inOrder(t, n.lineIDs(t, *b.Results), rows)
 }

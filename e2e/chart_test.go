@@ -24,6 +24,7 @@ import (
 	"github.com/rowmill/rowmill/internal/certtest"
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // endsAfter is how long after jobs.drain_timeout the watchdog ends a process.
@@ -361,20 +362,14 @@ func (p *pod) serve(t *testing.T, all []manifest, listen string, args ...string)
 		}
 	})
 	for _, probe := range []probe{c.Startup, c.Liveness, c.Readiness} {
-		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-			err := get(t, "http://"+listen+probe.HTTP.Path)
-			if err == nil {
-				break
-			}
+		wait.Until(t, func() error {
 			select {
 			case end := <-ended:
 				t.Fatalf("the node has ended: %v", end)
 			default:
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the probe %s fails: %v", probe.HTTP.Path, err)
-			}
-		}
+			return get(t, "http://"+listen+probe.HTTP.Path)
+		})
 	}
 	return environ, func() error {
 		if err := node.Process.Signal(syscall.SIGTERM); err != nil {
@@ -479,14 +474,9 @@ func TestChartCluster(t *testing.T) {
 		environ, _ = p.serve(t, all, ip+":8088", "--set", "objects.url=s3://"+bucket.Bucket, "--set", "objects.endpoint="+bucket.Endpoint,
 			"--set", "objects.region="+s3test.Region, "--set", "objects.access_key="+bucket.AccessKey, "--set", "objects.secret_key="+bucket.SecretKey)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	wait.For(t, "the nodes have found each other", func() bool {
 		list := say(t, environ, "", "nodes", "list")
-		if strings.Contains(list, "http://127.83.0.1:8088") && strings.Contains(list, "http://127.83.0.2:8088") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("they have not found each other:\n%s", list)
-		}
-	}
+		return strings.Contains(list, "http://127.83.0.1:8088") && strings.Contains(list, "http://127.83.0.2:8088")
+	})
 	twoRows(t, environ)
 }

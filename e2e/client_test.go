@@ -7,7 +7,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // submission is the body of POST /v1/batch-inference.
@@ -52,6 +53,11 @@ func (r record) over() bool {
 // send sends a request and returns status and body. err is a broken connection, which
 // tests that kill the node expect.
 func (n *node) send(method, path string, body any) (int, []byte, error) {
+	return n.sendAs(apiKey, method, path, body)
+}
+
+// sendAs is send with another key.
+func (n *node) sendAs(key, method, path string, body any) (int, []byte, error) {
 	var reader io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -64,7 +70,8 @@ func (n *node) send(method, path string, body any) (int, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	request.Header.Set("Authorization", "Key "+apiKey)
+	request.Header.Set("Authorization", "Key "+key)
+	request.Header.Set("Content-Type", "application/json")
 	response, err := n.http.Do(request)
 	if err != nil {
 		return 0, nil, err
@@ -113,23 +120,44 @@ func (n *node) job(t *testing.T, id string) record {
 // until requests a job's record until reached returns true.
 func (n *node) until(t *testing.T, id, what string, reached func(record) bool) record {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		job := n.job(t, id)
-		if reached(job) {
-			return job
+	var job record
+	wait.Until(t, func() error {
+		if job = n.job(t, id); reached(job) {
+			return nil
 		}
-		if job.over() || time.Now().After(deadline) {
-			t.Fatalf("waited for job %s to be %s, and it is %+v (%+v)", id, what, job, job.FailureReason)
+		err := fmt.Errorf("job %s is not %s: %+v (%+v)", id, what, job, job.FailureReason)
+		if job.over() {
+			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return err
+	})
+	return job
 }
 
 // finish waits until a job has ended.
 func (n *node) finish(t *testing.T, id string) record {
 	t.Helper()
 	return n.until(t, id, "over", record.over)
+}
+
+// succeeds waits until a job has ended, which must succeed.
+func (n *node) succeeds(t *testing.T, id string) record {
+	t.Helper()
+	job := n.finish(t, id)
+	if job.Status != "succeeded" {
+		t.Fatalf("%+v (%+v)", job, job.FailureReason)
+	}
+	return job
+}
+
+// succeedsWith is succeeds for a job whose rows must all succeed.
+func (n *node) succeedsWith(t *testing.T, id string, rows int) record {
+	t.Helper()
+	job := n.succeeds(t, id)
+	if job.RowsDone != int64(rows) || job.FailedRows != 0 {
+		t.Fatalf("%+v", job)
+	}
+	return job
 }
 
 // results fetches a job's outputs and inputs as JSON.

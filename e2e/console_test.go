@@ -23,8 +23,7 @@ func TestConsole(t *testing.T) {
 	for _, part := range []string{"states", "newjob", "scenarios"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms"))
-			n.start(t)
+			n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "1ms")).start(t)
 			runClient(t, "CONSOLE_BROWSER=required", "CONSOLE_CONTROL="+control(t, n), "node", "../console/web/test/browser.mjs", n.base, apiKey, t.TempDir(), part)
 		})
 	}

@@ -28,8 +28,7 @@ func TestEqualRowsAreAskedForOnce(t *testing.T) {
 		t.Fatal(err, w.Error())
 	}
 	sim := startSimulated(t, "--slots", "32", "--ttft", "20ms", "--per-token", "500us")
-	n := on(t, resumeSettings, sim)
-	n.start(t)
+	n := on(t, resumeSettings, sim).start(t)
 	user := newAuthor(t, n, apiKey)
 	url := serveBytes(t, table.Bytes())
 	id := n.submit(t, submission{Inputs: url, Model: model, Column: "text", IDColumn: "id", Priority: 1, Dedup: true})

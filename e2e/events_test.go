@@ -44,12 +44,8 @@ func (f *follower) follow(n *node, until func(client.Job) bool) (client.Job, []s
 func TestEvents_FollowAJob(t *testing.T) {
 	t.Parallel()
 	const rows = 6000
-	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "4ms"))
-	n.start(t)
-	inputs := make([]string, rows)
-	for i := range inputs {
-		inputs[i] = rowText(i)
-	}
+	n := on(t, batchSettings, startSimulated(t, "--ttft", "1ms", "--per-token", "4ms")).start(t)
+	inputs := rowTexts(rows)
 	f := &follower{T: t, job: n.submit(t, submission{
 		Inputs: inputs, Model: "llama-3.1-8b", Priority: 1, Sampling: map[string]any{"max_tokens": 50, "ignore_eos": true},
 	})}

@@ -75,8 +75,7 @@ func TestFaultsOfEveryKind(t *testing.T) {
 		servers = append(servers, startSimulated(t, "--slots", strconv.Itoa(slots), "--ttft", "2ms", "--per-token", "20us",
 			"--seed", strconv.Itoa(seed), "--fault", strings.Join(rates, ",")))
 	}
-	n := on(t, faultySettings, servers...)
-	n.start(t)
+	n := on(t, faultySettings, servers...).start(t)
 	began := time.Now()
 	id := n.submit(t, submission{
 		Inputs: serveBytes(t, csvOf(t, rows)), Model: model, Column: "text", Priority: 1,

@@ -34,10 +34,7 @@ func TestKilledJobsResume(t *testing.T) {
 	t.Parallel()
 	rows, moments := size(20_000, 30_000, 100_000), size(1, 2, 10)
 	csv := csvOf(t, rows)
-	inline := make([]string, rows)
-	for i := range inline {
-		inline[i] = rowText(i)
-	}
+	inline := rowTexts(rows)
 	kinds := []struct {
 		name   string
 		submit func(*testing.T, *node) string
@@ -67,8 +64,7 @@ func TestKilledJobsResume(t *testing.T) {
 	for _, kind := range kinds {
 		// The time of the undisturbed job, from begun to its end.
 		w.forget()
-		n := newNode(t, w.url, killSettings)
-		n.start(t)
+		n := newNode(t, w.url, killSettings).start(t)
 		id := kind.submit(t, n)
 		n.until(t, id, "begun", kind.begun)
 		begun := time.Now()
@@ -84,8 +80,7 @@ func TestKilledJobsResume(t *testing.T) {
 			after := time.Duration(random.Float64() * float64(whole))
 			t.Run(kind.name+" "+strconv.Itoa(i), func(t *testing.T) {
 				w.forget()
-				n := newNode(t, w.url, killSettings)
-				n.start(t)
+				n := newNode(t, w.url, killSettings).start(t)
 				id := kind.submit(t, n)
 				n.until(t, id, "begun", kind.begun)
 				killOnce(t, n, w, id, after, rows)
@@ -103,10 +98,7 @@ func killOnce(t *testing.T, n *node, w *witness, id string, after time.Duration,
 	n.start(t)
 	atRestart := n.job(t, id)
 
-	job := n.finish(t, id)
-	if job.Status != "succeeded" || job.RowsDone != int64(rows) || job.FailedRows != 0 {
-		t.Fatalf("killed after %v: %+v (%+v)", after, job, job.FailureReason)
-	}
+	n.succeedsWith(t, id, rows)
 	n.checkRows(t, id, rows)
 
 	before := 0
@@ -132,12 +124,8 @@ func TestKilledManyTimes(t *testing.T) {
 	seed := seed.Of(t)
 	random := rand.New(rand.NewPCG(seed, 1))
 	w := newWitness(t, rows, 5*time.Millisecond)
-	n := newNode(t, w.url, killSettings)
-	n.start(t)
-	inline := make([]string, rows)
-	for i := range inline {
-		inline[i] = rowText(i)
-	}
+	n := newNode(t, w.url, killSettings).start(t)
+	inline := rowTexts(rows)
 	id := n.submit(t, submission{Inputs: inline, Model: model, Priority: 1})
 	done := int64(0)
 	for life := range lives {
@@ -153,9 +141,7 @@ func TestKilledManyTimes(t *testing.T) {
 		}
 		done = job.RowsDone
 	}
-	if job := n.finish(t, id); job.Status != "succeeded" {
-		t.Fatalf("%+v (%+v)", job, job.FailureReason)
-	}
+	n.succeeds(t, id)
 	n.checkRows(t, id, rows)
 	again, bound := w.repeats(), lives*(int(w.peak.Load())+flushRows(rows))
 	t.Logf("killed %d times: %d of %d rows run again (bound %d)", lives, again, rows, bound)
@@ -169,8 +155,7 @@ func TestKilledManyTimes(t *testing.T) {
 func TestKilledDuringDownload(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 1000, 0)
-	n := newNode(t, w.url, "")
-	n.start(t)
+	n := newNode(t, w.url, "").start(t)
 	url, begun := serveSlowly(t, csvOf(t, 1000))
 	id := n.submit(t, submission{Inputs: url, Model: model, Column: "text", Priority: 1})
 	select {
@@ -196,8 +181,7 @@ func TestAcknowledgedSubmissionsSurvive(t *testing.T) {
 	t.Parallel()
 	const jobs = 20
 	w := newWitness(t, jobs, 0)
-	n := newNode(t, w.url, "")
-	n.start(t)
+	n := newNode(t, w.url, "").start(t)
 	ids := make([]string, 0, jobs)
 	for i := range jobs {
 		ids = append(ids, n.submit(t, submission{Inputs: []string{rowText(i)}, Model: model}))
@@ -205,9 +189,7 @@ func TestAcknowledgedSubmissionsSurvive(t *testing.T) {
 	n.kill()
 	n.start(t)
 	for i, id := range ids {
-		if job := n.finish(t, id); job.Status != "succeeded" {
-			t.Fatalf("%+v (%+v)", job, job.FailureReason)
-		}
+		n.succeeds(t, id)
 		outputs, _ := n.results(t, id)
 		if len(outputs) != 1 || outputs[0] == nil || *outputs[0] != answerText(i) {
 			t.Fatalf("job %d has the outputs %v", i, outputs)

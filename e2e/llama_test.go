@@ -2,13 +2,15 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rowmill/rowmill/internal/llama"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // catalogOf writes a catalog and returns the setting that names it.
@@ -19,28 +21,22 @@ func catalogOf(t *testing.T, models string) string {
 	return "catalog: " + path + "\n"
 }
 
-// logged returns the node's log.
-func (n *node) logged(t *testing.T) string {
+// log returns the node's log.
+func (n *node) log(t *testing.T) string {
 	t.Helper()
-	log := must(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t)
-	return string(log)
+	return string(must(os.ReadFile(filepath.Join(filepath.Dir(n.data), "log")))(t))
 }
 
 // says waits until the log after an offset contains one of texts, and returns its
 // length.
 func (n *node) says(t *testing.T, from int, texts ...string) int {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		log := n.logged(t)
-		for _, text := range texts {
-			if strings.Contains(log[from:], text) {
-				return len(log)
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the node never said any of %q", texts)
-		}
-	}
+	var log string
+	wait.For(t, fmt.Sprintf("the node logs one of %q", texts), func() bool {
+		log = n.log(t)
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(log[from:], text) })
+	})
+	return len(log)
 }
 
 // TestLlamaKilledAndStartedAgain kills a real llama-server with SIGKILL in the middle
@@ -54,16 +50,11 @@ func TestLlamaKilledAndStartedAgain(t *testing.T) {
 	n := newNode(t, server.URL, "jobs: {part_interval: 500ms, shard_rows: 256}\n"+catalogOf(t,
 		"  - {id: tiny, kind: generation, context_length: 2048, engine_names: [tiny-chat], sampling: {temperature: 0.8, max_tokens: 48, seed: 7}}\n"))
 	n.start(t)
-	texts := make([]string, rows)
-	for i := range texts {
-		texts[i] = rowText(i)
-	}
+	texts := rowTexts(rows)
 	order := submission{Inputs: texts, Model: "tiny", Priority: 1}
 
 	calm := n.submit(t, order)
-	if job := n.finish(t, calm); job.Status != "succeeded" {
-		t.Fatalf("undisturbed: %+v (%+v)", job, job.FailureReason)
-	}
+	n.succeeds(t, calm)
 	want, _ := n.results(t, calm)
 
 	id := n.submit(t, order)
@@ -71,17 +62,14 @@ func TestLlamaKilledAndStartedAgain(t *testing.T) {
 	if begun.over() {
 		t.Fatal("the job was over before the server could be killed")
 	}
-	said := len(n.logged(t))
+	said := len(n.log(t))
 	server.Kill()
 	said = n.says(t, said, "engine is down")
 	atKill := n.job(t, id)
 	llama.Start(t, llama.Chat, llama.Options{Port: server.Port})
 	n.says(t, said, "engine is up")
 
-	job := n.finish(t, id)
-	if job.Status != "succeeded" || job.RowsDone != rows || job.FailedRows != 0 {
-		t.Fatalf("%+v (%+v)", job, job.FailureReason)
-	}
+	n.succeedsWith(t, id, rows)
 	outputs, inputs := n.results(t, id)
 	if len(outputs) != rows || len(inputs) != rows || len(want) != rows {
 		t.Fatalf("%d outputs, %d inputs, %d outputs undisturbed", len(outputs), len(inputs), len(want))
@@ -124,10 +112,7 @@ func TestOneServerThinksAndDoesNot(t *testing.T) {
     request_extras: {chat_template_kwargs: {enable_thinking: true}}
 `))
 	n.start(t)
-	texts := make([]string, rows)
-	for i := range texts {
-		texts[i] = rowText(i)
-	}
+	texts := rowTexts(rows)
 	jobs := map[string]string{}
 	for _, model := range []string{"twin", "twin-thinking"} {
 		jobs[model] = n.submit(t, submission{Inputs: texts, Model: model, Priority: 1})

@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill/internal/redistest"
 	"github.com/rowmill/rowmill/internal/s3test"
 	"github.com/rowmill/rowmill/internal/seed"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // loading runs clients on a node until stop is called.
@@ -24,7 +25,7 @@ func loading(t *testing.T, n *node, seed uint64) (l *load, stop func()) {
 	l = &load{node: n, jobs: map[string]loaded{}}
 	ended := make(chan struct{})
 	var clients sync.WaitGroup
-	for i := range 3 {
+	for i := range 4 {
 		clients.Go(func() { l.client(t, rand.New(rand.NewPCG(seed, uint64(i))), ended) })
 	}
 	stop = sync.OnceFunc(func() {
@@ -49,14 +50,10 @@ func (l *load) busy(t *testing.T, more int) {
 		return over, open
 	}
 	from, _ := count()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if over, open := count(); over >= from+more && open > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the load stands still")
-		}
-	}
+	wait.For(t, "more jobs have ended, and some run", func() bool {
+		over, open := count()
+		return over >= from+more && open > 0
+	})
 }
 
 // place writes the settings of Redis and S3 to a file.
@@ -87,16 +84,6 @@ func belongings(t *testing.T, n *node) map[string]string {
 	return all
 }
 
-// with sends a request with another key.
-func (n *node) with(t *testing.T, key, path string) int {
-	t.Helper()
-	request := must(http.NewRequest(http.MethodGet, n.base+path, nil))(t)
-	request.Header.Set("Authorization", "Key "+key)
-	response := must(n.http.Do(request))(t)
-	response.Body.Close()
-	return response.StatusCode
-}
-
 // TestMigratesThereAndBack moves a single node to Redis and S3 by a backup, while
 // clients submit jobs, fetch results and delete data. Clients do the same on the new
 // node. The test kills that node, and moves everything back to a directory. Ended jobs
@@ -106,8 +93,7 @@ func TestMigratesThereAndBack(t *testing.T) {
 	t.Parallel()
 	seed := seed.Of(t)
 	w := newWitness(t, 4000, 3*time.Millisecond)
-	first := newNode(t, w.url, killSettings)
-	first.start(t)
+	first := newNode(t, w.url, killSettings).start(t)
 	var made struct {
 		Secret string `json:"key"`
 	}
@@ -140,8 +126,8 @@ func TestMigratesThereAndBack(t *testing.T) {
 				t.Errorf("%s is\n%s\nand was\n%s", path, text, before[path])
 			}
 		}
-		if status := n.with(t, made.Secret, "/v1/me"); status != http.StatusOK {
-			t.Errorf("a key that was moved: %d", status)
+		if status, _, err := n.sendAs(made.Secret, http.MethodGet, "/v1/me", nil); err != nil || status != http.StatusOK {
+			t.Errorf("a key that was moved: %d, %v", status, err)
 		}
 	}
 	same(second)
@@ -151,10 +137,7 @@ func TestMigratesThereAndBack(t *testing.T) {
 	m, stop := loading(t, second, seed+1)
 	m.busy(t, 8)
 	stop()
-	texts := make([]string, 4000)
-	for i := range texts {
-		texts[i] = rowText(i)
-	}
+	texts := rowTexts(4000)
 	running := second.submit(t, submission{Inputs: texts, Model: model, Priority: 1})
 	second.until(t, running, "some rows are done", func(r record) bool { return r.RowsDone > 0 })
 	earlier = m.known()
@@ -166,21 +149,20 @@ func TestMigratesThereAndBack(t *testing.T) {
 	if code == 0 || !strings.Contains(said, "nodes are running") {
 		t.Errorf("from under a node: code %d, %s", code, said)
 	}
-	for deadline := time.Now().Add(patience); code != 0; time.Sleep(100 * time.Millisecond) {
-		if !strings.Contains(said, "nodes are running") || time.Now().After(deadline) {
+	wait.For(t, "no node is running", func() bool {
+		if code != 0 && !strings.Contains(said, "nodes are running") {
 			t.Fatalf("back: code %d, %s", code, said)
 		}
 		code, said = third.rowmill(t, "migrate", "--from", cluster, "--to", third.data)
-	}
+		return code == 0
+	})
 	third.want(t, "storage", "check", "--data", third.data)
 	third.start(t)
 	same(third)
 	if got := costs(t, third.asked(t, "/v1/usage?group_by=model")); got < costs(t, usage) {
 		t.Errorf("an account that had used %v USD has used %v", costs(t, usage), got)
 	}
-	if end := third.finish(t, running); end.Status != "succeeded" {
-		t.Fatalf("the job that ran is %s: %+v", end.Status, end.FailureReason)
-	}
+	third.succeeds(t, running)
 	third.checkRows(t, running, len(texts))
 	all.add(t, third, earlier, m.known())
 	all.judge(t)
@@ -206,17 +188,11 @@ func TestKilledMigration(t *testing.T) {
 	t.Parallel()
 	const rows = 500
 	w := newWitness(t, rows, 0)
-	from := newNode(t, w.url, killSettings)
-	from.start(t)
-	texts := make([]string, rows)
-	for i := range texts {
-		texts[i] = rowText(i)
-	}
+	from := newNode(t, w.url, killSettings).start(t)
+	texts := rowTexts(rows)
 	id := from.submit(t, submission{Inputs: texts, Model: model, Priority: 1})
 	from.finish(t, id)
-	if code := from.terminate(t); code != 0 {
-		t.Fatalf("the node ends with code %d", code)
-	}
+	from.drains(t)
 	// At least a second of work.
 	ballast := filepath.Join(from.data, "objects", "files")
 	check(t, os.MkdirAll(ballast, 0o700))
@@ -227,14 +203,9 @@ func TestKilledMigration(t *testing.T) {
 	command := exec.CommandContext(t.Context(), binary, "migrate", "--from", from.data, "--to", to.data)
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	check(t, command.Start())
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if copied, err := filepath.Glob(filepath.Join(to.data, "objects", "files", "ballast-*")); err != nil || len(copied) > 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the migration does not begin")
-		}
-	}
+	wait.For(t, "the migration begins", func() bool {
+		return len(must(filepath.Glob(filepath.Join(to.data, "objects", "files", "ballast-*")))(t)) > 0
+	})
 	check(t, command.Process.Kill())
 	if err := command.Wait(); err == nil {
 		t.Fatal("the migration was over before it was killed")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/internal/port"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 const apiKey = "e2e-key-0123456789abcdef0123456789abcdef"
@@ -86,24 +87,17 @@ func (n *node) launch(t *testing.T) {
 	}
 }
 
-// start starts the process and waits until it accepts jobs.
-func (n *node) start(t *testing.T) {
+// start starts the process, waits until it accepts jobs, and returns the node.
+func (n *node) start(t *testing.T) *node {
 	t.Helper()
 	n.launch(t)
-	deadline := time.Now().Add(patience)
-	for {
-		response, err := n.http.Get(n.base + "/readyz")
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
-			}
+	wait.Until(t, func() error {
+		if n.gone() {
+			t.Fatal("the node has ended")
 		}
-		if time.Now().After(deadline) || n.gone() {
-			t.Fatalf("the node did not become ready: %v", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return get(t, n.base+"/readyz")
+	})
+	return n
 }
 
 // gone reports whether the process has ended by itself.
@@ -145,6 +139,14 @@ func (n *node) terminate(t *testing.T) int {
 	}
 	t.Fatalf("wait for the node: %v", err)
 	return 0
+}
+
+// drains asks the process to end, which must succeed.
+func (n *node) drains(t *testing.T) {
+	t.Helper()
+	if code := n.terminate(t); code != 0 {
+		t.Fatalf("the node ended with code %d\n%s", code, n.lastWords())
+	}
 }
 
 func (n *node) lastWords() string {

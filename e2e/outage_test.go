@@ -31,10 +31,7 @@ func startPair(t *testing.T, rows int) (one, other *simulated, n *node, id strin
 // attempt.
 func (n *node) unblamed(t *testing.T, id string, rows int) {
 	t.Helper()
-	job := n.finish(t, id)
-	if job.Status != "succeeded" || job.RowsDone != int64(rows) || job.FailedRows != 0 {
-		t.Fatalf("%+v (%+v)", job, job.FailureReason)
-	}
+	n.succeedsWith(t, id, rows)
 	if retries := n.metric(t, "rowmill_row_retries_total"); retries != 0 {
 		t.Errorf("%.0f rows were blamed for the server", retries)
 	}

@@ -77,8 +77,7 @@ func TestPackages(t *testing.T) {
 	s := startSimulated(t, "--ttft", "1ms", "--per-token", "0s")
 	catalog := filepath.Join(t.TempDir(), "catalog.yaml")
 	check(t, os.WriteFile(catalog, []byte("extends: default\naliases: {gpt-4o-mini: llama-3.1-8b}\n"), 0o600))
-	n := on(t, "catalog: "+catalog, s)
-	n.start(t)
+	n := on(t, "catalog: "+catalog, s).start(t)
 	prompts := []string{"Wie geht's, Müller? 三", "two\nlines", "\u2028 and \u0085", `"quoted" \ {}`}
 	for i := range 30 {
 		prompts = append(prompts, fmt.Sprintf("What is %d?", i))

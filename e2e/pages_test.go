@@ -18,11 +18,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rowmill/rowmill/internal/port"
 	"github.com/rowmill/rowmill/internal/promtest"
 	"github.com/rowmill/rowmill/internal/s3test"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // A block is a fenced block of a page, or an HTML comment that begins with its kind and
@@ -309,12 +309,12 @@ func (b *block) serve(t *testing.T, dir string, env []string) {
 		}
 	})
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	wait.For(t, b.name+" answers", func() bool {
 		response, err := client.Get("http://127.0.0.1:" + servedPort.FindString(b.text) + "/readyz")
 		if err == nil {
 			response.Body.Close()
 			if response.StatusCode < http.StatusInternalServerError { // a file server has no /readyz
-				return
+				return true
 			}
 		}
 		select {
@@ -323,10 +323,8 @@ func (b *block) serve(t *testing.T, dir string, env []string) {
 			t.Fatalf("%s: the server ended: %v", b.name, err)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: nothing answers: %v", b.name, err)
-		}
-	}
+		return false
+	})
 }
 
 // interpreter runs blocks of Python as one program with the line numbers of the page.

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rowmill/rowmill/internal/llama"
 	"github.com/rowmill/rowmill/internal/realserver"
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // A realServer is an inference server with one model, under a name that our catalog
@@ -113,7 +113,7 @@ func (s realService) rows(n int) []string {
 	if s.alone {
 		n = (n + 9) / 10
 	}
-	return realRows(n)
+	return rowTexts(n)
 }
 
 // scored reports whether answers have log probabilities.
@@ -130,7 +130,7 @@ func (s realService) sampling(tokens int) map[string]any {
 // the server.
 func (s realService) nature(t *testing.T) {
 	want := map[string]string{llama.Chat: "generation", llama.Think: "reasoning", llama.Embed: "embedding"}[s.kind]
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	wait.For(t, s.server.model+" is listed with its kind", func() bool {
 		var list struct {
 			Models []struct {
 				ID   string  `json:"id"`
@@ -143,13 +143,11 @@ func (s realService) nature(t *testing.T) {
 				if *m.Kind != want {
 					t.Fatalf("it is taken for %s, want %s", *m.Kind, want)
 				}
-				return
+				return true
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is not listed with its kind: %+v", s.server.model, list)
-		}
-	}
+		return false
+	})
 }
 
 // succeed runs rows, and checks that each has an answer, in order.
@@ -207,13 +205,6 @@ func answerIn(output json.RawMessage) string {
 	return text
 }
 
-func realRows(n int) (rows []string) {
-	for i := range n {
-		rows = append(rows, rowText(i))
-	}
-	return rows
-}
-
 func (s realService) order(t *testing.T) {
 	_, outputs := s.succeed(t, s.rows(120), 32)
 	thoughts := 0
@@ -245,7 +236,7 @@ func (s realService) tokens(t *testing.T) {
 	if s.unmetered {
 		t.Skip("the server ignores tokens, which it does not count")
 	}
-	rows, want := realRows(10), int64(0)
+	rows, want := rowTexts(10), int64(0)
 	for _, row := range rows {
 		var usage struct {
 			Usage struct {
@@ -279,7 +270,7 @@ func (s realService) ask(t *testing.T, path string, body, out any) {
 
 // tooLong returns rows, some longer than any context here.
 func tooLong() []string {
-	rows := realRows(20)
+	rows := rowTexts(20)
 	rows[3], rows[11], rows[19] = strings.Repeat("word ", 8000), strings.Repeat("x", 9000), strings.Repeat("Häuser ", 5000)
 	return rows
 }
@@ -317,12 +308,8 @@ func (s realService) cancelled(t *testing.T) {
 	id := s.submit(t, submission{Inputs: s.rows(400), Model: s.server.model, Sampling: sampling, Priority: 1})
 	s.until(t, id, "at work", func(record) bool { return s.working(t) > 0 })
 	s.call(t, http.MethodGet, "/v1/job-cancel/"+id, nil, nil)
-	for deadline := time.Now().Add(patience); s.working(t) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%v rows are still at the server", s.working(t))
-		}
-	}
-	s.succeed(t, realRows(1), 1)
+	wait.For(t, "no row is at the server", func() bool { return s.working(t) == 0 })
+	s.succeed(t, rowTexts(1), 1)
 }
 
 // working returns how many requests the server works on, or the node has in flight.
@@ -355,13 +342,11 @@ func (s realService) killed(t *testing.T) {
 	if s.until(t, id, "begun", func(r record) bool { return r.RowsDone > 0 }).over() {
 		t.Skip("the job was over before its server could be killed")
 	}
-	said := len(s.logged(t))
+	said := len(s.log(t))
 	s.server.kill()
 	said = s.says(t, said, "engine is down")
 	s.server.again(t)
 	s.says(t, said, "engine is up")
-	if job := s.finish(t, id); job.Status != "succeeded" || job.RowsDone != int64(len(rows)) || job.FailedRows != 0 {
-		t.Fatalf("%+v (%+v)", job, job.FailureReason)
-	}
+	s.succeedsWith(t, id, len(rows))
 	s.inOrder(t, id, rows)
 }

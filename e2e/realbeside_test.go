@@ -31,13 +31,11 @@ func (s realService) twoModels(t *testing.T) {
 		chat.nature(t)
 	}
 	embeds.nature(t)
-	texts, rows := realRows(300), s.rows(120)
+	texts, rows := rowTexts(300), s.rows(120)
 	first := chat.submit(t, submission{Inputs: rows, Model: chat.server.model, Sampling: chat.sampling(32)})
 	second := embeds.submit(t, submission{Inputs: texts, Model: embeds.server.model})
 	for id, want := range map[string]int{first: len(rows), second: len(texts)} {
-		if job := chat.finish(t, id); job.Status != "succeeded" || job.RowsDone != int64(want) || job.FailedRows != 0 {
-			t.Errorf("%+v (%+v)", job, job.FailureReason)
-		}
+		chat.succeedsWith(t, id, want)
 	}
 	chat.inOrder(t, first, rows)
 	embeds.inOrder(t, second, texts)
@@ -54,7 +52,7 @@ func (s realService) longRows(t *testing.T) {
 	if !s.refuses || s.alone || s.kind == llama.Embed {
 		t.Skip("the server has no limit that it tells, or its rows take turns")
 	}
-	rows := realRows(200)
+	rows := rowTexts(200)
 	timed := func() time.Duration {
 		begun := time.Now()
 		s.succeed(t, rows, 32)
@@ -63,7 +61,7 @@ func (s realService) longRows(t *testing.T) {
 	timed() // warms the server up
 	alone := timed()
 
-	long := realRows(32)
+	long := rowTexts(32)
 	for i := range long {
 		switch i % 4 {
 		case 0: // more bytes than tokens fit, but fewer tokens

@@ -28,17 +28,13 @@ func TestWhatWasPaidForCanBeHad(t *testing.T) {
 	t.Parallel()
 	rows := size(2_000, 2_000, 20_000)
 	sim := startSimulated(t, "--slots", "64", "--ttft", "10ms", "--per-token", "500us")
-	n := on(t, resumeSettings, sim)
-	n.start(t)
+	n := on(t, resumeSettings, sim).start(t)
 	user := newAuthor(t, n, apiKey)
 	url := serveBytes(t, csvOf(t, rows))
 	submit := func() string {
 		return n.submit(t, submission{Inputs: url, Model: model, Column: "text", IDColumn: "id", Priority: 1})
 	}
-	undisturbed := n.finish(t, submit())
-	if undisturbed.Status != "succeeded" {
-		t.Fatalf("%+v (%+v)", undisturbed, undisturbed.FailureReason)
-	}
+	undisturbed := n.succeeds(t, submit())
 	want := user.parquet(t, undisturbed.ID)
 
 	old := submit()
@@ -102,13 +98,9 @@ func TestFailedRowsRunAgain(t *testing.T) {
 	t.Parallel()
 	const rows = 150
 	sim := startSimulated(t, "--slots", "64", "--ttft", "1ms", "--per-token", "20us", "--fault", "schema_violation=0.7")
-	n := on(t, resumeSettings, sim)
-	n.start(t)
+	n := on(t, resumeSettings, sim).start(t)
 	user := newAuthor(t, n, apiKey)
-	inputs := make([]string, rows)
-	for i := range inputs {
-		inputs[i] = rowText(i)
-	}
+	inputs := rowTexts(rows)
 	old := n.finish(t, n.submit(t, submission{
 		Inputs: inputs, Model: model, Priority: 1, Schema: json.RawMessage(cardSchema), Sampling: map[string]any{"max_tokens": cardTokens},
 	}))

@@ -50,8 +50,7 @@ func TestPythonSDK(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := sdkPath(t, name)
-			n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-			n.start(t)
+			n := on(t, "", startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 			for _, definition := range []map[string]any{
 				{"name": "grade", "prompt": "Grade {{text}}"},
 				{"name": "judge", "prompt": "Judge {{text}}", "json_schema": map[string]any{

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // TestDrain stops a node. The node must finish and commit the rows in flight, and end
@@ -15,24 +17,15 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
 	w := newWitness(t, rows, 5*time.Millisecond)
-	n := newNode(t, w.url, killSettings)
-	n.start(t)
+	n := newNode(t, w.url, killSettings).start(t)
 	id := n.submit(t, submission{Inputs: serveBytes(t, parquetOf(t, rows)), Model: model, Column: "text", IDColumn: "id", Priority: 1})
-	for deadline := time.Now().Add(patience); w.calls.Load() < rows/10; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the job does not run")
-		}
-	}
-	if code := n.terminate(t); code != 0 {
-		t.Fatalf("the node ended with code %d\n%s", code, n.lastWords())
-	}
+	wait.For(t, "the job runs", func() bool { return w.calls.Load() >= rows/10 })
+	n.drains(t)
 	if calls := w.calls.Load(); calls == rows {
 		t.Fatal("the job was over before the node was told to stop; nothing was tested")
 	}
 	n.start(t)
-	if job := n.finish(t, id); job.Status != "succeeded" {
-		t.Fatalf("%+v (%+v)", job, job.FailureReason)
-	}
+	n.succeeds(t, id)
 	n.checkRows(t, id, rows)
 	if again := w.repeats(); again != 0 {
 		t.Errorf("%d rows were run again after a drain", again)
@@ -44,8 +37,7 @@ func TestDrain(t *testing.T) {
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t, 1, 0)
-	n := newNode(t, w.url, "")
-	n.start(t)
+	n := newNode(t, w.url, "").start(t)
 	second := n.command(t, "127.0.0.1:0")
 	var stderr bytes.Buffer
 	second.Stderr = &stderr
@@ -60,7 +52,5 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("the message does not name %s:\n%s", n.data, stderr.String())
 	}
 	id := n.submit(t, submission{Inputs: []string{rowText(0)}, Model: model})
-	if job := n.finish(t, id); job.Status != "succeeded" {
-		t.Fatalf("%+v (%+v)", job, job.FailureReason)
-	}
+	n.succeeds(t, id)
 }

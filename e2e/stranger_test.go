@@ -49,10 +49,7 @@ func TestHostileEngine(t *testing.T) {
 	n.engines = append(n.engines, good.URL())
 	n.start(t)
 
-	texts := make([]string, rows)
-	for i := range texts {
-		texts[i] = rowText(i)
-	}
+	texts := rowTexts(rows)
 	id := n.submit(t, submission{
 		Inputs: texts, Model: model, Priority: 1, Sampling: map[string]any{"max_tokens": 1000},
 		Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"number","minimum":0,"multipleOf":0.5}},"required":["n"]}`),
@@ -102,9 +99,7 @@ func TestHostileEngine(t *testing.T) {
 	if next.Status != "succeeded" || next.FailedRows != 0 || len(outputs) != 10 || slices.ContainsFunc(outputs, func(text *string) bool { return text == nil || *text != answer }) {
 		t.Errorf("the next job: %+v", next)
 	}
-	if code := n.terminate(t); code != 0 {
-		t.Errorf("the node ended with code %d", code)
-	}
+	n.drains(t)
 }
 
 // stopWithin is how long a process may take to end: jobs.drain_timeout, here 1 s, and
@@ -175,8 +170,7 @@ func TestStopsWhateverRuns(t *testing.T) {
 				return c.choose(r, i)
 			}}))(t)
 			t.Cleanup(s.Stop)
-			n := newNode(t, s.URL(), stopSettings)
-			n.start(t)
+			n := newNode(t, s.URL(), stopSettings).start(t)
 			c.begin(t, n)
 			time.Sleep(500 * time.Millisecond) // the work is in progress
 			n.stopsInTime(t, 0, 1)             // 1: rows or requests were given up

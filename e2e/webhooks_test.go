@@ -8,10 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/wait"
 )
 
 // webhookSettings retry events soon, and often enough to start a node in between. The
@@ -70,17 +73,14 @@ func (r *receiver) answers(status int) {
 // until waits for events.
 func (r *receiver) until(t *testing.T, what string, enough func([]received) bool) []received {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	var got []received
+	wait.For(t, what, func() bool {
 		r.mu.Lock()
-		got := append([]received(nil), r.got...)
+		got = slices.Clone(r.got)
 		r.mu.Unlock()
-		if enough(got) {
-			return got
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s: got %d events", what, len(got))
-		}
-	}
+		return enough(got)
+	})
+	return got
 }
 
 func some(n int) func([]received) bool { return func(got []received) bool { return len(got) >= n } }
@@ -113,8 +113,7 @@ func TestWebhooks_OpenAIClients(t *testing.T) {
 	t.Parallel()
 	needPython(t)
 	clients := nodeClients(t)
-	n := on(t, batchSettings+webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, batchSettings+webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	r, native := newReceiver(t), newReceiver(t)
 	h := n.hook(t, r)
 	n.hook(t, native, "job.succeeded", "job.cancelled")
@@ -164,8 +163,7 @@ func TestWebhooks_OpenAIClients(t *testing.T) {
 // node never sends events to itself.
 func TestWebhooks_TriedAgain(t *testing.T) {
 	t.Parallel()
-	n := on(t, webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	r := newReceiver(t)
 	r.answers(http.StatusServiceUnavailable)
 	h := n.hook(t, r)
@@ -181,11 +179,10 @@ func TestWebhooks_TriedAgain(t *testing.T) {
 		}
 	}
 	var log []logged
-	for deadline := time.Now().Add(patience); len(log) == 0 || log[0].State != "delivered"; time.Sleep(20 * time.Millisecond) {
-		if log = n.deliveries(t, h); time.Now().After(deadline) {
-			t.Fatalf("%+v", log)
-		}
-	}
+	wait.For(t, "the event is delivered", func() bool {
+		log = n.deliveries(t, h)
+		return len(log) > 0 && log[0].State == "delivered"
+	})
 	if len(ids) != 1 || len(log) != 1 || !ids[log[0].ID] || len(log[0].Attempts) < 3 || *log[0].Attempts[0].Status != http.StatusServiceUnavailable {
 		t.Errorf("ids %v, log %+v", ids, log)
 	}
@@ -212,8 +209,7 @@ func TestWebhooks_TriedAgain(t *testing.T) {
 func TestWebhooks_Killed(t *testing.T) {
 	t.Parallel()
 	const jobs = 40
-	n := on(t, webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s"))
-	n.start(t)
+	n := on(t, webhookSettings(), startSimulated(t, "--ttft", "1ms", "--per-token", "0s")).start(t)
 	r := newReceiver(t)
 	r.answers(http.StatusServiceUnavailable)
 	h := n.hook(t, r)

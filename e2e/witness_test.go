@@ -22,6 +22,15 @@ func rowText(i int) string {
 	return fmt.Sprintf("row-%d-: %s, \"quoted\"\nsecond line %s", i, strings.Repeat("words ", i%7), strings.Repeat("and more ", 5))
 }
 
+// rowTexts returns the inputs of the first rows.
+func rowTexts(rows int) []string {
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = rowText(i)
+	}
+	return texts
+}
+
 func answerText(i int) string {
 	return fmt.Sprintf("answer-%d-: %s", i, strings.Repeat("text of an answer ", 3+i%11))
 }

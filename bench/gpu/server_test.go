@@ -72,7 +72,8 @@ func TestServer(t *testing.T) {
 	t.Parallel()
 	base := startServer(t)
 	ask := func(body string) (int, string) {
-		res := must(http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body)))(t)
+		res, err := http.Post(base+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		check(t, err)
 		defer res.Body.Close()
 		data := must(io.ReadAll(res.Body))(t)
 		return res.StatusCode, string(data)
@@ -142,7 +143,8 @@ func TestServer(t *testing.T) {
 	}
 	t.Run("cancelled answers leave", func(t *testing.T) {
 		gauge := func(name string) string {
-			res := must(http.Get(base + "/metrics"))(t)
+			res, err := http.Get(base + "/metrics")
+			check(t, err)
 			defer res.Body.Close()
 			page := must(io.ReadAll(res.Body))(t)
 			_, after, _ := strings.Cut(string(page), "bench:"+name+" ")

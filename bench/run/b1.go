@@ -59,9 +59,8 @@ func (b *bench) rowPath(ctx context.Context) error {
 	for _, c := range contenders {
 		t.add(c.name, cpu[c.name].String(), cpu[c.name].over(cpu[limitName]).String(), rate[c.name].String())
 	}
-	fmt.Printf("\nB1 row path: %d rows, %d bytes in, %d tokens out, log probabilities: %t, %d rounds, median (min–max)\n\n",
+	t.report("B1 row path: %d rows, %d bytes in, %d tokens out, log probabilities: %t, %d rounds, median (min–max)",
 		b.rows, b.bytes, b.tokens, b.logprobs, b.rounds)
-	t.print(os.Stdout)
 	return nil
 }
 
@@ -175,21 +174,14 @@ func (b *bench) checkURL(ctx context.Context, n *node, url, id string, rows int6
 
 // measure runs one job on the node and returns the usage of the node's process.
 func (n *node) measure(ctx context.Context, s submission) (m measured, err error) {
-	before, err := n.cpu()
-	if err != nil {
-		return m, err
-	}
 	peak := n.watchMemory()
-	begun := time.Now()
-	if m.id, err = n.submit(ctx, s); err == nil {
-		m.record, err = n.wait(ctx, m.id, 100*time.Millisecond)
-	}
-	m.wall, m.peak = time.Since(begun), peak()
-	if err != nil {
-		return m, err
-	}
-	after, err := n.cpu()
-	m.cpu = after - before
+	m.usage, err = costOf(n.cpu, func() (err error) {
+		if m.id, err = n.submit(ctx, s); err == nil {
+			m.record, err = n.wait(ctx, m.id, 100*time.Millisecond)
+		}
+		return err
+	})
+	m.peak = peak()
 	return m, err
 }
 

@@ -29,16 +29,11 @@ const (
 // controlPlane is B11: how long clients wait for answers about jobs with many stored
 // jobs, compared with the time of a flush to the same disk.
 func (b *bench) controlPlane(ctx context.Context) error {
-	null, address, err := b.startNull(ctx, "-models", model)
+	n, address, end, err := b.onNull(ctx, "-models", model)
 	if err != nil {
 		return err
 	}
-	defer null.end()
-	n, err := startNode(ctx, b.rowmill, filepath.Join(b.dir, "node-b11"), address)
-	if err != nil {
-		return err
-	}
-	defer n.end()
+	defer end()
 
 	begun := time.Now()
 	jobs, err := n.fill(ctx, b.stored)
@@ -122,26 +117,31 @@ func loadAverage() string {
 
 // lists measures requests for lists of listJobs jobs, one after the other.
 func (n *node) lists(ctx context.Context, figures *controlFigures) error {
-	before, err := n.cpu()
-	if err != nil {
-		return err
-	}
-	var took []time.Duration
-	for range samples {
-		begun := time.Now()
-		if err := n.get(ctx, fmt.Sprintf("/v1/list-jobs?limit=%d", listJobs)); err != nil {
-			return err
+	return n.latencies(figures, fmt.Sprintf("list of %d", listJobs), func() (took []time.Duration, err error) {
+		for range samples {
+			begun := time.Now()
+			if err := n.get(ctx, fmt.Sprintf("/v1/list-jobs?limit=%d", listJobs)); err != nil {
+				return nil, err
+			}
+			took = append(took, time.Since(begun))
 		}
-		took = append(took, time.Since(begun))
-	}
-	after, err := n.cpu()
+		return took, nil
+	})
+}
+
+// latencies adds the times of requests and the node's processor time for each.
+func (n *node) latencies(figures *controlFigures, name string, ask func() ([]time.Duration, error)) error {
+	var took []time.Duration
+	used, err := costOf(n.cpu, func() (err error) {
+		took, err = ask()
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("list of %d", listJobs)
 	figures.latency(name, took, nil)
 	m := figures.figure(name)
-	m.cpu = append(m.cpu, (after-before).Seconds()/samples)
+	m.cpu = append(m.cpu, used.cpu.Seconds()/float64(len(took)))
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (n *node) fill(ctx context.Context, count int) ([]string, error) {
 				if err != nil {
 					return err
 				}
-				if err := n.call(ctx, http.MethodGet, "/v1/job-cancel/"+id, nil, nil); err != nil {
+				if err := n.cancel(ctx, id); err != nil {
 					return err
 				}
 				jobs[i] = id
@@ -217,7 +217,7 @@ func (b *bench) submissions(ctx context.Context, n *node, figures *controlFigure
 		}
 	}
 	for _, id := range waiting {
-		if err := n.call(ctx, http.MethodGet, "/v1/job-cancel/"+id, nil, nil); err != nil {
+		if err := n.cancel(ctx, id); err != nil {
 			return nil, err
 		}
 	}

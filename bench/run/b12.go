@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -52,9 +51,8 @@ func (b *bench) fairness(ctx context.Context) error {
 		}
 		t.add(shape.name, percentile(began, 0.5).String(), percentile(began, 1).String(), percentile(ended, 0.5).String(), percentile(ended, 1).String())
 	}
-	fmt.Printf("\nB12 fairness: jobs of one row of priority 0, which takes %v at the server, beside %d jobs of %d rows of priority 0 of another account, %d rounds of %d\n\n",
+	t.report("B12 fairness: jobs of one row of priority 0, which takes %v at the server, beside %d jobs of %d rows of priority 0 of another account, %d rounds of %d",
 		b.answer, b.jobs, b.greedy, b.rounds, modestJobs)
-	t.print(os.Stdout)
 	return nil
 }
 

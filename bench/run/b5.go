@@ -90,8 +90,7 @@ func (b *bench) equalRows(ctx context.Context) error {
 	for _, l := range loads {
 		t.add(fmt.Sprintf("%d, %s", l.rows, l.name), fmt.Sprint(l.different), l.wall.String(), l.perRow.String(), l.peak.String())
 	}
-	fmt.Printf("\nB5 equal rows: %d rounds, median (min–max)\n\n", b.rounds)
-	t.print(os.Stdout)
+	t.report("B5 equal rows: %d rounds, median (min–max)", b.rounds)
 	return nil
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 )
 
@@ -49,8 +48,7 @@ func (b *bench) growth(ctx context.Context) error {
 		t.add(l.name, short(float64(m.peak)/(1<<20)), short(m.cpu.Seconds()*1e6/rows), short(rows/m.wall.Seconds()))
 		b.log.Info("measured", "load", l.name, "peak_mib", m.peak>>20, "cpu", m.cpu, "wall", m.wall)
 	}
-	fmt.Printf("\nB7 growth: one job each on a fresh node, GOMAXPROCS as the machine has\n\n")
-	t.print(os.Stdout)
+	t.report("B7 growth: one job each on a fresh node, GOMAXPROCS as the machine has")
 	return nil
 }
 

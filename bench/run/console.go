@@ -75,9 +75,8 @@ func (b *bench) console(ctx context.Context) error {
 			t.add(view.name, strconv.Itoa(pages), seen[pages].cpu.String(), seen[pages].store.String())
 		}
 	}
-	fmt.Printf("\nB14 console: pages in %d browsers, a job of 40 rows/s running and a small one every %s, %s each, %d rounds, median (min–max)\n\n",
+	t.report("B14 console: pages in %d browsers, a job of 40 rows/s running and a small one every %s, %s each, %d rounds, median (min–max)",
 		openPages, smallEvery, openTime, b.rounds)
-	t.print(os.Stdout)
 	return nil
 }
 

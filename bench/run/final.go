@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -33,8 +32,7 @@ func (b *bench) final(ctx context.Context) error {
 		t.add(short(float64(m.result)/(1<<20)), short(m.final.Seconds()*1e3), short(m.copied.Seconds()*1e3), short(m.moved/float64(m.result)), short(m.peaks[0]), short(m.peaks[1]))
 		b.log.Info("measured", "result_mib", m.result>>20, "final", m.final, "moved_mib", int64(m.moved)>>20, "memory_mib", m.peaks)
 	}
-	fmt.Printf("\nFinal: %d embeddings of 4,096 floats on S3, one node that owns and one that runs rows\n\n", b.rows)
-	t.print(os.Stdout)
+	t.report("Final: %d embeddings of 4,096 floats on S3, one node that owns and one that runs rows", b.rows)
 	return nil
 }
 

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -13,16 +10,11 @@ import (
 // first request, on a node that has run a job before, for a million rows and for the
 // largest number. It then cancels the job.
 func (b *bench) first(ctx context.Context) error {
-	null, address, err := b.startNull(ctx, "-models", model, "-delay", "100ms")
+	n, address, end, err := b.onNull(ctx, "-models", model, "-delay", "100ms")
 	if err != nil {
 		return err
 	}
-	defer null.end()
-	n, err := startNode(ctx, b.rowmill, filepath.Join(b.dir, "node-first"), address)
-	if err != nil {
-		return err
-	}
-	defer n.end()
+	defer end()
 	sizes := []int64{1, 1_000_000, b.most}
 	took := make(map[int64]spread)
 	for round := range b.rounds + 1 { // the first round is a warm-up
@@ -51,7 +43,7 @@ func (b *bench) first(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := n.call(ctx, http.MethodGet, "/v1/job-cancel/"+id, nil, nil); err != nil {
+			if err := n.cancel(ctx, id); err != nil {
 				return err
 			}
 			if round == 0 {
@@ -66,7 +58,6 @@ func (b *bench) first(ctx context.Context) error {
 	for _, rows := range sizes {
 		t.add(fmt.Sprint(rows), took[rows].String())
 	}
-	fmt.Printf("\nFirst request: %d rounds, median (min–max)\n\n", b.rounds)
-	t.print(os.Stdout)
+	t.report("First request: %d rounds, median (min–max)", b.rounds)
 	return n.stop()
 }

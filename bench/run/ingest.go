@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,49 +21,36 @@ func (b *bench) ingest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	null, address, err := b.startNull(ctx, "-models", model)
+	n, _, end, err := b.onNull(ctx, "-models", model)
 	if err != nil {
 		return err
 	}
-	defer null.end()
-	n, err := startNode(ctx, b.rowmill, filepath.Join(b.dir, "node-ingest"), address)
-	if err != nil {
-		return err
-	}
-	defer n.end()
+	defer end()
 
 	var rate, cpu spread
 	for range b.rounds {
-		before, err := n.cpu()
-		if err != nil {
-			return err
-		}
-		begun := time.Now()
 		s := b.fileOf(path)
 		s.Model = unserved
-		id, err := n.submit(ctx, s)
+		id := ""
+		used, err := costOf(n.cpu, func() (err error) {
+			if id, err = n.submit(ctx, s); err == nil {
+				err = n.counted(ctx, id, rows)
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if err := n.counted(ctx, id, rows); err != nil {
-			return err
-		}
-		took := time.Since(begun)
-		after, err := n.cpu()
-		if err != nil {
-			return err
-		}
-		rate = append(rate, float64(rows)/took.Seconds())
-		cpu = append(cpu, (after-before).Seconds()*1e6/float64(rows))
+		rate = append(rate, float64(rows)/used.wall.Seconds())
+		cpu = append(cpu, used.cpu.Seconds()*1e6/float64(rows))
 		b.log.Info("measured", "rows_per_s", short(rate[len(rate)-1]), "cpu_us_per_row", short(cpu[len(cpu)-1]))
-		if err := n.call(ctx, http.MethodGet, "/v1/job-cancel/"+id, nil, nil); err != nil {
+		if err := n.cancel(ctx, id); err != nil {
 			return err
 		}
 	}
 	t := table{head: []string{"measure", "rows/s", "CPU µs/row"}}
 	t.add(fmt.Sprintf("CSV of %d rows by URL, until cut into shards", rows), rate.String(), cpu.String())
-	fmt.Printf("\nIngest: %d rounds, median (min–max)\n\n", b.rounds)
-	t.print(os.Stdout)
+	t.report("Ingest: %d rounds, median (min–max)", b.rounds)
 	return n.stop()
 }
 

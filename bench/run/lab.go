@@ -215,14 +215,11 @@ const idleTime = 10 * time.Second
 
 // idle returns the processor time of an idle node, in seconds per second.
 func (l *lab) idle() (float64, error) {
-	before, err := l.cpu()
-	if err != nil {
-		return 0, err
-	}
-	begun := time.Now()
-	time.Sleep(idleTime)
-	after, err := l.cpu()
-	return (after - before).Seconds() / time.Since(begun).Seconds() / float64(len(l.nodes)), err
+	used, err := costOf(l.cpu, func() error {
+		time.Sleep(idleTime)
+		return nil
+	})
+	return used.cpu.Seconds() / used.wall.Seconds() / float64(len(l.nodes)), err
 }
 
 // A labJob holds the figures of a succeeded job.
@@ -235,19 +232,14 @@ type labJob struct {
 
 // job runs a job with a file of the work directory, submitted to the first node.
 func (l *lab) job(ctx context.Context, b *bench, in string) (j labJob, err error) {
-	before, err := l.cpu()
-	if err != nil {
-		return j, err
-	}
-	j.submitted = time.Now()
-	if j.id, err = l.submit(ctx, b, in); err != nil {
-		return j, err
-	}
-	if j.course, err = l.follow(ctx, j.id, func(progressReading) error { return nil }); err != nil {
-		return j, err
-	}
-	after, err := l.cpu()
-	j.cpu = after - before
+	used, err := costOf(l.cpu, func() (err error) {
+		j.submitted = time.Now()
+		if j.id, err = l.submit(ctx, b, in); err == nil {
+			j.course, err = l.follow(ctx, j.id, func(progressReading) error { return nil })
+		}
+		return err
+	})
+	j.cpu = used.cpu
 	return j, err
 }
 

@@ -75,6 +75,19 @@ func startNode(ctx context.Context, binary, data, engine string, further ...stri
 	return n, nil
 }
 
+// onNull starts a null server and a node on it, until end is called.
+func (b *bench) onNull(ctx context.Context, args ...string) (n *node, address string, end func(), err error) {
+	null, address, err := b.startNull(ctx, args...)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if n, err = startNode(ctx, b.rowmill, filepath.Join(b.dir, "node"), address); err != nil {
+		null.end()
+		return nil, "", nil, err
+	}
+	return n, address, func() { n.end(); null.end() }, nil
+}
+
 // Ports for servers, below the system's range for outgoing connections, so that no
 // connection takes a port before its server starts.
 const firstPort, lastPort = 10_000, 32_000
@@ -173,6 +186,11 @@ func (n *node) submit(ctx context.Context, s submission) (string, error) {
 		return "", err
 	}
 	return created.Results, nil
+}
+
+// cancel cancels a job.
+func (n *node) cancel(ctx context.Context, id string) error {
+	return n.call(ctx, http.MethodGet, "/v1/job-cancel/"+id, nil, nil)
 }
 
 // jobRecord holds the fields of a job that benchmarks read.

@@ -119,8 +119,7 @@ func (b *bench) alternativesOn(ctx context.Context, address string, slow bool, l
 	for i, p := range list {
 		found[i].print(&t, p.name+" "+versions[i], service)
 	}
-	fmt.Printf("\nB13 alternatives: %s; 300 B in, 0.5 KB out, no log probabilities, %d rounds, median (min–max)\n\n", load, b.rounds)
-	t.print(os.Stdout)
+	t.report("B13 alternatives: %s; 300 B in, 0.5 KB out, no log probabilities, %d rounds, median (min–max)", load, b.rounds)
 	return nil
 }
 

@@ -21,6 +21,24 @@ type usage struct {
 	wall time.Duration
 }
 
+// costOf returns the time and the processor time that do takes. cpu returns the processor
+// time so far.
+func costOf(cpu func() (time.Duration, error), do func() error) (u usage, err error) {
+	before, err := cpu()
+	if err != nil {
+		return u, err
+	}
+	begun := time.Now()
+	err = do()
+	u.wall = time.Since(begun)
+	if err != nil {
+		return u, err
+	}
+	after, err := cpu()
+	u.cpu = after - before
+	return u, err
+}
+
 // runOnce runs a program to its end, and returns the usage of its process and the last
 // printed line.
 func runOnce(ctx context.Context, name string, args ...string) (usage, string, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +76,12 @@ type table struct {
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// report prints the table under a title.
+func (t *table) report(title string, args ...any) {
+	fmt.Printf("\n"+title+"\n\n", args...)
+	t.print(os.Stdout)
+}
 
 func (t *table) print(w io.Writer) {
 	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(t.head, " | "), strings.Repeat("---|", len(t.head)))

@@ -36,21 +36,10 @@ func (n *node) statuses(ctx context.Context, jobs []string, figures *controlFigu
 		{"status, at half of that rate", status},
 		{"/livez, at the same", func() string { return "/livez" }},
 	} {
-		before, err := n.cpu()
+		err := n.latencies(figures, m.name, func() ([]time.Duration, error) { return n.atRate(ctx, m.path, most/2) })
 		if err != nil {
 			return err
 		}
-		took, err := n.atRate(ctx, m.path, most/2)
-		if err != nil {
-			return err
-		}
-		after, err := n.cpu()
-		if err != nil {
-			return err
-		}
-		figures.latency(m.name, took, nil)
-		figure := figures.figure(m.name)
-		figure.cpu = append(figure.cpu, (after-before).Seconds()/float64(len(took)))
 	}
 	return nil
 }

@@ -46,8 +46,7 @@ func (b *bench) writes(ctx context.Context) error {
 	}
 	t := table{head: []string{"load", "written, MiB", "÷ result", "last row to result, ms", "results-url, ms", "CPU µs/row", "peak anonymous memory, MiB"}}
 	t.add(fmt.Sprintf("%d rows of 100 B, CSV by URL", rows), written.String(), ratio.String(), final.String(), url.String(), cpu.String(), peak.String())
-	fmt.Printf("\nWrites: %d rounds, median (min–max)\n\n", b.rounds)
-	t.print(os.Stdout)
+	t.report("Writes: %d rounds, median (min–max)", b.rounds)
 	return nil
 }
 
