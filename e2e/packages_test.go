@@ -115,7 +115,8 @@ func askAlone(t *testing.T, server, prompt string) packageAnswer {
 	}))(t)
 	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, server+"/v1/chat/completions", bytes.NewReader(body)))(t)
 	r.Header.Set("Content-Type", "application/json")
-	response := must(http.DefaultClient.Do(r))(t)
+	response, err := http.DefaultClient.Do(r)
+	check(t, err)
 	defer response.Body.Close()
 	var got struct {
 		Choices []struct{ Message struct{ Content string } }

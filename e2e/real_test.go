@@ -261,7 +261,8 @@ func (s realService) tokens(t *testing.T) {
 func (s realService) ask(t *testing.T, path string, body, out any) {
 	t.Helper()
 	doc := must(json.Marshal(body))(t)
-	response := must(s.http.Post(s.server.url+path, "application/json", bytes.NewReader(doc)))(t)
+	response, err := s.http.Post(s.server.url+path, "application/json", bytes.NewReader(doc))
+	check(t, err)
 	defer response.Body.Close()
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s answers %d: %v", path, response.StatusCode, err)

@@ -219,7 +219,8 @@ func readParquet(t *testing.T, path string) (all [][]string) {
 // fault sets the faults of a running server.
 func (s *simulated) fault(t *testing.T, faults string) {
 	t.Helper()
-	answer := must(http.Post(s.url+"/sim/faults", "application/json", strings.NewReader(faults)))(t)
+	answer, err := http.Post(s.url+"/sim/faults", "application/json", strings.NewReader(faults))
+	check(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("the simulated server refuses the faults %s: %s", faults, answer.Status)
