@@ -21,7 +21,8 @@ func (c *Cluster) besides(ctx context.Context, seed uint64) (end func() int, err
 		}
 		c.neighbour.small = true
 	}
-	before, stop := c.neighbour.number, c.neighbour.start(ctx, 1)
+	before := c.neighbour.number
+	stop := c.neighbour.start(ctx, 1)
 	return func() int {
 		stop()
 		return c.neighbour.number - before
