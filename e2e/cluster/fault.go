@@ -37,6 +37,7 @@ const (
 func Faults() []Fault {
 	faults := []Fault{
 		{Name: "kill -9 the owner", Lasts: 3 * time.Second, Strike: killNode(owner)},
+		{Name: "kill -9 the owner after each of six starts", Lasts: 18 * time.Second, Strike: loopNode},
 		{Name: "kill -9 a worker", Lasts: 3 * time.Second, Strike: killNode(worker)},
 		{Name: "kill -9 all nodes", Lasts: 4 * time.Second, Strike: killAll},
 		{Name: "kill -9 redis-server", Away: true, Lasts: 3 * time.Second, Strike: killRedis},
@@ -133,6 +134,20 @@ func killNode(which target) func(context.Context, *Trial) error {
 		time.Sleep(t.between(shortest, longest))
 		return t.begin(ctx, n)
 	}
+}
+
+// loopNode kills the owner of the job again and again, soon after each start.
+func loopNode(ctx context.Context, t *Trial) error {
+	n, err := owner(ctx, t)
+	for i := 0; err == nil && i < 6; i++ {
+		strike := t.hit(ctx, "kill", n)
+		n.kill()
+		t.struck(strike)
+		time.Sleep(shortest)
+		err = t.begin(ctx, n)
+		time.Sleep(t.between(shortest, longest))
+	}
+	return err
 }
 
 // killAll kills all nodes at once. No node can take jobs over before they start again.

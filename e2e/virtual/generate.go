@@ -98,6 +98,7 @@ const (
 	apart   = 26_000_000 // equal rows
 	harsh   = 28_000_000 // servers limit their clients or crash
 	lossy   = 30_000_000 // the bucket loses what it acknowledged
+	loops   = 32_000_000 // a node crashes again soon after each start
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -113,6 +114,7 @@ var stages = []struct {
 	{apart, []func(*generator){(*generator).repeats}},
 	{harsh, []func(*generator){(*generator).limits, (*generator).crashes}},
 	{lossy, []func(*generator){(*generator).losses}},
+	{loops, []func(*generator){(*generator).crashLoop}},
 }
 
 // Generate returns the schedule of a seed.
@@ -206,6 +208,20 @@ func (g *generator) repeats() {
 		k.make(g, &f)
 		f.Node, f.At, f.On, f.Nth = j.Node, 0, g.one("blob.put", "store.commit-parts", "store.commit-parts", "store.replace-parts", "blob.open"), 2+g.IntN(15)
 		g.Faults = append(g.Faults, f)
+	}
+}
+
+// crashLoop crashes a node again and again, each time soon after its start. All its jobs are
+// innocent, so none may fail.
+func (g *generator) crashLoop() {
+	if g.IntN(2) > 0 {
+		return
+	}
+	node, at := g.IntN(len(g.Nodes)), g.upTo(3*time.Second)
+	for range 3 + g.IntN(8) {
+		f := Fault{Kind: "crash", Node: node, At: at, For: Duration(300*time.Millisecond) + g.upTo(time.Second)}
+		g.Faults = append(g.Faults, f)
+		at += f.For + g.upTo(4*time.Second)
 	}
 }
 
