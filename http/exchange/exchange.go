@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -124,55 +123,32 @@ func Own(c *gin.Context, e *request.Error) gin.H {
 // JSON is the media type of answers.
 const JSON = "application/json; charset=utf-8"
 
-// An Appender is an answer that encodes itself: it appends its JSON and a line end.
-type Appender func(to []byte) ([]byte, error)
-
 // Answer writes v as JSON, with its length.
 func Answer(c *gin.Context, status int, v any) {
-	buffer, _ := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if buffer.Cap() <= maxPooled {
-			buffer.Reset()
-			buffers.Put(buffer)
-		}
-	}()
-	if err := encode(buffer, v); err != nil {
+	body, err := Encode(v)
+	if err != nil {
 		panic(fmt.Sprintf("encode an answer: %v", err)) // all types of answers can be encoded
 	}
-	send(c, status, buffer.Bytes())
-}
-
-func send(c *gin.Context, status int, body []byte) {
 	c.Header("Content-Length", strconv.Itoa(len(body)))
 	c.Header("Content-Type", JSON) // otherwise gin keeps a type that was set before the error
 	c.Header("Cache-Control", "no-store")
 	c.Data(status, JSON, body)
 }
 
+// Encoded is an answer in JSON, with a line end.
+type Encoded []byte
+
 // Encode returns v as JSON with a line end, without HTML escapes.
 func Encode(v any) ([]byte, error) {
+	if text, is := v.(Encoded); is {
+		return text, nil
+	}
 	var body bytes.Buffer
-	err := encode(&body, v)
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
 	return body.Bytes(), err
 }
-
-func encode(into *bytes.Buffer, v any) error {
-	if own, is := v.(Appender); is {
-		text, err := own(into.AvailableBuffer())
-		into.Write(text)
-		return err
-	}
-	encoder := json.NewEncoder(into)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
-}
-
-// buffers keeps the buffers of answers, so that they need not grow to the size of a
-// list's page each time. Buffers larger than maxPooled bytes are not kept, because pages
-// are smaller.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-const maxPooled = 256 << 10
 
 // Decimal is a number that always has a decimal point or an exponent in JSON. Readers
 // that guess the type of a column then never take it for integers.

@@ -4,11 +4,11 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +46,10 @@ type Store interface {
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
-	encodedJobs encodedJobs
-	sharing     *sharing
+	answers memo.Memo[sharedKey, any]
+	counts  memo.Memo[string, jobCounts] // by account
+	encoded memo.Recent[*rowmill.Job, []byte] // JSON of ended jobs for lists
+	track   track
 }
 
 // Config has the dependencies of Jobs.
@@ -76,7 +78,12 @@ type Service interface {
 
 // New returns the Jobs of a server.
 func New(config Config) *Jobs {
-	return &Jobs{config, encodedJobs{memo.Recent[*rowmill.Job, []byte]{Most: minEncoded}}, newSharing(config.Now)}
+	return &Jobs{
+		Config:  config,
+		answers: memo.Memo[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: config.Now},
+		counts:  memo.Memo[string, jobCounts]{Age: countsFresh, Most: maxCounts, Now: config.Now},
+		encoded: memo.Recent[*rowmill.Job, []byte]{Most: minEncoded},
+	}
 }
 
 // Route adds the routes of jobs. dialect answers keys of the sdk dialect.
@@ -87,12 +94,11 @@ func (j *Jobs) Route(v1 gin.IRoutes, dialect *sdk.Dialect) {
 	v1.POST("/jobs/:job_id/cancel", j.Handle(j.cancel))
 	v1.POST("/jobs/:job_id/release", j.Handle(j.release))
 	v1.POST("/jobs/cancel", j.Handle(j.cancelAll))
-	v1.GET("/jobs/counts", j.Handle(newTally(j).show))
+	v1.GET("/jobs/counts", j.Handle(j.showCounts))
 	v1.GET("/list-jobs", j.Do(j.list))
 	v1.DELETE("/jobs/:job_id/data", j.Handle(j.deleteData))
-	progress := &progress{jobs: j}
-	v1.GET("/jobs/:job_id/progress", j.Handle(j.Shared(progress.show)))
-	v1.GET("/jobs/:job_id/timeline", j.Handle(j.Shared(progress.timeline)))
+	v1.GET("/jobs/:job_id/progress", j.Handle(j.Shared(j.progress)))
+	v1.GET("/jobs/:job_id/timeline", j.Handle(j.Shared(j.timeline)))
 }
 
 // Find returns a job of the caller's account, or a 404.
@@ -141,17 +147,7 @@ func (j *Jobs) Named(c *gin.Context) (store.Record, error) { return j.Find(c, c.
 // isJobID reports whether id has the form of a job id.
 func isJobID(id string) bool {
 	rest, found := strings.CutPrefix(id, "job-")
-	if !found || len(rest) != 36 {
-		return false
-	}
-	for i := range len(rest) {
-		switch b := rest[i]; {
-		case b == '-', '0' <= b && b <= '9', 'a' <= b && b <= 'f':
-		default:
-			return false
-		}
-	}
-	return true
+	return found && len(rest) == 36 && strings.Trim(rest, "-0123456789abcdef") == ""
 }
 
 // show answers GET /v1/jobs/{job_id}.
@@ -161,11 +157,7 @@ func (j *Jobs) show(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	who := caller.Of(c)
-	view := ViewOf(who, j.Current(&head.Job, who.Account))
-	return exchange.Appender(func(to []byte) ([]byte, error) {
-		to, err := view.append(append(to, `{"job":`...))
-		return append(to, "}\n"...), err
-	}), nil
+	return gin.H{"job": ViewOf(who, j.Current(&head.Job, who.Account))}, nil
 }
 
 // Current returns the job. If the job waits for a reason that its record does not
@@ -344,25 +336,20 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	text := append(make([]byte, 0, len(page)<<10), `{"jobs":[`...) // most jobs have 1 KB
 	for i, job := range page {
-		page[i] = j.Current(job, who.Account)
-	}
-	return exchange.Appender(func(to []byte) (_ []byte, err error) {
-		to = append(to, `{"jobs":[`...)
-		for i, job := range page {
-			if i > 0 {
-				to = append(to, ',')
-			}
-			if to, err = j.encodedJobs.append(to, who, job); err != nil {
-				return to, err
-			}
+		if i > 0 {
+			text = append(text, ',')
 		}
-		to = append(to, `],"next_cursor":`...)
-		to = appendText(to, exchange.OrNull(next))
-		to = append(to, `,"scanned_all":`...)
-		to = strconv.AppendBool(to, all)
-		return append(to, "}\n"...), nil
-	}), nil
+		encoded, err := j.encode(who, j.Current(job, who.Account))
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, encoded...)
+	}
+	rest, err := exchange.Encode(gin.H{"next_cursor": exchange.OrNull(next), "scanned_all": all})
+	text = append(text, "],"...)
+	return exchange.Encoded(append(text, bytes.TrimPrefix(rest, []byte("{"))...)), err
 }
 
 // stream answers with all jobs of an account. One page is in memory at a time.

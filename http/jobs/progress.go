@@ -116,26 +116,20 @@ type ShardCount struct {
 	Complete int `json:"complete"` // all rows are committed
 }
 
-// progress answers requests about the progress and the history of jobs.
-type progress struct {
-	jobs  *Jobs
-	track track
-}
-
-// show answers GET /v1/jobs/{job_id}/progress.
-func (p *progress) show(c *gin.Context) (any, error) {
-	record, err := p.jobs.Named(c)
+// progress answers GET /v1/jobs/{job_id}/progress.
+func (j *Jobs) progress(c *gin.Context) (any, error) {
+	record, err := j.Named(c)
 	if err != nil {
 		return nil, err
 	}
-	job, now := record.Job, p.jobs.Now()
+	job, now := record.Job, j.Now()
 	end := now
 	if job.Completed != nil {
 		end = *job.Completed
 	}
 	view := progressView{
 		JobID: job.ID, Status: ViewOf(caller.Of(c), &job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
-		Elapsed: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(p.jobs.Current(&job, record.Spec.Account)),
+		Elapsed: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.Current(&job, record.Spec.Account)),
 		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
 	}
 	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))
@@ -143,14 +137,14 @@ func (p *progress) show(c *gin.Context) (any, error) {
 		view.Rows, view.Tokens = whole.shown()
 		return view, nil
 	}
-	view.WaitsFor = exchange.OrNull(p.jobs.Service.Waiting(&job, record.Spec.Account))
-	if where := p.jobs.Service.Whereabouts(c.Request.Context(), &record); where != nil {
+	view.WaitsFor = exchange.OrNull(j.Service.Waiting(&job, record.Spec.Account))
+	if where := j.Service.Whereabouts(c.Request.Context(), &record); where != nil {
 		view.Shards, view.Nodes = &where.Shards, exchange.ListOf(where.Nodes)
 	}
 	if job.Status != rowmill.StatusRunning {
 		return view, nil
 	}
-	oldest := p.track.note(job.ID, doneOf(&job, now))
+	oldest := j.track.note(job.ID, doneOf(&job, now))
 	rate := whole
 	if now.Sub(oldest.at) >= minSpan {
 		rate = rateSince(&oldest.at, now, oldest, doneOf(&job, now))
@@ -220,8 +214,8 @@ type timelineEvent struct {
 }
 
 // timeline answers GET /v1/jobs/{job_id}/timeline with the history in the job's record.
-func (p *progress) timeline(c *gin.Context) (any, error) {
-	record, err := p.jobs.Named(c)
+func (j *Jobs) timeline(c *gin.Context) (any, error) {
+	record, err := j.Named(c)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +239,7 @@ func (p *progress) timeline(c *gin.Context) (any, error) {
 	add(record.InputRemoved, "input_removed", "")
 	add(record.DataRemoved, "data_removed", "")
 	if job.ContinuedBy != nil {
-		at, err := p.createdAt(c.Request.Context(), *job.ContinuedBy)
+		at, err := j.createdAt(c.Request.Context(), *job.ContinuedBy)
 		if err != nil {
 			return nil, err
 		}
@@ -294,8 +288,8 @@ func describeOwner(name string) string {
 }
 
 // createdAt returns when a job was created, nil if the job does not exist.
-func (p *progress) createdAt(ctx context.Context, id string) (*time.Time, error) {
-	record, err := p.jobs.Store.Get(ctx, id)
+func (j *Jobs) createdAt(ctx context.Context, id string) (*time.Time, error) {
+	record, err := j.Store.Get(ctx, id)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		return nil, nil //nolint:nilnil // nil: the job does not exist
 	}

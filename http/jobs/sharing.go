@@ -9,7 +9,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/http/caller"
-	"github.com/rowmill/rowmill/internal/memo"
 )
 
 const (
@@ -24,24 +23,18 @@ const (
 // query.
 type sharedKey struct{ account, role, dialect, path, query string }
 
-// sharing caches answers for sharedAge, for callers who accept a shared answer. Many open
-// pages then cost the store as little as one page.
-type sharing struct{ answers memo.Memo[sharedKey, any] }
-
-func newSharing(now func() time.Time) *sharing {
-	return &sharing{memo.Memo[sharedKey, any]{Age: sharedAge, Most: maxSharedAnswers, Now: now}}
-}
-
-// of returns a handler that shares the answers of handler. handler must change nothing,
-// must not write the answer itself, and may depend on caller, path and query only.
-func (s *sharing) of(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
+// Shared returns a handler that shares the answers of handler for sharedAge among callers
+// who accept a shared answer. Many open pages then cost the store as little as one page.
+// handler must change nothing, must not write the answer itself, and may depend on
+// caller, path and query only.
+func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
 	return func(c *gin.Context) (any, error) {
 		if !acceptsShared(c) {
 			return handler(c)
 		}
 		who := caller.Of(c)
 		key := sharedKey{who.Account, who.Role, who.Dialect, c.Request.URL.Path, c.Request.URL.RawQuery}
-		return s.answers.Get(c.Request.Context(), key, func(ctx context.Context) (any, error) {
+		return j.answers.Get(c.Request.Context(), key, func(ctx context.Context) (any, error) {
 			c.Request = c.Request.WithContext(ctx)
 			return handler(c)
 		})
@@ -62,9 +55,4 @@ func acceptsShared(c *gin.Context) bool {
 		}
 	}
 	return takes
-}
-
-// Shared returns a handler that shares the answers of handler, see sharing.of.
-func (j *Jobs) Shared(handler func(*gin.Context) (any, error)) func(*gin.Context) (any, error) {
-	return j.sharing.of(handler)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/sdk"
-	"github.com/rowmill/rowmill/internal/memo"
 )
 
 // View is a job in an answer. Its fields replace fields of the same name in
@@ -53,19 +52,6 @@ func listed(who caller.Principal, job *rowmill.Job) (any, error) {
 	return ViewOf(who, job), nil
 }
 
-// appendListed appends the result of listed as JSON.
-func appendListed(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, error) {
-	if who.Dialect != sdk.Name {
-		view := ViewOf(who, job)
-		return view.append(to)
-	}
-	fields, err := listed(who, job)
-	if err != nil {
-		return to, err
-	}
-	return appendAny(to, fields)
-}
-
 const (
 	// minEncoded is the least number of cached texts: enough for a few pages that are
 	// listed again and again.
@@ -75,24 +61,21 @@ const (
 	maxEncodedBytes = 4 << 10
 )
 
-// encodedJobs caches the JSON of ended jobs for lists, by record. The store returns the
-// same record until it changes (store.Jobs).
-type encodedJobs struct {
-	memo.Recent[*rowmill.Job, []byte]
-}
-
-// append appends the same JSON as appendListed.
-func (s *encodedJobs) append(to []byte, who caller.Principal, job *rowmill.Job) ([]byte, error) {
-	if who.Dialect == sdk.Name || !job.Status.Terminal() {
-		return appendListed(to, who, job)
+// encode returns the result of listed as JSON. It caches ended jobs by record: the store
+// returns the same record until it changes (store.Jobs).
+func (j *Jobs) encode(who caller.Principal, job *rowmill.Job) ([]byte, error) {
+	cached := who.Dialect != sdk.Name && job.Status.Terminal()
+	if text, known := j.encoded.Get(job); cached && known {
+		return text, nil
 	}
-	if text, known := s.Get(job); known {
-		return append(to, text...), nil
+	view, err := listed(who, job)
+	if err != nil {
+		return nil, err
 	}
-	begin := len(to)
-	to, err := appendListed(to, who, job)
-	if text := to[begin:]; err == nil && len(text) <= maxEncodedBytes {
-		s.Put(job, bytes.Clone(text))
+	text, err := exchange.Encode(view)
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	if err == nil && cached && len(text) <= maxEncodedBytes {
+		j.encoded.Put(job, text)
 	}
-	return to, err
+	return text, err
 }
