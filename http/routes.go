@@ -132,21 +132,21 @@ func (s *Server) routeJobs(known *jobs.Jobs, by routeGroups, acts *audit.Auditor
 		},
 	}
 	made.Route(by.own, known, shelf)
-	s.routeBatches(&submit.Batches{Jobs: known, Submissions: made}, by, shelf, offered)
+	s.routeBatches(known, made, by, shelf)
 	(&functions.Functions{Exchange: s.exchange, Library: library, Models: offered, Audit: acts}).Route(by.own)
 	(&functions.Runs{Submissions: made, Jobs: known, Archive: shelf, Deadline: s.FunctionDeadline}).Route(by.own)
 }
 
 // routeBatches adds the routes of the dialects with batches.
-func (s *Server) routeBatches(batched *submit.Batches, by routeGroups, shelf *archive.Archive, offered *offer.Models) {
+func (s *Server) routeBatches(known *jobs.Jobs, made *submit.Submissions, by routeGroups, shelf *archive.Archive) {
 	config := batch.Config{
-		Exchange: s.exchange, Jobs: batched, Store: s.Store, Bucket: s.Bucket, Archive: shelf, Model: offered.Find, Now: s.Now,
+		Exchange: s.exchange, Jobs: known, Submissions: made, Store: s.Store, Bucket: s.Bucket, Archive: shelf, Models: made.Intake.Models, Now: s.Now,
 		Limits: batch.Limits{
 			FileBytes: s.MaxFileBytes, UploadBytes: s.MaxUploadBytes,
 			Input: input.Limits{MaxRows: s.MaxInputRows, MaxRowBytes: int64(s.MaxRowBytes)},
 		},
 	}
-	(&openai.Dialect{Config: config, Files: s.Store}).Route(by.openai)
+	(&openai.Dialect{Config: config}).Route(by.openai)
 	(&anthropic.Dialect{Config: config}).Route(by.anthropic)
 }
 

@@ -44,14 +44,6 @@ const (
 	usedTimeout = time.Second
 )
 
-// KeyStore is the part of a store that a keyring uses: keys, and the values that hold the
-// time of their last use.
-type KeyStore interface {
-	ListKeys(ctx context.Context) ([]store.Key, error)
-	GetValue(ctx context.Context, name string) (json.RawMessage, int64, error)
-	PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error)
-}
-
 // Issuer verifies tokens.
 type Issuer interface {
 	// Verify returns the bearer of a token. If the token is refused, the error is an
@@ -63,7 +55,7 @@ type Issuer interface {
 
 // A Keyring caches the store's list of keys.
 type Keyring struct {
-	store     KeyStore
+	store     store.Store
 	admin     atomic.Pointer[[][sha256.Size]byte] // hashes of the configured keys
 	issuer    Issuer                              // verifies tokens; nil: tokens are not accepted
 	perMinute int                                 // limit for keys without their own limit; 0: no limit
@@ -79,7 +71,7 @@ type Keyring struct {
 
 // NewKeyring returns a keyring for a store's keys, the configured administrator keys, and
 // the tokens of an issuer. issuer may be nil.
-func NewKeyring(s KeyStore, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
+func NewKeyring(s store.Store, admin []string, issuer Issuer, perMinute int, now func() time.Time) *Keyring {
 	k := &Keyring{store: s, issuer: issuer, perMinute: perMinute, now: now, wrote: map[string]time.Time{}}
 	k.Configure(admin)
 	return k

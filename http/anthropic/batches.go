@@ -218,7 +218,7 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 		return nil, request.Errorf(http.StatusBadRequest, "batch_archived", "the results of the batch are no longer kept, and there is nothing left to delete")
 	}
 	if err == nil {
-		err = d.Jobs.RemoveData(ctx, record)
+		_, err = d.Jobs.DropData(ctx, record)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("delete a batch: %w", err)

@@ -18,40 +18,17 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
+	"github.com/rowmill/rowmill/http/submit"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
-
-// Jobs is the part of the job API that batches use.
-type Jobs interface {
-	// Account returns the account of the request.
-	Account(c *gin.Context) string
-	// Find returns a job of the caller's account, or a 404.
-	Find(c *gin.Context, id string) (store.Record, error)
-	// Create sets the job's account and its quotas, calls spool to write the input where
-	// the record expects it, and stores the record. With idem, an earlier request may have
-	// stored the record already; existed is true then.
-	Create(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, existed bool, err error)
-	// Repeated returns the record that the same request stored earlier, or
-	// rowmill.ErrNotFound.
-	Repeated(c *gin.Context, idem store.Idempotency) (store.Record, error)
-	// Cancel ends a job. If the job has ended, it returns rowmill.ErrTerminal.
-	Cancel(ctx context.Context, id string) (store.Record, error)
-	// RemoveData removes the input and the results of an ended job.
-	RemoveData(ctx context.Context, record store.Record) error
-}
-
-// Store is the part of a store that batches use.
-type Store interface {
-	store.Values
-	Batches(ctx context.Context, account, dialect string, page store.Page) ([]store.Record, bool, error)
-	AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error)
-}
 
 // Limits limits the sizes of requests. No field is 0.
 type Limits struct {
@@ -62,14 +39,15 @@ type Limits struct {
 
 // Config has the dependencies of dialects with batches.
 type Config struct {
-	Exchange *exchange.Exchange
-	Jobs     Jobs
-	Store    Store
-	Bucket   blob.Bucket
-	Archive  *archive.Archive
-	Model    func(name string) (rowmill.Model, error) // as offer.Models.Find
-	Limits   Limits
-	Now      func() time.Time
+	Exchange    *exchange.Exchange
+	Jobs        *jobs.Jobs
+	Submissions *submit.Submissions
+	Store       store.Store
+	Bucket      blob.Bucket
+	Archive     *archive.Archive
+	Models      *offer.Models
+	Limits      Limits
+	Now         func() time.Time
 }
 
 // Batches handles the batches of a dialect.
@@ -110,7 +88,7 @@ func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, lasts time.Durati
 
 // ModelNamed returns the model with a name, to run request bodies unchanged.
 func (b *Batches) ModelNamed(name string) (rowmill.Model, error) {
-	model, err := b.Model(name)
+	model, err := b.Models.Find(name)
 	var (
 		unknown   *offer.UnknownError
 		unsettled *offer.UnusableError
@@ -144,7 +122,7 @@ const (
 // returns the batch that the first request stored.
 func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool func(context.Context) error) (store.Record, error) {
 	idem := &store.Idempotency{Key: "batch " + sum, BodyHash: sum, TTL: repetition}
-	first, err := b.Jobs.Repeated(c, *idem)
+	first, err := b.Store.Lookup(c.Request.Context(), caller.Of(c).Account, *idem)
 	switch retry, atoiErr := strconv.Atoi(c.GetHeader(headerRetry)); {
 	case errors.Is(err, rowmill.ErrNotFound):
 	case err != nil:
@@ -154,7 +132,7 @@ func (b *Batches) Submit(c *gin.Context, record store.Record, sum string, spool 
 	default: // the same request again, on purpose
 		idem = nil
 	}
-	stored, _, err := b.Jobs.Create(c, record, spool, idem)
+	stored, err := b.Submissions.CreateBatch(c, record, spool, idem)
 	if e := request.Describe(err); err != nil && e.Code == request.CodeOutcomeUnknown {
 		e.Header["X-Should-Retry"] = "false" // clients would retry, and create a second batch
 		err = e
@@ -190,7 +168,7 @@ func (b *Batches) List(c *gin.Context, page store.Page, cursor string, hidden fu
 		}
 	}
 	return Fill(page, hidden, func(r store.Record) string { return r.Job.ID }, func(page store.Page) ([]store.Record, bool, error) {
-		return b.Store.Batches(c.Request.Context(), b.Jobs.Account(c), b.Dialect, page)
+		return b.Store.Batches(c.Request.Context(), caller.Of(c).Account, b.Dialect, page)
 	})
 }
 
@@ -216,7 +194,7 @@ func Fill[T any](page store.Page, hidden func(T) bool, id func(T) string, read f
 // Cancel ends a batch. If the batch has ended, Cancel does not change it and returns it
 // with rowmill.ErrTerminal; if the batch was cancelled, without the error.
 func (b *Batches) Cancel(ctx context.Context, record store.Record) (store.Record, error) {
-	ended, err := b.Jobs.Cancel(ctx, record.Job.ID)
+	ended, _, err := b.Jobs.End(ctx, record.Job.ID, "cancelled on request")
 	if !errors.Is(err, rowmill.ErrTerminal) {
 		return ended, err
 	}

@@ -31,18 +31,6 @@ import (
 // listPage is how many jobs of a list without pages are in memory at once.
 const listPage = 200
 
-// Store is the part of a store that the package uses.
-type Store interface {
-	webhook.Store
-	Get(ctx context.Context, jobID string) (store.Record, error)
-	Head(ctx context.Context, jobID string) (*store.Head, error)
-	List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error)
-	Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error)
-	Unpark(ctx context.Context, jobID string) error
-	RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error)
-	DropParts(ctx context.Context, jobID string) error
-}
-
 // Jobs answers requests about jobs that exist.
 type Jobs struct {
 	Config
@@ -55,7 +43,7 @@ type Jobs struct {
 // Config has the dependencies of Jobs.
 type Config struct {
 	*exchange.Exchange
-	Store   Store
+	Store   store.Store
 	Bucket  blob.Bucket
 	Service Service
 	Audit   *audit.Auditor

@@ -14,15 +14,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// FirstStore is the part of a store that EnsureFirst uses.
-type FirstStore interface {
-	store.Keys
-	store.Audit
-}
-
 // EnsureFirst creates an administrator key of the account "default" if the store has no
 // keys. It returns the key, which must be shown once, or "" if the store has keys.
-func EnsureFirst(ctx context.Context, s FirstStore, now time.Time) (string, error) {
+func EnsureFirst(ctx context.Context, s store.Store, now time.Time) (string, error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {
 		return "", fmt.Errorf("list keys: %w", err)

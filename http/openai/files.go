@@ -15,6 +15,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/spelling"
@@ -77,8 +78,8 @@ func (d *Dialect) recorded(c *gin.Context, id string) (store.File, error) {
 	if !isFileID(id) {
 		return store.File{}, none
 	}
-	f, err := d.Files.GetFile(c.Request.Context(), id)
-	if errors.Is(err, rowmill.ErrNotFound) || err == nil && f.Account != d.Jobs.Account(c) {
+	f, err := d.Store.GetFile(c.Request.Context(), id)
+	if errors.Is(err, rowmill.ErrNotFound) || err == nil && f.Account != caller.Of(c).Account {
 		return store.File{}, none
 	}
 	if err != nil {
@@ -129,7 +130,7 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx := context.WithoutCancel(c.Request.Context())
-	if err := d.Files.DeleteFile(ctx, f.ID); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
+	if err := d.Store.DeleteFile(ctx, f.ID); err != nil && !errors.Is(err, rowmill.ErrNotFound) {
 		return nil, fmt.Errorf("delete the record of a file: %w", err)
 	}
 	if f.Job == "" {
@@ -172,7 +173,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 		}
 	}
 	files, more, err := batch.Fill(asked, d.expired, func(f store.File) string { return f.ID }, func(page store.Page) ([]store.File, bool, error) {
-		return d.Files.ListFiles(c.Request.Context(), d.Jobs.Account(c), c.Query("purpose"), page)
+		return d.Store.ListFiles(c.Request.Context(), caller.Of(c).Account, c.Query("purpose"), page)
 	})
 	if err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 // isPlace checks that a cursor is a file of the account. It also accepts the id of a
 // deleted file, because clients that list files and delete each one send such ids.
 func (d *Dialect) isPlace(c *gin.Context, id string) error {
-	_, err := d.Files.GetFile(c.Request.Context(), id)
+	_, err := d.Store.GetFile(c.Request.Context(), id)
 	if errors.Is(err, rowmill.ErrNotFound) {
 		if made, wrong := uuid.Parse(strings.TrimPrefix(id, prefixFile)); wrong == nil && made.Version() == 7 {
 			return nil
@@ -210,7 +211,7 @@ func listed[T any](data []T, more bool, id func(T) string) gin.H {
 // record stores the record of a file.
 func (d *Dialect) record(ctx context.Context, f store.File) error {
 	f.Created = f.Created.UTC().Truncate(time.Second)
-	if err := d.Files.CreateFile(ctx, f); err != nil {
+	if err := d.Store.CreateFile(ctx, f); err != nil {
 		return fmt.Errorf("store the record of a file: %w", err)
 	}
 	return nil

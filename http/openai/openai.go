@@ -20,13 +20,11 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/request"
-	"github.com/rowmill/rowmill/store"
 )
 
 // Dialect answers the requests of OpenAI's clients.
 type Dialect struct {
 	batch.Config
-	Files store.Files
 
 	batches *batch.Batches
 }

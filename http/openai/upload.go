@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/spelling"
@@ -76,7 +77,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 	now := d.Now().UTC()
 	until := now.Add(expiry).Truncate(time.Second)
 	f := store.File{
-		ID: id, Account: d.Jobs.Account(c), Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
+		ID: id, Account: caller.Of(c).Account, Purpose: sent.fields["purpose"], Name: sent.name, Size: sent.size,
 		Created: now.Truncate(time.Second), Expires: &until, Key: layout.File(id),
 	}
 	// Store the record first, so that an object left by a crash expires.
@@ -84,7 +85,7 @@ func (d *Dialect) upload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	if _, err := w.Commit(); err != nil {
-		if dropErr := d.Files.DeleteFile(ctx, id); dropErr != nil {
+		if dropErr := d.Store.DeleteFile(ctx, id); dropErr != nil {
 			d.Exchange.Logger.Warn("removing the record of a file that was not stored failed; it expires", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, dropErr)
 		}
 		return nil, err

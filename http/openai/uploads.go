@@ -20,6 +20,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/spelling"
@@ -127,7 +128,7 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	u := upload{id: prefixUpload + batch.Hex(rowmill.NewJobID()), status: uploadPending}
-	u.Account, u.Created, u.Keep = d.Jobs.Account(c), d.Now().UTC().Truncate(time.Second), defaultExpiry
+	u.Account, u.Created, u.Keep = caller.Of(c).Account, d.Now().UTC().Truncate(time.Second), defaultExpiry
 	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
 		p.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
 	}
@@ -192,7 +193,7 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read an upload: %w", err)
 	}
-	if u.Account != d.Jobs.Account(c) {
+	if u.Account != caller.Of(c).Account {
 		return nil, none
 	}
 	if u.parts, err = d.Bucket.List(ctx, layout.UploadParts(u.id)); err != nil {
@@ -203,7 +204,7 @@ func (d *Dialect) uploadOf(c *gin.Context) (*upload, error) {
 
 // findStatus sets the status of an upload that has ended.
 func (d *Dialect) findStatus(ctx context.Context, u *upload) error {
-	f, err := d.Files.GetFile(ctx, fileOf(u.id))
+	f, err := d.Store.GetFile(ctx, fileOf(u.id))
 	if err == nil {
 		if _, err = d.Bucket.Stat(ctx, f.Key); err == nil {
 			u.status, u.file = uploadCompleted, &f

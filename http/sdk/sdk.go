@@ -7,7 +7,6 @@
 package sdk
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -40,17 +39,11 @@ type Jobs interface {
 	Head(c *gin.Context, id string) (*store.Head, error)
 }
 
-// Store is the part of a store that the dialect uses.
-type Store interface {
-	Get(ctx context.Context, jobID string) (store.Record, error)
-	ShowRunning(ctx context.Context, jobID string) error
-}
-
 // Dialect answers the requests that have a special form in the dialect.
 type Dialect struct {
 	Exchange *exchange.Exchange
 	Jobs     Jobs
-	Store    Store
+	Store    store.Jobs
 	Archive  *archive.Archive
 	Draining func() bool // the node is about to stop
 	Now      func() time.Time

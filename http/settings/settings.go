@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -25,18 +24,10 @@ type settingsView struct {
 	version int64 // of the stored value; 0: none
 }
 
-// Store is the part of a store that settings use.
-type Store interface {
-	store.Values
-	Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error)
-	Get(ctx context.Context, jobID string) (store.Record, error)
-	Time(ctx context.Context) (time.Time, error)
-}
-
 // Settings answers requests about settings.
 type Settings struct {
 	*exchange.Exchange
-	Store Store
+	Store store.Store
 	Audit *audit.Auditor
 }
 

@@ -110,7 +110,7 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 	if err := k.buffer.Flush(); err != nil {
 		return nil, "", fmt.Errorf("write the rows of a submission: %w", err)
 	}
-	if err := k.mark(); err != nil {
+	if err := Mark(k.ctx, k.bucket, k.job); err != nil {
 		return nil, "", fmt.Errorf("mark the rows of a submission: %w", err)
 	}
 	if _, err := k.writer.Commit(); err != nil {
@@ -121,7 +121,7 @@ func (k *spool) commit(prompt *function.Prompt) (inline []string, spooled string
 
 // copied copies another object for the job and returns the key of the copy.
 func (k *spool) copied(from string) (string, error) {
-	if err := k.mark(); err != nil {
+	if err := Mark(k.ctx, k.bucket, k.job); err != nil {
 		return "", fmt.Errorf("mark the input of a submission: %w", err)
 	}
 	if err := k.bucket.Copy(k.ctx, from, layout.Spooled(k.job)); err != nil {
@@ -130,10 +130,10 @@ func (k *spool) copied(from string) (string, error) {
 	return layout.Spooled(k.job), nil
 }
 
-// mark creates a mark in the bucket before the rows, because their job has no record yet.
-// Without a mark, nothing would remove rows that no job uses.
-func (k *spool) mark() error {
-	w, err := k.bucket.Create(k.ctx, layout.Spooling(k.job), layout.Bytes)
+// Mark creates a mark in the bucket before the rows of a job, because the job has no
+// record yet. Without a mark, nothing would remove rows that no job uses.
+func Mark(ctx context.Context, bucket blob.Bucket, job string) error {
+	w, err := bucket.Create(ctx, layout.Spooling(job), layout.Bytes)
 	if err == nil {
 		_, err = w.Commit()
 	}

@@ -40,13 +40,6 @@ const (
 	CreateTimeout = 30 * time.Second
 )
 
-// Store is the part of a store that submissions use.
-type Store interface {
-	Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (stored store.Record, existed bool, err error)
-	Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error)
-	Get(ctx context.Context, jobID string) (store.Record, error)
-}
-
 // Service is the part of the pipeline that submissions use.
 type Service interface {
 	// Submitted reports that a job was just stored. It is only a hint, and must not
@@ -63,7 +56,7 @@ type Submissions struct {
 	*exchange.Exchange
 	Intake  *submission.Intake
 	Quotas  *quotas.Quotas
-	Store   Store
+	Store   store.Jobs
 	Service Service
 	KeyTTL  time.Duration // how long an Idempotency-Key is kept
 	Now     func() time.Time
@@ -170,6 +163,30 @@ func (s *Submissions) Create(ctx context.Context, who caller.Principal, job *sub
 		return stored, false, err
 	}
 	return s.put(ctx, who, job.Record(s.Now()), idem)
+}
+
+// CreateBatch applies the account's quotas to a batch, calls spool to write the input
+// where the record expects it, and stores the record. With idem, an earlier request may
+// have stored the record already.
+func (s *Submissions) CreateBatch(c *gin.Context, record store.Record, spool func(context.Context) error, idem *store.Idempotency) (stored store.Record, err error) {
+	ctx, who := c.Request.Context(), caller.Of(c)
+	if err := s.TakesJobs(c); err != nil {
+		return stored, err
+	}
+	if err := s.Quotas.Charge(ctx, who.Account, &record.Spec); err != nil {
+		return stored, err
+	}
+	if err = submission.Mark(ctx, s.Intake.Bucket, record.Job.ID); err == nil {
+		err = spool(ctx)
+	}
+	if err != nil {
+		return stored, fmt.Errorf("spool the input of a batch: %w", err)
+	}
+	stored, existed, err := s.put(ctx, who, record, idem)
+	if err == nil && !existed {
+		s.Service.Submitted(stored)
+	}
+	return stored, err
 }
 
 // put stores the record under the caller's key. If the record certainly does not exist

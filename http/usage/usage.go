@@ -64,16 +64,10 @@ func figuresOf(t store.Totals, cost rowmill.Money) figures {
 	}
 }
 
-// Store is the part of a store that usage reads.
-type Store interface {
-	store.Ledger
-	ListKeys(ctx context.Context) ([]store.Key, error)
-}
-
 // Usage answers requests about usage.
 type Usage struct {
 	*exchange.Exchange
-	Store Store
+	Store store.Store
 	Now   func() time.Time
 }
 

@@ -71,10 +71,10 @@ func Rowmill() Table {
 		Within: map[string]int{
 			"actors/fair": 0, "actors/order": 0, "actors/registry": 0, "actors/nodes": 0, "actors/trial": 0, "actors/assign": 0, "actors/storage": 0, "actors/commit": 1, "actors/ingest": 1, "actors/dispatch": 1, "actors/work": 2,
 			"store/kv": 0, "store/kv/bolt": 1, "store/kv/redis": 1, "store/records": 1, "store/storetest": 1, "store/bolt": 2, "store/redis": 2,
-			"http/request": 0, "http/events": 0, "http/exchange": 1, "http/submission": 1, "http/caller": 2, "http/console": 2, "http/batch": 2,
-			"http/access": 3, "http/audit": 3, "http/sdk": 3, "http/openai": 3, "http/anthropic": 3,
+			"http/request": 0, "http/events": 0, "http/exchange": 1, "http/submission": 1, "http/caller": 2, "http/console": 2,
+			"http/access": 3, "http/audit": 3, "http/sdk": 3,
 			"http/jobs": 4, "http/keys": 4, "http/nodes": 4, "http/quotas": 4, "http/settings": 4, "http/usage": 4, "http/webhooks": 4,
-			"http/submit": 5, "http/rows": 5, "http/downloads": 5, "http/streams": 5, "http/functions": 6,
+			"http/submit": 5, "http/rows": 5, "http/downloads": 5, "http/streams": 5, "http/functions": 6, "http/batch": 6, "http/openai": 7, "http/anthropic": 7,
 		},
 		Strangers: [][2]string{{"actors", "http"}},
 		Only: map[string][]string{
