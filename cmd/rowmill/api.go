@@ -155,13 +155,12 @@ func (a *api) openStream(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("log.audit_webhook_secret: %w", err)
 	}
-	a.stream, err = sender.NewStream(ctx, sender.StreamConfig{
-		Store: a.pipeline.storage.Store, URL: set.AuditWebhook, Secrets: secrets, Reason: input.Reason, Nodes: a.pipeline.members.count, Clock: a.now,
-		Logger: a.Logger, Registerer: a.Registry,
+	a.stream, err = sender.NewStream(ctx, sender.StreamConfig{URL: set.AuditWebhook, Secrets: secrets, Config: sender.Config{
+		Store: a.pipeline.storage.Store, Reason: input.Reason, Nodes: a.pipeline.members.count, Clock: a.now, Logger: a.Logger, Registerer: a.Registry,
 		// The operator has chosen this address, so private and loopback addresses are
 		// allowed.
 		Transport: &nethttp.Transport{Proxy: nethttp.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}},
-	})
+	}})
 	if err != nil {
 		return fmt.Errorf("log.audit_webhook: %w", err)
 	}

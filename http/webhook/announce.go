@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/rowmill/rowmill/store"
 )
@@ -12,19 +11,12 @@ import (
 // webhook-id.
 const deliveryPrefix = "msg_"
 
-// Store is the part of a store that webhooks use.
-type Store interface {
-	store.Values
-	store.Deliveries
-	Time(ctx context.Context) (time.Time, error)
-}
-
 // Announce creates the deliveries for the end of a job, and reports whether there are
 // any. Their ids derive from job, endpoint and event type, so Announce may be repeated
 // at any node without duplicates, and a receiver can recognize a repeated event. An
 // endpoint created after the end of the job gets no event; the comparison allows for
 // clock differences.
-func Announce(ctx context.Context, s Store, rec *store.Record) (made bool, err error) {
+func Announce(ctx context.Context, s store.Store, rec *store.Record) (made bool, err error) {
 	if !rec.Job.Status.Terminal() || rec.Tidied() { // the end of a tidied job was announced before
 		return false, nil
 	}

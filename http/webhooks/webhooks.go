@@ -105,7 +105,7 @@ func viewDelivery(d store.Delivery) deliveryView {
 // Webhooks answers requests about the endpoints of accounts and their deliveries.
 type Webhooks struct {
 	*exchange.Exchange
-	Store  webhook.Store
+	Store  store.Store
 	Sender Sender
 	Audit  *audit.Auditor
 	Now    func() time.Time

@@ -5,7 +5,6 @@
 package sender
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/rowmill/rowmill/http/webhook"
+	"github.com/rowmill/rowmill/store"
 )
 
 const (
@@ -50,7 +50,7 @@ const (
 
 // Config configures a Sender.
 type Config struct {
-	Store webhook.Store
+	Store store.Store
 	// Transport sends the requests. It must refuse forbidden addresses.
 	Transport http.RoundTripper
 	// Reason explains why a request got no answer, without its URL.
@@ -68,15 +68,8 @@ type Config struct {
 
 // A Sender sends deliveries that are due.
 type Sender struct {
-	Config
-	poster   poster
+	*loop
 	outcomes *prometheus.CounterVec
-	wake     chan struct{}
-	stopping chan struct{}
-	stop     func()          // closes stopping
-	ctx      context.Context // cancelled by Stop after stopGrace
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]bool // endpoints with a running attempt
@@ -87,73 +80,28 @@ type Sender struct {
 
 // New returns a Sender. Try may be called at once; nothing else runs before Start.
 func New(cfg Config) *Sender {
-	if cfg.Schedule == nil {
-		cfg.Schedule = webhook.DefaultSchedule()
-	}
-	if cfg.Nodes == nil {
-		cfg.Nodes = func() int { return 1 }
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = time.Now
-	}
-	s := &Sender{Config: cfg, wake: make(chan struct{}, 1), busy: map[string]bool{}, poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
+	s := &Sender{loop: newLoop(cfg), busy: map[string]bool{}}
 	s.outcomes = promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "rowmill_webhook_attempts_total", Help: "Attempts to send an event to a webhook, by outcome: delivered, again (it will be tried again) or failed (for good).",
 	}, []string{"outcome"})
 	for _, outcome := range []string{outcomeDelivered, outcomeAgain, outcomeFailed} {
 		s.outcomes.WithLabelValues(outcome)
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.stopping = make(chan struct{})
-	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	return s
 }
 
 // Start begins to send.
 func (s *Sender) Start() { s.running.Go(s.run) }
 
-// Stop starts no more attempts, waits stopGrace for running ones, cancels the others,
-// and returns when all have ended. Cancelled deliveries are due again at once. It may
-// be called twice.
-func (s *Sender) Stop(context.Context) error {
-	s.stop()
-	grace := time.AfterFunc(stopGrace, s.cancel)
-	defer grace.Stop()
-	s.running.Wait()
-	s.cancel()
-	return nil
-}
-
-// Wake starts a poll for due deliveries now.
-func (s *Sender) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // a poll is pending
-	}
-}
-
 func (s *Sender) run() {
-	for !s.isStopping() {
+	for s.stopping.Err() == nil {
 		if err := s.poll(); err != nil && !s.pollFailed {
 			s.pollFailed = true
 			s.Logger.Warn("reading the due webhook deliveries failed, retrying", "err", err)
 		} else if err == nil {
 			s.pollFailed = false
 		}
-		select {
-		case <-s.stopping:
-		case <-s.wake:
-		case <-time.After(pollInterval * time.Duration(max(s.Nodes(), pollers)) / pollers):
-		}
-	}
-}
-
-func (s *Sender) isStopping() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
+		s.pause()
 	}
 }
 

@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,41 +42,21 @@ const (
 // within a minute.
 var streamPauses = webhook.Schedule{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 50 * time.Second}
 
-// StreamStore is the part of a store that a Stream uses.
-type StreamStore interface {
-	store.Values
-	store.Audit
-	Time(ctx context.Context) (time.Time, error)
-}
-
-// StreamConfig configures a Stream.
+// StreamConfig configures a Stream. Its Transport may use any address, and it has its own
+// Schedule.
 type StreamConfig struct {
-	Store   StreamStore
+	Config
 	URL     string
 	Secrets []string // each signs by itself, in this order
-	// Transport sends the requests.
-	Transport http.RoundTripper
-	// See Config for Reason, Nodes and Clock.
-	Reason     func(error) string
-	Nodes      func() int
-	Clock      func() time.Time
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
 }
 
 // A Stream sends the audit record to one receiver, in order, each entry until it is
 // accepted. The position is a value in the store, so that any node continues where
 // another stopped. One node sends at a time.
 type Stream struct {
-	StreamConfig
-	poster   poster
-	secrets  atomic.Pointer[[]string]
-	wake     chan struct{}
-	stopping chan struct{}
-	stop     func()          // closes stopping
-	ctx      context.Context // cancelled by Stop after stopGrace
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	*loop
+	url     string
+	secrets atomic.Pointer[[]string]
 
 	attempts *prometheus.CounterVec
 	entries  prometheus.Counter
@@ -110,13 +87,7 @@ type sentEntry struct {
 // NewStream returns a Stream. If the store has no position yet, the stream starts with
 // entries recorded from now on.
 func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
-	if cfg.Nodes == nil {
-		cfg.Nodes = func() int { return 1 }
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = time.Now
-	}
-	s := &Stream{StreamConfig: cfg, wake: make(chan struct{}, 1), poster: newPoster(cfg.Transport, cfg.Clock, cfg.Reason)}
+	s := &Stream{loop: newLoop(cfg.Config), url: cfg.URL}
 	s.SetSecrets(cfg.Secrets)
 	if _, _, err := s.load(ctx); err != nil {
 		return nil, err
@@ -134,9 +105,6 @@ func NewStream(ctx context.Context, cfg StreamConfig) (*Stream, error) {
 	s.waiting = metrics.NewGauge(prometheus.GaugeOpts{
 		Name: "rowmill_audit_webhook_waiting_seconds", Help: "Age of the oldest entry of the audit record that the receiver has not accepted yet; 0 if none waits.",
 	})
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.stopping = make(chan struct{})
-	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	return s, nil
 }
 
@@ -145,18 +113,6 @@ func (s *Stream) SetSecrets(secrets []string) { s.secrets.Store(&secrets) }
 
 // Start begins to send.
 func (s *Stream) Start() { s.running.Go(s.run) }
-
-// Stop waits stopGrace for the running attempt, cancels it then, and returns when it
-// has ended. Another node repeats it. Stop may be called twice.
-func (s *Stream) Stop(context.Context) error {
-	s.stop()
-	grace := time.AfterFunc(stopGrace, s.cancel)
-	defer grace.Stop()
-	s.running.Wait()
-	s.cancel()
-	s.poster.client.CloseIdleConnections()
-	return nil
-}
 
 // Of returns the store with another AppendAudit: it gives entries the store's time, the
 // order in which the stream sends them, and wakes the stream.
@@ -178,30 +134,18 @@ func (s streamed) AppendAudit(ctx context.Context, entry store.AuditEntry) error
 	if err := s.Store.AppendAudit(ctx, entry); err != nil {
 		return err
 	}
-	select {
-	case s.stream.wake <- struct{}{}:
-	default: // a step is pending
-	}
+	s.stream.Wake()
 	return nil
 }
 
 func (s *Stream) run() {
-	for {
+	for s.stopping.Err() == nil {
 		more, err := s.step()
 		if err != nil && s.ctx.Err() == nil && s.firstFailure() {
 			s.Logger.Warn("reading the audit record or storing the stream position failed, retrying", "err", err)
 		}
 		if !more {
-			select {
-			case <-s.wake:
-			case <-s.stopping:
-			case <-time.After(pollInterval * time.Duration(max(s.Nodes(), pollers)) / pollers):
-			}
-		}
-		select {
-		case <-s.stopping:
-			return
-		default:
+			s.pause()
 		}
 	}
 }
@@ -246,7 +190,7 @@ func (s *Stream) step() (more bool, err error) {
 		return false, err
 	}
 	id := webhook.BatchID(batch[0].At, batch[0].ID, batch[len(batch)-1].ID, fmt.Sprint(len(batch)))
-	attempt := s.poster.post(s.ctx, message{url: s.URL, kind: streamKind, id: id, body: body, sign: func(at time.Time) (string, error) {
+	attempt := s.poster.post(s.ctx, message{url: s.url, kind: streamKind, id: id, body: body, sign: func(at time.Time) (string, error) {
 		return webhook.SignAll(*s.secrets.Load(), id, at, body)
 	}})
 	accepted := webhook.Succeeded(attempt)

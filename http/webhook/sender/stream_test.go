@@ -30,10 +30,9 @@ const (
 // stream starts a Stream that stops with the test.
 func (r *rig) stream() *Stream {
 	r.Helper()
-	s, err := NewStream(r.Context(), StreamConfig{
-		Store: r.store, URL: "http://siem/audit", Secrets: []string{firstSecret}, Transport: &r.receiver,
-		Reason: func(error) string { return "no answer" }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
+	s, err := NewStream(r.Context(), StreamConfig{URL: "http://siem/audit", Secrets: []string{firstSecret}, Config: Config{
+		Store: r.store, Transport: &r.receiver, Reason: func(error) string { return "no answer" }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}})
 	if err != nil {
 		r.Fatal(err)
 	}
