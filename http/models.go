@@ -128,10 +128,7 @@ func (m *modelList) show(c *gin.Context) (any, error) {
 func (m *modelList) view(o offer.ListedModel) modelView {
 	v := modelView{
 		ID: o.Model.ID, Object: "model", OwnedBy: modelOwner, Sampling: o.Model.Sampling, Aliases: exchange.ListOf(o.Aliases), Problem: exchange.OrNull(o.Problem),
-		ContextLength: orNone(o.Model.ContextLength), Dimension: orNone(o.Model.Dimension), Servers: []serverView{}, Counted: countedRoughly,
-	}
-	if o.Model.Kind != "" {
-		v.Kind = &o.Model.Kind
+		ContextLength: exchange.OrNull(o.Model.ContextLength), Dimension: exchange.OrNull(o.Model.Dimension), Kind: exchange.OrNull(o.Model.Kind), Servers: []serverView{}, Counted: countedRoughly,
 	}
 	if !o.Model.NoPrice {
 		v.InputPrice, v.OutputPrice = (*exchange.Decimal)(&o.Model.InputPrice), (*exchange.Decimal)(&o.Model.OutputPrice)
@@ -151,12 +148,4 @@ func (m *modelList) view(o offer.ListedModel) modelView {
 	}
 	v.CountError = (*exchange.Decimal)(counting.MeanError)
 	return v
-}
-
-// orNone returns a pointer to a number, nil for 0.
-func orNone(n int) *int {
-	if n == 0 {
-		return nil
-	}
-	return &n
 }

@@ -87,15 +87,14 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 	if err := s.sameOrigin(c); err != nil {
 		return nil, err
 	}
-	var problems request.Problems
-	body, err := s.ReadObject(c, exchange.SmallObject, &problems)
+	body, err := s.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return nil, err
 	}
 	var key string
 	body.Require("key", "a string", &key, "send the API key to sign in with")
 	body.End("key")
-	if err := problems.Err(); err != nil {
+	if err := body.Err(); err != nil {
 		return nil, err
 	}
 	from := caller.Principal{KeyID: address(c.Request), PerMinute: maxSignInFailures}

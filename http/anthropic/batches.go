@@ -16,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/input"
 	"github.com/rowmill/rowmill/store"
@@ -126,7 +127,7 @@ func (d *Dialect) cancel(c *gin.Context) (any, error) {
 // each page is sorted newest first.
 func (d *Dialect) list(c *gin.Context) (any, error) {
 	var p request.Problems
-	page, cursor := store.Page{Limit: batch.Limit(c, &p, defaultBatches, maxBatches)}, ""
+	page, cursor := store.Page{Limit: int(exchange.QueryInt(c, &p, "limit", defaultBatches, 1, maxBatches))}, ""
 	for _, way := range []string{"after_id", "before_id"} {
 		from, given := c.GetQuery(way)
 		if !given {

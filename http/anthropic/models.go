@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill/engine/offer"
+	"github.com/rowmill/rowmill/http/exchange"
 )
 
 // A ModelView is a model in an answer.
@@ -18,11 +19,9 @@ type ModelView struct {
 
 // ViewModel returns a model as an answer shows it.
 func ViewModel(o offer.ListedModel) ModelView {
-	v := ModelView{ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active"}
-	if n := o.Model.ContextLength; n > 0 {
-		v.MaxInput = &n
+	return ModelView{
+		ID: o.Model.ID, Type: "model", Name: o.Model.ID, Created: time.Unix(0, 0).UTC(), Lifecycle: "active", MaxInput: exchange.OrNull(o.Model.ContextLength),
 	}
-	return v
 }
 
 // ViewModels returns the answer with all models, in one page.

@@ -221,19 +221,6 @@ func NotFoundField(err error, field string) error {
 	return err
 }
 
-// Limit reads the page size from the query.
-func Limit(c *gin.Context, p *request.Problems, standard, most int) int {
-	text, given := c.GetQuery("limit")
-	if !given {
-		return standard
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		p.Add("limit", "is %q; it must be a whole number from 1 to %d", spelling.Shorten(text, 32), most)
-	}
-	return n
-}
-
 // prefixJob begins the id of each job.
 const prefixJob = "job-"
 

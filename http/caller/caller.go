@@ -109,8 +109,7 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 	if _, err := Administered(c, ""); err != nil {
 		return "", err
 	}
-	var problems request.Problems
-	body, err := x.ReadObject(c, limit, &problems)
+	body, err := x.ReadObject(c, limit)
 	if err != nil {
 		return "", err
 	}
@@ -125,7 +124,7 @@ func Administer(x *exchange.Exchange, c *gin.Context, limit int64, read func(*re
 		}
 	}
 	read(&body)
-	if err := problems.Err(); err != nil {
+	if err := body.Err(); err != nil {
 		return "", err
 	}
 	return Administered(c, named)

@@ -60,7 +60,7 @@ func (b *Body) Read(p []byte) (int, error) {
 func (b *Body) Done() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // ReadObject reads a body that is one JSON object of up to limit bytes.
-func (x *Exchange) ReadObject(c *gin.Context, limit int64, problems *request.Problems) (request.Object, error) {
+func (x *Exchange) ReadObject(c *gin.Context, limit int64) (request.Object, error) {
 	if err := x.CheckHeaders(c); err != nil {
 		return request.Object{}, err
 	}
@@ -76,5 +76,5 @@ func (x *Exchange) ReadObject(c *gin.Context, limit int64, problems *request.Pro
 		return request.Object{}, err
 	}
 	body.Done()
-	return request.ReadObject(read, problems)
+	return request.ReadObject(read)
 }

@@ -127,8 +127,7 @@ func TestReadObject_Refuses(t *testing.T) {
 		r.Header.Set("Content-Encoding", c.encoding)
 		answer, _ := serve(t, r, func(x *Exchange) gin.HandlerFunc {
 			return x.Handle(func(c *gin.Context) (any, error) {
-				var problems request.Problems
-				_, err := x.ReadObject(c, 50, &problems)
+				_, err := x.ReadObject(c, 50)
 				return gin.H{}, err
 			})
 		})
@@ -139,7 +138,7 @@ func TestReadObject_Refuses(t *testing.T) {
 	broken := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"a`), brokenReader{}))
 	answer, _ := serve(t, broken, func(x *Exchange) gin.HandlerFunc {
 		return x.Handle(func(c *gin.Context) (any, error) {
-			_, err := x.ReadObject(c, 50, &request.Problems{})
+			_, err := x.ReadObject(c, 50)
 			return nil, err
 		})
 	})

@@ -48,6 +48,14 @@ func QueryBool(c *gin.Context, p *request.Problems, name string) bool {
 	return value
 }
 
+// OrZero returns the value of a pointer, zero for nil.
+func OrZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
 // Int64 converts a number; nil stays nil.
 func Int64(n *int) *int64 {
 	if n == nil {
@@ -57,12 +65,12 @@ func Int64(n *int) *int64 {
 	return &wide
 }
 
-// OrNull returns a pointer to a text, nil if the text is empty.
-func OrNull(s string) *string {
-	if s == "" {
+// OrNull returns a pointer to a value, nil if the value is zero.
+func OrNull[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }
 
 // ListOf returns an empty list instead of nil.

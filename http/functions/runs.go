@@ -85,10 +85,9 @@ func (r *Runs) run(c *gin.Context) (any, error) {
 func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
 	intake := r.Submissions.Intake
-	var problems request.Problems
 	// The text may be longer than the row, because of escapes: twice the row's limit is
 	// enough here. The decoded row is checked exactly later.
-	body, err := r.Submissions.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject, &problems)
+	body, err := r.Submissions.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject)
 	if err != nil {
 		return record, err
 	}
@@ -96,7 +95,7 @@ func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
 	body.Read("input", "an object or a string", &input)
 	call, err := r.readCall(ctx, who.Account, c.Param("function"), &body)
 	if err == nil {
-		err = problems.Err()
+		err = body.Err()
 	}
 	if err != nil {
 		return record, err

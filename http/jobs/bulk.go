@@ -12,7 +12,6 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
-	"github.com/rowmill/rowmill/http/request"
 )
 
 const (
@@ -72,8 +71,7 @@ func (j *Jobs) cancelAll(c *gin.Context) (any, error) {
 
 // readBulk reads the body.
 func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
-	var p request.Problems
-	body, err := j.ReadObject(c, maxBulkBody, &p)
+	body, err := j.ReadObject(c, maxBulkBody)
 	if err != nil {
 		return asked, err
 	}
@@ -85,12 +83,12 @@ func (j *Jobs) readBulk(c *gin.Context) (asked bulkRequest, err error) {
 		f := bodyFilter(fields)
 		asked.filter = &f
 	}
-	if ids == (asked.filter != nil) && p.Len() == 0 {
+	if ids == (asked.filter != nil) && body.Problems.Len() == 0 {
 		body.Add("job_ids", "and filter: send one of the two")
 	}
 	body.Read("dry_run", "true or false", &asked.dry)
 	body.End("job_ids, filter and dry_run")
-	return asked, p.Err()
+	return asked, body.Err()
 }
 
 // selected returns the ids of the selected jobs that have not ended; with a filter, newest

@@ -35,7 +35,7 @@ const listPage = 200
 type Jobs struct {
 	Config
 	answers memo.Memo[sharedKey, any]
-	counts  memo.Memo[string, jobCounts] // by account
+	counts  memo.Memo[string, jobCounts]      // by account
 	encoded memo.Recent[*rowmill.Job, []byte] // JSON of ended jobs for lists
 	track   track
 }

@@ -156,13 +156,7 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 
 // doneOf returns a sample of a job.
 func doneOf(job *rowmill.Job, at time.Time) sample {
-	s := sample{at: at, rows: job.RowsDone}
-	for _, n := range []*int64{job.InputTokens, job.OutputTokens} {
-		if n != nil {
-			s.tokens += *n
-		}
-	}
-	return s
+	return sample{at, job.RowsDone, exchange.OrZero(job.InputTokens) + exchange.OrZero(job.OutputTokens)}
 }
 
 // A rate is the speed of a job over some time.

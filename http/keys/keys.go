@@ -33,14 +33,10 @@ const (
 )
 
 func viewKey(k store.Key, lastUsed *time.Time) client.Key {
-	view := client.Key{
+	return client.Key{
 		ID: k.ID, Name: k.Name, Account: k.Account, Role: k.Role, RequestsPerMinute: exchange.Int64(k.RequestsPerMinute),
-		CreatedAt: k.Created, ExpiresAt: k.Expires, RotatedAt: k.Rotated, LastUsedAt: lastUsed,
+		CreatedAt: k.Created, ExpiresAt: k.Expires, RotatedAt: k.Rotated, LastUsedAt: lastUsed, Dialect: exchange.OrNull(k.Dialect),
 	}
-	if k.Dialect != "" {
-		view.Dialect = &k.Dialect
-	}
-	return view
 }
 
 // check answers GET /v1/auth/check and GET /v1/try-authentication. The gate lets only

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/batch"
+	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -103,7 +104,7 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 		ID: d.batches.ID(job.ID), Object: "batch", Endpoint: raw.Path, Model: job.Model, InputFileID: raw.InputFile,
 		CompletionWindow: raw.Window, Status: statusOf(record), CreatedAt: job.Created.Unix(), InProgressAt: unixTime(job.Started),
 		ExpiresAt: unixTime(raw.Deadline), Metadata: raw.Metadata,
-		Usage: usage{InputTokens: orZero(job.InputTokens), OutputTokens: orZero(job.OutputTokens)},
+		Usage: usage{InputTokens: exchange.OrZero(job.InputTokens), OutputTokens: exchange.OrZero(job.OutputTokens)},
 	}
 	v.Usage.TotalTokens = v.Usage.InputTokens + v.Usage.OutputTokens
 	v.RequestCounts = countsOf(job, v.Status)
@@ -125,7 +126,7 @@ func (d *Dialect) viewAs(record store.Record) batchView {
 
 // countsOf returns the counts of a batch in a status.
 func countsOf(job rowmill.Job, status string) requestCounts {
-	counts := requestCounts{Total: orZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows}
+	counts := requestCounts{Total: exchange.OrZero(job.NumRows), Completed: job.RowsDone - job.FailedRows, Failed: job.FailedRows}
 	switch status {
 	case statusCompleted, statusFailed, statusExpired, statusCancelled:
 		counts.Failed = counts.Total - counts.Completed
@@ -194,11 +195,4 @@ func errorsOf(reason *rowmill.Failure) []batchError {
 		}
 	}
 	return []batchError{{Code: reason.Code, Message: reason.Message}}
-}
-
-func orZero(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }

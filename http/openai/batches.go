@@ -57,35 +57,31 @@ type asked struct {
 }
 
 func (d *Dialect) ask(c *gin.Context) (a asked, err error) {
-	var p request.Problems
-	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &p)
+	body, err := d.Exchange.ReadObject(c, exchange.SmallObject) // unknown fields are ignored, as in submissions
 	if err != nil {
 		return a, err
 	}
 	if body.Require("input_file_id", "a string", &a.file, "name a file with the purpose batch") && !strings.HasPrefix(a.file, prefixFile) {
-		p.Add("input_file_id", "is %q; it must be the id of a file, which begins with %s", spelling.Shorten(a.file, 64), prefixFile)
+		body.Add("input_file_id", "is %q; it must be the id of a file, which begins with %s", spelling.Shorten(a.file, 64), prefixFile)
 	}
 	if body.Require("endpoint", "a string", &a.endpoint, fmt.Sprintf("it must be one of %v", paths)) && !slices.Contains(paths, a.endpoint) {
-		p.Add("endpoint", "is %q; it must be one of %v", spelling.Shorten(a.endpoint, 64), paths)
+		body.Add("endpoint", "is %q; it must be one of %v", spelling.Shorten(a.endpoint, 64), paths)
 	}
 	if body.Require("completion_window", "a string", &a.window, "send 24h, or another number of hours (h) or days (d)") {
 		if a.lasts = window(a.window); a.lasts == 0 {
-			p.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", spelling.Shorten(a.window, 64))
+			body.Add("completion_window", "is %q; it must be 1 to 999 hours or days, such as 24h or 7d", spelling.Shorten(a.window, 64))
 		}
 	}
 	if body.Read("metadata", "an object of strings", &a.metadata) {
-		checkMetadata(&p, a.metadata)
+		checkMetadata(body.Problems, a.metadata)
 	}
-	readExpiry(&body, &p, "output_expires_after", &a.outputSeconds)
-	for _, name := range body.Rest() { // like submissions, ignore unknown fields
-		body.Drop(name)
-	}
-	return a, p.Err()
+	readExpiry(&body, "output_expires_after", &a.outputSeconds)
+	return a, body.Err()
 }
 
 // readExpiry reads an expiry in seconds. It returns true if the field is present and
 // valid.
-func readExpiry(body *request.Object, p *request.Problems, field string, seconds *int64) bool {
+func readExpiry(body *request.Object, field string, seconds *int64) bool {
 	var after map[string]any
 	if !body.Read(field, "an object with anchor and seconds", &after) {
 		return false
@@ -93,7 +89,7 @@ func readExpiry(body *request.Object, p *request.Problems, field string, seconds
 	n, _ := after["seconds"].(float64)
 	*seconds = int64(n)
 	if after["anchor"] != "created_at" || n != float64(*seconds) || *seconds < minExpiry || *seconds > maxExpiry {
-		p.Add(field, "must have the anchor created_at and seconds from %d to %d", minExpiry, maxExpiry)
+		body.Add(field, "must have the anchor created_at and seconds from %d to %d", minExpiry, maxExpiry)
 		return false
 	}
 	return true

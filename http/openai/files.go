@@ -142,8 +142,8 @@ func (d *Dialect) deleteFile(c *gin.Context) (any, error) {
 }
 
 // page reads the page parameters of a list, except the cursor.
-func page(c *gin.Context, p *request.Problems, standard, most int) store.Page {
-	asked := store.Page{Limit: batch.Limit(c, p, standard, most)}
+func page(c *gin.Context, p *request.Problems, standard, most int64) store.Page {
+	asked := store.Page{Limit: int(exchange.QueryInt(c, p, "limit", standard, 1, most))}
 	switch order := c.DefaultQuery("order", "desc"); order {
 	case "desc":
 	case "asc":

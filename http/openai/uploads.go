@@ -122,32 +122,28 @@ func fileOf(uploadID string) string { return prefixFile + strings.TrimPrefix(upl
 
 // beginUpload answers POST /v1/uploads.
 func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
-	var p request.Problems
-	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &p)
+	body, err := d.Exchange.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return nil, err
 	}
 	u := upload{id: prefixUpload + batch.Hex(rowmill.NewJobID()), status: uploadPending}
 	u.Account, u.Created, u.Keep = caller.Of(c).Account, d.Now().UTC().Truncate(time.Second), defaultExpiry
 	if body.Require("bytes", "a whole number", &u.Bytes, "say how many bytes the file has") && (u.Bytes < 1 || u.Bytes > d.Limits.UploadBytes) {
-		p.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
+		body.Add("bytes", "is %d; it must be from 1 to %d", u.Bytes, d.Limits.UploadBytes)
 	}
 	if body.Require("filename", "a string", &u.Filename, "give the file a name") && (u.Filename == "" || utf8.RuneCountInString(u.Filename) > maxUploadName) {
-		p.Add("filename", "must have 1 to %d characters", maxUploadName)
+		body.Add("filename", "must have 1 to %d characters", maxUploadName)
 	}
 	if body.Require("purpose", "a string", &u.Purpose, "it must be one of "+strings.Join(purposes, ", ")) {
-		checkPurpose(&p, u.Purpose)
+		checkPurpose(body.Problems, u.Purpose)
 	}
 	var kind string
 	body.Read("mime_type", "a string", &kind) // ignored: the content shows the type
 	var seconds int64
-	if readExpiry(&body, &p, "expires_after", &seconds) {
+	if readExpiry(&body, "expires_after", &seconds) {
 		u.Keep = time.Duration(seconds) * time.Second
 	}
-	for _, name := range body.Rest() {
-		body.Drop(name)
-	}
-	if err := p.Err(); err != nil {
+	if err := body.Err(); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(u.uploading)
@@ -312,8 +308,7 @@ func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 // completeUpload answers POST /v1/uploads/{upload_id}/complete: it joins the named parts,
 // in their order, into a file. A repeated request returns the same file.
 func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
-	var p request.Problems
-	body, err := d.Exchange.ReadObject(c, maxUploadBody, &p)
+	body, err := d.Exchange.ReadObject(c, maxUploadBody)
 	if err != nil {
 		return nil, err
 	}
@@ -321,10 +316,7 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	var sum string
 	body.Require("part_ids", "an array of strings", &ids, "name the parts in the order that they have in the file")
 	body.Read("md5", "a string", &sum)
-	for _, name := range body.Rest() {
-		body.Drop(name)
-	}
-	if err := p.Err(); err != nil {
+	if err := body.Err(); err != nil {
 		return nil, err
 	}
 	u, err := d.uploadOf(c)

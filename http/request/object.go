@@ -21,11 +21,14 @@ type Object struct {
 	prefix   string          // of field names in problems, such as "quotas[1]."
 }
 
-// ReadObject decodes a body. Later reads add the problems of its fields to problems.
-func ReadObject(body []byte, problems *Problems) (Object, error) {
-	o := Object{Problems: problems}
+// ReadObject decodes a body. Later reads add the problems of its fields to Problems.
+func ReadObject(body []byte) (Object, error) {
+	o := Object{Problems: &Problems{}}
 	return o, o.decode(body)
 }
+
+// Err returns the problems of the object as an error, nil if there are none.
+func (o *Object) Err() error { return o.Problems.Err() }
 
 // maxFields limits the fields of an object, so that a body with millions of fields takes
 // little memory. No object of the API has as many.

@@ -17,7 +17,7 @@ func FuzzReadObject(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		o, err := ReadObject(body, &Problems{})
+		o, err := ReadObject(body)
 		var theirs map[string]json.RawMessage
 		valid := json.Unmarshal(body, &theirs) == nil && theirs != nil
 		if valid != (err == nil) && len(theirs) <= maxFields {
@@ -42,8 +42,7 @@ func FuzzReadObject(f *testing.F) {
 
 func TestObject_CollectsAllProblems(t *testing.T) {
 	t.Parallel()
-	var problems Problems
-	o, err := ReadObject([]byte(`{"name":5,"list":[{"n":"x","other":1},7,{"n":2}],"null":null,"z":1}`), &problems)
+	o, err := ReadObject([]byte(`{"name":5,"list":[{"n":"x","other":1},7,{"n":2}],"null":null,"z":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +56,8 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 	o.Require("gone", "a string", &name, "it must be there")
 	o.Read("null", "a string", &name)
 	o.End("name and list")
-	if n != 2 || !o.Null("null") || !problems.Has("list") || problems.Has("z[0]") {
-		t.Errorf("n %d, problems %v", n, problems.Err())
+	if n != 2 || !o.Null("null") || !o.Problems.Has("list") || o.Problems.Has("z[0]") {
+		t.Errorf("n %d, problems %v", n, o.Problems.Err())
 	}
 	want := []rowmill.FieldError{
 		{Field: "name", Message: "must be a string"},
@@ -68,10 +67,10 @@ func TestObject_CollectsAllProblems(t *testing.T) {
 		{Field: "gone", Message: "is missing; it must be there"},
 		{Field: "z", Message: "is unknown; the fields are name and list"},
 	}
-	if diff := cmp.Diff(want, Describe(problems.Err()).Fields); diff != "" {
+	if diff := cmp.Diff(want, Describe(o.Problems.Err()).Fields); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if e := Describe(problems.ErrAs(422, "invalid_input")); e.Status != 422 || len(e.Fields) != len(want) {
+	if e := Describe(o.Problems.ErrAs(422, "invalid_input")); e.Status != 422 || len(e.Fields) != len(want) {
 		t.Errorf("%d with %d fields", e.Status, len(e.Fields))
 	}
 }
@@ -86,15 +85,14 @@ func TestObject_OfManyFields(t *testing.T) {
 		}
 		return []byte("{" + strings.Join(fields, ",") + "}")
 	}
-	var problems Problems
-	o, err := ReadObject(object(maxFields), &problems)
+	o, err := ReadObject(object(maxFields))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.End("none"); problems.Len() != maxUnknown+1 || !strings.Contains(Describe(problems.Err()).Fields[maxUnknown].Message, "79 further") {
-		t.Errorf("%d problems: %v", problems.Len(), problems.Err())
+	if o.End("none"); o.Problems.Len() != maxUnknown+1 || !strings.Contains(Describe(o.Problems.Err()).Fields[maxUnknown].Message, "79 further") {
+		t.Errorf("%d problems: %v", o.Problems.Len(), o.Problems.Err())
 	}
-	if _, err := ReadObject(object(maxFields+1), &problems); err == nil || Describe(err).Status != 400 {
+	if _, err := ReadObject(object(maxFields + 1)); err == nil || Describe(err).Status != 400 {
 		t.Errorf("error %v", err)
 	}
 }

@@ -131,13 +131,7 @@ func rowsToShow(job rowmill.Job, readable bool) int64 {
 
 // tokensOf returns the tokens of the committed rows and their average rate.
 func tokensOf(job rowmill.Job, now time.Time) tokensLine {
-	var line tokensLine
-	if job.InputTokens != nil {
-		line.Input = *job.InputTokens
-	}
-	if job.OutputTokens != nil {
-		line.Output = *job.OutputTokens
-	}
+	line := tokensLine{Input: exchange.OrZero(job.InputTokens), Output: exchange.OrZero(job.OutputTokens)}
 	if job.Completed != nil {
 		now = *job.Completed
 	}

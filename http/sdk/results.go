@@ -41,8 +41,7 @@ func (d *Dialect) results(c *gin.Context) error {
 
 // asked reads the body. It ignores unknown fields, which newer clients may send.
 func (d *Dialect) asked(c *gin.Context) (record store.Record, v results.Variant, err error) {
-	var problems request.Problems
-	body, err := d.Exchange.ReadObject(c, exchange.SmallObject, &problems)
+	body, err := d.Exchange.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return record, v, err
 	}
@@ -50,7 +49,7 @@ func (d *Dialect) asked(c *gin.Context) (record store.Record, v results.Variant,
 	body.Require("job_id", "a string", &id, "it names the job whose results you want")
 	body.Read("include_inputs", "true or false", &v.Inputs)
 	body.Read("include_cumulative_logprobs", "true or false", &v.Logprobs)
-	if err := problems.Err(); err != nil {
+	if err := body.Err(); err != nil {
 		return record, v, err
 	}
 	if record, err = d.Jobs.Find(c, id); err == nil {

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/rowmill/rowmill/http/request"
 )
 
 // All names that clients use for an output constraint mean the same.
@@ -107,12 +105,7 @@ func TestConstraints_OfFunctions(t *testing.T) {
 		`"sampling_params":{"guided_regex":"(?=a)"}`:              "sampling_params.structured_outputs: has a regex",
 		`"sampling_params":{"guided_json":{"type":5}}`:            "sampling_params.guided_json: is not a valid JSON Schema",
 	} {
-		var problems request.Problems
-		body, err := request.ReadObject([]byte(`{"name":"bad",`+rest+`,`+definition+`}`), &problems)
-		if err != nil {
-			t.Fatal(err)
-		}
-		Definition(&body, w.Models, "")
+		_, problems := w.define(`{"name":"bad",` + rest + `,` + definition + `}`)
 		if err := problems.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", definition, err, want)
 		}

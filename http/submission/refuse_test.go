@@ -220,12 +220,7 @@ func TestSchema_IsCompiledLast(t *testing.T) {
 		t.Errorf("broken fields %v", fields)
 	}
 	for model, want := range map[string]string{"x": "model", "llama-3.1-8b": "json_schema"} {
-		var problems request.Problems
-		body, err := request.ReadObject([]byte(`{"name":"f","prompt":"x","model":"`+model+`",`+schema+`}`), &problems)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if Definition(&body, w.Models, ""); problems.Len() != 1 || !problems.Has(want) {
+		if _, problems := w.define(`{"name":"f","prompt":"x","model":"` + model + `",` + schema + `}`); problems.Len() != 1 || !problems.Has(want) {
 			t.Errorf("model %s: %v, want a problem with %s", model, problems.Err(), want)
 		}
 	}

@@ -44,16 +44,15 @@ func (in *Intake) Run(ctx context.Context, call *Call, input json.RawMessage, ot
 // Draft returns a Call for a definition in a field of the request, which is not stored,
 // and adds its problems to problems. name is the Function's name in the path.
 func (in *Intake) Draft(problems *request.Problems, field, name string, definition json.RawMessage) (*Call, error) {
-	var wrong request.Problems
-	body, err := request.ReadObject(definition, &wrong)
+	body, err := request.ReadObject(definition)
 	if err != nil {
 		return nil, rowmill.Invalid(field, "must be an object, a definition as in POST /v1/functions")
 	}
 	f := Definition(&body, in.Models, "")
-	if f.Name != name && !wrong.Has(fieldName) {
-		wrong.Add(fieldName, "is %q, and %q in the path; send one name", spelling.Shorten(f.Name, 64), spelling.Shorten(name, 64))
+	if f.Name != name && !body.Problems.Has(fieldName) {
+		body.Add(fieldName, "is %q, and %q in the path; send one name", spelling.Shorten(f.Name, 64), spelling.Shorten(name, 64))
 	}
-	if problems.AddPart(field, &wrong); wrong.Len() > 0 {
+	if problems.AddPart(field, body.Problems); body.Problems.Len() > 0 {
 		return nil, nil //nolint:nilnil // the problems say why there is none
 	}
 	return newCall(f)

@@ -61,12 +61,7 @@ func TestServedModel_BeforeFunction(t *testing.T) {
 	if record := w.submitted(`{"inputs":["a"],"model":"grade"}`); record.Job.Function != nil || record.Spec.Model.ID != "grade" {
 		t.Error("the Function runs instead of the model")
 	}
-	var problems request.Problems
-	body, err := request.ReadObject([]byte(grade), &problems)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if Definition(&body, w.Models, ""); !problems.Has("name") || !strings.Contains(problems.Err().Error(), "name of a model") {
+	if _, problems := w.define(grade); !problems.Has("name") || !strings.Contains(problems.Err().Error(), "name of a model") {
 		t.Errorf("%v", problems.Err())
 	}
 }

@@ -156,15 +156,20 @@ func (w *world) wantField(body, field, piece string) {
 	}
 }
 
-// publish publishes a definition. It must be valid.
-func (w *world) publish(definition string) {
+// define reads a definition, and returns its problems.
+func (w *world) define(definition string) (rowmill.Function, *request.Problems) {
 	w.Helper()
-	var problems request.Problems
-	body, err := request.ReadObject([]byte(definition), &problems)
+	body, err := request.ReadObject([]byte(definition))
 	if err != nil {
 		w.Fatal(err)
 	}
-	f := Definition(&body, w.Models, "")
+	return Definition(&body, w.Models, ""), body.Problems
+}
+
+// publish publishes a definition. It must be valid.
+func (w *world) publish(definition string) {
+	w.Helper()
+	f, problems := w.define(definition)
 	if err := problems.Err(); err != nil {
 		w.Fatal(err)
 	}

@@ -97,13 +97,8 @@ func (r *resumptions) resume(c *gin.Context) (any, error) {
 
 // sameContinuation reports whether the same request made both jobs.
 func sameContinuation(a, b store.Record) bool {
-	nameOf := func(r store.Record) string {
-		if r.Job.Name == nil {
-			return ""
-		}
-		return *r.Job.Name
-	}
-	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority && nameOf(a) == nameOf(b)
+	return a.Spec.Continue.Failed == b.Spec.Continue.Failed && a.Spec.Priority == b.Spec.Priority &&
+		exchange.OrZero(a.Job.Name) == exchange.OrZero(b.Job.Name)
 }
 
 // String returns the same text for the same request.
@@ -133,8 +128,7 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 	if c.Request.ContentLength == 0 {
 		return want, nil // all fields are optional
 	}
-	var problems request.Problems
-	body, err := r.ReadObject(c, exchange.SmallObject, &problems)
+	body, err := r.ReadObject(c, exchange.SmallObject)
 	if err != nil {
 		return want, err
 	}
@@ -159,7 +153,7 @@ func (r *resumptions) read(c *gin.Context) (want asked, err error) {
 	}
 	body.Read("again", "true or false", &want.again)
 	body.End("rows, job_priority, name and again")
-	return want, problems.Err()
+	return want, body.Err()
 }
 
 // continuation returns the record of the new job, or an error with the reason why the old
