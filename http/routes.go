@@ -47,10 +47,9 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	sessions.Route(engine)
 
 	acts := &audit.Auditor{Exchange: s.exchange, Store: s.Store, Now: s.Now}
-	fleet := &nodes.Nodes{Exchange: s.exchange, Service: s.Service, Audit: acts, Now: s.Now}
+	fleet := &nodes.Nodes{Exchange: s.exchange, Service: s.Service, Audit: acts, Now: s.Now, Version: s.Version.Version}
 	always := engine.Group("/v1", own.Pass) // on nodes of all roles
 	fleet.Route(always)
-	(&nodes.Self{Exchange: s.exchange, Nodes: s.Service, Version: s.Version.Version}).Route(always)
 
 	by := s.routeGroups(engine, own, sessions, fleet)
 	known := jobs.New(jobs.Config{Exchange: s.exchange, Store: s.Store, Bucket: s.Bucket, Service: s.Service, Audit: acts, Now: s.Now})

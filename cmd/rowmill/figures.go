@@ -138,7 +138,7 @@ func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.W
 		if err != nil {
 			return nil, err
 		}
-		all := &jobs.Whereabouts{Shards: jobs.ShardCount{Total: found.Shards, Complete: found.Complete}}
+		all := &jobs.Whereabouts{Shards: client.ShardCounts{Total: int64(found.Shards), Complete: int64(found.Complete)}}
 		for _, n := range found.Nodes {
 			all.Nodes = append(all.Nodes, client.NodeRows{Node: n.Node, RowsAssigned: n.Assigned, RowsDone: n.Done, RowsPerSecond: n.Rate})
 		}

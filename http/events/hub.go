@@ -28,6 +28,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/memo"
 	"github.com/rowmill/rowmill/store"
 )
 
@@ -93,7 +94,7 @@ type Hub struct {
 	topics    map[Topic]*topic
 	listeners map[*Listener]struct{}
 	stop      context.CancelFunc // ends the polling; nil without listeners
-	shared    map[string]*reading
+	readings  *memo.Memo[string, reading]
 }
 
 // A topic has the last known states of a Topic's items.
@@ -122,10 +123,12 @@ func (i item) ended() bool { return i.mark.Status.Terminal() }
 
 // New returns a hub without listeners.
 func New(cfg Config) *Hub {
-	return &Hub{
+	h := &Hub{
 		cfg: cfg, start: strings.ReplaceAll(uuid.NewString(), "-", "")[:12], polling: make(chan struct{}, 1),
-		topics: map[Topic]*topic{}, listeners: map[*Listener]struct{}{}, shared: map[string]*reading{},
+		topics: map[Topic]*topic{}, listeners: map[*Listener]struct{}{},
 	}
+	h.readings = h.newReadings()
+	return h
 }
 
 // A Change says that a job or the list of nodes changed.
@@ -216,7 +219,7 @@ func (l *Listener) Leave() {
 	if len(h.listeners) == 0 && h.stop != nil {
 		h.stop()
 		h.stop = nil
-		clear(h.shared)
+		h.readings = h.newReadings()
 	}
 }
 
@@ -367,7 +370,7 @@ func (h *Hub) poll(ctx context.Context, which func() []Topic) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.shared)
+	h.readings = h.newReadings()
 	for _, s := range seen {
 		if t := h.topics[s.topic]; t != nil {
 			h.compare(t, s, marks, nodes, began)

@@ -84,36 +84,16 @@ func (t *track) forget(now time.Time) {
 	}
 }
 
-// progressView is the progress of a job, its rates, and the time left.
+// progressView is the progress of a job. The cost is a Decimal, as in all answers.
 type progressView struct {
-	JobID     string            `json:"job_id"`
-	Status    rowmill.Status    `json:"status"`
-	NumRows   *int64            `json:"num_rows"`
-	RowsDone  int64             `json:"rows_done"`
-	Failed    int64             `json:"failed_rows"`
-	Rows      *float64          `json:"rows_per_second"`
-	Tokens    *float64          `json:"tokens_per_second"` // input and output tokens
-	ETA       *float64          `json:"eta_seconds"`
-	ETALow    *float64          `json:"eta_low"`
-	ETAHigh   *float64          `json:"eta_high"`
-	Elapsed   float64           `json:"elapsed_seconds"` // from the creation of the job until now or its end
+	client.Progress
 	CostSoFar *exchange.Decimal `json:"cost_so_far"`
-	Message   string            `json:"message"`
-	WaitsFor  *string           `json:"waits_for"`
-	Shards    *ShardCount       `json:"shards"`
-	Nodes     []client.NodeRows `json:"nodes"`
 }
 
 // Whereabouts has the shards and nodes of a job, as the job's owner reports them.
 type Whereabouts struct {
-	Shards ShardCount
+	Shards client.ShardCounts
 	Nodes  []client.NodeRows // nodes that work for the job
-}
-
-// ShardCount counts the shards of a job.
-type ShardCount struct {
-	Total    int `json:"total"`
-	Complete int `json:"complete"` // all rows are committed
 }
 
 // progress answers GET /v1/jobs/{job_id}/progress.
@@ -127,14 +107,13 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	if job.Completed != nil {
 		end = *job.Completed
 	}
-	view := progressView{
-		JobID: job.ID, Status: ViewOf(caller.Of(c), &job).Status, NumRows: job.NumRows, RowsDone: job.RowsDone, Failed: job.FailedRows,
-		Elapsed: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.Current(&job, record.Spec.Account)),
-		CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))),
-	}
+	view := progressView{CostSoFar: (*exchange.Decimal)(cmp.Or(job.JobCost, record.Spec.Model.Cost(&job))), Progress: client.Progress{
+		JobID: job.ID, Status: string(ViewOf(caller.Of(c), &job).Status), NumRows: job.NumRows, RowsDone: job.RowsDone, FailedRows: job.FailedRows,
+		ElapsedSeconds: toThousandths(max(0, end.Sub(job.Created).Seconds())), Message: statusMessage(j.Current(&job, record.Spec.Account)),
+	}}
 	whole := rateSince(job.Started, end, sample{rows: job.RowsTakenOver}, doneOf(&job, end))
 	if job.Status.Terminal() {
-		view.Rows, view.Tokens = whole.shown()
+		view.RowsPerSecond, view.TokensPerSecond = whole.shown()
 		return view, nil
 	}
 	view.WaitsFor = exchange.OrNull(j.Service.Waiting(&job, record.Spec.Account))
@@ -149,8 +128,8 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	if now.Sub(oldest.at) >= minSpan {
 		rate = rateSince(&oldest.at, now, oldest, doneOf(&job, now))
 	}
-	view.Rows, view.Tokens = rate.shown()
-	view.ETA, view.ETALow, view.ETAHigh = eta(&job, rate, whole)
+	view.RowsPerSecond, view.TokensPerSecond = rate.shown()
+	view.ETASeconds, view.ETALow, view.ETAHigh = eta(&job, rate, whole)
 	return view, nil
 }
 

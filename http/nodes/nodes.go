@@ -80,11 +80,13 @@ type Nodes struct {
 	Service Service
 	Audit   *audit.Auditor
 	Now     func() time.Time
+	Version string
 }
 
-// Route adds the routes of the package. All routes except the stats need an operator.
+// Route adds the routes of the package.
 func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	v1.GET("/stats", n.Handle(n.stats))
+	v1.GET("/me", n.Handle(n.me))
 	operators := v1.Group("", n.operators)
 	operators.GET("/nodes", n.Handle(n.list))
 	operators.POST("/nodes/:node/drain", n.Handle(n.drain))

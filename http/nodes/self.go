@@ -11,16 +11,6 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 )
 
-// Self answers requests of callers about themselves and the answering node.
-type Self struct {
-	*exchange.Exchange
-	Nodes   Service
-	Version string
-}
-
-// Route adds the route GET /v1/me.
-func (s *Self) Route(v1 gin.IRoutes) { v1.GET("/me", s.Handle(s.show)) }
-
 // selfView describes the caller and the node that answers.
 type selfView struct {
 	Account   string  `json:"account"`
@@ -33,14 +23,14 @@ type selfView struct {
 	Simulated bool    `json:"simulated"` // at least one live server is simulated
 }
 
-// show answers GET /v1/me.
-func (s *Self) show(c *gin.Context) (any, error) {
+// me answers GET /v1/me.
+func (n *Nodes) me(c *gin.Context) (any, error) {
 	who := caller.Of(c)
 	view := selfView{
 		Account: who.Account, Role: who.Role, Operator: caller.Operates(c) == nil,
-		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: s.Version,
-		Node:      nameOf(s.Nodes.Nodes(c.Request.Context())),
-		Simulated: slices.ContainsFunc(s.Nodes.Servers(), func(server offer.Server) bool { return server.Simulated }),
+		KeyID: exchange.OrNull(who.KeyID), KeyName: exchange.OrNull(who.Name), Version: n.Version,
+		Node:      nameOf(n.Service.Nodes(c.Request.Context())),
+		Simulated: slices.ContainsFunc(n.Service.Servers(), func(server offer.Server) bool { return server.Simulated }),
 	}
 	return view, nil
 }

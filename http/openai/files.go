@@ -14,6 +14,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -44,20 +45,10 @@ const (
 	maxFiles     = 10_000
 )
 
-// fileView is a file in an answer. As in batchView, no member is null.
-type fileView struct {
-	ID        string `json:"id"`
-	Object    string `json:"object"`
-	Bytes     int64  `json:"bytes"`
-	CreatedAt int64  `json:"created_at"`
-	ExpiresAt *int64 `json:"expires_at,omitempty"`
-	Filename  string `json:"filename"`
-	Purpose   string `json:"purpose"`
-	Status    string `json:"status"` // deprecated; the client's wait_for_processing polls it
-}
-
-func viewFile(f store.File) fileView {
-	return fileView{
+// viewFile returns a file for an answer. The status is deprecated, but the client's
+// wait_for_processing polls it.
+func viewFile(f store.File) client.File {
+	return client.File{
 		ID: f.ID, Object: "file", Bytes: f.Size, CreatedAt: f.Created.Unix(), ExpiresAt: unixTime(f.Expires),
 		Filename: f.Name, Purpose: f.Purpose, Status: "processed",
 	}
@@ -178,11 +169,11 @@ func (d *Dialect) listFiles(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	views := make([]fileView, len(files))
+	views := make([]client.File, len(files))
 	for i, f := range files {
 		views[i] = viewFile(f)
 	}
-	return listed(views, more, func(v fileView) string { return v.ID }), nil
+	return listed(views, more, func(v client.File) string { return v.ID }), nil
 }
 
 // isPlace checks that a cursor is a file of the account. It also accepts the id of a

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/batch"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
@@ -63,29 +64,6 @@ type uploading struct {
 	Created  time.Time     `json:"created"`
 }
 
-// uploadView is an upload in an answer.
-type uploadView struct {
-	ID        string     `json:"id"`
-	Object    string     `json:"object"`
-	Bytes     int64      `json:"bytes"`
-	CreatedAt int64      `json:"created_at"`
-	ExpiresAt int64      `json:"expires_at"`
-	Filename  string     `json:"filename"`
-	Purpose   string     `json:"purpose"`
-	Status    string     `json:"status"`
-	File      *fileView  `json:"file"`  // set when the upload is completed
-	Parts     []partView `json:"parts"` // in order of arrival; not a field of OpenAI's API
-}
-
-// partView is a part in an answer.
-type partView struct {
-	ID        string `json:"id"`
-	Object    string `json:"object"`
-	Bytes     int64  `json:"bytes"`
-	CreatedAt int64  `json:"created_at"`
-	UploadID  string `json:"upload_id"`
-}
-
 // upload has the state of an upload: its status, its parts and its file.
 type upload struct {
 	id string
@@ -97,10 +75,11 @@ type upload struct {
 
 func (u *upload) expires() time.Time { return u.Created.Add(layout.UploadLife) }
 
-func (u *upload) view() uploadView {
-	v := uploadView{
+// view returns the upload for an answer. Its parts are not a field of OpenAI's API.
+func (u *upload) view() client.UploadState {
+	v := client.UploadState{
 		ID: u.id, Object: "upload", Bytes: u.Bytes, CreatedAt: u.Created.Unix(), ExpiresAt: u.expires().Unix(),
-		Filename: u.Filename, Purpose: u.Purpose, Status: u.status, Parts: []partView{},
+		Filename: u.Filename, Purpose: u.Purpose, Status: u.status, Parts: []client.UploadPart{},
 	}
 	if u.file != nil {
 		f := viewFile(*u.file)
@@ -112,9 +91,9 @@ func (u *upload) view() uploadView {
 	return v
 }
 
-func viewPart(upload, id string, size int64) partView {
+func viewPart(upload, id string, size int64) client.UploadPart {
 	at, _ := layout.UploadBegan(id) // part ids have the same form as upload ids
-	return partView{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
+	return client.UploadPart{ID: id, Object: "upload.part", Bytes: size, CreatedAt: at.Unix(), UploadID: upload}
 }
 
 // fileOf returns the id of the file that an upload becomes.

@@ -37,13 +37,12 @@ var reservedColumns = map[string]bool{
 func (sub *Submission) validate(job *Job) {
 	spec, f := &job.Spec, job.call
 	spec.URL = sub.url
+	spec.Model = sub.model(job)
 	if f == nil {
-		spec.Model = sub.model(job)
 		sub.checkRows(nil, spec.Model.ID != "")
 		sub.columns(job)
 		sub.prompt(job)
 	} else {
-		spec.Model = sub.modelOf(f)
 		sub.checkRows(f.prompt, false)
 		sub.columns(job)
 		sub.copyFunction(job)
@@ -112,48 +111,33 @@ func (sub *Submission) read(field, must string, into any) bool {
 	return true
 }
 
+// model returns the model of the submission, or of its Function.
 func (sub *Submission) model(job *Job) rowmill.Model {
-	name := catalog.DefaultModel
-	if _, given := sub.fields[fieldModel]; given && !sub.read(fieldModel, "a string", &name) {
+	name, f := catalog.DefaultModel, job.call
+	if f != nil {
+		name = f.Model
+	} else if _, given := sub.fields[fieldModel]; given && !sub.read(fieldModel, "a string", &name) {
 		return rowmill.Model{}
 	}
 	m, err := sub.Models.Find(name)
-	var unknown *offer.UnknownError
+	refuse := func(format string, args ...any) {
+		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(format, args...)})
+	}
+	var (
+		unknown  *offer.UnknownError
+		unusable *offer.UnusableError
+	)
 	switch {
+	case errors.As(err, &unknown) && f != nil:
+		refuse("revision %d of the Function %s runs on %q, which is no longer a model of this service; start a server of it, or publish a revision with another", f.Revision, f.Name, f.Model)
 	case errors.As(err, &unknown):
-		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(name, 128), unknown.Hint())})
+		refuse("%q is neither a model of this service nor a published Function of your account%s", spelling.Shorten(name, 128), unknown.Hint())
+	case errors.As(err, &unusable) && unusable.Soon:
+		sub.retryLater = request.NotNow("model_not_ready", "model: %s", err)
 	case err != nil:
-		sub.unusable(err)
-	case m.ID != name:
+		refuse("%s", err)
+	case f == nil && m.ID != name:
 		job.warn(fmt.Sprintf("model: %s is an alias of %s here", spelling.Shorten(name, 128), m.ID))
-	}
-	return m
-}
-
-// unusable adds the error of a model that exists but cannot be used.
-func (sub *Submission) unusable(err error) {
-	var unsettled *offer.UnusableError
-	if errors.As(err, &unsettled) && unsettled.Soon {
-		sub.retryLater = request.NotNow(codeModelNotReady, "model: %s", err)
-		return
-	}
-	sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: err.Error()})
-}
-
-// codeModelNotReady is the code for a model whose capabilities are still being tested.
-const codeModelNotReady = "model_not_ready"
-
-// modelOf returns the model of a Function.
-func (sub *Submission) modelOf(f *Call) rowmill.Model {
-	m, err := sub.Models.Find(f.Model)
-	var unknown *offer.UnknownError
-	switch {
-	case errors.As(err, &unknown):
-		sub.problems.AddCode(request.CodeUnknownModel, rowmill.FieldError{Field: fieldModel, Message: fmt.Sprintf(
-			"revision %d of the Function %s runs on %q, which is no longer a model of this service; start a server of it, or publish a revision with another", f.Revision, f.Name, f.Model)})
-	case err != nil:
-		sub.unusable(err)
 	}
 	return m
 }

@@ -67,35 +67,16 @@ func viewWebhook(account string, e *webhook.Endpoint, now time.Time) client.Webh
 	return view
 }
 
-// deliveryView is a delivery in an answer.
-type deliveryView struct {
-	ID       string        `json:"id"`
-	Event    string        `json:"event"`
-	Job      *string       `json:"job_id"`
-	State    string        `json:"state"`
-	Created  time.Time     `json:"created_at"`
-	Next     *time.Time    `json:"next_attempt_at"`
-	Attempts []attemptView `json:"attempts"`
-}
-
-type attemptView struct {
-	At      time.Time `json:"at"`
-	Status  *int      `json:"status"`
-	Error   *string   `json:"error"`
-	Answer  string    `json:"answer"`
-	Seconds float64   `json:"duration_seconds"`
-}
-
-func viewAttempt(a store.DeliveryAttempt) attemptView {
-	view := attemptView{At: a.At, Error: exchange.OrNull(a.Error), Answer: a.Answer, Seconds: float64(a.Millis) / 1000}
-	if a.Status != 0 {
-		view.Status = &a.Status
+func viewAttempt(a store.DeliveryAttempt) client.DeliveryAttempt {
+	return client.DeliveryAttempt{
+		At: a.At, Status: exchange.OrNull(int64(a.Status)), Error: exchange.OrNull(a.Error), Answer: a.Answer, DurationSeconds: float64(a.Millis) / 1000,
 	}
-	return view
 }
 
-func viewDelivery(d store.Delivery) deliveryView {
-	view := deliveryView{ID: d.ID, Event: d.Event, Job: exchange.OrNull(d.Job), State: d.State, Created: d.Created, Next: d.Due, Attempts: []attemptView{}}
+func viewDelivery(d store.Delivery) client.Delivery {
+	view := client.Delivery{
+		ID: d.ID, Event: d.Event, JobID: exchange.OrNull(d.Job), State: d.State, CreatedAt: d.Created, NextAttemptAt: d.Due, Attempts: []client.DeliveryAttempt{},
+	}
 	for _, a := range d.Attempts {
 		view.Attempts = append(view.Attempts, viewAttempt(a))
 	}
@@ -379,7 +360,7 @@ func (w *Webhooks) deliveries(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	views, next := []deliveryView{}, ""
+	views, next := []client.Delivery{}, ""
 	for _, d := range found {
 		views = append(views, viewDelivery(d))
 		if more {
