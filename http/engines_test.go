@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/caller"
-	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/nodes"
 )
 
@@ -13,12 +13,12 @@ func TestEngines_ForOperators(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	w.get("/v1/engines").wantBody(`{"engines": [], "missing_nodes": []}`)
-	since, kind, url, rate, trouble := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), "vllm", "http://10.0.0.1:8000", exchange.Decimal(12), "connection refused"
+	since, kind, url, rate, trouble := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), "vllm", "http://10.0.0.1:8000", 12.0, "connection refused"
 	w.service.missing = []string{"gpu2"}
-	w.service.engines = []nodes.Engine{
-		{Node: "gpu2", Name: "10.0.0.2:8000", Kind: &kind, State: nodes.EngineUp, Models: []nodes.EngineModel{{ID: "llama-3.1-8b", Name: "meta-llama/Llama-3.1-8B-Instruct", Kind: &kind}}, Window: 64, InFlight: 3, Simulated: true},
+	w.service.engines = []client.Engine{
+		{Node: "gpu2", Name: "10.0.0.2:8000", Kind: &kind, State: nodes.EngineUp, Models: []client.Engine_Models{{ID: "llama-3.1-8b", Name: "meta-llama/Llama-3.1-8B-Instruct", Kind: &kind}}, Window: 64, InFlight: 3, Simulated: true},
 		{Node: "gpu1", Name: "b", State: nodes.EngineDown, Since: &since, LastError: &trouble},
-		{Node: "gpu1", Name: "a", Kind: &kind, URL: &url, State: nodes.EngineUp, Since: &since, Rows: &rate},
+		{Node: "gpu1", Name: "a", Kind: &kind, URL: &url, State: nodes.EngineUp, Since: &since, RowsPerSecond: &rate},
 	}
 	w.get("/v1/engines").wantBody(`{"engines": [
 		{"node": "gpu1", "name": "a", "kind": "vllm", "url": "http://10.0.0.1:8000", "state": "up", "since": "2026-11-21T12:00:00Z", "models": [],

@@ -65,7 +65,7 @@ type fakeService struct {
 	actorsErr error
 	drained   []string
 	drainErr  error
-	engines   []nodes.Engine
+	engines   []client.Engine
 	points    func() []nodes.NodePoints
 	gpus      []nodes.NodeGPUs
 	missing   []string
@@ -73,7 +73,7 @@ type fakeService struct {
 	backup    func() (nodes.Backup, error) // nil: ErrNoBackup
 }
 
-func (f *fakeService) EngineList(context.Context) (all []nodes.Engine, missing []string, err error) {
+func (f *fakeService) EngineList(context.Context) (all []client.Engine, missing []string, err error) {
 	return f.engines, f.missing, nil
 }
 

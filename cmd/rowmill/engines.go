@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
@@ -22,7 +23,6 @@ import (
 	"github.com/rowmill/rowmill/engine/openai"
 	"github.com/rowmill/rowmill/engine/sim"
 	"github.com/rowmill/rowmill/http/exchange"
-	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
 // engines are the models and the inference servers of a node.
@@ -279,11 +279,11 @@ func identified(info engine.Info) string {
 
 // models lists the models of a server by the ids that jobs use: first the models of the
 // catalog, under all their names, then other models under the server's names.
-func (e *engines) models(served []engine.ServedModel) (models []apinodes.EngineModel) {
+func (e *engines) models(served []engine.ServedModel) (models []client.Engine_Models) {
 	all := offer.New(e.Catalog, func() []offer.Server { return []offer.Server{{Models: served}} })
 	for _, offered := range all.List() {
 		for _, server := range offered.Servers {
-			models = append(models, apinodes.EngineModel{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: exchange.OrNull(string(offered.Model.Kind))})
+			models = append(models, client.Engine_Models{ID: offered.Model.ID, Name: server.Models[0].Name, Kind: exchange.OrNull(string(offered.Model.Kind))})
 		}
 	}
 	return models

@@ -79,8 +79,8 @@ func (a answer[T]) problem() *string {
 
 // EngineList lists the inference servers of all nodes. For a node without an answer
 // it lists the servers that the node announced before.
-func (s *service) EngineList(ctx context.Context) (all []apinodes.Engine, missing []string, err error) {
-	replies, err := answers[[]apinodes.Engine](ctx, s, figuresEngines)
+func (s *service) EngineList(ctx context.Context) (all []client.Engine, missing []string, err error) {
+	replies, err := answers[[]client.Engine](ctx, s, figuresEngines)
 	for _, r := range replies {
 		if r.err == nil {
 			all = append(all, r.value...)
@@ -94,8 +94,8 @@ func (s *service) EngineList(ctx context.Context) (all []apinodes.Engine, missin
 	return all, missing, err
 }
 
-func (s *service) ownEngines() []apinodes.Engine {
-	all := []apinodes.Engine{}
+func (s *service) ownEngines() []client.Engine {
+	all := []client.Engine{}
 	name := ""
 	for _, n := range s.System.Nodes() {
 		if n.Self {
@@ -175,23 +175,24 @@ func known[T int64 | float64](figure T) *T {
 }
 
 // remoteEngine describes an engine of another node, as that node announced it.
-func (s *service) remoteEngine(node string, e nodes.Engine) apinodes.Engine {
-	return apinodes.Engine{
-		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: e.Window, InFlight: e.InFlight,
+func (s *service) remoteEngine(node string, e nodes.Engine) client.Engine {
+	return client.Engine{
+		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Kind), State: apinodes.EngineUp, Models: s.engines.models(e.Models), Window: int64(e.Window), InFlight: int64(e.InFlight),
 		LastError: exchange.OrNull(strings.Join(actors.Resting(e.Resting), "; ")), Simulated: e.Simulated,
 	}
 }
 
-func (s *service) ownEngine(node string, e actors.EngineStatus) apinodes.Engine {
+func (s *service) ownEngine(node string, e actors.EngineStatus) client.Engine {
 	url := s.engines.url(e.Name)
 	since := e.Since.UTC()
-	shown := apinodes.Engine{
+	shown := client.Engine{
 		Node: node, Name: e.Name, Kind: exchange.OrNull(e.Info.Kind), URL: &url, State: apinodes.EngineDown, Since: &since,
-		Models: s.engines.models(e.Info.Models), Rows: s.meter.rate(e.Name), Simulated: e.Info.Simulated,
+		Models: s.engines.models(e.Info.Models), RowsPerSecond: s.meter.rate(e.Name), Simulated: e.Info.Simulated,
 	}
 	if e.Up {
 		shown.State, shown.LastError = apinodes.EngineUp, exchange.OrNull(strings.Join(e.Waits(), "; "))
-		shown.Window, shown.InFlight, _ = e.Load()
+		window, inFlight, _ := e.Load()
+		shown.Window, shown.InFlight = int64(window), int64(inFlight)
 	} else if e.Err != nil {
 		shown.LastError = exchange.OrNull(short(e.Err))
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rowmill/rowmill/actors"
-	"github.com/rowmill/rowmill/http/exchange"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
 )
 
@@ -64,14 +63,14 @@ func (m *meter) all() []apinodes.Point {
 }
 
 // rate returns the recent rows per second of an engine; nil before it is known.
-func (m *meter) rate(engine string) *exchange.Decimal {
+func (m *meter) rate(engine string) *float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent) < 2 {
 		return nil
 	}
 	first, last := m.recent[0], m.recent[len(m.recent)-1]
-	rate := exchange.Decimal(max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds()) // an engine that is new counts from 0
+	rate := max(0, last.answers[engine]-first.answers[engine]) / last.at.Sub(first.at).Seconds() // an engine that is new counts from 0
 	return &rate
 }
 

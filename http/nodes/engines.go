@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rowmill/rowmill/client"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/spelling"
@@ -21,35 +22,11 @@ const (
 	StatsKept = time.Hour
 )
 
-// Engine describes an inference server. Fields that its node does not report to other
-// nodes are null.
-type Engine struct {
-	Node      string            `json:"node"` // name of the node
-	Name      string            `json:"name"` // on its node
-	Kind      *string           `json:"kind"` // null before the server answers
-	URL       *string           `json:"url"`
-	State     string            `json:"state"` // up or down
-	Since     *time.Time        `json:"since"` // when State last changed
-	Models    []EngineModel     `json:"models"`
-	Window    int               `json:"window"`
-	InFlight  int               `json:"in_flight"`
-	Rows      *exchange.Decimal `json:"rows_per_second"` // answered rows, over the last minute
-	LastError *string           `json:"last_error"`
-	Simulated bool              `json:"simulated"`
-}
-
-// Values of Engine.State.
+// Values of the field State of client.Engine.
 const (
 	EngineUp   = "up"
 	EngineDown = "down"
 )
-
-// EngineModel is a model that an inference server serves.
-type EngineModel struct {
-	ID   string  `json:"id"`   // from the catalog, else the name
-	Name string  `json:"name"` // on the server
-	Kind *string `json:"kind"` // null if unknown
-}
 
 // Point has the work of a node in one StatsStep.
 type Point struct {
@@ -95,7 +72,7 @@ func (n *Nodes) engines(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all, func(a, b Engine) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(all, func(a, b client.Engine) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	for i := range all {
 		all[i].Models = exchange.ListOf(all[i].Models)
 	}

@@ -61,8 +61,8 @@ type Service interface {
 	// Diagnose lets every node test its own setup. It takes seconds.
 	Diagnose(ctx context.Context) ([]Diagnosis, error)
 	// EngineList returns the inference servers of all nodes. missing lists the nodes that
-	// did not answer; all has their last known servers.
-	EngineList(ctx context.Context) (all []Engine, missing []string, err error)
+	// did not answer; all has their last known servers, and null for other fields.
+	EngineList(ctx context.Context) (all []client.Engine, missing []string, err error)
 	// Points returns the recent work of each node.
 	Points(ctx context.Context) ([]NodePoints, error)
 	// GPUs returns the GPUs of each node.
