@@ -70,20 +70,12 @@ const idColumn = "custom_id"
 // Record returns the record of a new batch whose requests may run for lasts. The caller
 // writes its input to Spec.Spooled.
 func (b *Batches) Record(model rowmill.Model, raw rowmill.Raw, lasts time.Duration) store.Record {
-	now := b.Now().UTC().Truncate(time.Microsecond)
+	id, now := rowmill.NewJobID(), b.Now().UTC().Truncate(time.Microsecond)
 	deadline := now.Add(lasts)
 	raw.Dialect, raw.Deadline = b.Dialect, &deadline
-	id := rowmill.NewJobID()
-	return store.Record{
-		SchemaVersion: store.SchemaVersion,
-		Job: rowmill.Job{
-			ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: model.ID, Priority: priority,
-			Created: now, Warnings: []string{}, Message: submission.Waiting, Sampling: map[string]any{},
-		},
-		Spec: rowmill.Spec{
-			Model: model, Spooled: layout.Spooled(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
-		},
-	}
+	return submission.NewRecord(id, rowmill.Spec{
+		Model: model, Spooled: layout.Spooled(id), IDColumn: idColumn, Priority: priority, Sampling: map[string]any{}, Raw: &raw,
+	}, now)
 }
 
 // ModelNamed returns the model with a name, to run request bodies unchanged.

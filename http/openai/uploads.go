@@ -125,24 +125,23 @@ func (d *Dialect) beginUpload(c *gin.Context) (any, error) {
 	if err := body.Err(); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(u.uploading)
-	if err == nil {
-		err = d.write(c.Request.Context(), layout.Uploading(u.id), layout.JSON, text)
-	}
+	err = d.write(c.Request.Context(), layout.Uploading(u.id), layout.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(u.uploading) })
 	if err != nil {
 		return nil, fmt.Errorf("begin an upload: %w", err)
 	}
 	return u.view(), nil
 }
 
-// write stores a small object.
-func (d *Dialect) write(ctx context.Context, key, kind string, content []byte) error {
+// write stores an object. It stores nothing if fill or the commit fails.
+func (d *Dialect) write(ctx context.Context, key, kind string, fill func(io.Writer) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	w, err := d.Bucket.Create(ctx, key, kind)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	if _, err := w.Write(content); err != nil {
+	if err := fill(w); err != nil {
 		return err
 	}
 	_, err = w.Commit()
@@ -241,21 +240,14 @@ func (d *Dialect) addPart(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	id := prefixPart + batch.Hex(rowmill.NewJobID())
-	writing, stop := context.WithCancel(c.Request.Context())
-	defer stop()
-	w, err := d.Bucket.Create(writing, layout.UploadParts(u.id)+id, layout.Bytes)
+	var sent form
+	err = d.write(c.Request.Context(), layout.UploadParts(u.id)+id, layout.Bytes, func(w io.Writer) (err error) {
+		if sent, err = d.read(parts, "data", w); err == nil && !sent.filed {
+			err = rowmill.Invalid("data", "is missing; send the part as the field data of the form")
+		}
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer w.Abort()
-	sent, err := d.read(parts, "data", w)
-	switch {
-	case err != nil:
-		return nil, err
-	case !sent.filed:
-		return nil, rowmill.Invalid("data", "is missing; send the part as the field data of the form")
-	}
-	if _, err := w.Commit(); err != nil {
 		return nil, fmt.Errorf("store a part: %w", err)
 	}
 	return viewPart(u.id, id, sent.size), nil
@@ -274,7 +266,7 @@ func (d *Dialect) cancelUpload(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	ctx := context.WithoutCancel(c.Request.Context())
-	if err = d.write(ctx, layout.UploadCancelled(u.id), layout.Bytes, nil); err == nil {
+	if err = d.write(ctx, layout.UploadCancelled(u.id), layout.Bytes, func(io.Writer) error { return nil }); err == nil {
 		err = d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id))
 	}
 	if err != nil {
@@ -353,30 +345,23 @@ func (d *Dialect) join(ctx context.Context, u *upload, keys []string, sum string
 		ID: fileOf(u.id), Account: u.Account, Purpose: u.Purpose, Name: u.Filename, Size: u.Bytes,
 		Created: u.Created, Expires: &until, Key: layout.File(fileOf(u.id)),
 	}
-	writing, stop := context.WithCancel(ctx)
-	defer stop()
-	w, err := d.Bucket.Create(writing, f.Key, layout.Bytes)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	digest := md5.New()
-	for _, key := range keys {
-		if err := d.copyPart(ctx, io.MultiWriter(w, digest), key); err != nil {
-			return fmt.Errorf("join the parts of an upload: %w", err)
+	err := d.write(ctx, f.Key, layout.Bytes, func(w io.Writer) error {
+		digest := md5.New()
+		for _, key := range keys {
+			if err := d.copyPart(ctx, io.MultiWriter(w, digest), key); err != nil {
+				return err
+			}
 		}
-	}
-	if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
-		return rowmill.Invalid("md5", "is %s, and the parts in this order have %s; send the damaged parts again, or name the parts in the order of the file", spelling.Shorten(sum, 64), got)
-	}
-	// Store the record first, as for a file in one request. A concurrent request that
-	// completes the same upload writes the same record and, except for the order of its
-	// parts, the same file.
-	if err := d.record(ctx, f); err != nil {
-		return err
-	}
-	if _, err := w.Commit(); err != nil {
-		return fmt.Errorf("store a file: %w", err)
+		if got := hex.EncodeToString(digest.Sum(nil)); sum != "" && !strings.EqualFold(sum, got) {
+			return rowmill.Invalid("md5", "is %s, and the parts in this order have %s; send the damaged parts again, or name the parts in the order of the file", spelling.Shorten(sum, 64), got)
+		}
+		// Store the record first, as for a file in one request. A concurrent request that
+		// completes the same upload writes the same record and, except for the order of its
+		// parts, the same file.
+		return d.record(ctx, f)
+	})
+	if err != nil {
+		return fmt.Errorf("join the parts of an upload: %w", err)
 	}
 	u.status, u.file = uploadCompleted, &f
 	return nil

@@ -43,9 +43,6 @@ type Files interface {
 	GetFile(ctx context.Context, id string) (store.File, error)
 }
 
-// Waiting is the message of a job that no node has taken yet.
-const Waiting = "Waiting for a place on a node."
-
 // A Submission is a decoded body. The caller must call Close.
 type Submission struct {
 	*Intake
@@ -185,23 +182,23 @@ func (job *Job) Keep() (err error) {
 	return err
 }
 
+// NewRecord returns the record of a new job with a specification, pending and created now.
+func NewRecord(id string, spec rowmill.Spec, now time.Time) store.Record {
+	return store.Record{SchemaVersion: store.SchemaVersion, Spec: spec, Job: rowmill.Job{
+		ID: id, Status: rowmill.StatusPending, RunType: rowmill.RunFull, Model: spec.Model.ID, Priority: spec.Priority,
+		Schema: spec.Schema, Sampling: spec.Sampling, Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: "Waiting for a place on a node.",
+	}}
+}
+
 // Record returns the record of the job, pending and created now.
 func (job *Job) Record(now time.Time) store.Record {
-	spec := job.Spec
-	made := rowmill.Job{
-		ID: job.ID, Status: rowmill.StatusPending, RunType: rowmill.RunFull,
-		Model: spec.Model.ID, Priority: spec.Priority,
-		Name: job.name, Description: job.description,
-		Schema: spec.Schema, Sampling: spec.Sampling,
-		Created:  now.UTC().Truncate(time.Microsecond),
-		Warnings: job.warnings, Message: Waiting,
-	}
+	spec, record := job.Spec, NewRecord(job.ID, job.Spec, now)
+	made := &record.Job
+	made.Name, made.Description = job.name, job.description
+	made.Warnings = append(made.Warnings, job.warnings...)
 	if job.sub.inline {
 		rows := job.sub.rows.count
 		made.NumRows = &rows
-	}
-	if made.Warnings == nil {
-		made.Warnings = []string{}
 	}
 	if spec.Estimate {
 		made.RunType = rowmill.RunEstimate
@@ -212,7 +209,7 @@ func (job *Job) Record(now time.Time) store.Record {
 	if f := job.call; f != nil && f.stored() {
 		made.Model, made.Function = f.Name, &rowmill.FunctionRef{Name: f.Name, Revision: f.Revision, Model: f.Model}
 	}
-	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}
+	return record
 }
 
 // A Call is the Function that a request runs: the published revision, a requested

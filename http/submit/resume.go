@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -174,16 +175,11 @@ func continuation(old store.Record, want asked, now time.Time) (store.Record, er
 	if want.priority != nil {
 		spec.Priority = *want.priority
 	}
-	made := rowmill.Job{
-		ID: rowmill.NewJobID(), Status: rowmill.StatusPending, RunType: rowmill.RunFull,
-		Model: was.Model, Function: was.Function, Priority: spec.Priority, Name: was.Name, Description: was.Description,
-		System: was.System, Schema: was.Schema, Sampling: was.Sampling, Continues: &was.ID,
-		Created: now.UTC().Truncate(time.Microsecond), Warnings: []string{}, Message: submission.Waiting,
-	}
-	if want.name != nil {
-		made.Name = want.name
-	}
-	return store.Record{SchemaVersion: store.SchemaVersion, Job: made, Spec: spec}, nil
+	record := submission.NewRecord(rowmill.NewJobID(), spec, now)
+	made := &record.Job
+	made.Model, made.Function, made.Name, made.Description = was.Model, was.Function, cmp.Or(want.name, was.Name), was.Description
+	made.System, made.Schema, made.Sampling, made.Continues = was.System, was.Schema, was.Sampling, &was.ID
+	return record, nil
 }
 
 // rowsToRun chooses the rows that the new job runs, or returns why there are none.
