@@ -160,9 +160,7 @@ func TestBatches_AreJobs(t *testing.T) {
 		t.Errorf("specification %+v", record.Spec)
 	}
 	object, err := w.bucket.Open(t.Context(), record.Spec.Spooled)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer object.Close()
 	if text := make([]byte, object.Size()); true {
 		if _, err := object.ReadAt(text, 0); string(text) != lines {
@@ -191,9 +189,7 @@ func TestBatches_Refuses(t *testing.T) {
 		_ = json.Unmarshal([]byte(batchOf(file)), &body)
 		body[name] = json.RawMessage(value)
 		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(text)
 	}
 	for _, tt := range []struct {

@@ -29,9 +29,7 @@ func (oneKey) Find(id string) ([]byte, bool) {
 func newTestBucket(t testing.TB) *testBucket {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), Keys: oneKey{}, NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := opened.Close(); err != nil {
 			t.Error(err)

@@ -22,9 +22,7 @@ import (
 func (w *world) goClient() *client.Client {
 	w.Helper()
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "user")})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	w.Cleanup(c.Close)
 	return c
 }
@@ -37,9 +35,7 @@ func (w *world) streamed(c *client.Client, id string, partial bool) (outputs []*
 		return nil, err
 	}
 	var all struct{ Outputs []*string }
-	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
-		w.Fatal(err)
-	}
+	must(w, json.Unmarshal(out.Bytes(), &all))
 	return all.Outputs, nil
 }
 
@@ -98,9 +94,7 @@ func TestGoClient_Resume(t *testing.T) {
 	want := client.Resumption{Rows: "failed", JobPriority: &high, Name: "again"}
 	once := client.ResumeJobParams{IdempotencyKey: "k"}
 	made, _, err := c.ResumeJob(t.Context(), id, once, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, _, err := c.ResumeJob(t.Context(), id, once, want); err != nil || again.JobID != made.JobID {
 		t.Errorf("repeated, it is %+v, %v", again, err)
 	}

@@ -17,9 +17,7 @@ import (
 func (w *world) objectsOf(id string) []blob.Info {
 	w.Helper()
 	infos, err := w.bucket.List(w.Context(), "jobs/"+id+"/")
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return infos
 }
 

@@ -93,9 +93,7 @@ func TestStream_ErrorAfterTheBeginningBreaksTheConnection(t *testing.T) {
 	w.get("/stream").wantError(500, "internal_error", "")
 	size = 1 << 20 // more than the buffer holds
 	response, err := w.client.Do(w.request("GET", "/stream", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	if _, err := io.ReadAll(response.Body); err == nil {
 		t.Error("half an answer was read without an error")

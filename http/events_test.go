@@ -39,9 +39,7 @@ func (w *world) listening(path string, headers ...string) *listener {
 	w.Cleanup(cancel)
 	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next} // not through the contract, which reads answers to their end
 	response, err := raw.Do(w.request("GET", path, "", headers...).WithContext(ctx))
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	w.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
 		w.Fatalf("%s: status %d, %s", path, response.StatusCode, response.Header.Get("Content-Type"))
@@ -105,9 +103,7 @@ func (w *world) upToReady(method, path, _ string, headers ...string) *answered {
 	defer cancel()
 	raw := &nethttp.Client{Transport: w.client.Transport.(*contract).next}
 	response, err := raw.Do(w.request(method, path, "", headers...).WithContext(ctx))
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	defer response.Body.Close()
 	a := &answered{TB: w.TB, status: response.StatusCode, header: response.Header}
 	lines := bufio.NewScanner(response.Body)
@@ -127,9 +123,7 @@ func jobsOf(t testing.TB, all []streamEvent) (ids []string) {
 		var view struct {
 			ID string `json:"job_id"`
 		}
-		if err := json.Unmarshal([]byte(e.data), &view); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(e.data), &view))
 		ids = append(ids, view.ID)
 	}
 	return ids
@@ -176,9 +170,7 @@ func TestEvents_ReportChanges(t *testing.T) {
 	if got := jobsOf(t, one.ready()); !slices.Equal(got, []string{other}) {
 		t.Errorf("one: %v", got)
 	}
-	if err := w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1}}, store.Totals{Rows: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1}}, store.Totals{Rows: 1}))
 	if view, _ := all.job(); view["job_id"] != f.JobID || view["rows_done"] != 1.0 {
 		t.Errorf("after a commit: %v", view)
 	}
@@ -341,9 +333,7 @@ func serveQuiet(t *testing.T, w *world, change func(*Config)) (dial func() net.C
 	config.Store, config.Registerer = q, nil
 	change(&config)
 	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener := pipe{make(chan net.Conn)}
 	server := &nethttp.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)

@@ -25,9 +25,7 @@ const grade = `{
 func (w *world) publish(definition string, headers ...string) rowmill.Function {
 	w.Helper()
 	var f rowmill.Function
-	if err := json.Unmarshal(w.do("POST", "/v1/functions", definition, headers...).want(200).text, &f); err != nil {
-		w.Fatal(err)
-	}
+	must(w, json.Unmarshal(w.do("POST", "/v1/functions", definition, headers...).want(200).text, &f))
 	return f
 }
 
@@ -219,9 +217,7 @@ func TestFunctions_RefusesDefinitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var definition map[string]json.RawMessage
-			if err := json.Unmarshal([]byte(grade), &definition); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(grade), &definition))
 			definition[test.field] = json.RawMessage(test.value)
 			body, _ := json.Marshal(definition)
 			w := *w
@@ -290,9 +286,7 @@ func TestFunctions_ActionsAreAudited(t *testing.T) {
 			Target, Failed *string
 		} `json:"entries"`
 	}
-	if err := json.Unmarshal(text, &body); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &body))
 	for _, e := range body.Entries {
 		failed := ""
 		if e.Failed != nil {
@@ -325,8 +319,6 @@ func TestFunctions_RollbackToAModelThatIsGone(t *testing.T) {
 func lesser(t *testing.T) *catalog.Catalog {
 	t.Helper()
 	models, err := catalog.Load(strings.NewReader("models: [{id: other, kind: generation, context_length: 100}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return models
 }

@@ -159,9 +159,7 @@ func TestSubmit_WithinATrace(t *testing.T) {
 		t.Helper()
 		id, _ := w.do("POST", "/v1/batch-inference", `{"model":"llama-3.1-8b","inputs":["a"]}`, headers...).want(200).json()["results"].(string)
 		rec, err := w.store.Get(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return rec.Trace
 	}
 	sampled, refused := "00-"+trace+"-b7ad6b7169203331-01", "00-"+trace+"-b7ad6b7169203331-00"

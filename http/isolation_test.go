@@ -223,9 +223,7 @@ func signedPath(name string) func(by, of *tenant) string {
 		address := func(t *tenant) *url.URL {
 			urls := t.as(t.user).get("/v1/jobs/" + t.jobs["done"] + "/results-url").want(200).json()["urls"].(map[string]any)
 			u, err := url.Parse(urls[name].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return u
 		}
 		theirs := address(of)
@@ -338,9 +336,7 @@ func (t *tenant) deliveries() []store.Delivery {
 func (t *tenant) marks() []string {
 	marks := append([]string{t.account, fmt.Sprint(t.number), t.file, t.batch, t.messages, t.upload, t.delivery}, append(t.webhooks, t.keys...)...)
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, job := range jobs {
 		marks = append(marks, job.ID)
 	}
@@ -363,13 +359,9 @@ func (t *tenant) everything() string {
 	var all strings.Builder
 	note := func(v any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all.Write(append(text, '\n'))
 	}
 	jobs, _, err := t.store.List(t.Context(), t.account, 10_000, "")
@@ -553,9 +545,7 @@ func (a attempt) check(rng *rand.Rand) {
 func (t *tenant) auditTrail() []store.AuditEntry {
 	t.Helper()
 	entries, _, err := t.store.ListAudit(t.Context(), t.account, 10_000, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return entries
 }
 

@@ -21,13 +21,9 @@ import (
 func (w *world) claim(id string) store.Fence {
 	w.Helper()
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	record, err := w.store.Claim(w.Context(), id, session, store.Adopter{Node: "gpu1", Process: "gpu1-a"})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return store.Fence{JobID: id, Session: session, Epoch: record.Epoch}
 }
 
@@ -52,9 +48,7 @@ func (w *world) failed(body string, reason *rowmill.Failure) string {
 		r.Job.FailureReason = reason
 		return r.Job.Become(rowmill.StatusFailed, time.Now())
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return id
 }
 
@@ -201,9 +195,7 @@ func TestStatus_CountsRows(t *testing.T) {
 	}
 	f := w.running(`{"inputs":["a","b","c"]}`, 3)
 	parts := []store.Part{w.some(f, 0, 0, 0, "a.parquet", "x", "")}
-	if err := w.store.CommitParts(t.Context(), f, parts, store.Totals{Rows: 2, Failed: 1, InputTokens: 13, OutputTokens: 20}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.CommitParts(t.Context(), f, parts, store.Totals{Rows: 2, Failed: 1, InputTokens: 13, OutputTokens: 20}))
 	running := map[string]any{"num_rows": 3.0, "rows_done": 2.0, "failed_rows": 1.0, "input_tokens": 13.0, "output_tokens": 20.0}
 	if diff := cmp.Diff(any(running), look(f.JobID)); diff != "" {
 		t.Errorf("a running job (-want +got):\n%s", diff)
@@ -359,9 +351,7 @@ func TestList_WithoutLimitIsWhole(t *testing.T) {
 		})
 		want = append([]string{record.Job.ID}, want...)
 	}
-	if err := creating.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, creating.Wait())
 	// A cursor works only with a limit.
 	body := w.get("/v1/list-jobs?cursor=nonsense").want(200).json()
 	if got := ids(body); fmt.Sprint(got) != fmt.Sprint(want) {

@@ -375,9 +375,7 @@ func TestKeys_Pages(t *testing.T) {
 	other := w.newKey(`{}`).id
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, id := range []string{"aaaa", "bbbb"} { // created at the same moment, before all others
-		if err := w.store.PutKey(t.Context(), store.Key{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.PutKey(t.Context(), store.Key{ID: id, Account: "acme", Role: caller.RoleUser, Created: at}))
 	}
 	made = append([]string{"aaaa", "bbbb"}, made...)
 	page := func(query string) (ids []string, next string) {

@@ -38,17 +38,11 @@ func answers(texts ...string) (rows []done) {
 func (w *world) write(key string, write func(io.Writer) error) store.Artifact {
 	w.Helper()
 	writer, err := w.bucket.Create(w.Context(), key, layout.Parquet)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	defer writer.Abort()
-	if err := write(writer); err != nil {
-		w.Fatal(err)
-	}
+	must(w, write(writer))
 	info, err := writer.Commit()
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return store.Artifact{Key: key, Size: info.Size}
 }
 
@@ -111,9 +105,7 @@ func (w *world) start(id string, rows int64) store.Fence {
 
 func (w *world) commit(f store.Fence, parts ...store.Part) {
 	w.Helper()
-	if err := w.store.CommitParts(w.Context(), f, parts, store.Totals{}); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.store.CommitParts(w.Context(), f, parts, store.Totals{}))
 }
 
 // succeeded creates a job and ends it with outputs for its rows.
@@ -129,13 +121,9 @@ func (w *world) succeed(f store.Fence, rows []done) {
 	w.Helper()
 	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	if err := w.store.CommitParts(w.Context(), f, []store.Part{part}, part.Totals); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.store.CommitParts(w.Context(), f, []store.Part{part}, part.Totals))
 	source, err := w.bucket.Open(w.Context(), part.Key)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	defer source.Close()
 	artifacts := map[string]store.Artifact{
 		layout.Full: w.write("jobs/"+f.JobID+"/results/full.parquet", func(to io.Writer) error {
@@ -151,9 +139,7 @@ func (w *world) succeed(f store.Fence, rows []done) {
 		r.Artifacts = artifacts
 		return r.Job.Become(rowmill.StatusSucceeded, time.Now())
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 func kindOfRows(rows []done) rowmill.IDKind {

@@ -147,9 +147,7 @@ func (w *world) resultsOf(batch map[string]any) []string {
 func columnOf(t *testing.T, table []byte, column string) (texts []string) {
 	t.Helper()
 	rows, err := input.Open(bytes.NewReader(table), int64(len(table)), input.Options{Column: column})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	for {
 		var row rowmill.Row
@@ -182,9 +180,7 @@ func TestMessages_Results(t *testing.T) {
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "d"}, out: refusal("engine_failed", "")},
 	}
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	if err := w.store.CommitParts(t.Context(), f, []store.Part{part}, part.Totals); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.CommitParts(t.Context(), f, []store.Part{part}, part.Totals))
 	if diff := cmp.Diff(counts(5, 0, 0, 0, 0), w.get(path).want(200).json()["request_counts"]); diff != "" {
 		t.Error(diff)
 	}

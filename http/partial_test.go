@@ -43,9 +43,7 @@ func (w *world) end(f store.Fence, status rowmill.Status) {
 			return r.Job.Become(status, time.Now())
 		})
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 // The committed rows of a failed or cancelled job were paid for, so they stay available.
@@ -112,9 +110,7 @@ func TestPartialResults_AfterTheInputWasRemoved(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.ended(rowmill.StatusFailed)
-	if err := w.store.InputGone(t.Context(), id, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.InputGone(t.Context(), id, time.Now()))
 	got := w.get("/v1/jobs/" + id + "/results?partial=true&include_inputs=true").want(200).json()
 	want := map[string]any{
 		"outputs": []any{nil, "b", nil, nil, "e", "f", "g", nil, nil, nil},

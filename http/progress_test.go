@@ -23,9 +23,7 @@ func TestProgress_RatesAndTimeLeft(t *testing.T) {
 		t.Helper()
 		clock.set(started.Add(time.Duration(seconds * float64(time.Second))))
 		part := store.Part{Key: fmt.Sprint(rows), Rows: rows}
-		if err := w.store.CommitParts(t.Context(), f, []store.Part{part}, store.Totals{Rows: rows, OutputTokens: 10 * rows}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.CommitParts(t.Context(), f, []store.Part{part}, store.Totals{Rows: rows, OutputTokens: 10 * rows}))
 		return w.get(path).want(200).json()
 	}
 	body := at(10, 0)

@@ -32,9 +32,7 @@ func (w *world) putQuotas(query, body string, headers ...string) *answered {
 func (a *answered) wantBody(want string) *answered {
 	a.Helper()
 	var expected map[string]any
-	if err := json.Unmarshal([]byte(want), &expected); err != nil {
-		a.Fatal(err)
-	}
+	must(a, json.Unmarshal([]byte(want), &expected))
 	if diff := cmp.Diff(expected, a.want(200).json()); diff != "" {
 		a.Errorf("body (-want +got):\n%s", diff)
 	}

@@ -31,9 +31,7 @@ func TestResults_JSONIsTheDefault(t *testing.T) {
 	} {
 		answer := w.get("/v1/jobs/" + id + "/results" + query).want(200)
 		var wanted map[string]any
-		if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(want), &wanted))
 		if diff := cmp.Diff(wanted, answer.json()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", query, diff)
 		}
@@ -63,14 +61,10 @@ func TestResults_CSVIsAZipWithOneCSV(t *testing.T) {
 		t.Fatalf("archive %+v, %v", archive, err)
 	}
 	file, err := archive.File[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	table, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := [][]string{{"inputs", id, "cumulative_logprobs"}, {"input 0", "x", "50.0"}, {"input 1", "y", "51.0"}}
 	if diff := cmp.Diff(want, table); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -220,9 +214,7 @@ func TestResults_RemovedByRetentionAre410(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	id := w.succeeded(`{"inputs":["a"]}`, answers("x"))
-	if err := w.bucket.DeletePrefix(t.Context(), "jobs/"+id+"/"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.bucket.DeletePrefix(t.Context(), "jobs/"+id+"/"))
 	paths := append(resultPaths, "/v1/jobs/%s/results?format=parquet&include_inputs=1&include_cumulative_logprobs=1",
 		"/v1/jobs/%s/results-url?include_inputs=1&include_cumulative_logprobs=1")
 	for _, path := range paths { // storage has lost the files
@@ -261,9 +253,7 @@ func TestResults_LogprobsThatWereNotRecordedAre400(t *testing.T) {
 			}
 			return r.Job.Become(rowmill.StatusSucceeded, time.Now())
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, path := range resultPaths {
 			w.get(fmt.Sprintf(path, record.Job.ID)+"?include_cumulative_logprobs=1").
 				wantError(400, "logprobs_not_recorded", why).wantField("include_cumulative_logprobs", "")

@@ -69,9 +69,7 @@ func TestResume_Refuses(t *testing.T) {
 	whole := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.resume(whole, `{}`).wantError(409, "nothing_to_run", "all 1 rows")
 	f := w.running(`{"inputs":["a","b"]}`, 2)
-	if err := w.store.CommitParts(t.Context(), f, nil, store.Totals{Rows: 2, Failed: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.CommitParts(t.Context(), f, nil, store.Totals{Rows: 2, Failed: 1}))
 	w.succeed(f, answers("x", ""))
 	some := f.JobID
 	w.resume(some, `{"rows":"missing"}`).wantError(409, "nothing_to_run", `"failed"`)
@@ -91,9 +89,7 @@ func TestResume_Refuses(t *testing.T) {
 	w.resume(far, `{}`).wantError(409, "input_removed", "never downloaded")
 	gone := w.ended(rowmill.StatusCancelled)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	if err := w.store.InputGone(t.Context(), gone, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.InputGone(t.Context(), gone, at))
 	w.resume(gone, `{}`).wantError(409, "input_removed", "at 2026-03-04T05:06:07Z, as jobs.input_retention")
 	w.do("DELETE", "/v1/jobs/"+many+"/data", "").want(200)
 	w.resume(many, `{}`).want(410)

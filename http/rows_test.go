@@ -37,9 +37,7 @@ func TestRow_OfASucceededJob(t *testing.T) {
 func rowSet(t *testing.T, rows ...uint32) []byte {
 	t.Helper()
 	set, err := roaring.BitmapOf(rows...).ToBytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return set
 }
 

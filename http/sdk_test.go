@@ -23,9 +23,7 @@ func (w *world) sdkKey() []string {
 	w.Helper()
 	text, record := access.NewKey(caller.DefaultAccount, caller.RoleUser, "sdk", time.Now())
 	record.Dialect = sdk.Name
-	if err := w.store.PutKey(w.Context(), record); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.store.PutKey(w.Context(), record))
 	return []string{"Authorization", "Key " + text}
 }
 

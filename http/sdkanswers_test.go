@@ -16,18 +16,12 @@ const thought = `{"reasoning_content":"2 \"and\" 2","content":" {\"sum\": 4.0}\n
 func csvIn(t *testing.T, archive []byte) string {
 	t.Helper()
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file, err := files.File[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	text, err := io.ReadAll(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -82,9 +76,7 @@ func TestSDKDialect_OutputOfARunIsParsed(t *testing.T) {
 			Output    json.RawMessage `json:"output"`
 			Reasoning json.RawMessage `json:"reasoning_content"`
 		}
-		if err := json.Unmarshal(w.do("POST", path, body, key...).want(200).text, &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(w.do("POST", path, body, key...).want(200).text, &got))
 		if string(got.Output) != test.want || string(got.Reasoning) != test.reasoning {
 			t.Errorf("%s: output %s, reasoning %s", test.function, got.Output, got.Reasoning)
 		}

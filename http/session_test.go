@@ -130,9 +130,7 @@ func TestSession_AnotherSeal(t *testing.T) {
 	w, clock := setupClock(t)
 	old := w.signIn(adminKey)
 	_, version, err := w.store.GetValue(t.Context(), "console/session_seal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := w.store.PutValue(t.Context(), "console/session_seal", []byte(`{"key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`), version); err != nil {
 		t.Fatal(err)
 	}
@@ -242,9 +240,7 @@ func TestSession_SealsChange(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Store = a.store })
 	seal := func(w *world, keys ...[]byte) {
 		t.Helper()
-		if err := w.SealWith(keys); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.SealWith(keys))
 	}
 	key := bytes.Repeat([]byte("k"), 32)
 	old := a.signIn(adminKey)

@@ -36,6 +36,14 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMain(m *testing.M) {
 	for _, file := range []string{"application/zip", layout.Parquet, "text/html", "text/javascript", "image/svg+xml"} {
 		openapi3filter.RegisterBodyDecoder(file, openapi3filter.FileBodyDecoder)
@@ -182,9 +190,7 @@ func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config))
 	records := bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}
 	alter(&records)
 	opened, err := bolt.Open(t.Context(), records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w.store, w.bucket = opened, newTestBucket(t)
 	config := Config{
@@ -202,9 +208,7 @@ func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config))
 	}
 	w.http = httptest.NewServer(w.Handler())
 	t.Cleanup(w.http.Close)
-	if err := w.bucket.SetPublicURL(w.http.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.bucket.SetPublicURL(w.http.URL))
 	transport := &nethttp.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	w.client = &nethttp.Client{
@@ -287,9 +291,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 		reader = strings.NewReader(body)
 	}
 	r, err := nethttp.NewRequestWithContext(w.Context(), method, w.http.URL+path, reader)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	r.Header.Set("Authorization", "Key "+w.key)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -307,9 +309,7 @@ func (w *world) request(method, path, body string, headers ...string) *nethttp.R
 func (w *world) send(r *nethttp.Request) *answered {
 	w.Helper()
 	response, err := w.client.Do(r)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -350,9 +350,7 @@ func (w *world) noJobs() {
 func (w *world) keyOf(account, role string) string {
 	w.Helper()
 	text, record := access.NewKey(account, role, "test", time.Now())
-	if err := w.store.PutKey(w.Context(), record); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.store.PutKey(w.Context(), record))
 	return text
 }
 
@@ -385,16 +383,10 @@ func contractRouter(t testing.TB, document []byte) routers.Router {
 	}
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := doc.Validate(loader.Context); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, doc.Validate(loader.Context))
 	router, err := gorillamux.NewRouter(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	contractRouters.made[string(document)] = router
 	return router
 }
@@ -472,14 +464,10 @@ func (k *contract) check(r *nethttp.Request, sent []byte, response *nethttp.Resp
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	defer object.Close()
 	text, err := io.ReadAll(blob.NewReader(object))
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return text
 }
 

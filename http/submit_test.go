@@ -19,9 +19,7 @@ import (
 func (w *world) record(id string) store.Record {
 	w.Helper()
 	record, err := w.store.Get(w.Context(), id)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return record
 }
 
@@ -145,9 +143,7 @@ func TestSubmit_Warnings(t *testing.T) {
 func TestSubmit_DefaultMaxTokensIsLoweredToHalfTheContext(t *testing.T) {
 	t.Parallel()
 	small, err := catalog.Load(strings.NewReader("models:\n  - {id: gpt-oss-20b, kind: generation, context_length: 1000, sampling: {max_tokens: 4096}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := setup(t, func(c *Config) { c.Catalog = small })
 	answer := w.post(`{"inputs":["a"]}`).want(200).json()
 	record := w.record(answer["results"].(string))

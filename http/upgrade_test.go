@@ -23,9 +23,7 @@ func (w *world) putValue(name, doc string, version int64) {
 func (w *world) wantValue(name string, texts ...string) {
 	w.Helper()
 	doc, _, err := w.store.GetValue(w.Context(), name)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	for _, text := range texts {
 		if !strings.Contains(string(doc), text) {
 			w.Errorf("%s lacks %s: %s", name, text, doc)
@@ -55,8 +53,6 @@ func TestKeys_OfAnUnknownRoleAreRefused(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
 	text, key := access.NewKey("default", "auditor", "newer", time.Now())
-	if err := w.store.PutKey(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.PutKey(t.Context(), key))
 	w.do("GET", "/v1/list-jobs", "", "Authorization", "Key "+text).want(401)
 }

@@ -30,21 +30,13 @@ func (w *world) usedWith(key, account, model string, totals store.Totals) {
 		Spec: rowmill.Spec{Account: account, Model: rowmill.Model{ID: model, InputPrice: 0.1, OutputPrice: 0.3}},
 	}
 	_, _, err := w.store.Create(w.Context(), record, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	session, err := w.store.OpenSession(w.Context(), "node", time.Hour)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Adopter{})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	f := store.Fence{JobID: record.Job.ID, Session: session, Epoch: claimed.Epoch}
-	if err := w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}, totals); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}, totals))
 }
 
 // onDay starts a world whose clocks, the store's too, show *now.

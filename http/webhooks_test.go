@@ -77,13 +77,9 @@ func TestWebhooks_Life(t *testing.T) {
 		gone.wantError(404, "webhook_not_found", id)
 	}
 	entries, _, err := w.store.ListAudit(t.Context(), caller.DefaultAccount, 100, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	audited, err := json.Marshal(entries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, action := range []string{audit.WebhookCreate, audit.WebhookChange, audit.WebhookRotate, audit.WebhookDelete} {
 		if !strings.Contains(string(audited), action) {
 			t.Errorf("no entry says %s: %s", action, audited)
@@ -154,9 +150,7 @@ func TestWebhooks_Deliveries(t *testing.T) {
 	}
 	w.get(path+"?cursor=x").wantField("cursor", "next_cursor")
 	d, err := w.store.GetDelivery(t.Context(), got[0]["id"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d, err = w.store.PutDelivery(t.Context(), webhook.Schedule(nil).After(d, store.DeliveryAttempt{At: time.Now().UTC(), Status: 500, Error: "e", Answer: "a", Millis: 5}, time.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -196,9 +190,7 @@ func TestWebhooks_Client(t *testing.T) {
 	t.Parallel()
 	w := setup(t, func(c *Config) { c.Webhooks = &fakeSender{gets: store.DeliveryAttempt{Error: "e"}} })
 	c, err := client.New(client.Config{Server: w.http.URL, Key: w.keyOf("default", "admin")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	ctx := t.Context()
 	made, _, err := c.CreateWebhook(ctx, "acme", client.NewWebhook{URL: "https://example.com", Events: []string{webhook.JobFailed}})

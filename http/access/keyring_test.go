@@ -14,6 +14,14 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testClock is a clock that a test sets.
 type testClock struct {
 	mu sync.Mutex
@@ -48,9 +56,7 @@ func (k *countedLists) ListKeys(ctx context.Context) ([]store.Key, error) {
 func openRecords(t *testing.T) *bolt.Store {
 	t.Helper()
 	records, err := bolt.Open(t.Context(), bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { records.Close() })
 	return records
 }
@@ -63,9 +69,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
 	expires := c.at.Add(time.Hour)
 	record.Expires = &expires
-	if err := records.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.PutKey(t.Context(), record))
 	works := func() bool {
 		who, err := ring.find(t.Context(), text)
 		return err == nil && who.Account == "acme" && who.Role == caller.RoleUser && who.KeyID == record.ID
@@ -85,9 +89,7 @@ func TestKeyring_RevokingAndExpiryTakeEffectWithinSeconds(t *testing.T) {
 	if !works() {
 		t.Fatal("the key does not work any more")
 	}
-	if err := records.DeleteKey(t.Context(), record.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.DeleteKey(t.Context(), record.ID))
 	c.pass(keysFresh)
 	if works() {
 		t.Error("a revoked key works")
@@ -103,9 +105,7 @@ func TestKeyring_NewKeyWorksAtOnce(t *testing.T) {
 		t.Fatal("an unknown key works")
 	}
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	if err := records.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.PutKey(t.Context(), record))
 	c.pass(keysFreshUnknown)
 	if _, err := ring.find(t.Context(), text); err != nil {
 		t.Error(err)
@@ -134,21 +134,15 @@ func TestKeyring_UseIsRecordedOncePerMinute(t *testing.T) {
 	ring := NewKeyring(records, nil, nil, 0, c.now)
 	versions := func() int64 {
 		_, version, err := records.GetValue(t.Context(), usedValue("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return version
 	}
 	for range 3 {
-		if err := ring.used(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ring.used(t.Context(), "k"))
 	}
 	first := versions()
 	c.pass(usedEvery)
-	if err := ring.used(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ring.used(t.Context(), "k"))
 	if again := versions(); again != first+1 {
 		t.Errorf("version %d after %d", again, first)
 	}
@@ -178,18 +172,14 @@ func TestKeyring_IgnoresListReadBeforeRevocation(t *testing.T) {
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
 	ring := NewKeyring(gated, nil, nil, 0, time.Now)
 	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
-	if err := records.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.PutKey(t.Context(), record))
 	found := make(chan error)
 	go func() {
 		_, err := ring.find(t.Context(), text)
 		found <- err
 	}()
 	<-gated.listed // a list that contains the key
-	if err := records.DeleteKey(t.Context(), record.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.DeleteKey(t.Context(), record.ID))
 	ring.Forget()
 	gated.open <- struct{}{}
 	select {
@@ -220,9 +210,7 @@ func TestKeyring_SlowStoreAcceptsValidKeys(t *testing.T) {
 	c := &testClock{at: time.Unix(1_700_000_000, 0)}
 	ring := NewKeyring(slowKeys{records, c}, nil, nil, 0, c.now)
 	text, record := NewKey("acme", caller.RoleUser, "n", c.at)
-	if err := records.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.PutKey(t.Context(), record))
 	if _, err := ring.find(t.Context(), text); err != nil {
 		t.Error(err)
 	}
@@ -237,9 +225,7 @@ func TestKeyring_LeavingClientDoesNotFailOthers(t *testing.T) {
 	gated := &gatedKeys{Store: records, listed: make(chan struct{}), open: make(chan struct{})}
 	ring := NewKeyring(gated, nil, nil, 0, time.Now)
 	text, record := NewKey("acme", caller.RoleUser, "n", time.Now())
-	if err := records.PutKey(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
+	must(t, records.PutKey(t.Context(), record))
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error), make(chan error)
 	go func() {

@@ -14,13 +14,19 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // provider starts an OpenID Connect provider, and counts the reads of its keys.
 func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 	t.Helper()
 	key, err := mockoidc.RandomKeypair(2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p, err = mockoidc.NewServer(key.PrivateKey); err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +42,8 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(listener, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.Start(listener, nil))
 	t.Cleanup(func() { _ = p.Shutdown() })
 	return p, reads
 }
@@ -49,9 +51,7 @@ func provider(t *testing.T) (p *mockoidc.MockOIDC, reads *atomic.Int64) {
 func sign(t *testing.T, key *mockoidc.Keypair, claims jwt.MapClaims) string {
 	t.Helper()
 	text, err := key.SignJWT(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -111,9 +111,7 @@ func TestVerify(t *testing.T) {
 	}
 
 	stranger, err := mockoidc.RandomKeypair(2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stranger.Kid = p.Keypair.Kid // pretend to be the issuer
 	parts := strings.Split(sign(t, p.Keypair, good(none)), ".")
 	for name, token := range map[string]string{
@@ -156,9 +154,7 @@ func TestKeys(t *testing.T) {
 	verify("the first token", 1, "")
 	verify("the second", 1, "")
 	next, err := mockoidc.RandomKeypair(2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	former := p.Keypair
 	p.Keypair = next
 	verify("a new key at once", 1, "does not publish")
@@ -170,9 +166,7 @@ func TestKeys(t *testing.T) {
 	clock.Add(3600)
 	verify("keys that are old", 3, "")
 	clock.Add(3600)
-	if err := p.Shutdown(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Shutdown())
 	verify("an issuer that is down", 3, "")
 
 	unreachable := New(Config{Issuer: p.Issuer(), Audience: "mill", Client: client, Now: now, Account: "a", Role: "user"})

@@ -26,9 +26,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 			t.Fatalf("function %v, rows %q", record.Spec.Function, record.Spec.Inline)
 		}
 		prompt, err := function.NewPrompt(*record.Spec.Function)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for line := range strings.Lines(string(w.object(record.Spec.Spooled))) {
 			if line[0] == '"' {
@@ -36,9 +34,7 @@ func TestFunction_RowsBecomePrompts(t *testing.T) {
 				continue
 			}
 			row, err := function.ParseRow([]byte(line))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			values, _ := prompt.Values(row)
 			got = append(got, prompt.Render(values))
 		}
@@ -121,9 +117,7 @@ func TestRowFacts_LacksForAnyField(t *testing.T) {
 	var seen rowFacts
 	rows := []string{`{"a":1,"b":1,"c":1}`, `{"a":1,"b":1,"d":1}`, `{"a":1}`, `{"a":1,"b":1,"c":1,"d":1}`}
 	for i, row := range rows {
-		if err := seen.addObject(int64(10+i), []byte(row)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, seen.addObject(int64(10+i), []byte(row)))
 	}
 	for field, want := range map[string]int64{"a": -1, "b": 12, "c": 11, "d": 10, "x": 10} {
 		row, lacks := seen.lacks(field)

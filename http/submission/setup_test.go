@@ -21,6 +21,14 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // grade is a Function with two inputs and defaults.
 const grade = `{
 	"name": "grade", "inputs": [{"name": "essay", "description": "the text"}, {"name": "level", "required": false}],
@@ -56,9 +64,7 @@ type world struct {
 func setup(t testing.TB, change ...func(*Intake)) *world {
 	t.Helper()
 	opened, err := dir.Open(dir.Config{Root: t.TempDir(), NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w := &world{TB: t, bucket: &countingBucket{Bucket: opened}}
 	w.Intake = &Intake{
@@ -160,9 +166,7 @@ func (w *world) wantField(body, field, piece string) {
 func (w *world) define(definition string) (rowmill.Function, *request.Problems) {
 	w.Helper()
 	body, err := request.ReadObject([]byte(definition))
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return Definition(&body, w.Models, ""), body.Problems
 }
 
@@ -170,9 +174,7 @@ func (w *world) define(definition string) (rowmill.Function, *request.Problems) 
 func (w *world) publish(definition string) {
 	w.Helper()
 	f, problems := w.define(definition)
-	if err := problems.Err(); err != nil {
-		w.Fatal(err)
-	}
+	must(w, problems.Err())
 	if _, err := w.Functions.Publish(w.Context(), "default", f, true); err != nil {
 		w.Fatal(err)
 	}
@@ -182,9 +184,7 @@ func (w *world) publish(definition string) {
 func (w *world) objects() (keys []string) {
 	w.Helper()
 	all, err := w.bucket.List(w.Context(), "")
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	for _, info := range all {
 		keys = append(keys, info.Key)
 	}
@@ -195,14 +195,10 @@ func (w *world) objects() (keys []string) {
 func (w *world) object(key string) []byte {
 	w.Helper()
 	object, err := w.bucket.Open(w.Context(), key)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	defer object.Close()
 	text, err := io.ReadAll(blob.NewReader(object))
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return text
 }
 

@@ -22,6 +22,14 @@ import (
 	"github.com/rowmill/rowmill/store/bolt"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A receiver is a transport that records requests and answers them itself.
@@ -108,14 +116,10 @@ func (r *rig) sender() *Sender {
 func (r *rig) endpoint(host string) webhook.Endpoint {
 	r.Helper()
 	all, err := webhook.Load(r.Context(), r.store, "a")
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	e := webhook.NewEndpoint(time.Now())
 	e.URL = "http://" + host + "/hook"
-	if err := errors.Join(all.Add(e), all.Save(r.Context(), r.store, "a")); err != nil {
-		r.Fatal(err)
-	}
+	must(r, errors.Join(all.Add(e), all.Save(r.Context(), r.store, "a")))
 	return e
 }
 
@@ -135,9 +139,7 @@ func (r *rig) endJob() {
 func (r *rig) log(e webhook.Endpoint) []store.Delivery {
 	r.Helper()
 	found, _, err := r.store.ListDeliveries(r.Context(), e.ID, store.Page{Limit: 100})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	return found
 }
 
@@ -375,13 +377,9 @@ func TestSender_DeletedEndpoint(t *testing.T) {
 		e := r.endpoint("one")
 		r.endJob()
 		all, err := webhook.Load(r.Context(), r.store, "a")
-		if err != nil {
-			r.Fatal(err)
-		}
+		must(r, err)
 		all.Remove(e.ID)
-		if err := all.Save(r.Context(), r.store, "a"); err != nil {
-			r.Fatal(err)
-		}
+		must(r, all.Save(r.Context(), r.store, "a"))
 		r.sender()
 		time.Sleep(2 * time.Second)
 		if log := r.log(e); r.count() != 0 || log[0].State != store.DeliveryFailed || log[0].Attempts[0].Error == "" {

@@ -33,9 +33,7 @@ func (r *rig) stream() *Stream {
 	s, err := NewStream(r.Context(), StreamConfig{URL: "http://siem/audit", Secrets: []string{firstSecret}, Config: Config{
 		Store: r.store, Transport: &r.receiver, Reason: func(error) string { return "no answer" }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	s.Start()
 	r.streams = append(r.streams, s)
 	return s
@@ -44,17 +42,13 @@ func (r *rig) stream() *Stream {
 // appendAudit records an entry through the stream, as a node does.
 func (r *rig) appendAudit(s *Stream, id string) {
 	r.Helper()
-	if err := s.Of(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)); err != nil {
-		r.Fatal(err)
-	}
+	must(r, s.Of(r.store).AppendAudit(r.Context(), entryOf(id, time.Time{}, 1)))
 }
 
 // appendAuditAt records an entry with a time, as a node without a stream does.
 func (r *rig) appendAuditAt(id string, at time.Time, bytes int) {
 	r.Helper()
-	if err := r.store.AppendAudit(r.Context(), entryOf(id, at, bytes)); err != nil {
-		r.Fatal(err)
-	}
+	must(r, r.store.AppendAudit(r.Context(), entryOf(id, at, bytes)))
 }
 
 func entryOf(id string, at time.Time, bytes int) store.AuditEntry {
@@ -228,9 +222,7 @@ func TestStream_NextNodeRepeats(t *testing.T) {
 		_ = second.Stop(r.Context()) // never fails
 
 		p, now, err := second.load(r.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		until := now.Add(claimTTL)
 		p.Until = &until
 		if err := second.save(r.Context(), &p); err != nil { // by a node that crashes then
