@@ -5,8 +5,6 @@ package access
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/identity"
@@ -144,20 +141,10 @@ func (g *Gate) who(c *gin.Context) (who caller.Principal, session *ticket, err e
 		return who, &t, err
 	}
 	key, err := g.APIKey(c)
-	if err != nil {
-		return who, nil, err
+	if err == nil {
+		who, err = g.keys.check(c.Request.Context(), key, g.schemes[0])
 	}
-	who, err = g.keys.find(c.Request.Context(), key)
-	if errors.Is(err, rowmill.ErrNotFound) {
-		return who, nil, unauthorized(g.schemes[0], "unknown_key", "this API key is unknown, revoked or expired")
-	}
-	if refused := (*request.Error)(nil); errors.As(err, &refused) {
-		return who, nil, refused
-	}
-	if err != nil {
-		return who, nil, fmt.Errorf("look up the API key: %w", err)
-	}
-	return who, nil, nil
+	return who, nil, err
 }
 
 func unauthorized(scheme, code, message string) error {

@@ -116,6 +116,19 @@ func (k *Keyring) find(ctx context.Context, key string) (caller.Principal, error
 	return k.holder(kept)
 }
 
+// check returns the owner of a key, or the answer to a request with it. scheme is the
+// word before a key that the answer names.
+func (k *Keyring) check(ctx context.Context, key, scheme string) (caller.Principal, error) {
+	who, err := k.find(ctx, key)
+	switch {
+	case errors.Is(err, rowmill.ErrNotFound):
+		err = unauthorized(scheme, "unknown_key", "this API key is unknown, revoked or expired")
+	case err != nil && !errors.As(err, new(*request.Error)):
+		err = fmt.Errorf("look up the API key: %w", err)
+	}
+	return who, err
+}
+
 // bearer returns the bearer of a token. If the token is refused, the error is a
 // *request.Error.
 func (k *Keyring) bearer(ctx context.Context, token string) (caller.Principal, error) {

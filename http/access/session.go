@@ -101,21 +101,15 @@ func (s *Sessions) begin(c *gin.Context) (any, error) {
 	if wait := s.failures.wait(from); wait > 0 {
 		return nil, tooManyFailures(wait)
 	}
-	who, err := s.keys.find(c.Request.Context(), key)
+	who, err := s.keys.check(c.Request.Context(), key, SchemeKey)
 	if refused := (*request.Error)(nil); errors.As(err, &refused) {
 		if refused.Status == http.StatusUnauthorized {
 			s.failures.take(from)
 		}
-		s.Logger.Warn("sign-in refused: the token is not valid", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
-		return nil, refused
-	}
-	if errors.Is(err, rowmill.ErrNotFound) {
-		s.failures.take(from)
-		s.Logger.Warn("sign-in refused: the API key is unknown", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID)
-		return nil, unauthorized(SchemeKey, "unknown_key", "this API key is unknown, revoked or expired")
+		s.Logger.Warn("sign-in refused", exchange.KeyRequest, exchange.RequestID(c), "from", from.KeyID, "reason", refused.Message)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up the API key: %w", err)
+		return nil, err
 	}
 	expires, err := s.setSession(c, who)
 	if err != nil {

@@ -152,14 +152,11 @@ func (d *Dialect) list(c *gin.Context) (any, error) {
 	if page.Ascending {
 		slices.Reverse(records)
 	}
-	list := listView{Data: make([]batchView, len(records)), HasMore: more}
+	views := make([]batchView, len(records))
 	for i, record := range records {
-		list.Data[i] = d.view(record)
+		views[i] = d.view(record)
 	}
-	if n := len(records); n > 0 {
-		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
-	}
-	return list, nil
+	return newList(views, more, func(v *batchView) *string { return &v.ID }), nil
 }
 
 // results answers GET /v1/messages/batches/{message_batch_id}/results.

@@ -26,17 +26,9 @@ func ViewModel(o offer.ListedModel) ModelView {
 
 // ViewModels returns the answer with all models, in one page.
 func ViewModels(all []offer.ListedModel) any {
-	list := struct {
-		Data    []ModelView `json:"data"`
-		HasMore bool        `json:"has_more"`
-		FirstID *string     `json:"first_id"`
-		LastID  *string     `json:"last_id"`
-	}{Data: make([]ModelView, len(all))}
+	views := make([]ModelView, len(all))
 	for i, o := range all {
-		list.Data[i] = ViewModel(o)
+		views[i] = ViewModel(o)
 	}
-	if n := len(all); n > 0 {
-		list.FirstID, list.LastID = &list.Data[0].ID, &list.Data[n-1].ID
-	}
-	return list
+	return newList(views, false, func(v *ModelView) *string { return &v.ID })
 }

@@ -39,11 +39,20 @@ type requestCounts struct {
 	Expired    int64 `json:"expired"`
 }
 
-type listView struct {
-	Data    []batchView `json:"data"`
-	HasMore bool        `json:"has_more"`
-	FirstID *string     `json:"first_id"`
-	LastID  *string     `json:"last_id"`
+// listView is a page of a list in an answer.
+type listView[T any] struct {
+	Data    []T     `json:"data"`
+	HasMore bool    `json:"has_more"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+}
+
+func newList[T any](data []T, more bool, id func(*T) *string) listView[T] {
+	list := listView[T]{Data: data, HasMore: more}
+	if n := len(data); n > 0 {
+		list.FirstID, list.LastID = id(&data[0]), id(&data[n-1])
+	}
+	return list
 }
 
 // view returns the batch of a record.

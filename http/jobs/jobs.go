@@ -5,6 +5,7 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,34 +211,23 @@ func (j *Jobs) statusIn(dialect *sdk.Dialect) func(*gin.Context) (any, error) {
 	}
 }
 
+var statusMessages = map[rowmill.Status]string{
+	rowmill.StatusPending: "Job is pending", rowmill.StatusSubmitted: "Job has been submitted", rowmill.StatusStarting: "Job is starting",
+	rowmill.StatusRunning: "Job is running", rowmill.StatusSucceeded: "Job completed successfully",
+	rowmill.StatusCancelled: "Job was cancelled", rowmill.StatusFailed: "Job failed",
+}
+
 // statusMessage describes the status for a person.
 func statusMessage(job *rowmill.Job) string {
-	if job.Message != "" && !job.Status.Terminal() {
+	switch {
+	case job.Message != "" && !job.Status.Terminal():
 		return job.Message
+	case job.Status == rowmill.StatusSucceeded && job.FailedRows > 0 && job.NumRows != nil:
+		return fmt.Sprintf("Job completed; %d of %d rows failed", job.FailedRows, *job.NumRows)
+	case job.Status == rowmill.StatusFailed && job.FailureReason != nil:
+		return "Job failed: " + job.FailureReason.Message
 	}
-	switch job.Status {
-	case rowmill.StatusPending:
-		return "Job is pending"
-	case rowmill.StatusSubmitted:
-		return "Job has been submitted"
-	case rowmill.StatusStarting:
-		return "Job is starting"
-	case rowmill.StatusRunning:
-		return "Job is running"
-	case rowmill.StatusSucceeded:
-		if job.FailedRows > 0 && job.NumRows != nil {
-			return fmt.Sprintf("Job completed; %d of %d rows failed", job.FailedRows, *job.NumRows)
-		}
-		return "Job completed successfully"
-	case rowmill.StatusCancelled:
-		return "Job was cancelled"
-	case rowmill.StatusFailed:
-		if job.FailureReason != nil {
-			return "Job failed: " + job.FailureReason.Message
-		}
-		return "Job failed"
-	}
-	return "Status is unknown"
+	return cmp.Or(statusMessages[job.Status], "Status is unknown")
 }
 
 // cancel answers POST /v1/jobs/{job_id}/cancel and GET /v1/job-cancel/{job_id}. The

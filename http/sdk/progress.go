@@ -88,23 +88,20 @@ type tokensLine struct {
 func (l *progressLines) show(job rowmill.Job, readable bool, now time.Time) error {
 	tokens := tokensOf(job, now)
 	rows := rowsToShow(job, readable)
-	var text []byte
-	add := func(kind string, result any) error {
-		line, err := exchange.Encode(progressLine{kind, result})
-		text = append(text, line...)
-		return err
-	}
+	var lines []progressLine
 	if sum := tokens.Input + tokens.Output; !l.begun || sum != l.tokens {
-		if err := add("tokens", tokens); err != nil {
-			return err
-		}
-		l.tokens = sum
+		lines, l.tokens = append(lines, progressLine{"tokens", tokens}), sum
 	}
 	if !l.begun || rows != l.rows {
-		if err := add("progress", rows); err != nil {
+		lines, l.rows = append(lines, progressLine{"progress", rows}), rows
+	}
+	var text []byte
+	for _, line := range lines {
+		encoded, err := exchange.Encode(line)
+		if err != nil {
 			return err
 		}
-		l.rows = rows
+		text = append(text, encoded...)
 	}
 	if len(text) == 0 && now.Sub(l.lastWrite) >= progressAlive {
 		text = []byte("\n")

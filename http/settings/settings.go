@@ -81,19 +81,15 @@ func (s *Settings) patch(c *gin.Context) (any, error) {
 	}
 	if change {
 		view.RetentionDays = days
-		err = s.Audit.Record(c, audit.Act{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) (err error) {
-			view.version, err = s.put(ctx, view)
-			return err
+		err = s.Audit.Record(c, audit.Act{Name: audit.SettingsSet, Account: account, Target: "", Details: view.Settings}, func(ctx context.Context) error {
+			version, err := store.RewriteValue(ctx, s.Store, store.SettingsValue(account), view.Settings, view.version)
+			if err != nil {
+				return fmt.Errorf("store the settings of an account: %w", err)
+			}
+			view.version = version
+			return nil
 		})
 	}
 	exchange.SetTag(c, view.version, err)
 	return view, err
-}
-
-func (s *Settings) put(ctx context.Context, view settingsView) (version int64, err error) {
-	version, err = store.RewriteValue(ctx, s.Store, store.SettingsValue(view.Account), view.Settings, view.version)
-	if err != nil {
-		return 0, fmt.Errorf("store the settings of an account: %w", err)
-	}
-	return version, nil
 }

@@ -40,7 +40,7 @@ func (s Schedule) After(d store.Delivery, a store.DeliveryAttempt, now time.Time
 	case a.Status == http.StatusGone || !again:
 		return finished(d, store.DeliveryFailed, now)
 	}
-	return dueAt(d, now.Add(pause))
+	return DueAt(d, now.Add(pause))
 }
 
 // GivenUp returns the delivery as failed for a reason.
@@ -53,18 +53,11 @@ func GivenUp(d store.Delivery, reason string, now time.Time) store.Delivery {
 // attempts stays.
 func Requeued(d store.Delivery, now time.Time) store.Delivery {
 	d.Tries = 0
-	return dueAt(d, now)
+	return DueAt(d, now)
 }
 
-// Interrupted returns the delivery as due now, after an attempt that this node
-// cancelled. The attempt does not count.
-func Interrupted(d store.Delivery, now time.Time) store.Delivery { return dueAt(d, now) }
-
-// Claimed returns the delivery as claimed by a node: no other node sends it before
-// until.
-func Claimed(d store.Delivery, until time.Time) store.Delivery { return dueAt(d, until) }
-
-func dueAt(d store.Delivery, at time.Time) store.Delivery {
+// DueAt returns the delivery as due at a time. No node sends it before.
+func DueAt(d store.Delivery, at time.Time) store.Delivery {
 	at = at.UTC()
 	d.State, d.Due, d.Expires = store.DeliveryPending, &at, nil
 	return d

@@ -28,7 +28,7 @@ const (
 
 // handle claims a delivery that is due at now and sends it.
 func (s *Sender) handle(d store.Delivery, now time.Time) error {
-	d, err := s.Store.PutDelivery(s.ctx, webhook.Claimed(d, now.Add(claimTTL)))
+	d, err := s.Store.PutDelivery(s.ctx, webhook.DueAt(d, now.Add(claimTTL)))
 	if err != nil {
 		return ignoreLostClaim(err)
 	}
@@ -45,7 +45,7 @@ func (s *Sender) handle(d store.Delivery, now time.Time) error {
 	}
 	attempt := s.Try(s.ctx, e, d.ID, d.Payload)
 	if s.ctx.Err() != nil && !webhook.Succeeded(attempt) {
-		return s.record(d, func(now time.Time) store.Delivery { return webhook.Interrupted(d, now) })
+		return s.record(d, func(now time.Time) store.Delivery { return webhook.DueAt(d, now) })
 	}
 	if attempt.Status == http.StatusGone {
 		if err := s.disable(d.Account, d.Endpoint); err != nil {
