@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.yaml.in/yaml/v3"
 
@@ -53,55 +52,45 @@ func openAPIDocument(version string) ([]byte, error) {
 	return text, nil
 }
 
-// health answers requests about the state of the node. They need no key, but only
-// operators get all details.
-type health struct {
-	*exchange.Exchange
-	gate  *access.Gate
-	store interface {
-		Ping(ctx context.Context) error
-	}
-	service Service
-	version Version
-	openapi []byte // openapi.yaml as JSON
-}
-
-// route adds the routes of health. Load balancers send GET or HEAD.
-func (h *health) route(root gin.IRoutes, gatherer prometheus.Gatherer) {
+// routeHealth adds the routes about the state of the node. They need no key, but only
+// operators get all details. Load balancers send GET or HEAD.
+func (s *Server) routeHealth(root gin.IRoutes, gate *access.Gate) {
 	for _, method := range []string{nethttp.MethodGet, nethttp.MethodHead} {
-		root.Handle(method, "/livez", h.live)
-		root.Handle(method, "/readyz", h.ready)
+		root.Handle(method, "/livez", live)
+		root.Handle(method, "/readyz", s.ready(gate))
 	}
-	root.GET("/version", h.Handle(h.showVersion))
-	root.GET("/metrics", h.metrics(gatherer))
-	root.GET("/openapi.json", h.openAPI)
+	root.GET("/version", s.exchange.Handle(func(*gin.Context) (any, error) { return s.Version, nil }))
+	root.GET("/metrics", s.metrics())
+	root.GET("/openapi.json", s.openAPI)
 }
 
 // live answers GET /livez: the process runs. It checks nothing.
-func (h *health) live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
+func live(c *gin.Context) { c.String(nethttp.StatusOK, "ok\n") }
 
 // ready answers GET /readyz: 200 if the node accepts jobs, else 503. With ?verbose it
 // lists the checks: all details for operators, only names of parts for others.
-func (h *health) ready(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
-	defer cancel()
-	_, verbose := c.GetQuery("verbose")
-	key, _ := h.gate.APIKey(c) // an empty key belongs to no operator
-	told := make(chan bool, 1)
-	go func() { told <- verbose && h.gate.IsOperator(ctx, key) }()
-	checks := h.checks(ctx, c)
-	status, summary := nethttp.StatusOK, "ready\n"
-	if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
-		status, summary = nethttp.StatusServiceUnavailable, "not ready\n"
+func (s *Server) ready(gate *access.Gate) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		ctx, cancel := context.WithTimeout(c.Request.Context(), readyTimeout)
+		defer cancel()
+		_, verbose := c.GetQuery("verbose")
+		key, _ := gate.APIKey(c) // an empty key belongs to no operator
+		told := make(chan bool, 1)
+		go func() { told <- verbose && gate.IsOperator(ctx, key) }()
+		checks := s.checks(ctx, c)
+		status, summary := nethttp.StatusOK, "ready\n"
+		if slices.ContainsFunc(checks, func(check Check) bool { return !check.OK }) {
+			status, summary = nethttp.StatusServiceUnavailable, "not ready\n"
+		}
+		switch operator := <-told; {
+		case operator:
+			summary = everything(checks) + summary
+		case verbose:
+			summary = partsOnly(checks) + summary
+		}
+		c.Header("Cache-Control", "no-store")
+		c.String(status, "%s", summary)
 	}
-	switch operator := <-told; {
-	case operator:
-		summary = everything(checks) + summary
-	case verbose:
-		summary = partsOnly(checks) + summary
-	}
-	c.Header("Cache-Control", "no-store")
-	c.String(status, "%s", summary)
 }
 
 func mark(ok bool) string {
@@ -139,20 +128,20 @@ func partsOnly(checks []Check) string {
 	return lines.String()
 }
 
-func (h *health) checks(ctx context.Context, c *gin.Context) []Check {
+func (s *Server) checks(ctx context.Context, c *gin.Context) []Check {
 	pinged := make(chan error, 1)
-	go func() { pinged <- h.store.Ping(ctx) }()
-	further := h.service.Checks(ctx)
+	go func() { pinged <- s.Store.Ping(ctx) }()
+	further := s.Service.Checks(ctx)
 	records := Check{Name: "store", OK: true, Text: "records can be written"}
 	if err := <-pinged; err != nil {
 		records = Check{Name: "store", Text: "records cannot be written now; the log holds the reason"}
 		if e := request.Describe(err); e.Status == nethttp.StatusInsufficientStorage {
 			records.Text = e.Message
 		}
-		h.Logger.Warn("writing to the store failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
+		s.Logger.Warn("writing to the store failed", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
 	}
 	checks := append([]Check{records}, further...)
-	if h.service.Draining() {
+	if s.Service.Draining() {
 		checks = append(checks, Check{Name: "draining", Text: "the node is about to stop and accepts no more jobs"})
 	}
 	return checks
@@ -160,20 +149,18 @@ func (h *health) checks(ctx context.Context, c *gin.Context) []Check {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-func (h *health) showVersion(*gin.Context) (any, error) { return h.version, nil }
-
-func (h *health) openAPI(c *gin.Context) {
-	c.Header("Content-Length", strconv.Itoa(len(h.openapi)))
-	c.Data(nethttp.StatusOK, exchange.JSON, h.openapi)
+func (s *Server) openAPI(c *gin.Context) {
+	c.Header("Content-Length", strconv.Itoa(len(s.openapi)))
+	c.Data(nethttp.StatusOK, exchange.JSON, s.openapi)
 }
 
-// metrics serves the metrics of a gatherer. Without a gatherer it answers 404, because
+// metrics serves the metrics of the node. Without a Gatherer it answers 404, because
 // the metrics have another address then.
-func (h *health) metrics(gatherer prometheus.Gatherer) gin.HandlerFunc {
-	if gatherer == nil {
-		return h.Do(func(*gin.Context) error {
+func (s *Server) metrics() gin.HandlerFunc {
+	if s.Gatherer == nil {
+		return s.exchange.Do(func(*gin.Context) error {
 			return request.Errorf(nethttp.StatusNotFound, "not_found", "metrics are not served at this address")
 		})
 	}
-	return gin.WrapH(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	return gin.WrapH(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 }

@@ -42,7 +42,7 @@ func (s *Server) routes(metrics *requestMetrics) *gin.Engine {
 	sessions := access.NewSessions(s.exchange, ring, s.Store, s.Now)
 	s.ring, s.seal = ring, sessions.Seal
 	own := access.NewGate(ring, sessions)
-	(&health{Exchange: s.exchange, gate: own, store: s.Store, service: s.Service, version: s.Version, openapi: s.openapi}).route(engine, s.Gatherer)
+	s.routeHealth(engine, own)
 	(&console.Pages{Exchange: s.exchange, Console: s.Console}).Route(engine)
 	sessions.Route(engine)
 
@@ -123,17 +123,15 @@ func (s *Server) routeJobs(known *jobs.Jobs, by routeGroups, acts *audit.Auditor
 
 	offered := offer.New(s.Catalog, s.Service.Servers)
 	(&modelList{Exchange: s.exchange, all: offered, counting: s.Service.Counting}).route(by.shared)
-	library := function.Library{Values: s.Store, Now: s.Now}
 	made := &submit.Submissions{
 		Exchange: s.exchange, Quotas: bounds, Store: s.Store, Service: s.Service, KeyTTL: s.IdempotencyTTL, Now: s.Now,
 		Intake: &submission.Intake{
-			Models: offered, Functions: library, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
+			Models: offered, Functions: function.Library{Values: s.Store, Now: s.Now}, Bucket: s.Bucket, Files: s.Store, Now: s.Now, MaxRow: s.MaxRowBytes, MaxInline: s.MaxInlineBytes, Dedup: s.Dedup,
 		},
 	}
 	made.Route(by.own, known, shelf)
 	s.routeBatches(known, made, by, shelf)
-	(&functions.Functions{Exchange: s.exchange, Library: library, Models: offered, Audit: acts}).Route(by.own)
-	(&functions.Runs{Submissions: made, Jobs: known, Archive: shelf, Deadline: s.FunctionDeadline}).Route(by.own)
+	(&functions.Functions{Submissions: made, Jobs: known, Archive: shelf, Audit: acts, Deadline: s.FunctionDeadline}).Route(by.own)
 }
 
 // routeBatches adds the routes of the dialects with batches.

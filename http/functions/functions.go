@@ -7,26 +7,30 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/engine/offer"
 	"github.com/rowmill/rowmill/http/audit"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/submission"
-	"github.com/rowmill/rowmill/input/function"
+	"github.com/rowmill/rowmill/http/submit"
 	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/results/archive"
 )
 
-// Functions answers requests about the published prompts of accounts.
+// Functions answers requests about the published prompts of accounts, and runs them for
+// one input.
 type Functions struct {
-	*exchange.Exchange
-	Library function.Library
-	Models  *offer.Models
-	Audit   *audit.Auditor
+	*submit.Submissions
+	Jobs     *jobs.Jobs
+	Archive  *archive.Archive
+	Audit    *audit.Auditor
+	Deadline time.Duration // of a run
 }
 
 // Route adds the routes of Functions.
@@ -37,6 +41,7 @@ func (f *Functions) Route(v1 gin.IRoutes) {
 	v1.DELETE("/functions/:function", f.Handle(f.unpublish))
 	v1.GET("/functions/:function/revisions", f.Do(f.revisions))
 	v1.POST("/functions/:function/rollback", f.Handle(f.rollback))
+	v1.POST("/functions/:function/run", f.Handle(f.run))
 }
 
 func noFunction(name string) *request.Error {
@@ -60,7 +65,7 @@ func functionError(err error, missing *request.Error) error {
 
 // list answers GET /v1/functions.
 func (f *Functions) list(c *gin.Context) error {
-	return f.stream(c, `{"functions":`, f.Library.Each)
+	return f.stream(c, `{"functions":`, f.Intake.Functions.Each)
 }
 
 // revisions answers GET /v1/functions/:function/revisions.
@@ -68,7 +73,7 @@ func (f *Functions) revisions(c *gin.Context) error {
 	name := c.Param("function")
 	return f.stream(c, `{"revisions":`, func(ctx context.Context, account string, yield func(rowmill.Function) error) error {
 		missing := request.Errorf(http.StatusNotFound, "unknown_function", "the account has never had a Function %q", spelling.Shorten(name, 64))
-		return functionError(f.Library.Revisions(ctx, account, name, yield), missing)
+		return functionError(f.Intake.Functions.Revisions(ctx, account, name, yield), missing)
 	})
 }
 
@@ -90,7 +95,7 @@ func (f *Functions) show(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := f.Library.Published(c.Request.Context(), account, name)
+	found, err := f.Intake.Functions.Published(c.Request.Context(), account, name)
 	return found, functionError(err, noFunction(name))
 }
 
@@ -100,14 +105,14 @@ func (f *Functions) publish(c *gin.Context) (any, error) {
 	publish := true
 	account, err := caller.Administer(f.Exchange, c, submission.MaxDefinition, func(body *request.Object) {
 		body.Read("publish", "a boolean", &publish)
-		made = submission.Definition(body, f.Models, "; publish and account besides")
+		made = submission.Definition(body, f.Intake.Models, "; publish and account besides")
 	})
 	if err != nil {
 		return nil, err
 	}
 	details := gin.H{"model": made.Model, "publish": publish}
 	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionPublish, Account: account, Target: made.Name, Details: details}, func(ctx context.Context) (err error) {
-		made, err = f.Library.Publish(ctx, account, made, publish)
+		made, err = f.Intake.Functions.Publish(ctx, account, made, publish)
 		return functionError(err, noFunction(made.Name))
 	})
 	return made, err
@@ -130,7 +135,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 	shown := spelling.Shorten(name, 64)
 	var now rowmill.Function
 	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionRollback, Account: account, Target: shown, Details: gin.H{"revision": revision}}, func(ctx context.Context) (err error) {
-		now, err = f.Library.Rollback(ctx, account, name, revision, f.runnable)
+		now, err = f.Intake.Functions.Rollback(ctx, account, name, revision, f.runnable)
 		return functionError(err, noRevision(name, revision))
 	})
 	return now, err
@@ -138,7 +143,7 @@ func (f *Functions) rollback(c *gin.Context) (any, error) {
 
 // runnable refuses a revision whose model no longer exists.
 func (f *Functions) runnable(old rowmill.Function) error {
-	if f.Models.Known(old.Model) {
+	if f.Intake.Models.Known(old.Model) {
 		return nil
 	}
 	return &rowmill.InvalidError{Code: request.CodeUnknownModel, Fields: []rowmill.FieldError{{Field: "revision", Message: fmt.Sprintf(
@@ -153,7 +158,7 @@ func (f *Functions) unpublish(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	err = f.Audit.Record(c, audit.Act{Name: audit.FunctionUnpublish, Account: account, Target: spelling.Shorten(name, 64), Details: gin.H{}}, func(ctx context.Context) error {
-		return functionError(f.Library.Unpublish(ctx, account, name), noFunction(name))
+		return functionError(f.Intake.Functions.Unpublish(ctx, account, name), noFunction(name))
 	})
 	return gin.H{"message": "The Function is no longer published. Its revisions stay, and jobs that run it continue."}, err
 }

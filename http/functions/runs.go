@@ -13,7 +13,6 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
-	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/http/sdk"
 	"github.com/rowmill/rowmill/http/submission"
@@ -31,35 +30,22 @@ const (
 	longestPoll = 250 * time.Millisecond
 )
 
-// Runs runs Functions for one input and waits for the answer.
-type Runs struct {
-	Submissions *submit.Submissions
-	Jobs        *jobs.Jobs
-	Archive     *archive.Archive
-	Deadline    time.Duration // of a run
-}
-
-// Route adds the route by which a Function runs for one input.
-func (r *Runs) Route(v1 gin.IRoutes) {
-	v1.POST("/functions/:function/run", r.Submissions.Handle(r.run))
-}
-
 // run answers POST /v1/functions/:function/run: it runs one row as a job of priority 0
 // and waits for it. The job counts in lists, quotas, usage and cost like any other.
-func (r *Runs) run(c *gin.Context) (any, error) {
-	if err := r.Submissions.TakesJobs(c); err != nil {
+func (f *Functions) run(c *gin.Context) (any, error) {
+	if err := f.TakesJobs(c); err != nil {
 		return nil, err
 	}
-	record, err := r.start(c)
+	record, err := f.start(c)
 	if err != nil {
 		return nil, err
 	}
-	r.Submissions.Service.Submitted(record)
+	f.Service.Submitted(record)
 	ctx := c.Request.Context()
-	if record, err = r.await(ctx, record.Job.ID); err != nil {
+	if record, err = f.await(ctx, record.Job.ID); err != nil {
 		return nil, err
 	}
-	row, err := r.outcome(ctx, record)
+	row, err := f.outcome(ctx, record)
 	if err != nil {
 		return nil, err
 	}
@@ -82,18 +68,18 @@ func (r *Runs) run(c *gin.Context) (any, error) {
 }
 
 // start checks the request and creates its job.
-func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
+func (f *Functions) start(c *gin.Context) (record store.Record, err error) {
 	ctx, who := c.Request.Context(), caller.Of(c)
-	intake := r.Submissions.Intake
+	intake := f.Intake
 	// The text may be longer than the row, because of escapes: twice the row's limit is
 	// enough here. The decoded row is checked exactly later.
-	body, err := r.Submissions.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject)
+	body, err := f.ReadObject(c, 2*int64(intake.MaxRow)+submission.MaxDefinition+exchange.SmallObject)
 	if err != nil {
 		return record, err
 	}
 	var input json.RawMessage
 	body.Read("input", "an object or a string", &input)
-	call, err := r.readCall(ctx, who.Account, c.Param("function"), &body)
+	call, err := f.readCall(ctx, who.Account, c.Param("function"), &body)
 	if err == nil {
 		err = body.Err()
 	}
@@ -105,15 +91,15 @@ func (r *Runs) start(c *gin.Context) (record store.Record, err error) {
 		return record, err
 	}
 	defer sub.Close()
-	record, _, err = r.Submissions.Create(ctx, who, job, nil)
+	record, _, err = f.Create(ctx, who, job, nil)
 	return record, err
 }
 
 // readCall returns the call: with the revision or the definition in the body, or with the
 // published revision. If it returns nil, the error or the body's problems give the
 // reason.
-func (r *Runs) readCall(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
-	intake := r.Submissions.Intake
+func (f *Functions) readCall(ctx context.Context, account, name string, body *request.Object) (*submission.Call, error) {
+	intake := f.Intake
 	var definition json.RawMessage
 	revision := 0
 	numbered := body.Read("revision", "a whole number", &revision)
@@ -140,13 +126,13 @@ func (r *Runs) readCall(ctx context.Context, account, name string, body *request
 
 // await waits until a job has ended. It cancels the job if the client leaves or the
 // deadline passes.
-func (r *Runs) await(ctx context.Context, jobID string) (store.Record, error) {
-	waiting, cancel := context.WithTimeout(ctx, r.Deadline)
+func (f *Functions) await(ctx context.Context, jobID string) (store.Record, error) {
+	waiting, cancel := context.WithTimeout(ctx, f.Deadline)
 	defer cancel()
 	poll := time.NewTimer(firstPoll)
 	defer poll.Stop()
 	for every := firstPoll; ; every = min(every*3/2, longestPoll) {
-		record, err := r.Jobs.Store.Get(waiting, jobID)
+		record, err := f.Jobs.Store.Get(waiting, jobID)
 		if err == nil && record.Job.Status.Terminal() {
 			return record, nil
 		}
@@ -156,17 +142,17 @@ func (r *Runs) await(ctx context.Context, jobID string) (store.Record, error) {
 		poll.Reset(every)
 		select {
 		case <-waiting.Done():
-			return r.giveUp(ctx, jobID)
+			return f.giveUp(ctx, jobID)
 		case <-poll.C:
 		}
 	}
 }
 
 // giveUp cancels a job, unless it has ended meanwhile.
-func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
+func (f *Functions) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), submit.CreateTimeout)
 	defer done()
-	record, doing, err := r.Jobs.End(last, jobID, "cancelled: the client no longer waits for it")
+	record, doing, err := f.Jobs.End(last, jobID, "cancelled: the client no longer waits for it")
 	switch {
 	case errors.Is(err, rowmill.ErrTerminal):
 		return record, nil
@@ -176,7 +162,7 @@ func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return record, err
 	}
-	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", r.Deadline)
+	message := fmt.Sprintf("the Function gave no answer within %v, and its job was cancelled", f.Deadline)
 	if doing != "" {
 		message += "; the job was " + doing
 	}
@@ -185,11 +171,11 @@ func (r *Runs) giveUp(ctx context.Context, jobID string) (store.Record, error) {
 
 // outcome returns the row of an ended job, or an error with the reason why the job has
 // none.
-func (r *Runs) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
+func (f *Functions) outcome(ctx context.Context, record store.Record) (row results.RowView, err error) {
 	if record.Job.Status == rowmill.StatusSucceeded {
-		row, err = r.Archive.Row(ctx, record, 0)
+		row, err = f.Archive.Row(ctx, record, 0)
 	} else {
-		err = r.noResultError(ctx, record)
+		err = f.noResultError(ctx, record)
 	}
 	if errors.Is(err, archive.ErrBusy) {
 		err = request.Errorf(http.StatusServiceUnavailable, "busy", "the answer is being moved; fetch it as row 0 of the job").With("job_id", record.Job.ID)
@@ -198,14 +184,14 @@ func (r *Runs) outcome(ctx context.Context, record store.Record) (row results.Ro
 }
 
 // noResultError returns the error for a job that failed or was cancelled.
-func (r *Runs) noResultError(ctx context.Context, record store.Record) error {
+func (f *Functions) noResultError(ctx context.Context, record store.Record) error {
 	id := record.Job.ID
 	if record.Job.Status == rowmill.StatusCancelled || record.Job.FailureReason == nil {
 		return request.Errorf(http.StatusConflict, "cancelled", "the run's job was cancelled").With("job_id", id)
 	}
 	code, message := record.Job.FailureReason.Code, record.Job.FailureReason.Message
 	if code == rowmill.CodeTooManyFailedRows { // the error of its only row says more
-		found, _, err := r.Archive.Failures(ctx, record, archive.Beginning(), 1)
+		found, _, err := f.Archive.Failures(ctx, record, archive.Beginning(), 1)
 		if err != nil {
 			return err
 		}
