@@ -159,7 +159,9 @@ func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil
 func (service) Backup(context.Context) (nodes.Backup, error) { return nil, nodes.ErrNoBackup }
 
 // EngineList is not used here.
-func (service) EngineList(context.Context) ([]apiclient.Engine, []string, error) { return nil, nil, nil }
+func (service) EngineList(context.Context) ([]apiclient.Engine, []string, error) {
+	return nil, nil, nil
+}
 
 // Points is not used here.
 func (service) Points(context.Context) ([]nodes.NodePoints, error) { return nil, nil }
