@@ -125,24 +125,32 @@ const JSON = "application/json; charset=utf-8"
 
 // Answer writes v as JSON, with its length.
 func Answer(c *gin.Context, status int, v any) {
-	body, err := Encode(v)
-	if err != nil {
-		panic(fmt.Sprintf("encode an answer: %v", err)) // all types of answers can be encoded
+	pieces, isEncoded := v.(Encoded)
+	if !isEncoded {
+		body, err := Encode(v)
+		if err != nil {
+			panic(fmt.Sprintf("encode an answer: %v", err)) // all types of answers can be encoded
+		}
+		pieces = Encoded{body}
 	}
-	c.Header("Content-Length", strconv.Itoa(len(body)))
+	length := 0
+	for _, piece := range pieces {
+		length += len(piece)
+	}
+	c.Header("Content-Length", strconv.Itoa(length))
 	c.Header("Content-Type", JSON) // otherwise gin keeps a type that was set before the error
 	c.Header("Cache-Control", "no-store")
-	c.Data(status, JSON, body)
+	c.Status(status)
+	for _, piece := range pieces {
+		_, _ = c.Writer.Write(piece) // fails if the client left
+	}
 }
 
-// Encoded is an answer in JSON, with a line end.
-type Encoded []byte
+// Encoded is an answer in JSON, in pieces. The last piece ends with a line end.
+type Encoded [][]byte
 
 // Encode returns v as JSON with a line end, without HTML escapes.
 func Encode(v any) ([]byte, error) {
-	if text, is := v.(Encoded); is {
-		return text, nil
-	}
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)

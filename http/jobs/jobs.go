@@ -314,20 +314,19 @@ func (j *Jobs) page(c *gin.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := append(make([]byte, 0, len(page)<<10), `{"jobs":[`...) // most jobs have 1 KB
+	pieces, comma := exchange.Encoded{[]byte(`{"jobs":[`)}, []byte(",")
 	for i, job := range page {
 		if i > 0 {
-			text = append(text, ',')
+			pieces = append(pieces, comma)
 		}
 		encoded, err := j.encode(who, j.Current(job, who.Account))
 		if err != nil {
 			return nil, err
 		}
-		text = append(text, encoded...)
+		pieces = append(pieces, encoded)
 	}
 	rest, err := exchange.Encode(gin.H{"next_cursor": exchange.OrNull(next), "scanned_all": all})
-	text = append(text, "],"...)
-	return exchange.Encoded(append(text, bytes.TrimPrefix(rest, []byte("{"))...)), err
+	return append(pieces, []byte("],"), bytes.TrimPrefix(rest, []byte("{"))), err
 }
 
 // stream answers with all jobs of an account. One page is in memory at a time.
