@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,18 +40,10 @@ type Config struct {
 
 // withDefaults returns c with defaults for zero fields.
 func (c Config) withDefaults() Config {
-	if c.UserAgent == "" {
-		c.UserAgent = "rowmill"
-	}
-	if c.Timeout == 0 {
-		c.Timeout = time.Minute
-	}
-	if c.StallTimeout == 0 {
-		c.StallTimeout = time.Minute
-	}
-	if c.Retry == (retry.Policy{}) {
-		c.Retry = retry.Transfers
-	}
+	c.UserAgent = cmp.Or(c.UserAgent, "rowmill")
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
+	c.StallTimeout = cmp.Or(c.StallTimeout, time.Minute)
+	c.Retry = cmp.Or(c.Retry, retry.Transfers)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -103,9 +104,7 @@ func readError(resp *http.Response) error {
 	}
 	if body.Message != "" {
 		e.Message, e.Code, e.Fields = body.Message, body.Code, body.Errors
-		if body.RequestID != "" {
-			e.RequestID = body.RequestID
-		}
+		e.RequestID = cmp.Or(body.RequestID, e.RequestID)
 	} else {
 		e.Message = "the server answered " + resp.Status
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,10 +51,7 @@ func (c *Client) Events(ctx context.Context, l Subscription) iter.Seq2[Event, er
 		s := &eventStream{client: c, subscription: l, pause: eventsPause}
 		for {
 			stopped, err := s.attempt(ctx, yield)
-			wait := s.pause
-			if l.Pause > 0 {
-				wait = l.Pause
-			}
+			wait := cmp.Or(max(l.Pause, 0), s.pause)
 			switch {
 			case stopped || ctx.Err() != nil:
 				return

@@ -118,16 +118,11 @@ func (c *Client) copy(ctx context.Context, cancel context.CancelCauseFunc, w io.
 
 // finish syncs a complete file and gives it its final name.
 func finish(part *os.File, path string) error {
-	if err := part.Chmod(0o644); err != nil {
-		return fmt.Errorf("save the results: %w", err)
+	err := errors.Join(part.Chmod(0o644), part.Sync(), part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), path)
 	}
-	if err := part.Sync(); err != nil {
-		return fmt.Errorf("save the results: %w", err)
-	}
-	if err := part.Close(); err != nil {
-		return fmt.Errorf("save the results: %w", err)
-	}
-	if err := os.Rename(part.Name(), path); err != nil {
+	if err != nil {
 		return fmt.Errorf("save the results: %w", err)
 	}
 	return nil

@@ -17,71 +17,47 @@ import (
 // Submission is a job to create. Set exactly one of URL and Rows. Empty fields are not
 // sent; the service uses its defaults.
 type Submission struct {
-	URL      string                   // where the service downloads the rows; or "file:" and the id of an uploaded file
-	Rows     iter.Seq2[string, error] // inline rows in UTF-8, read once, while they are sent
-	Column   string                   // URL only
-	IDColumn string                   // URL only
-	Format   string                   // URL only: csv, tsv, parquet, jsonl or lines
+	URL      string                   `json:"inputs,omitempty"`         // where the service downloads the rows; or "file:" and the id of an uploaded file
+	Rows     iter.Seq2[string, error] `json:"-"`                        // inline rows in UTF-8, read once, while they are sent
+	Column   string                   `json:"column_name,omitempty"`    // URL only
+	IDColumn string                   `json:"id_column_name,omitempty"` // URL only
+	Format   string                   `json:"input_format,omitempty"`   // URL only: csv, tsv, parquet, jsonl or lines
 
-	Model       string
-	System      string
-	Schema      json.RawMessage
-	Sampling    map[string]any
-	Priority    rowmill.Priority
-	SeedPerRow  bool
-	NoTruncate  bool
-	Dedup       *bool // run equal rows once; nil: the service's default
-	Repair      bool  // with a Schema: accept JSON with text around it
-	Estimate    bool
-	Name        string
-	Description string
+	Model       string           `json:"model,omitempty"`
+	System      string           `json:"system_prompt,omitempty"`
+	Schema      json.RawMessage  `json:"json_schema,omitempty"`
+	Sampling    map[string]any   `json:"sampling_params,omitempty"`
+	Priority    rowmill.Priority `json:"job_priority"`
+	SeedPerRow  bool             `json:"random_seed_per_input,omitempty"`
+	NoTruncate  bool             `json:"-"`                // sent as truncate_rows
+	Dedup       *bool            `json:"dedup,omitempty"`  // run equal rows once; nil: the service's default
+	Repair      bool             `json:"repair,omitempty"` // with a Schema: accept JSON with text around it
+	Estimate    bool             `json:"cost_estimate,omitempty"`
+	Name        string           `json:"name,omitempty"`
+	Description string           `json:"description,omitempty"`
 
 	// IdempotencyKey makes a repeated submission harmless.
-	IdempotencyKey string
+	IdempotencyKey string `json:"-"`
 }
 
-// head returns all fields of a submission except inline rows. Fields that are not set
-// are absent.
-func (s Submission) head() map[string]any {
-	head := map[string]any{"job_priority": s.Priority}
-	for name, value := range map[string]string{
-		"model": s.Model, "system_prompt": s.System, "name": s.Name, "description": s.Description,
-		"column_name": s.Column, "id_column_name": s.IDColumn, "input_format": s.Format,
-	} {
-		if value != "" {
-			head[name] = value
-		}
-	}
-	if len(s.Schema) > 0 {
-		head["json_schema"] = s.Schema
-	}
-	if len(s.Sampling) > 0 {
-		head["sampling_params"] = s.Sampling
-	}
-	if s.SeedPerRow {
-		head["random_seed_per_input"] = true
-	}
-	if s.Dedup != nil {
-		head["dedup"] = *s.Dedup
-	}
+// head returns the JSON of a submission, without inline rows.
+func (s Submission) head() ([]byte, error) {
+	head := struct {
+		Submission
+		Truncate *bool `json:"truncate_rows,omitempty"`
+	}{Submission: s}
 	if s.NoTruncate {
-		head["truncate_rows"] = false
+		head.Truncate = new(false)
 	}
-	if s.Repair {
-		head["repair"] = true
+	if s.Rows != nil {
+		head.URL = ""
 	}
-	if s.Estimate {
-		head["cost_estimate"] = true
-	}
-	if s.Rows == nil {
-		head["inputs"] = s.URL
-	}
-	return head
+	return json.Marshal(head)
 }
 
 // Submit creates a job. It sends rows while it reads them.
 func (c *Client) Submit(ctx context.Context, s Submission) (Submitted, error) {
-	head, err := json.Marshal(s.head())
+	head, err := s.head()
 	if err != nil {
 		return Submitted{}, fmt.Errorf("encode the submission: %w", err)
 	}

@@ -75,11 +75,9 @@ func (c *Client) Upload(ctx context.Context, u Upload) (file string, err error) 
 	if _, err := io.Copy(sum, io.NewSectionReader(u.File, 0, u.Size)); err != nil {
 		return "", fmt.Errorf("read %s: %w", u.Name, err)
 	}
-	var made UploadState
-	err = c.cfg.Retry.Do(ctx, func() (err error) {
-		made, _, err = c.CompleteUpload(ctx, have.Upload, CompletedUpload{PartIDs: have.Parts, MD5: new(hex.EncodeToString(sum.Sum(nil)))})
-		return err
-	}, Temporary, nil)
+	made, err := c.uploadState(ctx, func() (UploadState, Answer, error) {
+		return c.CompleteUpload(ctx, have.Upload, CompletedUpload{PartIDs: have.Parts, MD5: new(hex.EncodeToString(sum.Sum(nil)))})
+	})
 	if err == nil && made.File == nil {
 		err = &UnreachableError{Server: c.base, Err: errors.New("its answer has no file")}
 	}
@@ -96,11 +94,7 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 	if from.Upload == "" || from.Part < 1 {
 		return Uploaded{}, "", nil
 	}
-	var state UploadState
-	err = c.cfg.Retry.Do(ctx, func() (err error) {
-		state, _, err = c.ShowUpload(ctx, from.Upload)
-		return err
-	}, Temporary, nil)
+	state, err := c.uploadState(ctx, func() (UploadState, Answer, error) { return c.ShowUpload(ctx, from.Upload) })
 	var refused *APIError
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
@@ -122,15 +116,22 @@ func (c *Client) resumeUpload(ctx context.Context, from Uploaded) (have Uploaded
 }
 
 func (c *Client) begin(ctx context.Context, u Upload) (Uploaded, error) {
-	var made UploadState
-	err := c.cfg.Retry.Do(ctx, func() (err error) {
-		made, _, err = c.BeginUpload(ctx, NewUpload{Bytes: u.Size, Filename: u.Name, Purpose: "user_data"})
-		return err
-	}, Temporary, nil)
+	made, err := c.uploadState(ctx, func() (UploadState, Answer, error) {
+		return c.BeginUpload(ctx, NewUpload{Bytes: u.Size, Filename: u.Name, Purpose: "user_data"})
+	})
 	if err != nil {
 		return Uploaded{}, fmt.Errorf("begin the upload of %s: %w", u.Name, err)
 	}
 	return Uploaded{Upload: made.ID, Part: partSize}, nil
+}
+
+// uploadState makes a call about an upload, with retries.
+func (c *Client) uploadState(ctx context.Context, ask func() (UploadState, Answer, error)) (state UploadState, err error) {
+	err = c.cfg.Retry.Do(ctx, func() (err error) {
+		state, _, err = ask()
+		return err
+	}, Temporary, nil)
+	return state, err
 }
 
 // sendPart sends a part, with retries, and returns its id.
