@@ -106,13 +106,18 @@ func (c *commands) made(k client.Key, answer client.Answer, how string) error {
 	if k.Key == "" {
 		return errors.New("the answer holds no key; look at `rowmill keys list`")
 	}
+	ends := "it does not expire"
+	if k.ExpiresAt != nil {
+		ends = "it expires at " + terminal.Moment(k.ExpiresAt)
+	}
+	return c.once(answer, fmt.Sprintf("%s %s key %s of account %s; %s. Keep its text", how, k.Role, k.ID, terminal.Printable(k.Account), ends), k.Key)
+}
+
+// once prints a secret that the service does not show again.
+func (c *commands) once(answer client.Answer, about, secret string) error {
 	return c.Print(answer.Raw, func(w io.Writer) error {
-		ends := "it does not expire"
-		if k.ExpiresAt != nil {
-			ends = "it expires at " + k.ExpiresAt.UTC().Format(time.RFC3339)
-		}
-		c.Term.Say("%s %s key %s of account %s; %s. Keep its text, it is not shown again:", how, k.Role, k.ID, terminal.Printable(k.Account), ends)
-		_, err := fmt.Fprintln(w, terminal.Printable(k.Key))
+		c.Term.Say("%s, it is not shown again:", about)
+		_, err := fmt.Fprintln(w, terminal.Printable(secret))
 		return err
 	})
 }
@@ -136,14 +141,11 @@ account default those of all accounts.`,
 		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("ID", "ACCOUNT", "ROLE", "NAME", "CREATED", "EXPIRES", "LAST USED", "DIALECT", "PER MINUTE")
 			for _, k := range keys {
-				dialect, perMinute := "", ""
-				if k.Dialect != nil {
-					dialect = *k.Dialect
-				}
+				perMinute := ""
 				if k.RequestsPerMinute != nil {
 					perMinute = terminal.Count(*k.RequestsPerMinute)
 				}
-				row(terminal.Dashed(k.ID, k.Account, k.Role, k.Name, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt), dialect, perMinute)...)
+				row(terminal.Dashed(k.ID, k.Account, k.Role, k.Name, day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt), terminal.Value(k.Dialect), perMinute)...)
 			}
 		})
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +49,7 @@ func (c *commands) previewSettings() *cobra.Command {
 			c.Term.Say("account %s", terminal.Printable(p.Account))
 			row("KEPT FOR", "JOBS THAT GO", "BYTES OF RESULTS", "THE OLDEST ENDED", "THE NEXT GOES")
 			for _, e := range p.Presets {
-				row(keptFor(e.RetentionDays), jobsThatGo(e), terminal.Count(e.ResultBytes), moment(e.OldestEndedAt), moment(e.NextAt))
+				row(terminal.Dashed(keptFor(e.RetentionDays), jobsThatGo(e), terminal.Count(e.ResultBytes), terminal.Moment(e.OldestEndedAt), terminal.Moment(e.NextAt))...)
 			}
 			if !p.LookedAtAll {
 				c.Term.Say("only the %d jobs that ended first were checked", p.LookedAt)
@@ -74,13 +73,6 @@ func jobsThatGo(e client.RetentionEffect) string {
 		return fmt.Sprintf("at least %d", e.Jobs)
 	}
 	return strconv.FormatInt(e.Jobs, 10)
-}
-
-func moment(at *time.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return at.UTC().Format(time.RFC3339)
 }
 
 func (c *commands) getSettings() *cobra.Command {
@@ -135,7 +127,7 @@ func (c *commands) printRemovals(ctx context.Context, api *client.Client, days i
 	}
 	for _, e := range p.Presets {
 		if e.RetentionDays != nil && *e.RetentionDays == days && e.Jobs > 0 {
-			c.Term.Say("the data of %s jobs will go within minutes; the oldest ended at %s", jobsThatGo(e), moment(e.OldestEndedAt))
+			c.Term.Say("the data of %s jobs will go within minutes; the oldest ended at %s", jobsThatGo(e), terminal.Moment(e.OldestEndedAt))
 		}
 	}
 	return nil

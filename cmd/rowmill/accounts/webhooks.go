@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -70,11 +69,7 @@ func (c *commands) madeSecret(w client.Webhook, answer client.Answer, how string
 	if w.Secret == "" {
 		return errors.New("the answer holds no secret; look at `rowmill webhooks list`")
 	}
-	return c.Print(answer.Raw, func(out io.Writer) error {
-		c.Term.Say("%s. Keep its secret, it is not shown again:", terminal.Printable(how))
-		_, err := fmt.Fprintln(out, terminal.Printable(w.Secret))
-		return err
-	})
+	return c.once(answer, terminal.Printable(how)+". Keep its secret", w.Secret)
 }
 
 func (c *commands) listWebhooks() *cobra.Command {
@@ -97,19 +92,12 @@ func (c *commands) listWebhooks() *cobra.Command {
 					events = strings.Join(w.Events, " ")
 				}
 				if w.Disabled {
-					state = "disabled: " + orEmpty(w.DisabledReason)
+					state = "disabled: " + terminal.Value(w.DisabledReason)
 				}
 				row(terminal.Dashed(w.ID, w.URL, events, state, w.SecretPrefix+"…", day(&w.CreatedAt), w.Description)...)
 			}
 		})
 	}))
-}
-
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 func (c *commands) testWebhook() *cobra.Command {
@@ -132,7 +120,7 @@ exit code is 1.`,
 		}
 		err = c.Table(answer.Raw, func(row terminal.Row) {
 			row("EVENT", "TAKEN", "STATUS", "TOOK", "ERROR", "ANSWER")
-			row(terminal.Dashed(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), orEmpty(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
+			row(terminal.Dashed(test.Event, map[bool]string{true: "yes", false: "no"}[test.Delivered], status(test.Attempt), took(test.Attempt), terminal.Value(test.Attempt.Error), firstLine(test.Attempt.Answer))...)
 		})
 		if err == nil && !test.Delivered {
 			err = exit.With(exit.Failure, errors.New("the event was not taken"))
@@ -199,7 +187,7 @@ after it was delivered or has failed.`,
 				if n := len(d.Attempts); n > 0 {
 					last = d.Attempts[n-1]
 				}
-				row(terminal.Dashed(d.ID, d.Event, orEmpty(d.JobID), day(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), status(last), orEmpty(last.Error), day(d.NextAttemptAt))...)
+				row(terminal.Dashed(d.ID, d.Event, terminal.Value(d.JobID), day(&d.CreatedAt), d.State, fmt.Sprint(len(d.Attempts)), status(last), terminal.Value(last.Error), day(d.NextAttemptAt))...)
 			}
 		})
 		if err == nil && page.NextCursor != "" && !c.JSON() {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -155,12 +154,8 @@ func (c *commands) show(found []client.Function, what string) error {
 				}
 				names = append(names, name)
 			}
-			published := ""
-			if f.Published != nil {
-				published = f.Published.UTC().Format(time.RFC3339)
-			}
 			row(terminal.Dashed(f.Name, strconv.Itoa(f.Revision), f.Model, terminal.Few(names),
-				f.Created.UTC().Format(time.RFC3339), published, f.Description)...)
+				terminal.Moment(&f.Created), terminal.Moment(f.Published), f.Description)...)
 		}
 	})
 }

@@ -75,8 +75,8 @@ func (c *commands) summary(job client.Job, watched time.Duration) {
 		took = job.Completed.Sub(*job.Started)
 	}
 	line := fmt.Sprintf("%s succeeded: %s rows in %s, %s tokens in, %s out", job.ID,
-		terminal.Count(number(job.NumRows)), terminal.Span(took),
-		terminal.Count(number(job.InputTokens)), terminal.Count(number(job.OutputTokens)))
+		terminal.Count(terminal.Value(job.NumRows)), terminal.Span(took),
+		terminal.Count(terminal.Value(job.InputTokens)), terminal.Count(terminal.Value(job.OutputTokens)))
 	c.Term.Say("%s", line)
 	if job.FailedRows > 0 {
 		c.Term.Say("%s rows failed and have no output; see why: rowmill jobs errors %s", terminal.Count(job.FailedRows), job.ID)

@@ -14,6 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
 	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
+	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
 // Config is the input of the commands from the program.
@@ -78,14 +79,7 @@ func (c *commands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]
 	}
 	var out []string
 	for _, job := range page.Jobs {
-		out = append(out, job.ID+"\t"+strings.TrimSpace(string(job.Status)+" "+text(job.Name)))
+		out = append(out, job.ID+"\t"+strings.TrimSpace(string(job.Status)+" "+terminal.Value(job.Name)))
 	}
 	return out, none
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -153,7 +153,7 @@ func snapshot(job client.Job, now time.Time) terminal.Snapshot {
 	s := terminal.Snapshot{
 		Now: now, Phase: string(job.Status), Note: job.Message, Unit: "rows",
 		Done: job.RowsDone, Total: -1, Failed: job.FailedRows,
-		Tokens: number(job.InputTokens) + number(job.OutputTokens),
+		Tokens: terminal.Value(job.InputTokens) + terminal.Value(job.OutputTokens),
 	}
 	if job.NumRows != nil && (job.Status == rowmill.StatusRunning || job.Status.Terminal()) {
 		s.Total = *job.NumRows
@@ -192,11 +192,4 @@ func left(job client.Job) string {
 	}
 	return fmt.Sprintf("\n%[1]s rows are done; have them: rowmill jobs results %[2]s --partial, run the rest: rowmill jobs resume %[2]s",
 		terminal.Count(job.RowsDone), job.ID)
-}
-
-func number(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }

@@ -42,7 +42,7 @@ func (c *commands) list() *cobra.Command {
 			return page.Jobs, page.NextCursor, err
 		},
 		cells: func(job client.Job) []string {
-			return []string{job.ID, string(job.Status), rowsOf(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), text(job.Name)}
+			return []string{job.ID, string(job.Status), rowsOf(job), job.Model, terminal.Ago(c.Term.Now().Sub(job.Created)), terminal.Value(job.Name)}
 		},
 	}.command(c, &cobra.Command{
 		Use:     "list",

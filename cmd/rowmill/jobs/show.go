@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,12 +59,6 @@ func writeRecord(row terminal.Row, job client.Job) {
 			row(name, value)
 		}
 	}
-	moment := func(t *time.Time) string {
-		if t == nil {
-			return ""
-		}
-		return t.UTC().Format(time.RFC3339)
-	}
 	line("job", job.ID)
 	line("status", string(job.Status))
 	line("message", job.Message)
@@ -73,15 +66,15 @@ func writeRecord(row terminal.Row, job client.Job) {
 		line("failure", fmt.Sprintf("%s (%s)", f.Message, f.Code))
 		line("", f.AdditionalContext)
 	}
-	line("name", text(job.Name))
-	line("description", text(job.Description))
+	line("name", terminal.Value(job.Name))
+	line("description", terminal.Value(job.Description))
 	line("model", job.Model)
 	line("priority", strconv.Itoa(int(job.Priority)))
 	line("rows", rowsOf(job))
-	line("continues", text(job.Continues))
-	line("continued by", text(job.ContinuedBy))
+	line("continues", terminal.Value(job.Continues))
+	line("continued by", terminal.Value(job.ContinuedBy))
 	if job.ParkedUntil != nil {
-		line("parked until", job.ParkedUntil.Format(time.RFC3339))
+		line("parked until", terminal.Moment(job.ParkedUntil))
 	}
 	if job.RowsTakenOver > 0 {
 		line("taken over", terminal.Count(job.RowsTakenOver))
@@ -107,10 +100,10 @@ func writeRecord(row terminal.Row, job client.Job) {
 	if sampling, err := json.Marshal(job.Sampling); err == nil && len(job.Sampling) > 0 {
 		line("sampling", string(sampling))
 	}
-	line("key", text(job.KeyID))
-	line("created", moment(&job.Created))
-	line("started", moment(job.Started))
-	line("completed", moment(job.Completed))
+	line("key", terminal.Value(job.KeyID))
+	line("created", terminal.Moment(&job.Created))
+	line("started", terminal.Moment(job.Started))
+	line("completed", terminal.Moment(job.Completed))
 	for _, warning := range job.Warnings {
 		line("warning", warning)
 	}

@@ -58,18 +58,15 @@ marks the node that answered. The values are about a second old.`,
 		return c.Table(answer.Raw, func(row terminal.Row) {
 			row("NODE", "ID", "ADDRESS", "ROLE", "VERSION", "MODELS", "JOBS", "ROWS", "SINCE")
 			for _, n := range found.Nodes {
-				name, role, since := n.Name, n.Role, ""
+				name, role := n.Name, n.Role
 				if n.Self {
 					name += "*"
 				}
 				if n.State != "running" {
 					role += ", " + n.State
 				}
-				if n.Since != nil {
-					since = n.Since.UTC().Format(time.RFC3339)
-				}
 				row(terminal.Dashed(name, n.ID, n.URL, role, n.Version, terminal.Few(n.Models), terminal.Count(n.Jobs),
-					terminal.Count(n.InFlight)+"/"+terminal.Count(n.Window), since)...)
+					terminal.Count(n.InFlight)+"/"+terminal.Count(n.Window), terminal.Moment(n.Since))...)
 			}
 		})
 	})

@@ -114,21 +114,14 @@ func columns(groups []string) (heads []string, cells func(client.UsageLine) []st
 	}
 	return heads, func(l client.UsageLine) (cells []string) {
 		if day {
-			cells = append(cells, orEmpty(l.Day))
+			cells = append(cells, terminal.Value(l.Day))
 		}
 		if model {
-			cells = append(cells, orEmpty(l.Model))
+			cells = append(cells, terminal.Value(l.Model))
 		}
 		if key {
-			cells = append(cells, terminal.Dashed(orEmpty(l.KeyID), orEmpty(l.KeyName))...)
+			cells = append(cells, terminal.Dashed(terminal.Value(l.KeyID), terminal.Value(l.KeyName))...)
 		}
 		return cells
 	}
-}
-
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

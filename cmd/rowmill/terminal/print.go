@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // A Row writes one line of a table.
@@ -43,6 +44,22 @@ func Finding(level, text, remedy string) string {
 		line += "\n     → " + Printable(remedy)
 	}
 	return strings.TrimSpace(line)
+}
+
+// Value returns *p; the zero value if p is nil.
+func Value[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}
+
+// Moment formats a time in UTC; empty if at is nil.
+func Moment(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
 }
 
 // JSON writes a value, indented.
