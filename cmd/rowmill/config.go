@@ -12,27 +12,28 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// settingFlags are the flags that set one setting each.
-var settingFlags = []struct{ flag, key, help string }{
-	{"data", "data", "directory of records and objects (default: rowmill in $XDG_STATE_HOME, else ~/.local/state/rowmill)"},
-	{"listen", "http.listen", "address of the API, HOST:PORT (default 127.0.0.1:8088)"},
-	{"admin-listen", "http.admin_listen", "separate address for /metrics and pprof (default: /metrics on --listen, no pprof)"},
-	{"public-url", "http.public_url", "base of signed download URLs, if clients reach this node by another address"},
-	{"tls-cert", "http.tls_cert", "certificate file (PEM) to serve HTTPS"},
-	{"tls-key", "http.tls_key", "key file (PEM) to serve HTTPS"},
-	{"api-key-file", "api_key_file", "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
-	{"catalog", "catalog", "YAML file of models (default: the built-in catalog)"},
-	{"simulate", "simulator.enabled", "simulated answers: always, never or auto; without a value it means always (default auto: if no server is configured or found and there is no GPU)"},
-	{"max-requests-per-minute", "max_requests_per_minute", "most requests that this node sends to each engine in a minute (default: no limit)"},
-	{"max-tokens-per-minute", "max_tokens_per_minute", "most tokens, of prompts and answers, likewise (default: no limit)"},
-	{"log-level", "log.level", "debug, info, warn or error (default info)"},
-	{"log-format", "log.format", "text, json or auto (default auto: text on a terminal)"},
-}
-
-// listFlags set a list each: one value each time the flag is given.
-var listFlags = []struct{ flag, key, help string }{
-	{"engine", "engines", "URL of an OpenAI-compatible server; repeatable (default: servers found at the usual local ports)"},
-	{"join", "cluster.join", "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
+// settingFlags are the flags that set one setting each. A flag for a list is repeatable
+// and adds one value each time.
+var settingFlags = []struct {
+	flag, key string
+	list      bool
+	help      string
+}{
+	{"data", "data", false, "directory of records and objects (default: rowmill in $XDG_STATE_HOME, else ~/.local/state/rowmill)"},
+	{"listen", "http.listen", false, "address of the API, HOST:PORT (default 127.0.0.1:8088)"},
+	{"admin-listen", "http.admin_listen", false, "separate address for /metrics and pprof (default: /metrics on --listen, no pprof)"},
+	{"public-url", "http.public_url", false, "base of signed download URLs, if clients reach this node by another address"},
+	{"tls-cert", "http.tls_cert", false, "certificate file (PEM) to serve HTTPS"},
+	{"tls-key", "http.tls_key", false, "key file (PEM) to serve HTTPS"},
+	{"api-key-file", "api_key_file", false, "file that holds an administrator key (default: $ROWMILL_API_KEY, else one is made at the first start)"},
+	{"catalog", "catalog", false, "YAML file of models (default: the built-in catalog)"},
+	{"simulate", "simulator.enabled", false, "simulated answers: always, never or auto; without a value it means always (default auto: if no server is configured or found and there is no GPU)"},
+	{"max-requests-per-minute", "max_requests_per_minute", false, "most requests that this node sends to each engine in a minute (default: no limit)"},
+	{"max-tokens-per-minute", "max_tokens_per_minute", false, "most tokens, of prompts and answers, likewise (default: no limit)"},
+	{"log-level", "log.level", false, "debug, info, warn or error (default info)"},
+	{"log-format", "log.format", false, "text, json or auto (default auto: text on a terminal)"},
+	{"engine", "engines", true, "URL of an OpenAI-compatible server; repeatable (default: servers found at the usual local ports)"},
+	{"join", "cluster.join", true, "another node's gossip address, HOST:PORT, its cluster.listen; repeatable (default: none)"},
 }
 
 // settingsFlags adds the flags of settings. The function that it returns loads the
@@ -40,13 +41,13 @@ var listFlags = []struct{ flag, key, help string }{
 func settingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Settings, error) {
 	file := flags.String("config", "", "YAML file of settings (default: $ROWMILL_CONFIG)")
 	for _, f := range settingFlags {
-		flags.String(f.flag, "", f.help)
+		if f.list {
+			flags.StringArray(f.flag, nil, f.help)
+		} else {
+			flags.String(f.flag, "", f.help)
+		}
 	}
 	flags.Lookup("simulate").NoOptDefVal = string(settings.Always)
-	lists := make([]*[]string, len(listFlags))
-	for i, f := range listFlags {
-		lists[i] = flags.StringArray(f.flag, nil, f.help)
-	}
 	sets := flags.StringArray("set", nil, "any other setting as KEY=VALUE, such as jobs.max_active=8; repeatable")
 	return func() (settings.Settings, error) {
 		src := settings.Sources{Environ: term.Environ, File: *file}
@@ -58,14 +59,15 @@ func settingsFlags(flags *pflag.FlagSet, term *terminal.IO) func() (settings.Set
 			src.Flags = append(src.Flags, settings.Flag{Name: "--set", Key: key, Values: []string{value}})
 		}
 		for _, f := range settingFlags {
-			if given := flags.Lookup(f.flag); given.Changed {
-				src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: []string{given.Value.String()}})
+			given := flags.Lookup(f.flag)
+			if !given.Changed {
+				continue
 			}
-		}
-		for i, f := range listFlags {
-			if values := *lists[i]; len(values) > 0 {
-				src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: values})
+			values := []string{given.Value.String()}
+			if list, ok := given.Value.(pflag.SliceValue); ok {
+				values = list.GetSlice()
 			}
+			src.Flags = append(src.Flags, settings.Flag{Name: "--" + f.flag, Key: f.key, Values: values})
 		}
 		s, err := settings.Load(src)
 		return s, exit.With(exit.Usage, err)

@@ -21,20 +21,14 @@ import (
 // licenseFile matches the names of files that a licence requires with the binary.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|unlicense)([-._].*)?$`)
 
-// licensed is a licence text and the names of its components.
-type licensed struct {
-	text string
-	of   []string
-}
-
 // writeLicenses writes licenses.txt: the licences of Rowmill, of all linked modules and
 // of all bundled components, each text once.
 func (r *release) writeLicenses(ctx context.Context) error {
-	texts := map[string][]string{}
+	texts := map[string][]string{} // names of components by the text of their licence
 	add := func(of string, b []byte) {
 		text := strings.TrimSpace(strings.ReplaceAll(string(b), "\r\n", "\n"))
 		if !slices.Contains(texts[text], of) {
-			texts[text] = append(texts[text], of)
+			texts[text] = slices.Sorted(slices.Values(append(texts[text], of)))
 		}
 	}
 	for _, p := range r.programs {
@@ -71,8 +65,10 @@ func (r *release) writeLicenses(ctx context.Context) error {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n%s\n%s", notice, rule("Rowmill"), own)
-	for _, l := range sortLicenses(texts) {
-		fmt.Fprintf(&out, "\n%s\n%s\n", rule(l.of...), l.text)
+	for _, text := range slices.SortedFunc(maps.Keys(texts), func(a, b string) int {
+		return cmp.Or(slices.Compare(texts[a], texts[b]), strings.Compare(a, b))
+	}) {
+		fmt.Fprintf(&out, "\n%s\n%s\n", rule(texts[text]...), text)
 	}
 	fmt.Fprintf(&out, "\n%s\n%s\n", rule("packages of JavaScript in the web console"), bytes.TrimSpace(console))
 	r.licenses = []byte(out.String())
@@ -81,19 +77,6 @@ func (r *release) writeLicenses(ctx context.Context) error {
 
 func rule(of ...string) string {
 	return strings.Repeat("-", 72) + "\n" + strings.Join(of, "\n") + "\n" + strings.Repeat("-", 72) + "\n"
-}
-
-// sortLicenses sorts the texts by the names of their components.
-func sortLicenses(texts map[string][]string) []licensed {
-	all := make([]licensed, 0, len(texts))
-	for text, of := range texts {
-		slices.Sort(of)
-		all = append(all, licensed{text, of})
-	}
-	slices.SortFunc(all, func(a, b licensed) int {
-		return cmp.Or(slices.Compare(a.of, b.of), strings.Compare(a.text, b.text))
-	})
-	return all
 }
 
 // goRoot returns the root folder of the Go that builds.

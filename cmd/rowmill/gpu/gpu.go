@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rowmill/rowmill/internal/spelling"
 )
 
 // ErrNone means that the machine has no NVIDIA GPU.
@@ -145,10 +147,6 @@ func parseLine(line string) (GPU, bool) {
 
 // firstLine returns the first line of a text, cut to the length of a message.
 func firstLine(text string) string {
-	text, _, _ = strings.Cut(text, "\n")
-	const limit = 200
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
+	line, _, _ := strings.Cut(text, "\n")
+	return spelling.Shorten(line, 200)
 }

@@ -194,17 +194,25 @@ func (c Cluster) Enabled() bool { return c.Listen != "" }
 // Keys returns the keys of the gossip, the encrypting key first; none if gossip is not
 // encrypted.
 func (c Cluster) Keys() ([][]byte, error) {
-	var keys [][]byte
-	fields := keyFields(c.Key)
-	for i, field := range fields {
+	return decodeKeys(c.Key, "16, 24 or 32 bytes in base64", func(field string) ([]byte, bool) {
 		key, err := base64.StdEncoding.DecodeString(field)
-		if err != nil || !slices.Contains([]int{16, 24, 32}, len(key)) {
-			// Do not show the decoder's error: it contains a part of the key.
-			return nil, fmt.Errorf("key %d of %d must be 16, 24 or 32 bytes in base64; `openssl rand -base64 32` makes one", i+1, len(fields))
+		return key, err == nil && slices.Contains([]int{16, 24, 32}, len(key))
+	})
+}
+
+// decodeKeys decodes a list of keys. Its errors do not show the error of the decoder,
+// which contains a part of the key.
+func decodeKeys(list Secret, form string, decode func(field string) (key []byte, ok bool)) ([][]byte, error) {
+	var keys [][]byte
+	fields := keyFields(list)
+	for i, field := range fields {
+		key, ok := decode(field)
+		if !ok {
+			return nil, fmt.Errorf("key %d of %d must be %s; `openssl rand -base64 32` makes one", i+1, len(fields), form)
 		}
 		keys = append(keys, key)
 	}
-	if c.Key != "" && len(keys) == 0 {
+	if list != "" && len(keys) == 0 {
 		return nil, errors.New("holds no key; `openssl rand -base64 32` makes one")
 	}
 	return keys, nil
@@ -212,7 +220,7 @@ func (c Cluster) Keys() ([][]byte, error) {
 
 // keyFields splits a list of keys.
 func keyFields(list Secret) []string {
-	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+	return strings.FieldsFunc(list.Reveal(), func(r rune) bool { return strings.ContainsRune(", \t\n\r", r) })
 }
 
 // Exposure describes, one sentence for each problem, how a stranger with network access

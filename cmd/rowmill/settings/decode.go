@@ -23,10 +23,12 @@ const (
 	credentialSuffix = "_credential"
 )
 
+var suffixes = []string{fileSuffix, envSuffix, credentialSuffix}
+
 // elsewhere splits a key that names the place of a secret into the secret's key and the
 // suffix. secret is empty for other keys.
 func elsewhere(key string, fields map[string]reflect.StructField) (secret, suffix string) {
-	for _, suffix := range []string{fileSuffix, envSuffix, credentialSuffix} {
+	for _, suffix := range suffixes {
 		if secret, cut := strings.CutSuffix(key, suffix); cut && fields[secret].Type == secretType {
 			return secret, suffix
 		}

@@ -2,8 +2,6 @@ package settings
 
 import (
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -104,23 +102,13 @@ const recordsWord = "records"
 // first. A nil entry means the keys in the records. An empty result means only the keys
 // in the records.
 func (h HTTP) SigningKeys() ([][]byte, error) {
-	var keys [][]byte
-	fields := keyFields(h.SigningKey)
-	for i, field := range fields {
+	return decodeKeys(h.SigningKey, "32 bytes or more in base64, or the word "+recordsWord, func(field string) ([]byte, bool) {
 		if field == recordsWord {
-			keys = append(keys, nil)
-			continue
+			return nil, true
 		}
 		key, err := base64.StdEncoding.DecodeString(field)
-		if err != nil || len(key) < 32 {
-			return nil, fmt.Errorf("key %d of %d must be 32 bytes or more in base64, or the word %s; `openssl rand -base64 32` makes one", i+1, len(fields), recordsWord)
-		}
-		keys = append(keys, key)
-	}
-	if h.SigningKey != "" && len(keys) == 0 {
-		return nil, errors.New("holds no key; `openssl rand -base64 32` makes one")
-	}
-	return keys, nil
+		return key, err == nil && len(key) >= 32
+	})
 }
 
 // check checks the settings of the API.

@@ -1,60 +1,51 @@
 package settings
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// keys lists the names of all settings, sorted. A list and its settings appear as
-// engines and engines[].url.
-func keys() []string {
-	var keys []string
+// types maps the names of all settings and sections to their types. A list and its
+// settings appear as engines and engines[].url.
+var types = sync.OnceValue(func() map[string]reflect.Type {
+	types := map[string]reflect.Type{}
 	var walk func(t reflect.Type, path string)
 	walk = func(t reflect.Type, path string) {
 		for name, field := range fieldsOf(t) {
-			key, fieldType := join(path, name), field.Type
+			key := join(path, name)
+			types[key] = field.Type
 			switch {
-			case fieldType.Kind() == reflect.Struct:
-				walk(fieldType, key)
-				continue
-			case fieldType == secretType:
-				keys = append(keys, key+fileSuffix, key+envSuffix, key+credentialSuffix)
-			case fieldType.Kind() == reflect.Slice:
-				walk(fieldType.Elem(), key+"[]")
+			case field.Type.Kind() == reflect.Struct:
+				walk(field.Type, key)
+			case field.Type.Kind() == reflect.Slice:
+				walk(field.Type.Elem(), key+"[]")
+			case field.Type == secretType:
+				for _, suffix := range suffixes {
+					types[key+suffix] = secretType
+				}
 			}
-			keys = append(keys, key)
 		}
 	}
 	walk(reflect.TypeFor[Settings](), "")
-	sort.Strings(keys)
-	return keys
+	return types
+})
+
+// keys lists the names of all settings, sorted.
+func keys() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(types())), func(key string) bool { return types()[key].Kind() == reflect.Struct })
 }
 
-// typeOf returns the type of a setting outside lists. For a key that names the place of
-// a secret it returns the type of secrets.
+// typeOf returns the type of a setting or section outside lists. For a key that names
+// the place of a secret it returns the type of secrets.
 func typeOf(key string) (reflect.Type, bool) {
-	t := reflect.TypeFor[Settings]()
-	for part := range strings.SplitSeq(key, ".") {
-		if t.Kind() != reflect.Struct {
-			return nil, false
-		}
-		fields := fieldsOf(t)
-		field, known := fields[part]
-		secret, _ := elsewhere(part, fields)
-		switch {
-		case known:
-			t = field.Type
-		case secret != "":
-			t = secretType
-		default:
-			return nil, false
-		}
-	}
-	return t, true
+	t, known := types()[key]
+	return t, known && !strings.Contains(key, "[")
 }
 
 // envName returns the environment variable of a setting.
