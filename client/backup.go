@@ -10,16 +10,5 @@ import (
 // of the account default. The archive is complete only if Backup returns no error. A
 // broken transfer cannot be resumed.
 func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	req, err := c.request(ctx, http.MethodPost, "/v1/backup", nil, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := c.do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	return c.copy(ctx, cancel, w, resp.Body, nil)
+	return c.stream(ctx, http.MethodPost, "/v1/backup", nil, w)
 }

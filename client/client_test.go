@@ -33,16 +33,6 @@ func serve(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
 	return c, server
 }
 
-func rows(all ...string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for _, row := range all {
-			if !yield(row, nil) {
-				return
-			}
-		}
-	}
-}
-
 func TestSubmit_SendsOnlySetFields(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object"}`
@@ -52,8 +42,8 @@ func TestSubmit_SendsOnlySetFields(t *testing.T) {
 		want string
 	}{
 		{"url", Submission{URL: "https://example.org/a.csv?sig=x&y=<1>"}, `{"inputs":"https://example.org/a.csv?sig=x&y=<1>","job_priority":0}`},
-		{"rows", Submission{Rows: rows("a", "b\n\"c\"\\\r\t\x00\x1f é\u2028")}, `{"inputs":["a","b\n\"c\"\\\r\t\u0000\u001f é\u2028"],"job_priority":0}`},
-		{"no rows", Submission{Rows: rows()}, `{"inputs":[],"job_priority":0}`},
+		{"rows", Submission{Rows: RowsOf("a", "b\n\"c\"\\\r\t\x00\x1f é\u2028")}, `{"inputs":["a","b\n\"c\"\\\r\t\u0000\u001f é\u2028"],"job_priority":0}`},
+		{"no rows", Submission{Rows: RowsOf()}, `{"inputs":[],"job_priority":0}`},
 		{"all", Submission{
 			URL: "u", Column: "c", IDColumn: "i", Model: "m", System: "s", Schema: json.RawMessage(schema),
 			Sampling: map[string]any{"top_p": 0.5}, Priority: 1, SeedPerRow: true, NoTruncate: true, Estimate: true, Dedup: new(bool),
@@ -125,7 +115,7 @@ func TestSubmit_BrokenRows(t *testing.T) {
 	broken := errors.New("line 7: unclosed quote")
 	for name, seq := range map[string]iter.Seq2[string, error]{
 		"line 7": func(yield func(string, error) bool) { _ = yield("a", nil) && yield("", broken) },
-		"row 1 ": rows("a", "\xff"),
+		"row 1 ": RowsOf("a", "\xff"),
 	} {
 		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err == nil {

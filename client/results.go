@@ -43,9 +43,14 @@ const codeJobNotOver = "job_not_over"
 // Stream writes a job's results to w while they arrive, and returns their size. A
 // broken transfer cannot be resumed.
 func (c *Client) Stream(ctx context.Context, id string, want Results, w io.Writer) (int64, error) {
+	return c.stream(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results", want.query(), w)
+}
+
+// stream sends a request and copies the answer to w.
+func (c *Client) stream(ctx context.Context, method, path string, query url.Values, w io.Writer) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := c.request(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(id)+"/results", want.query(), nil)
+	req, err := c.request(ctx, method, path, query, nil)
 	if err != nil {
 		return 0, err
 	}

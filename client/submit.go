@@ -40,6 +40,17 @@ type Submission struct {
 	IdempotencyKey string `json:"-"`
 }
 
+// RowsOf yields rows that are in memory, for Submission.Rows.
+func RowsOf(rows ...string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
 // head returns the JSON of a submission, without inline rows.
 func (s Submission) head() ([]byte, error) {
 	head := struct {

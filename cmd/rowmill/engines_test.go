@@ -95,14 +95,11 @@ func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
 
 func submit(t *testing.T, api *client.Client, rows int) string {
 	t.Helper()
-	texts := func(yield func(string, error) bool) {
-		for i := range rows {
-			if !yield(fmt.Sprint("row ", i), nil) {
-				return
-			}
-		}
+	texts := make([]string, rows)
+	for i := range texts {
+		texts[i] = fmt.Sprint("row ", i)
 	}
-	made, err := api.Submit(t.Context(), client.Submission{Rows: texts, Model: "llama-3.1-8b", Sampling: map[string]any{"max_tokens": 5}})
+	made, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf(texts...), Model: "llama-3.1-8b", Sampling: map[string]any{"max_tokens": 5}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -296,16 +296,11 @@ type archive struct {
 }
 
 func (a *archive) read(ctx context.Context, name string) (move.Records, deployment.Identity, error) {
-	in := a.g.term.In
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, deployment.Identity{}, err
-		}
-		defer file.Close()
-		in = file
+	in, err := a.g.term.Open(name)
+	if err != nil {
+		return nil, deployment.Identity{}, err
 	}
-	var err error
+	defer in.Close()
 	if a.folder, err = os.MkdirTemp("", "rowmill-migrate-"); err != nil {
 		return nil, deployment.Identity{}, err
 	}

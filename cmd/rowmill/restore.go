@@ -60,16 +60,12 @@ the same webhooks.
 		if err != nil {
 			return err
 		}
-		in := term.In
-		if args[0] != "-" {
-			file, err := os.Open(args[0])
-			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			defer file.Close()
-			in = file
+		file, err := term.Open(args[0])
+		if err != nil {
+			return exit.With(exit.Usage, err)
 		}
-		in = bufio.NewReaderSize(in, restoreBuffer)
+		defer file.Close()
+		in := bufio.NewReaderSize(file, restoreBuffer)
 		progress := terminal.NewProgress(term)
 		defer progress.Pause()
 		if check {

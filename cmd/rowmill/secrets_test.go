@@ -53,26 +53,6 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 	return m, signals
 }
 
-// A nodeLog records the log of a node.
-type nodeLog struct {
-	testWriter
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *nodeLog) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	j.text.Write(p)
-	j.mu.Unlock()
-	return j.testWriter.Write(p)
-}
-
-func (j *nodeLog) has(words string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Contains(j.text.String(), words)
-}
-
 // status returns the status of a request to a node.
 func status(t *testing.T, m *Main, key string) int {
 	t.Helper()
@@ -101,8 +81,8 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	}
 	put(t, key, "first\n")
 	write(8)
-	log := &nodeLog{testWriter: testWriter{t}}
-	m, hangup := fromFile(t, file, log)
+	log := &watched{}
+	m, hangup := fromFile(t, file, io.MultiWriter(log, testWriter{t}))
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +96,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 
 	put(t, key, "")
 	hangup <- syscall.SIGHUP
-	wait.For(t, "the node says that the file is empty", func() bool { return log.has("it must hold the secret") })
+	wait.For(t, "the node says that the file is empty", func() bool { return strings.Contains(log.String(), "it must hold the secret") })
 	if status(t, m, "second") != 200 {
 		t.Error("with an empty file the former keys are not good any more")
 	}
@@ -131,7 +111,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	if status(t, m, "second") != 200 {
 		t.Error("the new key is not good")
 	}
-	wait.For(t, "the node says that it needs a restart", func() bool { return log.has("take effect with the next start") })
+	wait.For(t, "the node says that it needs a restart", func() bool { return strings.Contains(log.String(), "take effect with the next start") })
 }
 
 // rotated is a node of TestRotation, with the files of its secrets.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,22 +135,13 @@ func TestServedModelsRunWithoutACatalogEntry(t *testing.T) {
 			return json.Unmarshal(out, &vector) == nil && len(vector) == 48
 		}},
 	} {
-		rows := func(yield func(string, error) bool) {
-			for i := range 20 {
-				text := fmt.Sprint("row ", i)
-				if i == 7 {
-					text = long
-				}
-				if !yield(text, nil) {
-					return
-				}
-			}
-		}
+		rows := slices.Repeat([]string{"a row"}, 20)
+		rows[7] = long
 		sampling := map[string]any{"max_tokens": 20}
 		if test.model == "own-vectors" {
 			sampling = nil
 		}
-		made, err := api.Submit(t.Context(), client.Submission{Rows: rows, Model: test.model, Sampling: sampling})
+		made, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf(rows...), Model: test.model, Sampling: sampling})
 		if err != nil {
 			t.Fatalf("%s: %v", test.model, err)
 		}
@@ -174,14 +166,10 @@ func TestServedModelsRunWithoutACatalogEntry(t *testing.T) {
 			t.Errorf("%s: %d outputs", test.model, len(outputs))
 		}
 	}
-	_, err := api.Submit(t.Context(), client.Submission{Rows: one("x"), Model: "Own-7B"})
+	_, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf("x"), Model: "Own-7B"})
 	if err == nil || !strings.Contains(err.Error(), `did you mean "acme/Own-7B"`) {
 		t.Errorf("without the organisation: %v", err)
 	}
-}
-
-func one(text string) func(func(string, error) bool) {
-	return func(yield func(string, error) bool) { yield(text, nil) }
 }
 
 // The catalog adds to served models: an alias, a price, a kind. A cost quota refuses a
@@ -211,7 +199,7 @@ models:
 	}
 	run := func(model string) client.Job {
 		t.Helper()
-		made, err := api.Submit(t.Context(), client.Submission{Rows: one("x"), Model: model})
+		made, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf("x"), Model: model})
 		if err != nil {
 			t.Fatalf("%s: %v", model, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,20 +46,9 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 		}
 		return time.Since(struck) > 5*time.Second
 	})
-	rows := make([]string, 3000)
-	for i := range rows {
-		rows[i] = strings.Repeat("x", 1000)
-	}
+	rows := slices.Repeat([]string{strings.Repeat("x", 1000)}, 3000)
 	var refusal *client.APIError
-	_, err := api.Submit(t.Context(), client.Submission{
-		Rows: func(yield func(string, error) bool) {
-			for _, row := range rows {
-				if !yield(row, nil) {
-					return
-				}
-			}
-		}, Model: "llama-3.1-8b",
-	})
+	_, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf(rows...), Model: "llama-3.1-8b"})
 	if !errors.As(err, &refusal) || refusal.Status != 503 || refusal.RetryAfter <= 0 {
 		t.Errorf("a large submission meets %v", err)
 	}

@@ -69,8 +69,8 @@ func TestTracing(t *testing.T) {
 	put(t, headers, "x-key=first\n")
 	put(t, file, fmt.Sprintf("data: %s\napi_key: the-key\nsecrets_interval: 0s\nhttp: {listen: '127.0.0.1:0'}\nsimulator: {enabled: always, ttft: 0s, per_token: 0s}\ntracing: {endpoint: %s, headers_file: %s}\n",
 		filepath.Join(dir, "data"), server.URL, headers))
-	log := &nodeLog{testWriter: testWriter{t}}
-	m, hangup := fromFile(t, file, log)
+	log := &watched{}
+	m, hangup := fromFile(t, file, io.MultiWriter(log, testWriter{t}))
 	if err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,20 +90,20 @@ func TestTracing(t *testing.T) {
 	wait.For(t, "the first job is told of", func() bool { jobs, _, _ := collector.jobs(); return slices.Contains(jobs, first) })
 	put(t, headers, "x-key=second\n")
 	hangup <- syscall.SIGHUP
-	wait.For(t, "the headers are in use", func() bool { return log.has("tracing.headers") })
+	wait.For(t, "the headers are in use", func() bool { return strings.Contains(log.String(), "tracing.headers") })
 	second := run()
 	wait.For(t, "the second job is told of", func() bool { jobs, _, _ := collector.jobs(); return slices.Contains(jobs, second) })
 	jobs, keys, paths := collector.jobs()
 	if !slices.Equal(jobs, []string{first, second}) || !slices.Equal(keys, []string{"first", "second"}) || !slices.Equal(paths, []string{"/v1/traces"}) {
 		t.Errorf("jobs %v were told of with the keys %v at %v", jobs, keys, paths)
 	}
-	if !log.has(`"trace_id":"` + strings.ReplaceAll(strings.TrimPrefix(second, "job-"), "-", "") + `"`) {
+	if !strings.Contains(log.String(), `"trace_id":"`+strings.ReplaceAll(strings.TrimPrefix(second, "job-"), "-", "")+`"`) {
 		t.Error("the log does not name the trace")
 	}
 	server.Close()
 	run()
 	stop(t, m)
-	if !log.has("sending spans to the collector failed") {
+	if !strings.Contains(log.String(), "sending spans to the collector failed") {
 		t.Error("the log does not say that the collector is gone")
 	}
 }

@@ -28,21 +28,13 @@ func (b *bench) job(ctx context.Context, api *client.Client, model client.Model,
 	if err := ctx.Err(); err != nil {
 		return verdict.Job{}, context.Cause(ctx)
 	}
-	rows := b.prompts(run, n)
 	sampling := b.sampling()
 	sampling["logprobs"] = false
 	// The submission is not interrupted: its answer has the id of the job to cancel.
 	submitting, done := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 	defer done()
 	made, err := api.Submit(submitting, client.Submission{
-		Rows: func(yield func(string, error) bool) {
-			for _, row := range rows {
-				if !yield(row, nil) {
-					return
-				}
-			}
-		},
-		Model: model.ID, Sampling: sampling, Priority: jobPriority,
+		Rows: client.RowsOf(b.prompts(run, n)...), Model: model.ID, Sampling: sampling, Priority: jobPriority,
 		Name: fmt.Sprintf("rowmill bench %s, %s", b.nonce, run), Description: jobDescribed,
 	})
 	if err != nil {

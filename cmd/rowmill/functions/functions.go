@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -94,15 +93,11 @@ FILE may be - for standard input.`,
 
 // read reads a file, or standard input for -.
 func (c *commands) read(name string) ([]byte, error) {
-	src := c.Term.In
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		src = file
+	src, err := c.Term.Open(name)
+	if err != nil {
+		return nil, err
 	}
+	defer src.Close()
 	text, err := io.ReadAll(io.LimitReader(src, maxFile+1))
 	if err == nil && len(text) > maxFile {
 		err = fmt.Errorf("%s is larger than %d MiB", name, maxFile>>20)

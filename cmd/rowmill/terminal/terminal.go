@@ -58,6 +58,14 @@ func (t *IO) Getenv(name string) string {
 	return ""
 }
 
+// Open opens a file, or standard input for -.
+func (t *IO) Open(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(t.In), nil
+	}
+	return os.Open(name)
+}
+
 // Now returns the time from which ages and speeds are computed.
 func (t *IO) Now() time.Time {
 	if t.Clock == nil {
