@@ -27,16 +27,9 @@ func Example() {
 	defer mill.Close()
 	ctx := context.Background()
 
-	rows := []string{"What is a mill?", "What is a row?"}
 	submitted, err := mill.Submit(ctx, client.Submission{
 		Model: "llama-3.1-8b",
-		Rows: func(yield func(string, error) bool) {
-			for _, row := range rows {
-				if !yield(row, nil) {
-					return
-				}
-			}
-		},
+		Rows:  client.RowsOf("What is a mill?", "What is a row?"),
 	})
 	if err != nil {
 		panic(err)

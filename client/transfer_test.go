@@ -150,17 +150,6 @@ func TestSave(t *testing.T) {
 	}
 }
 
-func TestSave_ResumesBrokenTransfer(t *testing.T) {
-	t.Parallel()
-	o, c, path := newOrigin(t)
-	o.cut = 300_000
-	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
-	o.check(path, size, err)
-	if n := o.gets.Load(); n != 4 || o.ranges[0] != "" || o.ranges[1] != "bytes=300000-" {
-		t.Errorf("%d requests, ranges %q", n, o.ranges)
-	}
-}
-
 func TestSave_LaterRunResumes(t *testing.T) {
 	t.Parallel()
 	o, c, path := newOrigin(t)
@@ -186,29 +175,29 @@ func TestSave_LaterRunResumes(t *testing.T) {
 	}
 }
 
-func TestSave_ObjectReplaced(t *testing.T) {
+// A transfer breaks after 400,000 bytes, and Save fetches the rest.
+func TestSave_BrokenTransfer(t *testing.T) {
 	t.Parallel()
-	o, c, path := newOrigin(t)
-	o.cut = 400_000
-	o.hook = func(n int) {
-		if n == 2 { // between HEAD and GET of the second attempt
-			o.etag = `"two"`
-			o.content = o.content[100:900_100]
+	for _, test := range []struct {
+		name string
+		hook func(o *origin, n int) // runs between HEAD and GET number n
+		link int32                  // requests for URLs
+	}{
+		{"only broken", func(*origin, int) {}, 1},
+		{"the link expired", func(o *origin, n int) { o.expired.Store(n == 2) }, 2},
+		{"the object was replaced", func(o *origin, n int) {
+			if n == 2 {
+				o.etag, o.content = `"two"`, o.content[100:900_100]
+			}
+		}, 2},
+	} {
+		o, c, path := newOrigin(t)
+		o.cut, o.hook = 400_000, func(n int) { test.hook(o, n) }
+		size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
+		o.check(path, size, err)
+		if last := o.ranges[len(o.ranges)-1]; o.ranges[0] != "" || o.ranges[1] != "bytes=400000-" || last != "bytes=800000-" || o.links.Load() != test.link {
+			t.Errorf("%s: %d links, ranges %q", test.name, o.links.Load(), o.ranges)
 		}
-	}
-	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
-	o.check(path, size, err)
-}
-
-func TestSave_RenewsExpiredLink(t *testing.T) {
-	t.Parallel()
-	o, c, path := newOrigin(t)
-	o.cut = 400_000
-	o.hook = func(n int) { o.expired.Store(n == 2) }
-	size, err := c.Save(t.Context(), "job-1", parquet, path, nil)
-	o.check(path, size, err)
-	if o.links.Load() != 2 {
-		t.Errorf("%d links requested", o.links.Load())
 	}
 }
 

@@ -223,7 +223,8 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print which jobs would be removed, and remove nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return s.with(cmd, func(ctx context.Context, m *storage, args []string) error {
-		if ways := min(len(args), 1) + count(all) + count(older > 0); ways != 1 {
+		ways := slices.DeleteFunc([]bool{len(args) > 0, all, older > 0}, func(given bool) bool { return !given })
+		if len(ways) != 1 {
 			return exit.With(exit.Usage, errors.New("name the jobs to remove, or give --older-than or --all"))
 		}
 		notes, err := m.pair().SetAsideJobs(ctx)
@@ -244,13 +245,6 @@ again stay. The command asks before it removes anything, unless --yes is given.`
 		}
 		return s.remove(ctx, m, chosen)
 	})
-}
-
-func count(set bool) int {
-	if set {
-		return 1
-	}
-	return 0
 }
 
 // remove purges jobs. It skips a job that fails or that a record knows again, and goes

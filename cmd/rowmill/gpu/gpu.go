@@ -122,27 +122,18 @@ func parseLine(line string) (GPU, bool) {
 	if err != nil || index < 0 || fields[1] == "" {
 		return GPU{}, false
 	}
-	g := GPU{
-		Index: index, UUID: fields[1], Name: fields[queried-1],
-		MemoryTotal: unknown, MemoryUsed: unknown, Utilisation: unknown, Power: unknown, Temperature: unknown,
-	}
 	// For unknown figures the driver writes text in brackets: [N/A], [Not Supported].
-	if mib, err := strconv.ParseInt(fields[2], 10, 64); err == nil {
-		g.MemoryTotal = mib << 20
+	figure := func(field int, unit float64) float64 {
+		if v, err := strconv.ParseFloat(fields[field], 64); err == nil {
+			return v * unit
+		}
+		return unknown
 	}
-	if mib, err := strconv.ParseInt(fields[3], 10, 64); err == nil {
-		g.MemoryUsed = mib << 20
-	}
-	if percent, err := strconv.ParseFloat(fields[4], 64); err == nil {
-		g.Utilisation = percent / 100
-	}
-	if watts, err := strconv.ParseFloat(fields[5], 64); err == nil {
-		g.Power = watts
-	}
-	if degrees, err := strconv.ParseFloat(fields[6], 64); err == nil {
-		g.Temperature = degrees
-	}
-	return g, true
+	return GPU{
+		Index: index, UUID: fields[1], Name: fields[queried-1],
+		MemoryTotal: int64(figure(2, 1<<20)), MemoryUsed: int64(figure(3, 1<<20)),
+		Utilisation: figure(4, 0.01), Power: figure(5, 1), Temperature: figure(6, 1),
+	}, true
 }
 
 // firstLine returns the first line of a text, cut to the length of a message.

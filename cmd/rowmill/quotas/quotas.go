@@ -118,7 +118,6 @@ type change struct {
 }
 
 func (c *commands) set() *cobra.Command {
-	var rows, tokens, cost string
 	ch := change{}
 	cmd := &cobra.Command{
 		Use:   "set",
@@ -132,18 +131,17 @@ submitted earlier keep their quotas.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVar((*int)(&ch.priority), "priority", 0, "priority of the jobs for --rows and --tokens, as for jobs submit")
-	flags.StringVar(&rows, "rows", "", "rows of a job, or "+configured+" for the setting of the service")
-	flags.StringVar(&tokens, "tokens", "", "tokens in of a job, or "+configured)
-	flags.StringVar(&cost, "cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
+	flags.String("rows", "", "rows of a job, or "+configured+" for the setting of the service")
+	flags.String("tokens", "", "tokens in of a job, or "+configured)
+	flags.String("cost-usd", "", "US dollars that all jobs may cost in a calendar month, or "+unlimited+" for no limit")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
-		for flag, field := range map[string]struct {
-			value *string
-			into  **string
-		}{"rows": {&rows, &ch.rows}, "tokens": {&tokens, &ch.tokens}, "cost-usd": {&cost, &ch.cost}} {
-			if flags.Changed(flag) {
-				*field.into = field.value
+		given := func(flag string) *string {
+			if !flags.Changed(flag) {
+				return nil
 			}
+			return new(flags.Lookup(flag).Value.String())
 		}
+		ch.rows, ch.tokens, ch.cost = given("rows"), given("tokens"), given("cost-usd")
 		if !flags.Changed("priority") {
 			ch.priority = unnamed
 		}
