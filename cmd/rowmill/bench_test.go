@@ -70,9 +70,7 @@ func benchmark(t *testing.T, m *Main, args ...string) (benched, string) {
 func operator(t *testing.T, m *Main) *client.Client {
 	t.Helper()
 	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(api.Close)
 	return api
 }
@@ -191,9 +189,7 @@ func TestBench_ServerThatAsksForAKey(t *testing.T) {
 		t.Errorf("without the key: %+v", b.Findings)
 	}
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte("of-the-server\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(key, []byte("of-the-server\n"), 0o600))
 	if b, said := benchmark(t, m, "--engine-key-file", key); b.Ratio == nil || b.Sent == 0 {
 		t.Errorf("with the key: %+v\n%s", b, said)
 	}

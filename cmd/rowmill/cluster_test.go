@@ -38,9 +38,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 			}
 			s.Cluster.Node, s.Cluster.Listen, s.Cluster.PeerListen, s.Cluster.Join = name, listen, "127.0.0.1:0", []string{first}
 			change(s)
-			if err := s.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Validate())
 		})
 	}
 	web := member("web", first, func(s *settings.Settings) {
@@ -48,9 +46,7 @@ func TestClusterOfTwoRoles(t *testing.T) {
 	})
 	gpu := member("gpu", freeAddress(t), func(s *settings.Settings) { s.Cluster.Role = settings.EnginesOnly })
 	for _, m := range []*Main{web, gpu} {
-		if err := m.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
 		if _, err := os.Stat(m.Settings.Data); err == nil {
 			t.Error("a data directory was made that nothing is in")

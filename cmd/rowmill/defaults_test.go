@@ -21,9 +21,7 @@ import (
 func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	t.Parallel()
 	s, err := settings.Load(settings.Sources{Environ: []string{"HOME=/home/someone"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	pipeline, limits, download := actors.Config{}.WithDefaults(), input.Limits{}.WithDefaults(), input.Config{}.WithDefaults()
 	finder := discover.Config{}.WithDefaults()
 	api, profile := http.Config{}.WithDefaults(), sim.DefaultProfile()

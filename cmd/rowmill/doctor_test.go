@@ -81,13 +81,9 @@ func members(t *testing.T, records *redistest.Server, data string, changes ...fu
 			}
 			s.Retention.Interval = time.Second
 			change(s)
-			if err := s.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Validate())
 		})
-		if err := all[i].Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, all[i].Run(t.Context()))
 		t.Cleanup(func() { stop(t, all[i]) })
 	}
 	wait.For(t, "all nodes know each other and their engines", func() bool {
@@ -152,9 +148,7 @@ func TestDiagnose_StorageTimes(t *testing.T) {
 	data := t.TempDir()
 	m := start(t, data, func(s *settings.Settings) { s.APIKey = clusterKey })
 	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: clusterKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer api.Close()
 	for range 2 { // the second time the record exists
 		found, _, err := api.Diagnose(t.Context())
@@ -284,9 +278,7 @@ func TestDoctor_Cluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	catalog := filepath.Join(t.TempDir(), "catalog.yaml")
-	if err := os.WriteFile(catalog, []byte("models:\n- {id: llama-3.1-8b, kind: generation, context_length: 4096}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(catalog, []byte("models:\n- {id: llama-3.1-8b, kind: generation, context_length: 4096}\n"), 0o600))
 	closed := freeAddress(t)
 	nodes := members(t, records, data, asIs, func(s *settings.Settings) {
 		s.Cluster.Listen = strings.Replace(s.Cluster.Listen, "127.0.0.1", "0.0.0.0", 1)
@@ -303,12 +295,8 @@ func TestDoctor_Cluster(t *testing.T) {
 	wait.For(t, "the clock was looked at", func() bool { return nodes[1].Pipeline.Storage().Skew > clockOff })
 	// Put a file in place of the folder for the bucket's test objects.
 	probe := filepath.Join(data, "objects", "probe")
-	if err := os.RemoveAll(probe); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(probe, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.RemoveAll(probe))
+	noError(t, os.WriteFile(probe, nil, 0o600))
 	found, _ := consult(t, nodes[1].Listeners.URL, clusterKey)
 	diagnosed(t, found,
 		planted{"node1: records", "warn", "once a second", "redis.conf"},

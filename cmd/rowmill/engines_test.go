@@ -59,14 +59,10 @@ func looking(t *testing.T, gpus machine, address string, change func(*settings.S
 // run starts the node until the test ends.
 func (m *Main) run(t *testing.T) *client.Client {
 	t.Helper()
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Run(t.Context()))
 	t.Cleanup(func() { stop(t, m) })
 	api, err := client.New(client.Config{Server: m.Listeners.URL, Key: m.API.FirstKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(api.Close)
 	return api
 }
@@ -79,9 +75,7 @@ func startSim(t *testing.T, address string, ttft time.Duration) (kill func()) {
 		Models:  catalog.Default().All(),
 		Profile: paced(sim.DefaultProfile(), settings.Simulator{TTFT: ttft, Slots: 8}),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	kill = func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -100,9 +94,7 @@ func submit(t *testing.T, api *client.Client, rows int) string {
 		texts[i] = fmt.Sprint("row ", i)
 	}
 	made, err := api.Submit(t.Context(), client.Submission{Rows: client.RowsOf(texts...), Model: "llama-3.1-8b", Sampling: map[string]any{"max_tokens": 5}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return made.JobID
 }
 

@@ -27,9 +27,7 @@ type fakeService struct {
 func startFake(t *testing.T, path string) *fakeService {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	f := &fakeService{answers: map[string][]string{}}
 	for block := range strings.SplitSeq(string(text), "\n\n") {
 		request, answer, found := strings.Cut(strings.TrimSpace(block), "\n")

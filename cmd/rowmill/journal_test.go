@@ -36,9 +36,7 @@ func TestActsStandInAFile(t *testing.T) {
 		t.Fatalf("%s: %v", made, err)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var acts []string
 	for line := range strings.Lines(string(text)) {
 		var entry struct{ Action, Target string }

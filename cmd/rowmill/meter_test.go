@@ -22,9 +22,7 @@ func TestMeter(t *testing.T) {
 	take := func(r reading) {
 		t.Helper()
 		next = r
-		if err := m.take(now); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.take(now))
 		now = now.Add(nodes.StatsStep)
 	}
 	take(reading{done: 100, answers: map[string]float64{"a": 50}})

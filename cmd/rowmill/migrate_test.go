@@ -45,27 +45,17 @@ func TestMigrateCommand(t *testing.T) {
 
 	var archive bytes.Buffer
 	h := backup.Header{Version: "v", Deployment: m.Storage.deployment.ID, At: time.Now().UTC()}
-	if err := h.Measure(at("data")); err != nil {
-		t.Fatal(err)
-	}
-	if err := backup.Write(t.Context(), &archive, h, at("data")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, h.Measure(at("data")))
+	noError(t, backup.Write(t.Context(), &archive, h, at("data")))
 	whole := archive.String()
 	migrate(1, whole[:len(whole)-4096], "cut off", "--from", "-", "--to", at("archived"))
 	migrate(1, whole, "--force", "--from", "-", "--to", at("archived"))
 	migrate(0, whole, "compared, all the same", "--from", "-", "--to", at("archived"), "--force")
-	if err := os.WriteFile(at("a.tar"), archive.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(at("a.tar"), archive.Bytes(), 0o600))
 	migrate(2, "", "an archive cannot be moved to", "--from", at("data"), "--to", at("a.tar"))
 	quoted, err := json.Marshal(at("filed"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at("a.yaml"), append([]byte("data: "), quoted...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, os.WriteFile(at("a.yaml"), append([]byte("data: "), quoted...), 0o600))
 	migrate(0, "", "filed", "--from", at("a.tar"), "--to", at("a.yaml"))
 	if _, err := os.Stat(at("environment")); err == nil {
 		t.Error("a variable said where to")

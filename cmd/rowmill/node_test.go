@@ -20,13 +20,19 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // start runs a node with the simulated engine on data until the test ends.
 func start(t *testing.T, data string, change func(*settings.Settings)) *Main {
 	t.Helper()
 	m := prepare(t, data, change)
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Run(t.Context()))
 	t.Cleanup(func() { stop(t, m) })
 	return m
 }
@@ -41,9 +47,7 @@ func prepare(t *testing.T, data string, change func(*settings.Settings)) *Main {
 		{Name: "pace", Key: "simulator.per_token", Values: []string{"0s"}},
 		{Name: "interval", Key: "jobs.part_interval", Values: []string{"100ms"}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if change != nil {
 		change(&s)
 	}
@@ -83,9 +87,7 @@ func TestSubmitThroughTheNode(t *testing.T) {
 		fmt.Fprintf(file, "%d,\"number %d,\nplease\"\n", i, i%distinct)
 	}
 	name := filepath.Join(folder, "in.csv")
-	if err := os.WriteFile(name, []byte(file.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte(file.String()), 0o600))
 	results := filepath.Join(folder, "out.json")
 	code, _, said := runCommand(t.Context(), environ(m, m.API.FirstKey), "", "jobs", "submit", name, "--column", "prompt",
 		"--model", "llama-3.1-8b", "--param", "max_tokens=20", "--include-inputs", "--output", results)
@@ -139,9 +141,7 @@ func TestRestartKeepsKeyAndJobs(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	m := prepare(t, data, nil)
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Run(t.Context()))
 	key := m.API.FirstKey
 	code, id, said := runCommand(t.Context(), environ(m, key), "one\n", "jobs", "submit", "-", "--detach")
 	if code != 0 || key == "" {
@@ -236,21 +236,15 @@ func fetchAs(t *testing.T, url, key string) (int, string) {
 	t.Helper()
 	client := &nethttp.Client{Transport: &nethttp.Transport{DisableKeepAlives: true}}
 	req, err := nethttp.NewRequestWithContext(t.Context(), "GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if key != "" {
 		req.Header.Set("Authorization", "Key "+key)
 	}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s: a browser may take the answer for something else: %v", url, resp.Header)
 	}

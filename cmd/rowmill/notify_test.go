@@ -11,14 +11,10 @@ func TestNotify(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "notify")
 	heard, err := net.ListenPacket("unixgram", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() { _ = heard.Close() }()
 	for _, state := range []string{notifyReady, notifyStopping} {
-		if err := notify(t.Context(), socket, state); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, notify(t.Context(), socket, state))
 		b := make([]byte, 100)
 		n, _, err := heard.ReadFrom(b)
 		if err != nil || string(b[:n]) != state {

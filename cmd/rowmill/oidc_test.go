@@ -24,20 +24,14 @@ func signedIn(t *testing.T, p *mockoidc.MockOIDC, who *mockoidc.MockUser) string
 	response, err := client.Get(p.AuthorizationEndpoint() + "?" + url.Values{
 		"scope": {"openid profile groups"}, "state": {"s"}, "client_id": {p.ClientID}, "response_type": {"code"}, "redirect_uri": {"http://127.0.0.1/back"},
 	}.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	response.Body.Close()
 	back, err := response.Location()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	response, err = client.PostForm(p.TokenEndpoint(), url.Values{
 		"client_id": {p.ClientID}, "client_secret": {p.ClientSecret}, "grant_type": {"authorization_code"}, "code": {back.Query().Get("code")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer response.Body.Close()
 	var tokens struct {
 		ID string `json:"id_token"`
@@ -53,16 +47,12 @@ func signedIn(t *testing.T, p *mockoidc.MockOIDC, who *mockoidc.MockUser) string
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	p, err := mockoidc.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = p.Shutdown() })
 	m := start(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
 		s.OIDC.Issuer, s.OIDC.Audience, s.OIDC.Account = p.Issuer(), p.ClientID, "lab"
 		s.OIDC.RoleClaim, s.OIDC.Roles = "groups", map[string]string{"design": "user", "engineering": "admin"}
-		if err := s.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Validate())
 	})
 	user := signedIn(t, p, &mockoidc.MockUser{Subject: "1", PreferredUsername: "jane", Groups: []string{"design"}})
 	admin := signedIn(t, p, &mockoidc.MockUser{Subject: "2", PreferredUsername: "joe", Groups: []string{"design", "engineering"}})

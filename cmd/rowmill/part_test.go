@@ -22,9 +22,7 @@ import (
 func begun(t *testing.T, p startStopper) {
 	t.Helper()
 	t.Cleanup(func() { ended(t, p) })
-	if err := p.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Start(t.Context()))
 }
 
 // ended stops a part, twice.
@@ -68,9 +66,7 @@ func TestFailedStartLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	busy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer busy.Close()
 	m := prepare(t, data, func(s *settings.Settings) { s.HTTP.AdminListen = busy.Addr().String() })
 	wantErrors(t, "a busy address", m.Run(t.Context()), "listen on "+busy.Addr().String())

@@ -41,9 +41,7 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 		}
 	}
 	server, err := peer.Listen(peer.Config{Listen: requests, HandleTimeout: n.handleTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var members *cluster.Cluster
 	for range 5 { // another process may take an address that was free
 		gossip := n.gossip[place]
@@ -64,13 +62,9 @@ func (n *sockets) start(t *testing.T, place int) peerstest.Process {
 			break
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	client, err := peer.NewClient(peer.Config{HandleTimeout: n.handleTimeout, MaxWaiting: maxWaiting, Node: members.Self().ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	kill := func() {
 		_ = members.Close()
 		ended, cancel := context.WithCancel(context.Background())

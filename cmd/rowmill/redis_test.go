@@ -17,9 +17,7 @@ func opensRecords(t *testing.T, store settings.Store) error {
 	store.Prefix = "mill:"
 	m := prepare(t, t.TempDir(), func(s *settings.Settings) {
 		s.Store, s.Objects.Shared = store, true
-		if err := s.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.Validate())
 	})
 	err := m.Storage.openStore(t.Context())
 	if err == nil {
@@ -49,9 +47,7 @@ func TestRedisOverTLS(t *testing.T) {
 	files, _ := issued(t)
 	other, _ := issued(t)
 	_, port, err := net.SplitHostPort(freeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	redistest.Start(t, "tls-port "+port, "tls-cert-file "+files.Cert, "tls-key-file "+files.Key, "tls-auth-clients no")
 	url := settings.Secret("rediss://127.0.0.1:" + port + "/0")
 	wantErrors(t, "its authority", opensRecords(t, settings.Store{URL: url, TLSCA: files.CA}))

@@ -33,9 +33,7 @@ func runCommand(ctx context.Context, environ []string, stdin string, args ...str
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "rowmill.yaml")
-	if err := os.WriteFile(broken, []byte("jobs: {max_activ: 1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(broken, []byte("jobs: {max_activ: 1}\n"), 0o600))
 	for _, test := range []struct {
 		args    string
 		environ string
@@ -98,9 +96,7 @@ func TestUntilSignal(t *testing.T) {
 	t.Parallel()
 	ctx, stop := untilSignal(t.Context(), syscall.SIGUSR1)
 	defer stop()
-	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, exit.Signal{Signal: syscall.SIGUSR1}) {
 		t.Errorf("cause %v", cause)

@@ -29,12 +29,8 @@ import (
 // put replaces a file atomically, as an operator would.
 func put(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name+".new", []byte(text), 0o600))
+	noError(t, os.Rename(name+".new", name))
 }
 
 // fromFile prepares a node with a settings file.
@@ -44,9 +40,7 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 		return settings.Load(settings.Sources{File: file, Environ: []string{"HOME=" + t.TempDir()}})
 	}
 	s, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	signals := make(chan os.Signal, 1)
 	m = newMain(s, slog.New(slog.NewJSONHandler(log, nil)))
 	m.Secrets.Reload, m.Secrets.Hangup = load, signals
@@ -57,14 +51,10 @@ func fromFile(t *testing.T, file string, log io.Writer) (m *Main, hangup chan<- 
 func status(t *testing.T, m *Main, key string) int {
 	t.Helper()
 	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/v1/me", nethttp.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	request.Header.Set("Authorization", "Key "+key)
 	response, err := nethttp.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -83,9 +73,7 @@ func TestSecretsAtSIGHUP(t *testing.T) {
 	write(8)
 	log := &watched{}
 	m, hangup := fromFile(t, file, io.MultiWriter(log, testWriter{t}))
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Run(t.Context()))
 	defer stop(t, m)
 	put(t, key, "first\nsecond\n")
 	if code := status(t, m, "second"); code != 401 {
@@ -141,22 +129,16 @@ func TestRotation(t *testing.T) {
 	records, data := redistest.Start(t), t.TempDir()
 	authority := func() *certtest.Authority {
 		a, err := certtest.NewAuthority()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return a
 	}
 	issue := func(a *certtest.Authority, name string) map[string]string {
 		files, err := a.Issue(t.TempDir(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		texts := map[string]string{}
 		for what, file := range map[string]string{"crt": files.Cert, "key": files.Key, "ca": files.CA} {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			texts[what] = string(text)
 		}
 		return texts
@@ -195,9 +177,7 @@ simulator: {enabled: always, ttft: 100ms, slots: 8}
 jobs: {part_interval: 100ms, shard_rows: 64}
 `))
 		m, _ := fromFile(t, r.file("rowmill.yaml"), testWriter{t})
-		if err := m.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, m.Run(t.Context()))
 		t.Cleanup(func() { stop(t, m) })
 		r.Main = m
 		nodes = append(nodes, r)
@@ -249,9 +229,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 			inputs[i] = fmt.Sprintf("row %d", i)
 		}
 		body, err := json.Marshal(map[string]any{"model": "llama-3.1-8b", "inputs": inputs, "sampling_params": map[string]any{"max_tokens": 4}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var job struct {
 			ID string `json:"results"`
 		}
@@ -364,9 +342,7 @@ jobs: {part_interval: 100ms, shard_rows: 64}
 	running = submit(rows)
 	next := issue(innerNext, "rowmill")
 	current, err := os.ReadFile(nodes[0].file("node.ca"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, n := range nodes {
 		put(t, n.file("node.ca"), string(current)+next["ca"])
 	}

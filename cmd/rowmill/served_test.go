@@ -26,21 +26,15 @@ import (
 func proxyOf(t *testing.T, models ...rowmill.Model) *httputil.ReverseProxy {
 	t.Helper()
 	server, err := sim.New(sim.Config{Models: models, Profile: sim.Instant()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(t.Context(), "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, server.Start(t.Context(), "127.0.0.1:0"))
 	t.Cleanup(func() {
 		if err := server.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 	behind, err := url.Parse(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return httputil.NewSingleHostReverseProxy(behind)
 }
 
@@ -102,9 +96,7 @@ func results(t *testing.T, api *client.Client, id string) []json.RawMessage {
 	var all struct {
 		Outputs []json.RawMessage `json:"outputs"`
 	}
-	if err := json.Unmarshal([]byte(text.String()), &all); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(text.String()), &all))
 	return all.Outputs
 }
 
@@ -216,9 +208,7 @@ models:
 	if err == nil {
 		_, _, err = api.PutQuotas(t.Context(), client.PutQuotasParams{IfMatch: answer.ETag}, client.OwnQuotas{CostQuotaUSD: &limit})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if job := run("priced"); job.Status != rowmill.StatusSucceeded {
 		t.Errorf("with a price: %s", job.Raw)
 	}

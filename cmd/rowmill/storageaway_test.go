@@ -31,9 +31,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	api := m.run(t)
 	id := submit(t, api, 100)
 	await(t, api, id, func(j client.Job) bool { return j.RowsDone > 0 })
-	if err := strike(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, strike())
 	struck := time.Now()
 	await(t, api, id, func(j client.Job) bool { return strings.Contains(j.Message, message) })
 	if status, text := readiness(t, m); status != 503 || !strings.Contains(text, readyz) {
@@ -52,9 +50,7 @@ func outage(t *testing.T, change func(*settings.Settings), strike, mend func() e
 	if !errors.As(err, &refusal) || refusal.Status != 503 || refusal.RetryAfter <= 0 {
 		t.Errorf("a large submission meets %v", err)
 	}
-	if err := mend(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, mend())
 	if job := await(t, api, id, func(j client.Job) bool { return j.Status.Terminal() }); job.Status != "succeeded" || job.RowsDone != 100 {
 		t.Errorf("the job ended so: %s", job.Raw)
 	}
@@ -111,9 +107,7 @@ func TestRedisAway(t *testing.T) {
 		"hangs":   {records.Pause, records.Resume},
 		"is gone": {records.Kill, func() error { return records.Restart(t.Context()) }},
 	} {
-		if err := test.stop(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, test.stop())
 		status, text := readiness(t, m)
 		if status != 503 || !strings.Contains(text, "[-] store") {
 			t.Errorf("Redis %s: readyz answers %d:\n%s", way, status, text)
@@ -122,9 +116,7 @@ func TestRedisAway(t *testing.T) {
 		if _, err := api.Job(t.Context(), id); !errors.As(err, &refusal) || refusal.Status != 503 || refusal.Code != "unavailable" || refusal.RetryAfter <= 0 {
 			t.Errorf("Redis %s: a job's record: %v", way, err)
 		}
-		if err := test.start(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, test.start())
 		wait.For(t, "the node is ready again", func() bool { status, _ := fetch(t, m.Listeners.URL+"/readyz"); return status == 200 })
 		if _, err := api.Job(t.Context(), id); err != nil {
 			t.Errorf("Redis %s, and is back: %v", way, err)

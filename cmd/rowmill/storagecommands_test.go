@@ -28,27 +28,21 @@ func leave(t *testing.T, bucket blob.Bucket, name string) (id string) {
 	if err == nil {
 		_, err = w.Commit()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return id
 }
 
 // opened opens the storage of a stopped node.
 func opened(t *testing.T, m *Main) *Main {
 	t.Helper()
-	if err := m.Storage.open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Storage.open(t.Context()))
 	return m
 }
 
 // settled is like opened, and also gives the storage an identity.
 func settled(t *testing.T, m *Main) *Main {
 	t.Helper()
-	if err := m.Storage.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Storage.Start(t.Context()))
 	return m
 }
 

@@ -17,13 +17,9 @@ import (
 func issued(t *testing.T) (certtest.Files, *x509.CertPool) {
 	t.Helper()
 	a, err := certtest.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	files, err := a.Issue(t.TempDir(), "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return files, a.Pool()
 }
 
@@ -40,13 +36,9 @@ func TestServeHTTPS(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	client := &nethttp.Client{Transport: transport}
 	request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet, m.Listeners.URL+"/livez", nethttp.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != nethttp.StatusOK || response.TLS == nil {
 		t.Errorf("status %d, TLS %v", response.StatusCode, response.TLS != nil)

@@ -71,9 +71,7 @@ func TestTracing(t *testing.T) {
 		filepath.Join(dir, "data"), server.URL, headers))
 	log := &watched{}
 	m, hangup := fromFile(t, file, io.MultiWriter(log, testWriter{t}))
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.Run(t.Context()))
 	run := func() string {
 		t.Helper()
 		code, out, said := runCommand(t.Context(), environ(m, "the-key"), "a row\n", "jobs", "submit", "-", "--format", "json", "--output", "-")

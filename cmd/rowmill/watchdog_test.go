@@ -30,9 +30,7 @@ func TestWatchdog(t *testing.T) { //nolint:paralleltest // see above
 			t.Errorf("ended after %v, want a minute", took)
 		}
 		var line struct{ Msg, Limit, Closing, Running string }
-		if err := json.Unmarshal(log.Bytes(), &line); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(log.Bytes(), &line))
 		if !strings.Contains(line.Msg, "does not stop") || line.Limit != "1m0s" || line.Closing != "pipeline" ||
 			!strings.Contains(line.Running, "1 × cmd/rowmill.") {
 			t.Errorf("%+v", line)

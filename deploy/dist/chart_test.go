@@ -43,13 +43,9 @@ func TestChart(t *testing.T) {
 	r := release{version: "v1.2.3-5-g0123abc", built: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), to: t.TempDir()}
 	path := filepath.Join(r.to, "rowmill-1.2.3+5.g0123abc.tgz")
 	packed := func() []byte {
-		if err := r.chart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.chart(t.Context()))
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return b
 	}
 	first := packed()
@@ -57,21 +53,16 @@ func TestChart(t *testing.T) {
 		t.Error("packed twice, the charts differ")
 	}
 	zipped, err := gzip.NewReader(bytes.NewReader(first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	files := map[string]string{}
 	for archive := tar.NewReader(zipped); ; {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
-		} else if err != nil {
-			t.Fatal(err)
 		}
+		noError(t, err)
 		text, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if head.Typeflag != tar.TypeReg || !head.ModTime.Equal(r.built) {
 			t.Errorf("%s is %+v", head.Name, head)
 		}

@@ -22,9 +22,7 @@ import (
 func TestImage_LikeDockerfile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_, stage, found := strings.Cut(string(text), "\nFROM scratch AS rowmill\n")
 	if !found {
 		t.Fatal("deploy/Dockerfile has no stage rowmill")
@@ -76,21 +74,15 @@ func TestImage_LikeDockerfile(t *testing.T) {
 func TestImageLayout(t *testing.T) {
 	t.Parallel()
 	certificates := filepath.Join(t.TempDir(), "certificates")
-	if err := os.WriteFile(certificates, []byte("CERTIFICATES"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(certificates, []byte("CERTIFICATES"), 0o600))
 	make := func() []byte {
 		r := &release{
 			version: "v1.2.3", commit: "abc", built: time.Unix(1e9, 0).UTC(), certificates: certificates, to: t.TempDir(), licenses: []byte("LICENCES"),
 			programs: []*program{{arch: "amd64", bytes: []byte("FOR AMD64")}, {arch: "arm64", bytes: []byte("FOR ARM64")}},
 		}
-		if err := r.image(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.image(t.Context()))
 		b, err := os.ReadFile(filepath.Join(r.to, "rowmill-1.2.3-oci.tar"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return b
 	}
 	b := make()
@@ -129,13 +121,9 @@ func TestImageLayout(t *testing.T) {
 			t.Errorf("image %d: %+v", i, config.Config)
 		}
 		unpacked, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		layer, err := io.ReadAll(unpacked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if want := []string{digest(layer)}; !slices.Equal(config.RootFS.DiffIDs, want) {
 			t.Errorf("image %d: the layer is %v, not %v", i, want, config.RootFS.DiffIDs)
 		}
@@ -160,13 +148,9 @@ func untar(t *testing.T, b []byte) map[string]entry {
 		if err == io.EOF { //nolint:errorlint // by the contract of the package
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		files[h.Name] = entry{name: h.Name, mode: h.Mode, owner: h.Uid, bytes: content}
 	}
 }
@@ -176,9 +160,7 @@ func parse[T any](t *testing.T, b []byte) T {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, d.Decode(&v))
 	return v
 }
 
@@ -190,9 +172,7 @@ func TestUnits_SameSandbox(t *testing.T) {
 	var units [2]string
 	for i, name := range []string{"rowmill.service", "rowmill-node@.service"} {
 		text, err := os.ReadFile("../package/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if n := len(own.FindAll(text, -1)); n != 5 {
 			t.Errorf("%s has %d lines of its own", name, n)
 		}

@@ -17,6 +17,14 @@ import (
 	"testing"
 )
 
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // releaseFolder returns the release folder for `make dist/check`, and its version.
 func releaseFolder(t *testing.T) (dir, version string) {
 	t.Helper()
@@ -50,13 +58,9 @@ func TestSums(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, f := range files {
 		if f.Name() != "SHA256SUMS" && !strings.Contains(string(text), "  "+f.Name()+"\n") {
 			t.Errorf("%s is not in SHA256SUMS", f.Name())
@@ -79,17 +83,11 @@ func TestPackages_SameProgram(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			t.Parallel()
 			packed, err := os.ReadFile(archive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			b, err := io.ReadAll(unpacked)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			files := untar(t, b)
 			folder := filepath.Base(base) + "/"
 			for _, name := range []string{"LICENSE", "NOTICE", "licenses.txt", "rowmill.yaml", "man/rowmill-jobs-submit.1.gz", "completions/_rowmill", "systemd/rowmill.service"} {
@@ -129,17 +127,13 @@ func TestPackages_SameProgram(t *testing.T) {
 func checkBill(t *testing.T, path string, binary []byte, sum string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	said := parse[bill](t, text)
 	if got := said.Metadata.Component.Hashes[0].Content; got != sum {
 		t.Errorf("the bill is of %s, the program %s", got, sum)
 	}
 	build, err := buildinfo.Read(bytes.NewReader(binary))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	want := []string{"glibc", "std"}
 	for _, module := range build.Deps {
 		want = append(want, module.Path)
@@ -168,9 +162,7 @@ func checkBill(t *testing.T, path string, binary []byte, sum string) {
 func checkLicenses(t *testing.T, text string, binary []byte) {
 	t.Helper()
 	build, err := buildinfo.Read(bytes.NewReader(binary))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, module := range build.Deps {
 		if !strings.Contains(text, "\n"+module.Path+" "+module.Version+"\n") {
 			t.Errorf("licenses.txt has none of %s %s", module.Path, module.Version)
@@ -204,14 +196,10 @@ func machine(t *testing.T, script string, files map[string]string) (folder strin
 	t.Helper()
 	folder = t.TempDir()
 	text, err := os.ReadFile("testdata/" + script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	files["check.sh"] = string(text)
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
 	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child",
 		"bash", "testdata/machine.sh", folder).CombinedOutput()
@@ -225,9 +213,7 @@ func machine(t *testing.T, script string, files map[string]string) (folder strin
 func contents(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return string(b)
 }
 
@@ -246,9 +232,7 @@ func TestInstalled(t *testing.T) {
 			version: "v999.0.0", commit: "later", binaries: "dist/bin", native: "bin/rowmill", nfpm: os.Getenv("ROWMILL_DIST_NFPM"),
 			lgpl: "/usr/share/common-licenses/LGPL-2.1", libc: "2", to: later,
 		}
-		if err := r.make(t.Context(), "2027-01-01T00:00:00Z", []string{runtime.GOARCH}, r.packages); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.make(t.Context(), "2027-01-01T00:00:00Z", []string{runtime.GOARCH}, r.packages))
 	})
 	second := filepath.Join(later, "rowmill-999.0.0-linux-"+runtime.GOARCH)
 	for kind, ask := range map[string][]string{

@@ -11,13 +11,9 @@ import (
 func TestCheckELF(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	b, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	// In the ELF header, e_type is at byte 16 and e_machine at byte 18.
 	head := func(kind, machine byte) []byte {
 		changed := bytes.Clone(b)

@@ -15,17 +15,31 @@ import (
 	"github.com/rowmill/rowmill"
 )
 
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // load calls Load with the content of a file and a HOME.
 func load(t *testing.T, file string, environ []string, flags ...Flag) (Settings, error) {
 	t.Helper()
 	src := Sources{Flags: flags, Environ: append([]string{"HOME=/home/someone"}, environ...)}
 	if file != "" {
 		src.File = filepath.Join(t.TempDir(), "rowmill.yaml")
-		if err := os.WriteFile(src.File, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(src.File, []byte(file), 0o600))
 	}
 	return Load(src)
+}
+
+// valid is load for settings without an error.
+func valid(t *testing.T, file string, environ []string, flags ...Flag) Settings {
+	t.Helper()
+	s, err := load(t, file, environ, flags...)
+	noError(t, err)
+	return s
 }
 
 func TestPrecedence(t *testing.T) {
@@ -52,10 +66,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := load(t, test.file, test.environ, test.flags...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := valid(t, test.file, test.environ, test.flags...)
 			if s.HTTP.Listen != test.want {
 				t.Errorf("listen is %q, want %q", s.HTTP.Listen, test.want)
 			}
@@ -68,7 +79,7 @@ func TestPrecedence(t *testing.T) {
 
 func TestEveryType(t *testing.T) {
 	t.Parallel()
-	s, err := load(t, `
+	s := valid(t, `
 data: /srv/mill
 inputs: {max_bytes: 1.5GiB, max_row_bytes: 1000, allow_loopback: false, max_rows: 5_000}
 jobs: {max_failed_rows: 1, part_interval: 250ms, weights: {acme: 3}}
@@ -80,9 +91,6 @@ simulator: {enabled: never}
 webhooks: {retries: [1s, 90m]}
 quotas: [{priority: 1, row_quota: 7}]
 `, []string{"ROWMILL_JOBS_MAX_ACTIVE=3", "ROWMILL_CI=1", "ROWMILL_PORT=tcp://10.0.0.1:80", "ROWMILL_SERVICE_HOST=10.0.0.1", "OTHER=x"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	one, seven := int64(1), int64(7)
 	want := Defaults()
 	want.Data = "/srv/mill"
@@ -106,10 +114,7 @@ quotas: [{priority: 1, row_quota: 7}]
 func TestListsFromEnvironmentAndFlags(t *testing.T) {
 	t.Parallel()
 	file := "engines: [{url: 'http://a', name: a}, 'http://b', 'http://c']"
-	s, err := load(t, file, []string{"ROWMILL_ENGINES=http://d, http://e", "ROWMILL_QUOTAS=[{priority: 0, token_quota: 9}]"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := valid(t, file, []string{"ROWMILL_ENGINES=http://d, http://e", "ROWMILL_QUOTAS=[{priority: 0, token_quota: 9}]"})
 	if diff := cmp.Diff([]Engine{{URL: "http://d"}, {URL: "http://e"}}, s.Engines); diff != "" {
 		t.Error("a list replaces the list below it:", diff)
 	}
@@ -119,14 +124,12 @@ func TestListsFromEnvironmentAndFlags(t *testing.T) {
 	if *s.Quotas[0].TokenQuota != 9 || *s.Quotas[0].RowQuota != 1000 {
 		t.Error("quotas not merged:", *s.Quotas[0].TokenQuota, *s.Quotas[0].RowQuota)
 	}
-	s, err = load(t, "", []string{"ROWMILL_DISCOVER_ADDRESSES=a:1, b:2"}, Flag{"--set", "simulator.enabled", []string{"never"}})
+	s, err := load(t, "", []string{"ROWMILL_DISCOVER_ADDRESSES=a:1, b:2"}, Flag{"--set", "simulator.enabled", []string{"never"}})
 	if diff := cmp.Diff([]string{"a:1", "b:2"}, s.Discover.Addresses); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	s, err = load(t, file, []string{"ROWMILL_ENGINES=http://d"}, Flag{"--engine", "engines", []string{"http://x", "http://y"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if len(s.Engines) != 2 || s.Engines[1].URL != "http://y" {
 		t.Error("flags did not replace the engines:", s.Engines)
 	}
@@ -224,14 +227,9 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"api": "one\n two \n\n", "gpu": "three\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	s, err := load(t, "engines: [{url: 'http://a', api_key_credential: gpu}]", []string{"CREDENTIALS_DIRECTORY=" + dir, "ROWMILL_API_KEY_CREDENTIAL=api"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := valid(t, "engines: [{url: 'http://a', api_key_credential: gpu}]", []string{"CREDENTIALS_DIRECTORY=" + dir, "ROWMILL_API_KEY_CREDENTIAL=api"})
 	if got := s.APIKeys(); !slices.Equal(got, []string{"one", "two"}) || s.Engines[0].APIKey.Reveal() != "three" {
 		t.Errorf("administrators' keys %q, an engine's %q", got, s.Engines[0].APIKey.Reveal())
 	}
@@ -240,10 +238,7 @@ func TestCredentials(t *testing.T) {
 func TestSigningKeys(t *testing.T) {
 	t.Parallel()
 	key := strings.Repeat("A", 43) + "="
-	s, err := load(t, "http: {signing_key: '"+key+", records'}", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := valid(t, "http: {signing_key: '"+key+", records'}", nil)
 	keys, err := s.HTTP.SigningKeys()
 	if err != nil || len(keys) != 2 || len(keys[0]) != 32 || keys[1] != nil {
 		t.Errorf("got %v, %v", keys, err)
@@ -275,20 +270,14 @@ func TestTracing(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := load(t, test.file, test.environ)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := valid(t, test.file, test.environ)
 			test.want.Rows, test.want.Queue, test.want.Timeout = 0.01, 4096, 10*time.Second
 			if s.Tracing != test.want {
 				t.Errorf("got %#v", s.Tracing)
 			}
 		})
 	}
-	s, err := load(t, "", injected)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := valid(t, "", injected)
 	values, err := s.Tracing.HeaderValues()
 	if diff := cmp.Diff(map[string]string{"X-Key": "one", "Authorization": "Basic YQ=="}, values); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -298,14 +287,10 @@ func TestTracing(t *testing.T) {
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(name, []byte("from-a-file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, []byte("from-a-file\n"), 0o600))
 	s, err := load(t, "engines: [{url: 'http://a', api_key_file: "+name+"}, {url: 'http://b', api_key_env: GPU_KEY}]",
 		[]string{"ROWMILL_API_KEY=from-the-environment", "GPU_KEY=from-a-variable"}, Flag{"--api-key-file", "api_key_file", []string{name}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if s.APIKey.Reveal() != "from-a-file" || s.Engines[0].APIKey.Reveal() != "from-a-file" {
 		t.Errorf("keys read: %q, %q", s.APIKey.Reveal(), s.Engines[0].APIKey.Reveal())
 	}
@@ -313,9 +298,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Errorf("key read from a variable: %q", s.Engines[1].APIKey.Reveal())
 	}
 	var printed strings.Builder
-	if err := s.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Print(&printed))
 	fmt.Fprintf(&printed, "%v %+v %#v %s", s, s, s, s.APIKey)
 	if strings.Contains(printed.String(), "from-") {
 		t.Error("a secret was printed:\n" + printed.String())
@@ -328,18 +311,11 @@ func TestSecretsStaySecret(t *testing.T) {
 // Load reads the output of Print: it knows each printed key.
 func TestPrintRoundTrip(t *testing.T) {
 	t.Parallel()
-	s, err := load(t, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := valid(t, "", nil)
 	var printed strings.Builder
-	if err := s.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Print(&printed))
 	again, err := load(t, printed.String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
