@@ -31,9 +31,7 @@ func testActive(s *suite) {
 	oldest := s.create("a")
 	middle, newest := s.create("a"), s.create("a")
 	other := s.create("a\x20")
-	if err := s.Release(s.Context(), released); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Release(s.Context(), released))
 	same("all open jobs", active(none, 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
 	same("the newest waiting job", active(none, 2, "a")[0], owned.JobID, middle, newest)
 	lists := active(none, 10, "a\x20", "unknown", "a")
@@ -45,13 +43,9 @@ func testActive(s *suite) {
 	since := s.get(over.JobID).Job.Created
 	same("with new ones", active(since, 10, "a")[0], over.JobID, owned.JobID, released.JobID, oldest, middle, newest)
 	same("of an instant later", active(since.Add(1), 10, "a")[0], owned.JobID, released.JobID, oldest, middle, newest)
-	if _, err := s.Cancel(s.Context(), newest, s.start, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Cancel(s.Context(), newest, s.start, nil))
 	same("after a cancellation", active(none, 1, "a")[0], owned.JobID, middle)
 	same("with the newest alone", active(since, 1, "a")[0], owned.JobID, middle, newest)
-	if err := s.CloseSession(s.Context(), owned.Session); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CloseSession(s.Context(), owned.Session))
 	same("of a dead owner", active(none, 1, "a")[0], owned.JobID, middle)
 }

@@ -14,18 +14,13 @@ import (
 func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	s.Helper()
 	session := s.session()
-	rec, err := s.Claim(s.Context(), id, session, store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5})
-	if err != nil {
-		s.Fatalf("claim: %v", err)
-	}
+	rec := must(s.Claim(s.Context(), id, session, store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5}))(s)
 	if n := len(rec.Adopters); n == 0 || rec.Adopters[n-1] != (store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
 		s.Errorf("the owner of epoch %d is not the last of %+v", rec.Epoch, rec.Adopters)
 	}
 	s.same("adopters", s.get(id).Adopters, rec.Adopters)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}, func() {
-		if err := s.CloseSession(s.Context(), session); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CloseSession(s.Context(), session))
 	}
 }
 
@@ -42,10 +37,7 @@ func (s *suite) wantAdopters(when, id string, want ...string) {
 
 func (s *suite) wantTried(when, id string, want ...string) {
 	s.Helper()
-	orphans, err := s.Orphans(s.Context(), 100)
-	if err != nil {
-		s.Fatal(err)
-	}
+	orphans := must(s.Orphans(s.Context(), 100))(s)
 	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
 	if i < 0 {
 		s.Errorf("%s: the job is not an orphan", when)
@@ -75,14 +67,10 @@ func testAdopters(s *suite) {
 	s.wantAdopters("claimed again", id, "p1", "p2")
 	dies()
 	s.wantTried("its second owner died", id, "p1", "p2")
-	if err := s.Release(s.Context(), second); err == nil {
-		s.Error("a dead session gave the job back")
-	}
+	s.fails("a dead session gave the job back", errAny)(s.Release(s.Context(), second))
 	third, _ := s.adopt(id, "p3")
 	s.wantAdopters("claimed once more", id, "p1", "p2", "p3")
-	if err := s.Release(s.Context(), third); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Release(s.Context(), third))
 	s.wantTried("it was given back", id)
 	fourth, dies := s.adopt(id, "p4")
 	s.wantAdopters("claimed after it was given back", id, "p4")
@@ -118,9 +106,7 @@ func testAdoptersCleared(s *suite) {
 	}
 	commit := func(p store.Part, rows int64) {
 		s.Helper()
-		if err := s.CommitParts(s.Context(), f, []store.Part{p}, store.Totals{Rows: rows}); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, []store.Part{p}, store.Totals{Rows: rows}))
 	}
 	carried := part("carried")
 	carried.Carried = true
@@ -131,9 +117,7 @@ func testAdoptersCleared(s *suite) {
 	again()
 	commit(part("p"), 2)
 	s.wantAdopters("a part was recorded before", id, "p4")
-	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "whole", Rows: 2, Complete: true, Totals: store.Totals{Rows: 2}}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "whole", Rows: 2, Complete: true, Totals: store.Totals{Rows: 2}}))
 	s.wantAdopters("a shard is merged", id)
 	again()
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) })

@@ -25,9 +25,7 @@ func (s *suite) entry(account string, n int) store.AuditEntry {
 
 func (s *suite) appended(e store.AuditEntry) {
 	s.Helper()
-	if err := s.AppendAudit(s.Context(), e); err != nil {
-		s.Fatalf("append: %v", err)
-	}
+	s.must(s.AppendAudit(s.Context(), e))
 }
 
 // audited returns all entries of an account, read in pages of limit.
@@ -65,13 +63,9 @@ func testAudit(s *suite) {
 	s.appended(all[7]) // a repeated call
 	s.reopen()
 	for _, limit := range []int{1, 3, 20, 100} {
-		if diff := cmp.Diff(all, s.audited("", limit)); diff != "" {
-			s.Errorf("all, %d at a time (-want +got):\n%s", limit, diff)
-		}
+		s.equal(fmt.Sprintf("all, %d at a time", limit), all, s.audited("", limit))
 		for _, account := range accounts {
-			if diff := cmp.Diff(byAccount[account], s.audited(account, limit)); diff != "" {
-				s.Errorf("account %q, %d at a time (-want +got):\n%s", account, limit, diff)
-			}
+			s.equal(fmt.Sprintf("account %q, %d at a time", account, limit), byAccount[account], s.audited(account, limit))
 		}
 	}
 	if found := s.audited("b", 5); len(found) != 0 {
@@ -99,9 +93,7 @@ func testAuditUnderInserts(s *suite) {
 			break
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("entries (-want +got):\n%s", diff)
-	}
+	s.equal("entries", want, got)
 }
 
 // auditedAfter returns the ids of all entries after a position, read in pages of limit.
@@ -139,21 +131,15 @@ func testAuditAfter(s *suite) {
 	s.reopen()
 	all := append(append([]string{early.ID}, want...), late.ID)
 	for _, limit := range []int{1, 2, 7, 100} {
-		if diff := cmp.Diff(all, s.auditedAfter(s.start, "", limit)); diff != "" {
-			s.Errorf("all, %d at a time (-want +got):\n%s", limit, diff)
-		}
+		s.equal(fmt.Sprintf("all, %d at a time", limit), all, s.auditedAfter(s.start, "", limit))
 	}
 	for place, from := range map[string]int{"": 1, "a": 2, "aa": 4, "b": 6} {
-		if diff := cmp.Diff(all[from:], s.auditedAfter(same, place, 2)); diff != "" {
-			s.Errorf("behind %q of a time (-want +got):\n%s", place, diff)
-		}
+		s.equal(fmt.Sprintf("behind %q of a time", place), all[from:], s.auditedAfter(same, place, 2))
 	}
 	if found := s.auditedAfter(late.At, late.ID, 2); len(found) != 0 {
 		s.Errorf("behind the last there is %v", found)
 	}
-	if _, err := s.AuditAfter(s.Context(), s.start, "", 0); err == nil {
-		s.Error("a limit of 0 is accepted")
-	}
+	s.fails("a limit of 0 is accepted", errAny)(s.AuditAfter(s.Context(), s.start, "", 0))
 }
 
 func testAuditRefuses(s *suite) {
@@ -167,9 +153,7 @@ func testAuditRefuses(s *suite) {
 	} {
 		e := s.entry("a", 1)
 		change(&e)
-		if err := s.AppendAudit(s.Context(), e); err == nil {
-			s.Errorf("%s: it is accepted", name)
-		}
+		s.fails(fmt.Sprintf("%s: it is accepted", name), errAny)(s.AppendAudit(s.Context(), e))
 	}
 	if found := s.audited("", 5); len(found) != 0 {
 		s.Errorf("refused entries are there: %v", found)
@@ -181,41 +165,27 @@ func testAuditRefuses(s *suite) {
 			s.Errorf("cursor %.20q: %v, want an InvalidError on field cursor", cursor, err)
 		}
 	}
-	if _, _, err := s.ListAudit(s.Context(), "a", 0, ""); err == nil {
-		s.Error("a limit of 0 is accepted")
-	}
+	s.fails("a limit of 0 is accepted", errAny)(s.ListAudit(s.Context(), "a", 0, ""))
 }
 
 func testReplaceKey(s *suite) {
 	k := store.Key{ID: "k", Hash: []byte{1}, Account: "a", Role: "user", Created: s.start}
 	next := k
 	next.Hash = []byte{2}
-	if err := s.ReplaceKey(s.Context(), next, k.Hash); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("replace a key that never was: %v, want ErrNotFound", err)
-	}
-	if err := s.PutKey(s.Context(), k); err != nil {
-		s.Fatal(err)
-	}
+	s.fails("replace a key that never was", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), next, k.Hash))
+	s.must(s.PutKey(s.Context(), k))
 	for range 2 { // the second call is a repeat
-		if err := s.ReplaceKey(s.Context(), next, k.Hash); err != nil {
-			s.Fatalf("replace: %v", err)
-		}
+		s.must(s.ReplaceKey(s.Context(), next, k.Hash))
 	}
 	late := k
 	late.Hash = []byte{3}
-	if err := s.ReplaceKey(s.Context(), late, k.Hash); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("replace a key that was replaced: %v, want ErrConflict", err)
-	}
+	s.fails("replace a key that was replaced", rowmill.ErrConflict)(s.ReplaceKey(s.Context(), late, k.Hash))
 	keys, err := s.ListKeys(s.Context())
 	if diff := cmp.Diff([]store.Key{next}, keys); diff != "" || err != nil {
 		s.Errorf("keys (-want +got):\n%s%v", diff, err)
 	}
-	if err := s.DeleteKey(s.Context(), "k"); err != nil {
-		s.Fatal(err)
-	}
-	if err := s.ReplaceKey(s.Context(), late, next.Hash); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("replace a key that was deleted: %v, want ErrNotFound", err)
-	}
+	s.must(s.DeleteKey(s.Context(), "k"))
+	s.fails("replace a key that was deleted", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), late, next.Hash))
 	if keys, err := s.ListKeys(s.Context()); err != nil || len(keys) != 0 {
 		s.Errorf("a deleted key is back: %v, %v", keys, err)
 	}
@@ -223,9 +193,7 @@ func testReplaceKey(s *suite) {
 
 func testReplaceKeyRace(s *suite) {
 	first := store.Key{ID: "k", Hash: []byte{0}, Created: s.start}
-	if err := s.PutKey(s.Context(), first); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.PutKey(s.Context(), first))
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
 	for i := range errs {

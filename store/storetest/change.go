@@ -105,9 +105,7 @@ func testUpdateRefuses(s *suite) {
 	rec := s.newRecord("a")
 	rec.Spec.Sampling = map[string]any{"seed": int64(1)<<62 + 1, "stop": []any{"x"}}
 	rec.Spec.Schema = json.RawMessage(`{"type":"object"}`)
-	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Create(s.Context(), rec, nil))
 	f := s.claim(rec.Job.ID, s.session())
 	before := s.update(f, func(r *store.Record) error { r.Job.NumRows = pointer(int64(3)); return nil })
 	for name, change := range map[string]func(*store.Record){
@@ -145,9 +143,7 @@ func testUpdatePanics(s *suite) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if _, err := s.Update(s.Context(), f, func(*store.Record) error { panic("a bug") }); err == nil {
-				s.Error("a change that panics is accepted")
-			}
+			s.fails("a change that panics is accepted", errAny)(s.Update(s.Context(), f, func(*store.Record) error { panic("a bug") }))
 		})
 		rec := s.newRecord("a")
 		wg.Go(func() {
@@ -180,9 +176,7 @@ func testUpdateRace(s *suite) {
 func testFinish(s *suite) {
 	f := s.running(2)
 	s.commit(f, store.Part{Key: "p", Rows: 2})
-	if _, err := s.Finish(s.Context(), f, func(*store.Record) error { return nil }); err == nil {
-		s.Error("a finish that ends nothing is accepted")
-	}
+	s.fails("a finish that ends nothing is accepted", errAny)(s.Finish(s.Context(), f, func(*store.Record) error { return nil }))
 	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error {
 		r.Job.JobCost = pointer(0.25)
 		r.Artifacts = map[string]store.Artifact{"full": {Key: "k", Size: 3}}
@@ -223,25 +217,19 @@ func testFinishRecounts(s *suite) {
 		s.Helper()
 		before := s.get(f.JobID)
 		for name, attempt := range attempts {
-			if err := attempt(f); !errors.Is(err, rowmill.ErrConflict) {
-				s.Errorf("%s with %s: %v, want ErrConflict", name, when, err)
-			}
+			s.fails(fmt.Sprintf("%s with %s", name, when), rowmill.ErrConflict)(attempt(f))
 		}
 		s.unchanged(before)
 	}
 	refuse("no parts")
 	// The totals do not matter: the parts count.
-	if err := s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}, store.Totals{Rows: 10}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}, store.Totals{Rows: 10}))
 	refuse("a row missing")
 	other := s.running(10)
 	s.commit(other, store.Part{Key: "other", Rows: 1})
 	refuse("the missing row in another job's part")
 	s.commit(f, store.Part{Key: "c", Shard: 1, Rows: 1})
-	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Shard: 1, Rows: 6, Complete: true}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Shard: 1, Rows: 6, Complete: true}))
 	if _, err := s.Finish(s.Context(), f, succeed); err != nil {
 		s.Errorf("finish with all rows: %v", err)
 	}
@@ -279,9 +267,7 @@ func testTerminal(s *suite) {
 }
 
 func testCancel(s *suite) {
-	if _, err := s.Cancel(s.Context(), "job-none", s.start, nil); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("cancel of an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("cancel of an unknown job", rowmill.ErrNotFound)(s.Cancel(s.Context(), "job-none", s.start, nil))
 	now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.FixedZone("east", 3600))
 	f := s.running(5)
 	s.commit(f, store.Part{Key: "p", Rows: 2})
@@ -308,12 +294,8 @@ func testCancel(s *suite) {
 	}
 	id := s.create("a")
 	before := s.get(id)
-	if _, err := s.Cancel(s.Context(), id, now, func(r *store.Record) { r.Job.ID = "job-other" }); err == nil {
-		s.Error("a cancel that changes the id is accepted")
-	}
-	if _, err := s.Cancel(s.Context(), id, now, func(*store.Record) { panic("a bug") }); err == nil {
-		s.Error("a cancel that panics is accepted")
-	}
+	s.fails("a cancel that changes the id is accepted", errAny)(s.Cancel(s.Context(), id, now, func(r *store.Record) { r.Job.ID = "job-other" }))
+	s.fails("a cancel that panics is accepted", errAny)(s.Cancel(s.Context(), id, now, func(*store.Record) { panic("a bug") }))
 	s.unchanged(before)
 }
 
@@ -351,20 +333,13 @@ func testCancelRace(s *suite) {
 }
 
 func testAddArtifact(s *suite) {
-	if _, err := s.AddArtifact(s.Context(), "job-none", "v", store.Artifact{Key: "k"}); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("unknown job", rowmill.ErrNotFound)(s.AddArtifact(s.Context(), "job-none", "v", store.Artifact{Key: "k"}))
 	f := s.running(1)
-	if _, err := s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: "k"}); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("running job: %v, want ErrConflict", err)
-	}
+	s.fails("running job", rowmill.ErrConflict)(s.AddArtifact(s.Context(), f.JobID, "v", store.Artifact{Key: "k"}))
 	before := s.finish(f, rowmill.StatusSucceeded)
 	for _, variant := range []string{"v", "w"} {
 		for i := range 2 {
-			rec, err := s.AddArtifact(s.Context(), f.JobID, variant, store.Artifact{Key: fmt.Sprint("k", i), Size: int64(i)})
-			if err != nil {
-				s.Fatal(err)
-			}
+			rec := must(s.AddArtifact(s.Context(), f.JobID, variant, store.Artifact{Key: fmt.Sprint("k", i), Size: int64(i)}))(s)
 			if got := rec.Artifacts[variant]; got != (store.Artifact{Key: "k0"}) {
 				s.Errorf("artifact %d: %+v holds, want the first", i, got)
 			}
@@ -392,13 +367,9 @@ func testAddArtifact(s *suite) {
 func testReplaceArtifact(s *suite) {
 	f := s.running(1)
 	first, second := store.Artifact{Key: "first", Size: 1}, store.Artifact{Key: "second", Size: 2}
-	if _, err := s.ReplaceArtifact(s.Context(), f.JobID, "v", store.Artifact{}, first); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("of a running job: %v, want ErrConflict", err)
-	}
+	s.fails("of a running job", rowmill.ErrConflict)(s.ReplaceArtifact(s.Context(), f.JobID, "v", store.Artifact{}, first))
 	s.finish(f, rowmill.StatusSucceeded)
-	if _, err := s.AddArtifact(s.Context(), f.JobID, "v", first); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.AddArtifact(s.Context(), f.JobID, "v", first))
 	for _, change := range []struct{ was, is, want store.Artifact }{
 		{second, store.Artifact{Key: "third"}, first}, // another was expected
 		{first, second, second},

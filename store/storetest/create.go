@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
@@ -17,12 +16,8 @@ import (
 )
 
 func testCreateAndGet(s *suite) {
-	if _, err := s.Get(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("get of an unknown job: %v, want ErrNotFound", err)
-	}
-	if _, err := s.Head(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("head of an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("get of an unknown job", rowmill.ErrNotFound)(s.Get(s.Context(), "job-none"))
+	s.fails("head of an unknown job", rowmill.ErrNotFound)(s.Head(s.Context(), "job-none"))
 	rec := s.newRecord("a")
 	stored, existed, err := s.Create(s.Context(), rec, nil)
 	if err != nil || existed {
@@ -43,13 +38,9 @@ func testCreateTwice(s *suite) {
 		s.Fatal(err)
 	}
 	rec.Job.Model = "another"
-	if _, _, err := s.Create(s.Context(), rec, nil); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("create with a taken id: %v, want ErrConflict", err)
-	}
+	s.fails("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
 	rec.Spec.Account = "b"
-	if _, _, err := s.Create(s.Context(), rec, nil); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("create with an id another account took: %v, want ErrConflict", err)
-	}
+	s.fails("create with an id another account took", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
 	s.unchanged(first)
 	if jobs, _, err := s.List(s.Context(), "b", 10, ""); err != nil || len(jobs) != 0 {
 		s.Errorf("the refused job is listed: %v, %v", ids(jobs), err)
@@ -66,9 +57,7 @@ func testCreateRefuses(s *suite) {
 	} {
 		rec := s.newRecord("a")
 		spoil(&rec)
-		if _, _, err := s.Create(s.Context(), rec, nil); err == nil {
-			s.Errorf("%s: created", name)
-		}
+		s.fails(fmt.Sprintf("%s: created", name), errAny)(s.Create(s.Context(), rec, nil))
 	}
 	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 0 {
 		s.Errorf("refused jobs are listed: %v, %v", ids(jobs), err)
@@ -127,9 +116,7 @@ func testRecordSurvivesWhole(s *suite) {
 
 	rec.Job.ID, rec.Job.System, rec.Job.Schema = "job-empty", pointer(""), nil
 	rec.Spec.System, rec.Spec.Schema, rec.Spec.Inline = "", nil, nil
-	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Create(s.Context(), rec, nil))
 	got := s.get("job-empty")
 	s.same("job with an empty prompt", rec.Job, got.Job)
 	s.same("specification without rows", rec.Spec, got.Spec)
@@ -137,9 +124,7 @@ func testRecordSurvivesWhole(s *suite) {
 
 func testIdempotency(s *suite) {
 	idem := store.Idempotency{Key: "k", BodyHash: "h", TTL: long}
-	if _, err := s.Lookup(s.Context(), "a", idem); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("lookup of an unused key: %v, want ErrNotFound", err)
-	}
+	s.fails("lookup of an unused key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
 	first, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
 	if err != nil || existed {
 		s.Fatalf("first: existed %v, %v", existed, err)
@@ -149,20 +134,13 @@ func testIdempotency(s *suite) {
 		s.Fatalf("again: existed %v, %v", existed, err)
 	}
 	s.same("the first job", first, again)
-	found, err := s.Lookup(s.Context(), "a", idem)
-	if err != nil {
-		s.Fatal(err)
-	}
+	found := must(s.Lookup(s.Context(), "a", idem))(s)
 	s.same("the job looked up", first, found)
 
 	other := idem
 	other.BodyHash = "other"
-	if _, _, err := s.Create(s.Context(), s.newRecord("a"), &other); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("create with another body: %v, want ErrConflict", err)
-	}
-	if _, err := s.Lookup(s.Context(), "a", other); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("lookup with another body: %v, want ErrConflict", err)
-	}
+	s.fails("create with another body", rowmill.ErrConflict)(s.Create(s.Context(), s.newRecord("a"), &other))
+	s.fails("lookup with another body", rowmill.ErrConflict)(s.Lookup(s.Context(), "a", other))
 	if _, existed, err := s.Create(s.Context(), s.newRecord("b"), &other); err != nil || existed {
 		s.Errorf("another account with the same key: existed %v, %v", existed, err)
 	}
@@ -171,12 +149,8 @@ func testIdempotency(s *suite) {
 	taken := s.newRecord("a")
 	taken.Job.ID = first.Job.ID
 	unused := store.Idempotency{Key: "unused", BodyHash: "h", TTL: long}
-	if _, _, err := s.Create(s.Context(), taken, &unused); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("create with a taken id: %v, want ErrConflict", err)
-	}
-	if _, err := s.Lookup(s.Context(), "a", unused); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("lookup of a key whose submission was refused: %v, want ErrNotFound", err)
-	}
+	s.fails("create with a taken id", rowmill.ErrConflict)(s.Create(s.Context(), taken, &unused))
+	s.fails("lookup of a key whose submission was refused", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", unused))
 	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 1 {
 		s.Errorf("the account has the jobs %v (%v), want the first alone", ids(jobs), err)
 	}
@@ -246,9 +220,7 @@ func testIdempotencyExpires(s *suite) {
 		s.Fatal(err)
 	}
 	s.Advance(2 * s.TTL)
-	if _, err := s.Lookup(s.Context(), "a", idem); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("lookup of an expired key: %v, want ErrNotFound", err)
-	}
+	s.fails("lookup of an expired key", rowmill.ErrNotFound)(s.Lookup(s.Context(), "a", idem))
 	idem = store.Idempotency{Key: "k", BodyHash: "another body", TTL: long}
 	second, existed, err := s.Create(s.Context(), s.newRecord("a"), &idem)
 	if err != nil || existed || second.Job.ID == first.Job.ID {
@@ -258,9 +230,7 @@ func testIdempotencyExpires(s *suite) {
 	// Leftovers of the first use of the key must not end its second use.
 	for i := range 20 {
 		filler := store.Idempotency{Key: fmt.Sprint("filler", i), BodyHash: "h", TTL: long}
-		if _, _, err := s.Create(s.Context(), s.newRecord("a"), &filler); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.Create(s.Context(), s.newRecord("a"), &filler))
 	}
 	if found, err := s.Lookup(s.Context(), "a", idem); err != nil || found.Job.ID != second.Job.ID {
 		s.Errorf("the key leads to %s, %v; want %s", found.Job.ID, err, second.Job.ID)
@@ -323,9 +293,7 @@ func testListNewestFirst(s *suite) {
 			}
 			cursor = next
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			s.Errorf("limit %d: (-want +got):\n%s", limit, diff)
-		}
+		s.equal(fmt.Sprintf("limit %d", limit), want, got)
 		if full := (len(want) + limit - 1) / limit; pages != full {
 			s.Errorf("limit %d: %d pages, want %d: a cursor must be empty when nothing is left", limit, pages, full)
 		}
@@ -333,9 +301,7 @@ func testListNewestFirst(s *suite) {
 	if jobs, next, err := s.List(s.Context(), "nobody", 5, ""); err != nil || len(jobs) != 0 || next != "" {
 		s.Errorf("list of an unknown account: %v, next %q, %v", ids(jobs), next, err)
 	}
-	if _, _, err := s.List(s.Context(), "a", 0, ""); err == nil {
-		s.Error("a limit of 0 is accepted")
-	}
+	s.fails("a limit of 0 is accepted", errAny)(s.List(s.Context(), "a", 0, ""))
 }
 
 // testListUnderInserts lists pages while jobs are created, some with a slow clock.

@@ -30,37 +30,25 @@ func (s *suite) delivery(endpoint string, n, due int) store.Delivery {
 
 func (s *suite) announced(d store.Delivery) {
 	s.Helper()
-	if err := s.CreateDelivery(s.Context(), d); err != nil {
-		s.Fatalf("create delivery: %v", err)
-	}
+	s.must(s.CreateDelivery(s.Context(), d))
 }
 
 // putDelivery replaces a delivery; it must succeed.
 func (s *suite) putDelivery(d store.Delivery) store.Delivery {
 	s.Helper()
-	d, err := s.PutDelivery(s.Context(), d)
-	if err != nil {
-		s.Fatalf("put delivery: %v", err)
-	}
-	return d
+	return must(s.PutDelivery(s.Context(), d))(s)
 }
 
 func (s *suite) gotDelivery(id string) store.Delivery {
 	s.Helper()
-	d, err := s.GetDelivery(s.Context(), id)
-	if err != nil {
-		s.Fatalf("get delivery: %v", err)
-	}
+	d := must(s.GetDelivery(s.Context(), id))(s)
 	return d
 }
 
 // dueDeliveries returns the ids of the due deliveries.
 func (s *suite) dueDeliveries(seconds, limit int) (ids []string) {
 	s.Helper()
-	due, err := s.DueDeliveries(s.Context(), *s.at(seconds), limit)
-	if err != nil {
-		s.Fatal(err)
-	}
+	due := must(s.DueDeliveries(s.Context(), *s.at(seconds), limit))(s)
 	for _, d := range due {
 		ids = append(ids, d.ID)
 	}
@@ -77,9 +65,7 @@ func testDeliveries(s *suite) {
 	first := s.delivery("one", 1, 5)
 	s.announced(first)
 	first.Version = 1
-	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" {
-		s.Errorf("a delivery (-want +got):\n%s", diff)
-	}
+	s.equal("a delivery", first, s.gotDelivery(first.ID))
 	again := s.delivery("one", 1, 99)
 	again.Payload = "other"
 	s.announced(again) // the id exists
@@ -90,20 +76,12 @@ func testDeliveries(s *suite) {
 	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" || first.Version != 2 {
 		s.Errorf("a delivery that was changed, version %d (-want +got):\n%s", first.Version, diff)
 	}
-	if _, err := s.PutDelivery(s.Context(), stale); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("put at a version that is past: %v", err)
-	}
-	if _, err := s.PutDelivery(s.Context(), s.delivery("one", 2, 0)); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("put of an unknown delivery: %v", err)
-	}
-	if _, err := s.GetDelivery(s.Context(), "msg-0002"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("get of an unknown delivery: %v", err)
-	}
+	s.fails("put at a version that is past", rowmill.ErrConflict)(s.PutDelivery(s.Context(), stale))
+	s.fails("put of an unknown delivery", rowmill.ErrNotFound)(s.PutDelivery(s.Context(), s.delivery("one", 2, 0)))
+	s.fails("get of an unknown delivery", rowmill.ErrNotFound)(s.GetDelivery(s.Context(), "msg-0002"))
 	other := first
 	other.Endpoint = "two"
-	if _, err := s.PutDelivery(s.Context(), other); err == nil {
-		s.Error("a delivery went to another endpoint")
-	}
+	s.fails("a delivery went to another endpoint", errAny)(s.PutDelivery(s.Context(), other))
 	for n := 3; n < 8; n++ {
 		s.announced(s.delivery([]string{"one", "one\x01"}[n%2], n, 50))
 	}
@@ -123,18 +101,12 @@ func testDeliveries(s *suite) {
 	if got := list("nobody"); len(got) > 0 {
 		s.Errorf("list of an unknown endpoint: %v", got)
 	}
-	if _, _, err := s.ListDeliveries(s.Context(), "one", store.Page{}); err == nil {
-		s.Error("a page of nothing was given")
-	}
+	s.fails("a page of nothing was given", errAny)(s.ListDeliveries(s.Context(), "one", store.Page{}))
 	for _, bad := range []store.Delivery{{}, s.over(first, store.DeliveryPending, 1), s.over(first, "strange", 1)} {
-		if err := s.CreateDelivery(s.Context(), bad); err == nil {
-			s.Errorf("%+v was taken", bad)
-		}
+		s.fails(fmt.Sprintf("%+v was taken", bad), errAny)(s.CreateDelivery(s.Context(), bad))
 	}
 	s.reopen()
-	if diff := cmp.Diff(first, s.gotDelivery(first.ID)); diff != "" {
-		s.Errorf("after a restart (-want +got):\n%s", diff)
-	}
+	s.equal("after a restart", first, s.gotDelivery(first.ID))
 }
 
 func testDeliveriesDue(s *suite) {

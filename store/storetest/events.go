@@ -43,21 +43,15 @@ func testEvents(s *suite) {
 	second, _ := s.adopt(id, "p2")
 	s.wantEvents("its owner died", id, claimed("p1", false), waited, claimed("p2", true))
 	s.Advance(10 * time.Millisecond)
-	if err := s.Release(s.Context(), second); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Release(s.Context(), second))
 	if owner, ok := s.owner(id); ok {
 		s.Errorf("given back, its owner is %+v", owner)
 	}
 	third, _ := s.adopt(id, "p3")
 	all := []store.Event{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
 	s.wantEvents("it was given back", id, all...)
-	if err := s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}, store.Totals{Rows: 1}); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := s.Cancel(s.Context(), id, s.start, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}, store.Totals{Rows: 1}))
+	s.must(s.Cancel(s.Context(), id, s.start, nil))
 	s.wantEvents("it has ended", id, all...)
 }
 

@@ -1,12 +1,9 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -28,9 +25,7 @@ func (s *suite) file(account, purpose string, n int) store.File {
 
 func (s *suite) filed(f store.File) {
 	s.Helper()
-	if err := s.CreateFile(s.Context(), f); err != nil {
-		s.Fatalf("create file: %v", err)
-	}
+	s.must(s.CreateFile(s.Context(), f))
 }
 
 // pages reads a list in pages of two ids and calls between after each page.
@@ -60,16 +55,9 @@ func testFiles(s *suite) {
 	s.filed(s.file("a", "batch", 4)) // a repeated call
 	changed := s.file("a", "batch", 4)
 	changed.Size++
-	if err := s.CreateFile(s.Context(), changed); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("another file of the same id: %v", err)
-	}
-	got, err := s.GetFile(s.Context(), "file-0003")
-	if err != nil {
-		s.Fatal(err)
-	}
-	if diff := cmp.Diff(s.file("a", "other", 3), got); diff != "" {
-		s.Errorf("a file (-want +got):\n%s", diff)
-	}
+	s.fails("another file of the same id", rowmill.ErrConflict)(s.CreateFile(s.Context(), changed))
+	got := must(s.GetFile(s.Context(), "file-0003"))(s)
+	s.equal("a file", s.file("a", "other", 3), got)
 	list := func(account, purpose string) func(store.Page) ([]string, bool, error) {
 		return func(page store.Page) (ids []string, more bool, err error) {
 			files, more, err := s.ListFiles(s.Context(), account, purpose, page)
@@ -106,15 +94,10 @@ func testFiles(s *suite) {
 			s.Errorf("%s of %s, newest first: %v, want %v", tt.purpose, tt.account, got, tt.want)
 		}
 	}
-	if _, _, err := s.ListFiles(s.Context(), "a", "", store.Page{}); err == nil {
-		s.Error("a page of nothing was given")
-	}
+	s.fails("a page of nothing was given", errAny)(s.ListFiles(s.Context(), "a", "", store.Page{}))
 	expired := func(hours, limit int) (ids []string) {
 		s.Helper()
-		files, err := s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit)
-		if err != nil {
-			s.Fatal(err)
-		}
+		files := must(s.ExpiredFiles(s.Context(), s.start.Add(time.Duration(hours)*time.Hour), limit))(s)
 		for _, f := range files {
 			ids = append(ids, f.ID)
 		}
@@ -124,15 +107,9 @@ func testFiles(s *suite) {
 		s.Errorf("expired: %v", got)
 	}
 	for _, id := range []string{"file-0001", "file-0000"} {
-		if err := s.DeleteFile(s.Context(), id); err != nil {
-			s.Fatal(err)
-		}
-		if err := s.DeleteFile(s.Context(), id); !errors.Is(err, rowmill.ErrNotFound) {
-			s.Errorf("deleted twice: %v", err)
-		}
-		if _, err := s.GetFile(s.Context(), id); !errors.Is(err, rowmill.ErrNotFound) {
-			s.Errorf("a deleted file: %v", err)
-		}
+		s.must(s.DeleteFile(s.Context(), id))
+		s.fails("deleted twice", rowmill.ErrNotFound)(s.DeleteFile(s.Context(), id))
+		s.fails("a deleted file", rowmill.ErrNotFound)(s.GetFile(s.Context(), id))
 	}
 	if got := expired(3, 9); !slices.Equal(got, []string{"file-0002", "file-0003"}) {
 		s.Errorf("expired after one was deleted: %v", got)
@@ -144,9 +121,7 @@ func testFiles(s *suite) {
 	if got := whole("a", "", true); !slices.Equal(got, []string{"0002", "0003", "0004"}) {
 		s.Errorf("after a restart: %v", got)
 	}
-	if err := s.CreateFile(s.Context(), store.File{}); err == nil {
-		s.Error("a file without an id was taken")
-	}
+	s.fails("a file without an id was taken", errAny)(s.CreateFile(s.Context(), store.File{}))
 }
 
 // batch creates a batch of an account and returns its id.
@@ -159,9 +134,7 @@ func (s *suite) batch(account, dialect string) string {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if diff := cmp.Diff(rec.Spec.Raw, stored.Spec.Raw); diff != "" {
-		s.Errorf("the stored batch (-want +got):\n%s", diff)
-	}
+	s.equal("the stored batch", rec.Spec.Raw, stored.Spec.Raw)
 	return stored.Job.ID
 }
 

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,9 +39,7 @@ func (s *suite) spendingWith(account, model, key string) store.Fence {
 // started creates a job, claims it and moves it to running.
 func (s *suite) started(rec store.Record) store.Fence {
 	s.Helper()
-	if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
-		s.Fatalf("create: %v", err)
-	}
+	s.must(s.Create(s.Context(), rec, nil))
 	f := s.claim(rec.Job.ID, s.session())
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting, rowmill.StatusRunning) })
 	return f
@@ -56,28 +53,20 @@ func (s *suite) spend(f store.Fence, key string, totals store.Totals) {
 		sum = sum.Plus(p.Totals)
 	}
 	part := store.Part{Key: key, Rows: totals.Rows, Totals: totals}
-	if err := s.CommitParts(s.Context(), f, []store.Part{part}, sum); err != nil {
-		s.Fatalf("commit parts: %v", err)
-	}
+	s.must(s.CommitParts(s.Context(), f, []store.Part{part}, sum))
 }
 
 // used returns the usage of an account for the days around today.
 func (s *suite) used(account string) []store.Usage {
 	s.Helper()
-	usage, err := s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2))
-	if err != nil {
-		s.Fatalf("usage: %v", err)
-	}
+	usage := must(s.Usage(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 	return usage
 }
 
 // usedByKey returns the same usage by API key.
 func (s *suite) usedByKey(account string) []store.KeyUsage {
 	s.Helper()
-	usage, err := s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2))
-	if err != nil {
-		s.Fatalf("usage by key: %v", err)
-	}
+	usage := must(s.UsageByKey(s.Context(), account, s.Now().AddDate(0, 0, -2), s.Now().AddDate(0, 0, 2)))(s)
 	return usage
 }
 
@@ -90,9 +79,7 @@ func (s *suite) wantKeys(account, model string, want map[string]store.Totals) {
 			got[u.Key], costs[u.Key] = got[u.Key].Plus(u.Totals), costs[u.Key].Plus(u.Cost)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("usage of %s by account %s by key (-want +got):\n%s", model, account, diff)
-	}
+	s.equal(fmt.Sprintf("usage of %s by account %s by key", model, account), want, got)
 	for key, totals := range want {
 		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[key] != charge {
 			s.Errorf("%s costs key %q of account %s %v, want %v", model, key, account, costs[key], charge)
@@ -117,9 +104,7 @@ func (s *suite) sumOfKeys(account string) {
 		}
 		sum = append(sum, k.Usage)
 	}
-	if diff := cmp.Diff(s.used(account), sum); diff != "" {
-		s.Errorf("usage of account %s and its sum over keys (-want +got):\n%s", account, diff)
-	}
+	s.equal(fmt.Sprintf("usage of account %s and its sum over keys", account), s.used(account), sum)
 }
 
 // wantUsage compares an account's usage by model, summed over days.
@@ -131,9 +116,7 @@ func (s *suite) wantUsage(account string, want map[string]store.Totals) {
 		got[u.Model] = got[u.Model].Plus(u.Totals)
 		costs[u.Model] = costs[u.Model].Plus(u.Cost)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("usage of account %s (-want +got):\n%s", account, diff)
-	}
+	s.equal(fmt.Sprintf("usage of account %s", account), want, got)
 	s.sumOfKeys(account)
 	for model, totals := range want {
 		if charge := priced(model).Charge(totals.InputTokens, totals.OutputTokens); costs[model] != charge {
@@ -200,12 +183,8 @@ func testUsageByKey(s *suite) {
 	part := store.Part{Key: "2", Rows: 7, Totals: of(7)}
 	carried := store.Part{Key: "c", Rows: 5, Totals: of(5), Carried: true}
 	for range 2 { // the second call is by the next owner
-		if err := s.CommitParts(s.Context(), f, []store.Part{part, part, carried}, of(12)); err != nil {
-			s.Fatal(err)
-		}
-		if err := s.CloseSession(s.Context(), f.Session); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, []store.Part{part, part, carried}, of(12)))
+		s.must(s.CloseSession(s.Context(), f.Session))
 		f = s.claim(f.JobID, s.session())
 	}
 	rec := s.newRecord("a")
@@ -231,9 +210,7 @@ func testUsageByKey(s *suite) {
 	for name, key := range map[string]string{"empty": "", "with a NUL": "k\x00"} {
 		rec := s.newRecord("a")
 		rec.Job.KeyID = &key
-		if _, _, err := s.Create(s.Context(), rec, nil); err == nil {
-			s.Errorf("a job of a key that is %s is accepted", name)
-		}
+		s.fails(fmt.Sprintf("a job of a key that is %s is accepted", name), errAny)(s.Create(s.Context(), rec, nil))
 	}
 }
 
@@ -244,28 +221,20 @@ func testUsageRepeated(s *suite) {
 	part := func(key string, n int64) store.Part { return store.Part{Key: key, Rows: n, Totals: of(n)} }
 	commit := func(totals int64, parts ...store.Part) {
 		s.Helper()
-		if err := s.CommitParts(s.Context(), f, parts, of(totals)); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, parts, of(totals)))
 	}
 	commit(3, part("a", 1), part("b", 2))
 	commit(3, part("a", 1), part("b", 2))
 	commit(7, part("b", 2), part("c", 4))
 	commit(7, part("a", 100)) // only the key counts
 	s.wantUsage("a", map[string]store.Totals{"m": of(7)})
-	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}))
 	commit(7, part("a", 1), part("d", 7))
-	if err := s.CloseSession(s.Context(), f.Session); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CloseSession(s.Context(), f.Session))
 	late := f
 	f = s.claim(f.JobID, s.session())
 	commit(8, part("b", 2), part("e", 1))
-	if err := s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}, of(17)); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("commit of the former owner: %v, want ErrLeaseLost", err)
-	}
+	s.fails("commit of the former owner", rowmill.ErrLeaseLost)(s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}, of(17)))
 	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
 }
 
@@ -277,19 +246,13 @@ func testUsageOfCarriedRows(s *suite) {
 	carried := store.Part{Key: "c", Rows: 5, Totals: store.Totals{Rows: 5, Failed: 2}, Carried: true}
 	own := store.Part{Key: "o", Rows: 3, Totals: of}
 	for range 2 {
-		if err := s.CommitParts(s.Context(), f, []store.Part{carried, own}, carried.Totals.Plus(of)); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own}, carried.Totals.Plus(of)))
 		s.wantUsage("a", map[string]store.Totals{"m": of})
-		if diff := cmp.Diff([]store.Part{carried, own}, s.parts(f.JobID)); diff != "" {
-			s.Errorf("parts (-want +got):\n%s", diff)
-		}
+		s.equal("parts", []store.Part{carried, own}, s.parts(f.JobID))
 		if job := s.get(f.JobID).Job; job.RowsDone != 8 || job.FailedRows != 3 || *job.InputTokens != 30 {
 			s.Errorf("the job has %+v and %d input tokens", job.RowCounts, *job.InputTokens)
 		}
-		if err := s.CloseSession(s.Context(), f.Session); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CloseSession(s.Context(), f.Session))
 		f = s.claim(f.JobID, s.session())
 	}
 }
@@ -308,9 +271,7 @@ func testUsageRace(s *suite) {
 			}
 		})
 		wg.Go(func() {
-			if _, err := s.Update(s.Context(), broken, func(*store.Record) error { panic("a bug") }); err == nil {
-				s.Error("a change that panics is accepted")
-			}
+			s.fails("a change that panics is accepted", errAny)(s.Update(s.Context(), broken, func(*store.Record) error { panic("a bug") }))
 		})
 	}
 	wg.Wait()
@@ -339,12 +300,8 @@ func testUsageOutlivesJobs(s *suite) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if err := s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}, of.Plus(of)); !errors.Is(err, rowmill.ErrTerminal) {
-			s.Errorf("a commit after the job has %s: %v, want ErrTerminal", end, err)
-		}
-		if err := s.DropParts(s.Context(), f.JobID); err != nil {
-			s.Fatal(err)
-		}
+		s.fails(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}, of.Plus(of)))
+		s.must(s.DropParts(s.Context(), f.JobID))
 		s.wantUsage("a", map[string]store.Totals{"m": want})
 		s.wantKeys("a", "m", map[string]store.Totals{"k": want})
 	}

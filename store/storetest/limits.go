@@ -18,9 +18,7 @@ func testNamesApart(s *suite) {
 		f := s.spending(account, "m:"+account)
 		byAccount[account] = f.JobID
 		s.spend(f, "p: \n"+account, store.Totals{Rows: int64(i + 1)})
-		if err := s.Release(s.Context(), f); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.Release(s.Context(), f))
 	}
 	for i, account := range accounts {
 		if jobs, _, err := s.List(s.Context(), account, 10, ""); err != nil || !slices.Equal(ids(jobs), []string{byAccount[account]}) {
@@ -57,9 +55,7 @@ func testTotalsGrowByDigits(s *suite) {
 	f := s.running(1 << 40)
 	var highest int64
 	for _, n := range []int64{0, 9, 10, 9, 99, 100, 20, 1<<53 + 1, 1 << 53, 1<<62 + 1, 7} {
-		if err := s.CommitParts(s.Context(), f, nil, store.Totals{Rows: n, InputTokens: n}); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, nil, store.Totals{Rows: n, InputTokens: n}))
 		highest = max(highest, n)
 		if job := s.get(f.JobID).Job; job.RowsDone != highest || *job.InputTokens != highest {
 			s.Errorf("after %d: %d rows and %d tokens, want %d", n, job.RowsDone, *job.InputTokens, highest)
@@ -83,9 +79,7 @@ func testLargeSums(s *suite) {
 	s.spend(b[0], "1", store.Totals{Rows: 1, InputTokens: 1}) // 50,000 trillionths
 	limit := 9008.0
 	for i, usd := range []float64{9000.00000005, 7.9999} {
-		if _, err := s.Reserve(s.Context(), b[i], usd, &limit); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.Reserve(s.Context(), b[i], usd, &limit))
 	}
 	var refused *store.LimitError
 	_, err := s.Reserve(s.Context(), b[2], 0.000100000001, &limit)
@@ -107,22 +101,16 @@ func testReplaceManyParts(s *suite) {
 		batch = append(batch, store.Part{Key: fmt.Sprint("p", i), Shard: 5, Rows: 1})
 	}
 	for some := range slices.Chunk(batch, each) {
-		if err := s.CommitParts(s.Context(), f, some, store.Totals{Rows: parts}); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, some, store.Totals{Rows: parts}))
 	}
 	var want []string
 	for _, p := range batch {
 		want = append(want, p.Key)
 	}
 	s.holds(f.JobID, want...)
-	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "all", Shard: 5, Rows: parts, Complete: true}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "all", Shard: 5, Rows: parts, Complete: true}))
 	s.holds(f.JobID, "all")
-	if err := s.CommitParts(s.Context(), f, batch[each-1:each+2], store.Totals{Rows: parts}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, batch[each-1:each+2], store.Totals{Rows: parts}))
 	s.holds(f.JobID, "all")
 	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error {
 		return r.Job.Become(rowmill.StatusSucceeded, time.Now())

@@ -65,20 +65,14 @@ func (s *suite) everything() {
 	})
 	s.spend(f, "p1", store.Totals{Rows: 2, InputTokens: 333, OutputTokens: 77, Failed: 1})
 	s.spend(f, "p2", store.Totals{Rows: 1, InputTokens: 1})
-	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "p3", Rows: 3, Complete: true, Size: 9}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "p3", Rows: 3, Complete: true, Size: 9}))
 	second := store.Part{Key: "p4", Shard: 1, Rows: 1, Accepted: []byte{1, 2, 0xff}, Totals: store.Totals{Rows: 1, OutputTokens: 5, Deduplicated: 1}}
-	if err := s.CommitParts(s.Context(), f, []store.Part{second}, store.Totals{Rows: 4, InputTokens: 334, OutputTokens: 82, Failed: 1}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, []store.Part{second}, store.Totals{Rows: 4, InputTokens: 334, OutputTokens: 82, Failed: 1}))
 	s.reserve(f, 0.5, 100)
 
 	waits := s.newRecord("a")
 	waits.Spec.Inline = []string{"one", "", "<&>\x00"}
-	if _, _, err := s.Create(s.Context(), waits, &store.Idempotency{Key: "k:1", BodyHash: "h", TTL: long}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Create(s.Context(), waits, &store.Idempotency{Key: "k:1", BodyHash: "h", TTL: long}))
 	s.batch("a:b", rowmill.DialectOpenAI)
 	s.claim(s.create("b"), s.session())
 
@@ -92,16 +86,10 @@ func (s *suite) everything() {
 		s.Fatal(err)
 	}
 	kept := s.cancelled("b", s.time())
-	if err := s.KeepInput(s.Context(), kept, s.start.Add(time.Hour)); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.KeepInput(s.Context(), kept, s.start.Add(time.Hour)))
 	gone := s.cancelled("c", s.time())
-	if _, err := s.RemoveData(s.Context(), gone, s.start); err != nil {
-		s.Fatal(err)
-	}
-	if err := s.DataGone(s.Context(), gone); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.RemoveData(s.Context(), gone, s.start))
+	s.must(s.DataGone(s.Context(), gone))
 
 	s.filed(s.file("a", "batch", 0))
 	s.filed(s.file("a", "results", 1))
@@ -121,27 +109,18 @@ func (s *suite) everything() {
 		}
 	}
 	for version := range int64(3) {
-		if _, err := s.PutValue(s.Context(), "settings/a", json.RawMessage(`{"n": 1, "text": "a  b"}`), version); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.PutValue(s.Context(), "settings/a", json.RawMessage(`{"n": 1, "text": "a  b"}`), version))
 	}
-	if _, err := s.PutValue(s.Context(), "functions/a:x", json.RawMessage(`[]`), 0); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.PutValue(s.Context(), "functions/a:x", json.RawMessage(`[]`), 0))
 	for _, id := range s.sessions {
-		if err := s.CloseSession(s.Context(), id); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CloseSession(s.Context(), id))
 	}
 	s.sessions = nil
 }
 
 // time returns the time of the store.
 func (s *suite) time() time.Time {
-	now, err := s.Time(s.Context())
-	if err != nil {
-		s.Fatal(err)
-	}
+	now := must(s.Time(s.Context()))(s)
 	return now
 }
 
@@ -180,9 +159,7 @@ func (s *suite) exported() (entries []store.Entry, texts []string, expires []tim
 func (s *suite) taken(entries []store.Entry) {
 	s.Helper()
 	for some := range slices.Chunk(entries, 3) {
-		if err := s.movable().Import(s.Context(), some); err != nil {
-			s.Fatalf("import: %v", err)
-		}
+		s.must(s.movable().Import(s.Context(), some))
 	}
 }
 

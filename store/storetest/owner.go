@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/rowmill/rowmill"
@@ -31,9 +30,7 @@ func testSessions(s *suite) {
 	if err := s.RenewSession(s.Context(), id); err != nil {
 		s.Errorf("renew: %v", err)
 	}
-	if err := s.RenewSession(s.Context(), "unknown"); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("renew an unknown session: %v, want ErrLeaseLost", err)
-	}
+	s.fails("renew an unknown session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), "unknown"))
 	for range 2 {
 		if err := s.CloseSession(s.Context(), id); err != nil {
 			s.Errorf("close: %v", err)
@@ -42,37 +39,24 @@ func testSessions(s *suite) {
 	if err := s.CloseSession(s.Context(), "unknown"); err != nil {
 		s.Errorf("close an unknown session: %v", err)
 	}
-	if err := s.RenewSession(s.Context(), id); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("renew a closed session: %v, want ErrLeaseLost", err)
-	}
-	if _, err := s.OpenSession(s.Context(), "node", 0); err == nil {
-		s.Error("a session without a ttl is accepted")
-	}
+	s.fails("renew a closed session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
+	s.fails("a session without a ttl is accepted", errAny)(s.OpenSession(s.Context(), "node", 0))
 }
 
 func testSessionExpires(s *suite) {
-	id, err := s.OpenSession(s.Context(), "node", s.TTL)
-	if err != nil {
-		s.Fatal(err)
-	}
+	id := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
 	f := s.claim(s.create("a"), id)
 	for range 3 { // with renewals it lives longer than its ttl
 		s.Advance(s.TTL * 6 / 10)
-		if err := s.RenewSession(s.Context(), id); err != nil {
-			s.Fatalf("renew: %v", err)
-		}
+		s.must(s.RenewSession(s.Context(), id))
 	}
 	s.update(f, func(*store.Record) error { return nil })
 	before := s.get(f.JobID)
 	s.Advance(s.TTL * 2)
 	s.refused("after its session expired", f)
-	if err := s.RenewSession(s.Context(), id); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("renew an expired session: %v, want ErrLeaseLost", err)
-	}
+	s.fails("renew an expired session", rowmill.ErrLeaseLost)(s.RenewSession(s.Context(), id))
 	s.refused("after a renewal that came too late", f)
-	if _, err := s.Claim(s.Context(), s.create("a"), id, store.Adopter{}); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("claim with an expired session: %v, want ErrLeaseLost", err)
-	}
+	s.fails("claim with an expired session", rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), id, store.Adopter{}))
 	s.unchanged(before)
 	if got := s.claim(f.JobID, s.session()); got.Epoch <= f.Epoch {
 		s.Errorf("the new owner has epoch %d after %d", got.Epoch, f.Epoch)
@@ -101,10 +85,7 @@ func (s *suite) refused(when string, f store.Fence) {
 func testClaim(s *suite) {
 	id, session := s.create("a"), s.session()
 	created := s.get(id)
-	rec, err := s.Claim(s.Context(), id, session, store.Adopter{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	rec := must(s.Claim(s.Context(), id, session, store.Adopter{}))(s)
 	if rec.Session != session || rec.Epoch <= created.Epoch || rec.Job.Status != rowmill.StatusSubmitted || rec.Version <= created.Version {
 		s.Errorf("claimed: session %q, epoch %d, %s, version %d", rec.Session, rec.Epoch, rec.Job.Status, rec.Version)
 	}
@@ -114,13 +95,8 @@ func testClaim(s *suite) {
 	// A job with progress keeps its status under its next owner.
 	f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	s.update(f, func(r *store.Record) error { return become(r, rowmill.StatusStarting) })
-	if err := s.CloseSession(s.Context(), session); err != nil {
-		s.Fatal(err)
-	}
-	next, err := s.Claim(s.Context(), id, s.session(), store.Adopter{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CloseSession(s.Context(), session))
+	next := must(s.Claim(s.Context(), id, s.session(), store.Adopter{}))(s)
 	if next.Job.Status != rowmill.StatusStarting || next.Epoch <= rec.Epoch {
 		s.Errorf("the next owner got %s, epoch %d", next.Job.Status, next.Epoch)
 	}
@@ -131,26 +107,16 @@ func testClaimRefuses(s *suite) {
 	f := s.claim(s.create("a"), session)
 	before := s.get(f.JobID)
 	for _, by := range []string{session, s.session()} {
-		if _, err := s.Claim(s.Context(), f.JobID, by, store.Adopter{}); !errors.Is(err, rowmill.ErrConflict) {
-			s.Errorf("claim of a job with a live owner: %v, want ErrConflict", err)
-		}
+		s.fails("claim of a job with a live owner", rowmill.ErrConflict)(s.Claim(s.Context(), f.JobID, by, store.Adopter{}))
 	}
 	s.unchanged(before)
 	for _, by := range []string{"unknown", ""} {
-		if _, err := s.Claim(s.Context(), s.create("a"), by, store.Adopter{}); !errors.Is(err, rowmill.ErrLeaseLost) {
-			s.Errorf("claim with session %q: %v, want ErrLeaseLost", by, err)
-		}
+		s.fails(fmt.Sprintf("claim with session %q", by), rowmill.ErrLeaseLost)(s.Claim(s.Context(), s.create("a"), by, store.Adopter{}))
 	}
-	if _, err := s.Claim(s.Context(), "job-none", session, store.Adopter{}); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("claim of an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("claim of an unknown job", rowmill.ErrNotFound)(s.Claim(s.Context(), "job-none", session, store.Adopter{}))
 	over := s.create("a")
-	if _, err := s.Cancel(s.Context(), over, s.start, nil); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := s.Claim(s.Context(), over, session, store.Adopter{}); !errors.Is(err, rowmill.ErrTerminal) {
-		s.Errorf("claim of a cancelled job: %v, want ErrTerminal", err)
-	}
+	s.must(s.Cancel(s.Context(), over, s.start, nil))
+	s.fails("claim of a cancelled job", rowmill.ErrTerminal)(s.Claim(s.Context(), over, session, store.Adopter{}))
 }
 
 func testClaimRace(s *suite) {
@@ -178,9 +144,7 @@ func testClaimRace(s *suite) {
 func testRelease(s *suite) {
 	session := s.session()
 	f := s.claim(s.create("a"), session)
-	if err := s.Release(s.Context(), f); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Release(s.Context(), f))
 	s.refused("after the release", f)
 	if got := s.orphans(10); !slices.Equal(got, []string{f.JobID}) {
 		s.Errorf("orphans %v, want the released job", got)
@@ -211,18 +175,13 @@ func testFencing(s *suite) {
 	s.refused("without a session on a job that has none", unowned)
 	s.unchanged(before)
 	unknown := store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}
-	if _, err := s.Update(s.Context(), unknown, func(*store.Record) error { return nil }); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("update of an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("update of an unknown job", rowmill.ErrNotFound)(s.Update(s.Context(), unknown, func(*store.Record) error { return nil }))
 }
 
 // orphans returns the ids of up to limit orphans.
 func (s *suite) orphans(limit int) []string {
 	s.Helper()
-	found, err := s.Orphans(s.Context(), limit)
-	if err != nil {
-		s.Fatalf("orphans: %v", err)
-	}
+	found := must(s.Orphans(s.Context(), limit))(s)
 	out := []string{}
 	for _, o := range found {
 		out = append(out, o.JobID)
@@ -243,13 +202,8 @@ func testOrphansFair(s *suite) {
 		byAccount["tiny"] = append(byAccount["tiny"], s.create("tiny"))
 	}
 	over := s.create("small")
-	if _, err := s.Cancel(s.Context(), over, s.start, nil); err != nil {
-		s.Fatal(err)
-	}
-	found, err := s.Orphans(s.Context(), 100)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Cancel(s.Context(), over, s.start, nil))
+	found := must(s.Orphans(s.Context(), 100))(s)
 	// The n-th orphan of any account comes before every n+1-th, and the orphans of an
 	// account come oldest first.
 	rank := map[string]int{}
@@ -285,15 +239,11 @@ func testOrphansPriority(s *suite) {
 		for _, released := range []bool{false, true} {
 			rec := s.newRecord(fmt.Sprint("account-", priority))
 			rec.Job.Priority, rec.Spec.Priority = priority, priority
-			if _, _, err := s.Create(s.Context(), rec, nil); err != nil {
-				s.Fatal(err)
-			}
+			s.must(s.Create(s.Context(), rec, nil))
 			want[rec.Job.ID] = priority
 			if released {
 				claimed := s.claim(rec.Job.ID, s.session())
-				if err := s.Release(s.Context(), claimed); err != nil {
-					s.Fatal(err)
-				}
+				s.must(s.Release(s.Context(), claimed))
 			}
 		}
 	}
@@ -342,10 +292,7 @@ func testOrphansTakeTurns(s *suite) {
 }
 
 func testOrphansOfTheDead(s *suite) {
-	mortal, err := s.OpenSession(s.Context(), "node", s.TTL)
-	if err != nil {
-		s.Fatal(err)
-	}
+	mortal := must(s.OpenSession(s.Context(), "node", s.TTL))(s)
 	closed, live := s.session(), s.session()
 	a := s.claim(s.create("a"), mortal)
 	b := s.claim(s.create("a"), closed)
@@ -355,20 +302,14 @@ func testOrphansOfTheDead(s *suite) {
 		s.Errorf("orphans %v, want the unclaimed job", got)
 	}
 	s.Advance(2 * s.TTL)
-	if err := s.CloseSession(s.Context(), closed); err != nil {
-		s.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{a.JobID, b.JobID, d}, s.orphans(10)); diff != "" {
-		s.Errorf("orphans (-want +got):\n%s", diff)
-	}
+	s.must(s.CloseSession(s.Context(), closed))
+	s.equal("orphans", []string{a.JobID, b.JobID, d}, s.orphans(10))
 	found, err := s.Orphans(s.Context(), 1)
 	if err != nil || len(found) != 1 || found[0].JobID != a.JobID || found[0].Account != "a" || found[0].Status != rowmill.StatusSubmitted {
 		s.Errorf("orphan %+v, %v", found, err)
 	}
 	s.claim(a.JobID, live)
-	if diff := cmp.Diff([]string{b.JobID, d}, s.orphans(10)); diff != "" {
-		s.Errorf("orphans after a claim (-want +got):\n%s", diff)
-	}
+	s.equal("orphans after a claim", []string{b.JobID, d}, s.orphans(10))
 }
 
 // testOneOwner simulates nodes that die, return and write late, against a model of the

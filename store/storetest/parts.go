@@ -1,13 +1,10 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -16,10 +13,7 @@ import (
 // parts lists the parts of a job; it must succeed.
 func (s *suite) parts(id string) []store.Part {
 	s.Helper()
-	parts, err := s.ListParts(s.Context(), id)
-	if err != nil {
-		s.Fatalf("list parts: %v", err)
-	}
+	parts := must(s.ListParts(s.Context(), id))(s)
 	return parts
 }
 
@@ -36,9 +30,7 @@ func (s *suite) keys(id string) []string {
 // holds compares the keys of a job's parts.
 func (s *suite) holds(id string, want ...string) {
 	s.Helper()
-	if diff := cmp.Diff(want, s.keys(id)); diff != "" {
-		s.Errorf("parts (-want +got):\n%s", diff)
-	}
+	s.equal("parts", want, s.keys(id))
 }
 
 func testCommitParts(s *suite) {
@@ -49,12 +41,8 @@ func testCommitParts(s *suite) {
 		Totals: store.Totals{Rows: 2, Failed: 1, TruncatedRows: 1, TruncatedOutputs: 1, InputTokens: 10, OutputTokens: 20, Deduplicated: 1}, Size: 99,
 	}
 	totals := store.Totals{Rows: 12, Failed: 3, TruncatedRows: 5, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60, Deduplicated: 7}
-	if err := s.CommitParts(s.Context(), f, []store.Part{part}, totals); err != nil {
-		s.Fatal(err)
-	}
-	if diff := cmp.Diff([]store.Part{part}, s.parts(f.JobID)); diff != "" {
-		s.Errorf("parts (-want +got):\n%s", diff)
-	}
+	s.must(s.CommitParts(s.Context(), f, []store.Part{part}, totals))
+	s.equal("parts", []store.Part{part}, s.parts(f.JobID))
 	after := s.get(f.JobID)
 	want := before
 	want.Job.RowsDone, want.Job.FailedRows, want.Job.TruncatedRows, want.Job.TruncatedOutputs = 12, 3, 5, 4
@@ -65,9 +53,7 @@ func testCommitParts(s *suite) {
 	if after.Version <= before.Version {
 		s.Errorf("version %d after %d", after.Version, before.Version)
 	}
-	if err := s.CommitParts(s.Context(), f, nil, store.Totals{Rows: 20, Failed: 3, TruncatedRows: 5, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, nil, store.Totals{Rows: 20, Failed: 3, TruncatedRows: 5, TruncatedOutputs: 4, InputTokens: 50, OutputTokens: 60}))
 	if got := s.get(f.JobID).Job.RowsDone; got != 20 {
 		s.Errorf("%d rows done after a commit of totals alone, want 20", got)
 	}
@@ -79,9 +65,7 @@ func testCommitPartsRepeated(s *suite) {
 	a, b, c := store.Part{Key: "a", Rows: 1}, store.Part{Key: "b", Rows: 2}, store.Part{Key: "c", Rows: 4}
 	commit := func(totals int64, parts ...store.Part) {
 		s.Helper()
-		if err := s.CommitParts(s.Context(), f, parts, store.Totals{Rows: totals, InputTokens: totals, OutputTokens: totals}); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.CommitParts(s.Context(), f, parts, store.Totals{Rows: totals, InputTokens: totals, OutputTokens: totals}))
 	}
 	commit(3, a, b)
 	commit(7, b, c)
@@ -107,9 +91,7 @@ func testCommitPartsRepeated(s *suite) {
 	s.holds(other.JobID, "a")
 
 	// The next owner may repeat a commit of its predecessor.
-	if err := s.CloseSession(s.Context(), f.Session); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CloseSession(s.Context(), f.Session))
 	f = s.claim(f.JobID, s.session())
 	commit(8, a, b, c)
 	s.holds(f.JobID, "a", "b", "c", "d")
@@ -147,20 +129,14 @@ func testReplaceParts(s *suite) {
 		"more rows":  {Key: "1", Shard: 1, Rows: 6, Complete: true},
 		"no parts":   {Key: "9", Shard: 9, Rows: 1, Complete: true},
 	} {
-		if err := s.ReplaceParts(s.Context(), f, wrong); !errors.Is(err, rowmill.ErrConflict) {
-			s.Errorf("%s: %v, want ErrConflict", name, err)
-		}
+		s.fails(name, rowmill.ErrConflict)(s.ReplaceParts(s.Context(), f, wrong))
 	}
 	s.holds(f.JobID, "0a", "1a", "1b", "2a")
 	for range 2 {
-		if err := s.ReplaceParts(s.Context(), f, complete); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.ReplaceParts(s.Context(), f, complete))
 		s.holds(f.JobID, "0a", "1", "2a")
 	}
-	if diff := cmp.Diff(complete, s.parts(f.JobID)[1]); diff != "" {
-		s.Errorf("complete part (-want +got):\n%s", diff)
-	}
+	s.equal("complete part", complete, s.parts(f.JobID)[1])
 	after := s.get(f.JobID)
 	s.same("progress", before.Job, after.Job)
 
@@ -172,28 +148,20 @@ func testReplaceParts(s *suite) {
 	second := complete
 	second.Key = "1-second"
 	for _, p := range []store.Part{second, complete, second} {
-		if err := s.ReplaceParts(s.Context(), f, p); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.ReplaceParts(s.Context(), f, p))
 		s.holds(f.JobID, "0a", "1-second", "2a")
 	}
 
 	// A part that holds its whole shard can itself become the complete part.
 	whole := store.Part{Key: "2a", Shard: 2, Rows: 9, Complete: true}
-	if err := s.ReplaceParts(s.Context(), f, whole); err != nil {
-		s.Fatal(err)
-	}
-	if diff := cmp.Diff(whole, s.parts(f.JobID)[2]); diff != "" {
-		s.Errorf("promoted part (-want +got):\n%s", diff)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, whole))
+	s.equal("promoted part", whole, s.parts(f.JobID)[2])
 }
 
 func testLoseParts(s *suite) {
 	whole := s.running(1)
 	s.finish(whole, rowmill.StatusSucceeded)
-	if _, err := s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("of a job that succeeded: %v, want ErrConflict", err)
-	}
+	s.fails("of a job that succeeded", rowmill.ErrConflict)(s.LoseParts(s.Context(), store.Fence{JobID: whole.JobID}, []string{"all"}, nil))
 	f := s.running(8)
 	of := func(rows, failed int64) store.Totals {
 		return store.Totals{Rows: rows, Failed: failed, InputTokens: 10 * rows, OutputTokens: 3 * rows}
@@ -204,15 +172,10 @@ func testLoseParts(s *suite) {
 		{Key: "b", Shard: 1, Rows: 2, Accepted: []byte{2}, Totals: of(2, 0)},
 		carried,
 	}
-	if err := s.CommitParts(s.Context(), f, parts, store.Totals{Rows: 6, Failed: 1, InputTokens: 50, OutputTokens: 15}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, parts, store.Totals{Rows: 6, Failed: 1, InputTokens: 50, OutputTokens: 15}))
 	usage := func() (sum store.Totals) {
 		s.Helper()
-		days, err := s.Usage(s.Context(), "a", time.Time{}, time.Now().AddDate(1, 0, 0))
-		if err != nil {
-			s.Fatal(err)
-		}
+		days := must(s.Usage(s.Context(), "a", time.Time{}, time.Now().AddDate(1, 0, 0)))(s)
 		for _, u := range days {
 			sum = sum.Plus(u.Totals)
 		}
@@ -237,9 +200,7 @@ func testLoseParts(s *suite) {
 	}
 	stale := f
 	stale.Epoch--
-	if _, err := s.LoseParts(s.Context(), stale, []string{"a"}, nil); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("with an old fence: %v, want ErrLeaseLost", err)
-	}
+	s.fails("with an old fence", rowmill.ErrLeaseLost)(s.LoseParts(s.Context(), stale, []string{"a"}, nil))
 	warns := 0
 	for range 2 {
 		lost, err := s.LoseParts(s.Context(), f, []string{"a", "c", "none"}, func(r *store.Record) {
@@ -255,47 +216,31 @@ func testLoseParts(s *suite) {
 		s.Errorf("warnings %q", warnings)
 	}
 	// Late repeats bring no part back, and figures of before the loss do not stay.
-	if err := s.CommitParts(s.Context(), f, parts[:2], store.Totals{Rows: 6, Failed: 1, InputTokens: 50, OutputTokens: 15}); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := s.LoseParts(s.Context(), f, []string{"a", "c"}, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, parts[:2], store.Totals{Rows: 6, Failed: 1, InputTokens: 50, OutputTokens: 15}))
+	s.must(s.LoseParts(s.Context(), f, []string{"a", "c"}, nil))
 	wants("after a late repeat", 2, 0, 50, "b", "a c")
 	// A carried part is written again under its key; other rows run again and cost again.
-	if err := s.CommitParts(s.Context(), f, []store.Part{carried}, store.Totals{Rows: 3, InputTokens: 20, OutputTokens: 6}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, []store.Part{carried}, store.Totals{Rows: 3, InputTokens: 20, OutputTokens: 6}))
 	wants("with the carried part", 3, 0, 50, "b c", "a")
 	again := store.Part{Key: "d", Shard: 0, Rows: 3, Accepted: []byte{1}, Totals: of(3, 0)}
-	if err := s.CommitParts(s.Context(), f, []store.Part{again}, store.Totals{Rows: 6, InputTokens: 50, OutputTokens: 15}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CommitParts(s.Context(), f, []store.Part{again}, store.Totals{Rows: 6, InputTokens: 50, OutputTokens: 15}))
 	wants("after the rows ran again", 6, 0, 80, "d b c", "a")
 	if now := usage(); now != used.Plus(of(3, 0)) {
 		s.Errorf("the ledger has %+v, want %+v", now, used.Plus(of(3, 0)))
 	}
-	if err := s.ReplaceParts(s.Context(), f, store.Part{Key: "e", Shard: 0, Rows: 3, Complete: true, Totals: of(3, 0)}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "e", Shard: 0, Rows: 3, Complete: true, Totals: of(3, 0)}))
 	wants("after a merge", 6, 0, 80, "e b c", "a")
 	// A job that is over needs no fence.
 	s.finish(f, rowmill.StatusFailed)
-	if _, err := s.LoseParts(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.LoseParts(s.Context(), store.Fence{JobID: f.JobID}, []string{"e"}, nil))
 	s.reopen()
 	wants("of a job that is over", 3, 0, 80, "b c", "a e")
-	if err := s.DropParts(s.Context(), f.JobID); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.DropParts(s.Context(), f.JobID))
 	wants("without parts", 3, 0, 80, "", "")
 }
 
 func testListParts(s *suite) {
-	if _, err := s.ListParts(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("parts of an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("parts of an unknown job", rowmill.ErrNotFound)(s.ListParts(s.Context(), "job-none"))
 	f := s.running(100)
 	if parts := s.parts(f.JobID); len(parts) != 0 {
 		s.Errorf("a new job has the parts %v", parts)
@@ -306,9 +251,7 @@ func testListParts(s *suite) {
 	// A job with a longer id must not see the parts of this job.
 	twin := s.newRecord("a")
 	twin.Job.ID = f.JobID + "0"
-	if _, _, err := s.Create(s.Context(), twin, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Create(s.Context(), twin, nil))
 	s.commit(s.claim(twin.Job.ID, s.session()), store.Part{Key: "twin", Rows: 1})
 	s.holds(f.JobID, "b", "a", "y", "z", "x", "c")
 	s.reopen()
@@ -316,24 +259,16 @@ func testListParts(s *suite) {
 }
 
 func testDropParts(s *suite) {
-	if err := s.DropParts(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("parts of an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("parts of an unknown job", rowmill.ErrNotFound)(s.DropParts(s.Context(), "job-none"))
 	f, other := s.running(3), s.running(1)
 	s.commit(f, store.Part{Key: "a", Rows: 2}, store.Part{Key: "b", Shard: 1, Rows: 1})
 	s.commit(other, store.Part{Key: "a", Rows: 1})
-	if err := s.DropParts(s.Context(), f.JobID); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("parts of a running job: %v, want ErrConflict", err)
-	}
+	s.fails("parts of a running job", rowmill.ErrConflict)(s.DropParts(s.Context(), f.JobID))
 	s.holds(f.JobID, "a", "b")
-	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusSucceeded) }))
 	before := s.get(f.JobID)
 	for range 2 {
-		if err := s.DropParts(s.Context(), f.JobID); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.DropParts(s.Context(), f.JobID))
 	}
 	if parts := s.parts(f.JobID); len(parts) != 0 {
 		s.Errorf("parts left: %v", parts)

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
@@ -42,9 +40,7 @@ func (s *suite) overLimit(f store.Fence, asked, spent, reserved, limit float64) 
 		Asked: rowmill.MoneyOf(asked), Spent: rowmill.MoneyOf(spent),
 		Reserved: rowmill.MoneyOf(reserved), Limit: rowmill.MoneyOf(limit),
 	}
-	if diff := cmp.Diff(want, *refused); diff != "" {
-		s.Errorf("refusal (-want +got):\n%s", diff)
-	}
+	s.equal("refusal", want, *refused)
 	s.unchanged(before)
 }
 
@@ -81,25 +77,15 @@ func testReserveRefuses(s *suite) {
 	before := s.get(f.JobID)
 	limit := 5.0
 	for _, usd := range []float64{-1, math.NaN()} {
-		if _, err := s.Reserve(s.Context(), f, usd, &limit); err == nil {
-			s.Errorf("%v USD are reserved", usd)
-		}
+		s.fails(fmt.Sprintf("%v USD are reserved", usd), errAny)(s.Reserve(s.Context(), f, usd, &limit))
 	}
 	stale := f
 	stale.Epoch--
-	if _, err := s.Reserve(s.Context(), stale, 1, &limit); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("with an older epoch: %v, want ErrLeaseLost", err)
-	}
-	if _, err := s.Reserve(s.Context(), store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}, 1, &limit); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("for an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("with an older epoch", rowmill.ErrLeaseLost)(s.Reserve(s.Context(), stale, 1, &limit))
+	s.fails("for an unknown job", rowmill.ErrNotFound)(s.Reserve(s.Context(), store.Fence{JobID: "job-none", Session: f.Session, Epoch: 1}, 1, &limit))
 	s.unchanged(before)
-	if _, err := s.Cancel(s.Context(), f.JobID, s.start, nil); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := s.Reserve(s.Context(), f, 1, &limit); !errors.Is(err, rowmill.ErrTerminal) {
-		s.Errorf("for a cancelled job: %v, want ErrTerminal", err)
-	}
+	s.must(s.Cancel(s.Context(), f.JobID, s.start, nil))
+	s.fails("for a cancelled job", rowmill.ErrTerminal)(s.Reserve(s.Context(), f, 1, &limit))
 }
 
 // testReserveAgain repeats reservations, like retries and next owners.
@@ -111,9 +97,7 @@ func testReserveAgain(s *suite) {
 	if got := s.get(f.JobID).Version; got != version {
 		s.Errorf("version %d after a repeat, want %d", got, version)
 	}
-	if err := s.CloseSession(s.Context(), f.Session); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CloseSession(s.Context(), f.Session))
 	f = s.claim(f.JobID, s.session())
 	if got := s.get(f.JobID).Reserved; got != rowmill.MoneyOf(4) {
 		s.Errorf("%v reserved after a change of owner, want 4 USD", got)
@@ -153,9 +137,7 @@ func testReserveEndsWithTheJob(s *suite) {
 		}
 		g := s.spending("a", "m")
 		s.reserve(g, 4, 4)
-		if _, err := s.Update(s.Context(), g, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.Update(s.Context(), g, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }))
 	}
 }
 
@@ -171,18 +153,14 @@ func testReserveCountsNothingTwice(s *suite) {
 	s.overLimit(s.spending("a", "m"), 1e-12, 7, 4, 10)
 
 	// A job's own spending is part of its reservation.
-	if _, err := s.Cancel(s.Context(), g.JobID, s.start, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Cancel(s.Context(), g.JobID, s.start, nil))
 	s.reserve(f, 10, 10)
 	limit := 10.0
 	var refused *store.LimitError
 	if _, err := s.Reserve(s.Context(), f, 11, &limit); !errors.As(err, &refused) || refused.Asked != rowmill.MoneyOf(4) {
 		s.Errorf("11 USD for a job that has spent 7: %v, want a refusal of the 4 left", err)
 	}
-	if _, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, rowmill.StatusFailed) }))
 	s.overLimit(s.spending("a", "m"), 4, 7, 0, 10)
 	s.reserve(s.spending("a", "m"), 3, 10)
 }

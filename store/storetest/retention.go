@@ -14,9 +14,7 @@ import (
 func (s *suite) cancelled(account string, at time.Time) string {
 	s.Helper()
 	id := s.create(account)
-	if _, err := s.Cancel(s.Context(), id, at, nil); err != nil {
-		s.Fatalf("cancel: %v", err)
-	}
+	s.must(s.Cancel(s.Context(), id, at, nil))
 	return id
 }
 
@@ -57,9 +55,7 @@ func testHeld(s *suite) {
 	s.held("a", at(1).Add(-1), 10)
 	s.held("ab", at(31), 10, ab)
 	s.held("open", at(31), 10)
-	if _, err := s.Held(s.Context(), "a", at(31), 0); err == nil {
-		s.Error("a limit of 0 is accepted")
-	}
+	s.fails("a limit of 0 is accepted", errAny)(s.Held(s.Context(), "a", at(31), 0))
 
 	done, failed := s.running(3), s.running(3)
 	s.finish(done, rowmill.StatusSucceeded)
@@ -87,10 +83,7 @@ func testEndIsTheStores(s *suite) {
 	behind, ahead, near := s.cancelled("a", now.Add(-100*days)), s.cancelled("a", now.Add(100*days)), s.cancelled("a", now.Add(-time.Second))
 	f := s.running(1)
 	s.commit(f, store.Part{Key: "all", Rows: 1, Complete: true})
-	finished, err := s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) })
-	if err != nil {
-		s.Fatalf("finish: %v", err)
-	}
+	finished := must(s.Finish(s.Context(), f, func(r *store.Record) error { return r.Job.Become(rowmill.StatusSucceeded, now.Add(-100*days)) }))(s)
 	s.unchanged(finished)
 	s.reopen()
 	s.held("a", now.Add(-2*time.Minute), 10)
@@ -118,28 +111,17 @@ func testEndIsTheStores(s *suite) {
 // testRemoveData checks the steps of a removal.
 func testRemoveData(s *suite) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := s.RemoveData(s.Context(), "job-none", now); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("remove the data of an unknown job: %v, want ErrNotFound", err)
-	}
-	if err := s.DataGone(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("the data of an unknown job is gone: %v, want ErrNotFound", err)
-	}
+	s.fails("remove the data of an unknown job", rowmill.ErrNotFound)(s.RemoveData(s.Context(), "job-none", now))
+	s.fails("the data of an unknown job is gone", rowmill.ErrNotFound)(s.DataGone(s.Context(), "job-none"))
 	f := s.running(2)
 	before := s.get(f.JobID)
-	if _, err := s.RemoveData(s.Context(), f.JobID, now); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("remove the data of a running job: %v, want ErrConflict", err)
-	}
+	s.fails("remove the data of a running job", rowmill.ErrConflict)(s.RemoveData(s.Context(), f.JobID, now))
 	s.unchanged(before)
 	before = s.finish(f, rowmill.StatusSucceeded)
-	if err := s.DataGone(s.Context(), f.JobID); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("the data of a job that has it is gone: %v, want ErrConflict", err)
-	}
+	s.fails("the data of a job that has it is gone", rowmill.ErrConflict)(s.DataGone(s.Context(), f.JobID))
 	s.held("a", now, 10, f.JobID)
 
-	removed, err := s.RemoveData(s.Context(), f.JobID, now)
-	if err != nil {
-		s.Fatalf("remove data: %v", err)
-	}
+	removed := must(s.RemoveData(s.Context(), f.JobID, now))(s)
 	before.DataRemoved, before.InputRemoved, before.Spec.Inline, before.Version = &now, &now, nil, before.Version+1
 	s.same("record without data", before, removed)
 	s.unchanged(removed)
@@ -149,9 +131,7 @@ func testRemoveData(s *suite) {
 	} else {
 		s.same("record after the second removal", removed, again)
 	}
-	if _, err := s.AddArtifact(s.Context(), f.JobID, "late", store.Artifact{Key: "k"}); !errors.Is(err, rowmill.ErrExpired) {
-		s.Errorf("add an artifact after the removal: %v, want ErrExpired", err)
-	}
+	s.fails("add an artifact after the removal", rowmill.ErrExpired)(s.AddArtifact(s.Context(), f.JobID, "late", store.Artifact{Key: "k"}))
 	s.held("a", now, 10, f.JobID)
 
 	for range 2 {
@@ -168,9 +148,7 @@ func testRemoveData(s *suite) {
 
 // testShowRunning checks that ShowRunning is stored, for open and ended jobs.
 func testShowRunning(s *suite) {
-	if err := s.ShowRunning(s.Context(), "job-none"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("show an unknown job: %v, want ErrNotFound", err)
-	}
+	s.fails("show an unknown job", rowmill.ErrNotFound)(s.ShowRunning(s.Context(), "job-none"))
 	f := s.running(1)
 	over := s.cancelled("a", s.start)
 	for _, id := range []string{f.JobID, over} {
@@ -207,9 +185,7 @@ func testDue(s *suite) {
 	s.due(at(2), 10, early)
 	s.due(at(31), 10, early, late)
 	s.due(at(31), 1, early)
-	if _, err := s.Due(s.Context(), at(31), 0); err == nil {
-		s.Error("a limit of 0 is accepted")
-	}
+	s.fails("a limit of 0 is accepted", errAny)(s.Due(s.Context(), at(31), 0))
 	for range 2 {
 		if err := s.KeepInput(s.Context(), early, at(10)); err != nil {
 			s.Errorf("keep input: %v", err)
@@ -262,26 +238,18 @@ func testInput(s *suite) {
 	if want.Spec.Inline == nil {
 		s.Fatal("the job has no rows to take out")
 	}
-	if err := s.KeepInput(s.Context(), open.JobID, now); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.KeepInput(s.Context(), open.JobID, now))
 	want.InputUntil, want.Spec.Inline, want.Version = &now, nil, want.Version+1
 	s.unchanged(want)
 	for _, by := range []string{"job-2", "job-3", "job-1", "job-3"} {
-		if err := s.Continued(s.Context(), open.JobID, by); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.Continued(s.Context(), open.JobID, by))
 	}
 	want.Job.ContinuedBy, want.Version = pointer("job-3"), want.Version+2
 	s.unchanged(want)
-	if err := s.InputGone(s.Context(), open.JobID, now); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.InputGone(s.Context(), open.JobID, now))
 	want.InputRemoved, want.Version = &now, want.Version+1
 	s.unchanged(want)
-	if err := s.KeepInput(s.Context(), open.JobID, now.Add(time.Hour)); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.KeepInput(s.Context(), open.JobID, now.Add(time.Hour)))
 	s.reopen()
 	s.unchanged(want) // the input stays removed
 }

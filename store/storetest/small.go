@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 )
@@ -17,10 +15,7 @@ import (
 func testKeys(s *suite) {
 	listed := func() []store.Key {
 		s.Helper()
-		keys, err := s.ListKeys(s.Context())
-		if err != nil {
-			s.Fatal(err)
-		}
+		keys := must(s.ListKeys(s.Context()))(s)
 		return keys
 	}
 	if keys := listed(); len(keys) != 0 {
@@ -30,57 +25,33 @@ func testKeys(s *suite) {
 	a := store.Key{ID: "z", Hash: []byte{1, 2, 0}, Account: "a", Role: "admin", Name: "n", Created: at(1)}
 	b := store.Key{ID: "a", Hash: []byte{3}, Account: "b", Role: "user", Created: at(2), Expires: pointer(at(5)), LastUsed: pointer(at(3)), Rotated: pointer(at(4)), Dialect: "sdk", RequestsPerMinute: pointer(7)}
 	for _, k := range []store.Key{b, a, a} {
-		if err := s.PutKey(s.Context(), k); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.PutKey(s.Context(), k))
 	}
-	if diff := cmp.Diff([]store.Key{a, b}, listed()); diff != "" {
-		s.Errorf("keys (-want +got):\n%s", diff)
-	}
+	s.equal("keys", []store.Key{a, b}, listed())
 	a.Name, a.Hash = "renamed", []byte{9}
-	if err := s.PutKey(s.Context(), a); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.PutKey(s.Context(), a))
 	s.reopen()
-	if diff := cmp.Diff([]store.Key{a, b}, listed()); diff != "" {
-		s.Errorf("keys after a change (-want +got):\n%s", diff)
-	}
-	if err := s.DeleteKey(s.Context(), "z"); err != nil {
-		s.Fatal(err)
-	}
-	if err := s.DeleteKey(s.Context(), "z"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("delete an unknown key: %v, want ErrNotFound", err)
-	}
-	if diff := cmp.Diff([]store.Key{b}, listed()); diff != "" {
-		s.Errorf("keys after a delete (-want +got):\n%s", diff)
-	}
+	s.equal("keys after a change", []store.Key{a, b}, listed())
+	s.must(s.DeleteKey(s.Context(), "z"))
+	s.fails("delete an unknown key", rowmill.ErrNotFound)(s.DeleteKey(s.Context(), "z"))
+	s.equal("keys after a delete", []store.Key{b}, listed())
 }
 
 func testValues(s *suite) {
 	ctx := s.Context()
-	if _, _, err := s.GetValue(ctx, "v"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("get of an unknown value: %v, want ErrNotFound", err)
-	}
-	if _, err := s.PutValue(ctx, "v", json.RawMessage(`1`), 5); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("put of an unknown value at version 5: %v, want ErrConflict", err)
-	}
-	if _, err := s.PutValue(ctx, "v", json.RawMessage(`{"broken"`), 0); err == nil {
-		s.Error("a document that is not JSON is accepted")
-	}
+	s.fails("get of an unknown value", rowmill.ErrNotFound)(s.GetValue(ctx, "v"))
+	s.fails("put of an unknown value at version 5", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`1`), 5))
+	s.fails("a document that is not JSON is accepted", errAny)(s.PutValue(ctx, "v", json.RawMessage(`{"broken"`), 0))
 	first, err := s.PutValue(ctx, "v", json.RawMessage(`{"n":12345678901234567890}`), 0)
 	if err != nil || first <= 0 {
 		s.Fatalf("put: version %d, %v", first, err)
 	}
-	if _, err := s.PutValue(ctx, "v", json.RawMessage(`2`), 0); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("put of a value that exists at version 0: %v, want ErrConflict", err)
-	}
+	s.fails("put of a value that exists at version 0", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`2`), 0))
 	second, err := s.PutValue(ctx, "v", json.RawMessage(`{"n":2}`), first)
 	if err != nil || second <= first {
 		s.Fatalf("put again: version %d, %v", second, err)
 	}
-	if _, err := s.PutValue(ctx, "v", json.RawMessage(`3`), first); !errors.Is(err, rowmill.ErrConflict) {
-		s.Errorf("put at an old version: %v, want ErrConflict", err)
-	}
+	s.fails("put at an old version", rowmill.ErrConflict)(s.PutValue(ctx, "v", json.RawMessage(`3`), first))
 	s.reopen()
 	doc, version, err := s.GetValue(ctx, "v")
 	if err != nil || string(doc) != `{"n":2}` || version != second {
@@ -89,9 +60,7 @@ func testValues(s *suite) {
 }
 
 func testValuesRace(s *suite) {
-	if _, err := s.PutValue(s.Context(), "n", json.RawMessage(`0`), 0); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.PutValue(s.Context(), "n", json.RawMessage(`0`), 0))
 	var wg sync.WaitGroup
 	var added atomic.Int64
 	for range 8 {
@@ -125,9 +94,7 @@ func testValuesRace(s *suite) {
 
 func testListValues(s *suite) {
 	for _, name := range []string{"b/2", "a", "b/10", "b", "b/1", "c"} {
-		if _, err := s.PutValue(s.Context(), name, json.RawMessage(`null`), 0); err != nil {
-			s.Fatal(err)
-		}
+		s.must(s.PutValue(s.Context(), name, json.RawMessage(`null`), 0))
 	}
 	for prefix, want := range map[string][]string{
 		"":   {"a", "b", "b/1", "b/10", "b/2", "c"},
@@ -135,13 +102,8 @@ func testListValues(s *suite) {
 		"b":  {"b", "b/1", "b/10", "b/2"},
 		"d":  nil,
 	} {
-		got, err := s.ListValues(s.Context(), prefix)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if diff := cmp.Diff(want, append([]string(nil), got...)); diff != "" {
-			s.Errorf("prefix %q (-want +got):\n%s", prefix, diff)
-		}
+		got := must(s.ListValues(s.Context(), prefix))(s)
+		s.equal(fmt.Sprintf("prefix %q", prefix), want, append([]string(nil), got...))
 	}
 }
 
@@ -167,9 +129,7 @@ func testReopen(s *suite) {
 		}
 	}
 	// An adapter may keep sessions over a reopen. An ended session stays ended.
-	if err := s.CloseSession(s.Context(), f.Session); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.CloseSession(s.Context(), f.Session))
 	again := s.claim(f.JobID, s.session())
 	if again.Epoch <= f.Epoch || again.Session == f.Session {
 		s.Errorf("claimed after reopening: epoch %d after %d", again.Epoch, f.Epoch)
@@ -252,13 +212,9 @@ func testPingAndClose(s *suite) {
 			s.Errorf("close: %v", err)
 		}
 	}
-	if err := s.Ping(s.Context()); err == nil {
-		s.Error("a closed store can be written to")
-	}
+	s.fails("a closed store can be written to", errAny)(s.Ping(s.Context()))
 	if _, err := s.Get(s.Context(), "job"); err == nil || errors.Is(err, rowmill.ErrNotFound) {
 		s.Errorf("get from a closed store: %v", err)
 	}
-	if _, _, err := s.Create(s.Context(), s.newRecord("a"), nil); err == nil {
-		s.Error("a closed store creates jobs")
-	}
+	s.fails("a closed store creates jobs", errAny)(s.Create(s.Context(), s.newRecord("a"), nil))
 }

@@ -5,6 +5,7 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -180,12 +181,67 @@ type suite struct {
 	sessions []string // all opened sessions
 }
 
+// must ends the test when a call failed. It takes all results of the call.
+func (s *suite) must(results ...any) {
+	s.Helper()
+	if err := failure(s, results); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// errAny is any error, where the contract names none.
+var errAny = errors.New("an error")
+
+// fails returns a function that takes all results of a call: the call must fail with want.
+func (s *suite) fails(what string, want error) func(results ...any) {
+	return func(results ...any) {
+		s.Helper()
+		if err := failure(s, results); err == nil || !errors.Is(want, errAny) && !errors.Is(err, want) {
+			s.Errorf("%s: error %v, want %v", what, err, want)
+		}
+	}
+}
+
+// failure returns the error of a call's results, which is the last of them.
+func failure(t testing.TB, results []any) error {
+	t.Helper()
+	last := results[len(results)-1]
+	err, ok := last.(error)
+	if !ok && last != nil {
+		t.Fatalf("the last result of the call is a %T, want an error", last)
+	}
+	return err
+}
+
+// must returns a function that returns v, or ends the test when err is set.
+func must[T any](v T, err error) func(fataler) T {
+	return func(t fataler) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// A fataler is a testing.TB or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// equal compares two values, with their Go types.
+func (s *suite) equal(what string, want, got any) {
+	s.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 // reopen closes the store and opens it again.
 func (s *suite) reopen() {
 	s.Helper()
-	if err := s.Close(); err != nil {
-		s.Fatalf("close: %v", err)
-	}
+	s.must(s.Close())
 	s.Store = s.Open(s)
 }
 
@@ -223,10 +279,7 @@ func (s *suite) create(account string) string {
 // session opens a session that lives longer than the test.
 func (s *suite) session() string {
 	s.Helper()
-	id, err := s.OpenSession(s.Context(), "node", long)
-	if err != nil {
-		s.Fatalf("open session: %v", err)
-	}
+	id := must(s.OpenSession(s.Context(), "node", long))(s)
 	s.sessions = append(s.sessions, id)
 	return id
 }
@@ -234,10 +287,7 @@ func (s *suite) session() string {
 // claim makes session the owner of a job and returns the fence.
 func (s *suite) claim(id, session string) store.Fence {
 	s.Helper()
-	rec, err := s.Claim(s.Context(), id, session, store.Adopter{})
-	if err != nil {
-		s.Fatalf("claim: %v", err)
-	}
+	rec := must(s.Claim(s.Context(), id, session, store.Adopter{}))(s)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 }
 
@@ -261,10 +311,7 @@ func (s *suite) running(rows int64) store.Fence {
 // update must succeed.
 func (s *suite) update(f store.Fence, change func(*store.Record) error) store.Record {
 	s.Helper()
-	rec, err := s.Update(s.Context(), f, change)
-	if err != nil {
-		s.Fatalf("update: %v", err)
-	}
+	rec := must(s.Update(s.Context(), f, change))(s)
 	return rec
 }
 
@@ -274,10 +321,7 @@ func (s *suite) finish(f store.Fence, status rowmill.Status) store.Record {
 	if rows := s.get(f.JobID).Job.NumRows; rows != nil && status == rowmill.StatusSucceeded {
 		s.commit(f, store.Part{Key: "all", Rows: *rows, Complete: true})
 	}
-	rec, err := s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, status) })
-	if err != nil {
-		s.Fatalf("finish: %v", err)
-	}
+	rec := must(s.Finish(s.Context(), f, func(r *store.Record) error { return become(r, status) }))(s)
 	return rec
 }
 
@@ -288,9 +332,7 @@ func (s *suite) commit(f store.Fence, parts ...store.Part) {
 	for _, p := range parts {
 		totals.Rows += p.Rows
 	}
-	if err := s.CommitParts(s.Context(), f, parts, totals); err != nil {
-		s.Fatalf("commit parts: %v", err)
-	}
+	s.must(s.CommitParts(s.Context(), f, parts, totals))
 }
 
 // get reads a job, which must exist.
@@ -318,9 +360,7 @@ func (s *suite) unchanged(before store.Record) {
 // as another Go type, but not as another number.
 func (s *suite) same(what string, want, got any) {
 	s.Helper()
-	if diff := cmp.Diff(asJSON(s, want), asJSON(s, got)); diff != "" {
-		s.Errorf("%s differs (-want +got):\n%s", what, diff)
-	}
+	s.equal(what, asJSON(s, want), asJSON(s, got))
 }
 
 func asJSON(t testing.TB, v any) string {

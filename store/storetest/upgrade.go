@@ -3,7 +3,6 @@ package storetest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -152,9 +151,7 @@ func testUnknownMembers(s *suite) {
 	rec.Job.FailureReason = &rowmill.Failure{Message: "none yet"}
 	rec.Spec.Function = &rowmill.FunctionRun{Inputs: []rowmill.FunctionInput{{Name: "b"}, {Name: "a"}}, Prompt: "{{a}}"}
 	rec.Spec.Model.InputPrice, rec.Spec.URL, rec.Spec.CostQuota = 2, "https://h/p", &money
-	if _, _, err := s.Create(ctx, rec, nil); err != nil {
-		s.Fatal(err)
-	}
+	s.must(s.Create(ctx, rec, nil))
 	session := s.session()
 	var f store.Fence
 	claim := func() error {
@@ -313,9 +310,7 @@ func testNewerRecords(s *suite) {
 			"DropParts":   func() error { return s.DropParts(ctx, over) },
 			"DataGone":    func() error { return s.DataGone(ctx, over) },
 		} {
-			if err := write(); !errors.Is(err, store.ErrNewer) {
-				s.Errorf("%s: %s: %v, want ErrNewer", tt.name, what, err)
-			}
+			s.fails(fmt.Sprintf("%s: %s", tt.name, what), store.ErrNewer)(write())
 		}
 		s.unchanged(before)
 		s.unchanged(ended)
