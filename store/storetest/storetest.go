@@ -202,7 +202,7 @@ func (s *suite) fails(what string, want error) func(results ...any) {
 	}
 }
 
-// failure returns the error of a call's results, which is the last of them.
+// failure returns the error of a call: its last result.
 func failure(t testing.TB, results []any) error {
 	t.Helper()
 	last := results[len(results)-1]
