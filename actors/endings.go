@@ -125,14 +125,13 @@ func advance(job *rowmill.Job, steps []rowmill.Status, now time.Time) {
 var errForgotten = errors.New("the store has lost parts that it had acknowledged")
 
 // parkMessage says to a client why a job is parked, and names its last owners.
-func parkMessage(id string, ended []store.Adopter, until time.Time) string {
-	const layout = "2006-01-02 15:04:05Z"
+func parkMessage(id string, ended []store.Adopter) string {
 	var when []string
 	for _, a := range ended {
-		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.Claimed().Format(layout)))
+		when = append(when, fmt.Sprintf("%s, which claimed it at %s", a.Node, a.Claimed().Format("2006-01-02 15:04:05Z")))
 	}
 	return fmt.Sprintf(
-		"Parked until %s: %d processes in a row ended while they owned the job and before it made progress: %s. The job may have crashed them. "+
+		"Parked, because the job may crash nodes: %d processes in a row ended while they owned it and before it made progress: %s. "+
 			"The logs of these nodes say why they ended; if the operating system killed them for lack of memory, its log does. rowmill jobs release %s runs the job at once.",
-		until.UTC().Format(layout), len(ended), strings.Join(when, "; "), id)
+		len(ended), strings.Join(when, "; "), id)
 }

@@ -60,7 +60,7 @@ const claimStagger = 300 * time.Millisecond
 func (n *neighbours) delay(o store.Orphan) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
 	here := func(a store.Adopter) bool { return a.Alone && a.Node == n.node && a.Process != n.id }
-	if len(n.members) > 0 && slices.ContainsFunc(o.Tried, here) {
+	if n.peers != nil && len(n.peers.Members()) > 1 && slices.ContainsFunc(o.Tried, here) {
 		delay += trial.Elsewhere
 	}
 	return delay

@@ -311,11 +311,11 @@ func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 
 // park parks a job that may crash its owners, before it runs here.
 func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, ended []store.Adopter) {
-	id, until := rec.Job.ID, n.cfg.Clock().Add(n.cfg.Ownership.ParkTime)
+	id, rest := rec.Job.ID, n.cfg.Ownership.ParkTime
 	n.log.Error("job parked: the processes of its last owners ended before it made progress",
-		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "until", until)
+		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "for", rest)
 	n.tasks.run(c, "park a job", func(ctx context.Context) step {
-		err := n.cfg.Store.Park(ctx, fence, until, parkMessage(id, ended, until))
+		err := n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended))
 		return func(c actor.Context) {
 			if err != nil {
 				n.log.Warn("parking the job failed", "job", id, "err", err)

@@ -53,7 +53,7 @@ func TestAJobThatEndsItsOwnersIsParked(t *testing.T) {
 				innocent := b.tried(store.Adopter{Node: "east", Process: "east-1"})
 				b.start()
 				rec := b.await(guilty, func(r store.Record) bool { return r.Job.ParkedUntil != nil })
-				for _, want := range []string{"Parked until 20", "3 processes in a row", "east, which claimed it at 20", "west, which claimed it at 20", "rowmill jobs release " + guilty} {
+				for _, want := range []string{"Parked, ", "3 processes in a row", "east, which claimed it at 20", "west, which claimed it at 20", "rowmill jobs release " + guilty} {
 					if !strings.Contains(rec.Job.Message, want) {
 						t.Errorf("the message does not say %q: %s", want, rec.Job.Message)
 					}

@@ -44,7 +44,7 @@ func TestAJobThatEndsItsNodeIsParked(t *testing.T) {
 		n.start(t)
 	}
 	job := n.until(t, id, "parked", func(r record) bool { return r.ParkedUntil != nil })
-	if !strings.Contains(job.Message, "4 processes in a row ended while they owned the job") || job.FailureReason != nil {
+	if !strings.Contains(job.Message, "4 processes in a row ended while they owned it") || job.FailureReason != nil {
 		t.Errorf("%s: %s, %+v", job.Status, job.Message, job.FailureReason)
 	}
 	other := n.submit(t, submission{Inputs: []string{rowText(1)}, Model: model})

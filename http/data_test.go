@@ -96,7 +96,7 @@ func TestRelease(t *testing.T) {
 // park parks a job that the owner has.
 func (w *world) park(f store.Fence) {
 	w.Helper()
-	if err := w.store.Park(w.Context(), f, time.Now().Add(time.Hour), "Parked"); err != nil {
+	if err := w.store.Park(w.Context(), f, time.Hour, "Parked"); err != nil {
 		w.Fatal(err)
 	}
 }

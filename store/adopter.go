@@ -40,8 +40,8 @@ func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
 
 // Park applies Jobs.Park to rec. The record keeps the last two owners, so that the next
 // owner also runs the job alone. They no longer count as proof against the job.
-func (rec *Record) Park(until, now time.Time, message string) {
-	until = until.UTC()
+func (rec *Record) Park(rest time.Duration, now time.Time, message string) {
+	until := now.Add(rest).UTC()
 	rec.Job.ParkedUntil, rec.Session = &until, ""
 	rec.Say(message, true, now)
 	kept := rec.Adopters[:max(0, len(rec.Adopters)-1)] // without the owner that parks the job

@@ -321,9 +321,9 @@ type Jobs interface {
 	// newest. rowmill.ErrConflict while the job is open.
 	Continued(ctx context.Context, jobID, by string) error
 
-	// Park releases a job and sets Job.ParkedUntil and the message: Orphans does not list
-	// the job before that time, by the store's clock.
-	Park(ctx context.Context, f Fence, until time.Time, message string) error
+	// Park releases a job and sets the message, and Job.ParkedUntil by the store's clock:
+	// Orphans does not list the job for this time.
+	Park(ctx context.Context, f Fence, rest time.Duration, message string) error
 
 	// Unpark ends the time that a job is parked. A repeated call is harmless.
 	// rowmill.ErrConflict if the job is not parked.

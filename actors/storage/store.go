@@ -60,8 +60,8 @@ func (s *watchedStore) Release(ctx context.Context, f store.Fence) error {
 	return s.place.met(s.Store.Release(ctx, f), writes)
 }
 
-func (s *watchedStore) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
-	return s.place.met(s.Store.Park(ctx, f, until, message), writes)
+func (s *watchedStore) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
+	return s.place.met(s.Store.Park(ctx, f, rest, message), writes)
 }
 
 func (s *watchedStore) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {

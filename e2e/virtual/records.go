@@ -224,9 +224,9 @@ func (r *records) Release(ctx context.Context, f store.Fence) error {
 	})
 }
 
-func (r *records) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
+func (r *records) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
 	return do(ctx, r, "park", f.JobID, func(ctx context.Context, s *bolt.Store) error {
-		return r.fenced(s, f, "a park", func() error { return s.Park(ctx, f, until, message) })
+		return r.fenced(s, f, "a park", func() error { return s.Park(ctx, f, rest, message) })
 	})
 }
 

@@ -303,8 +303,8 @@ func (s *Store) ListParts(ctx context.Context, jobID string) ([]store.Part, erro
 }
 
 // Park releases a job that no node runs for a while.
-func (s *Store) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
-	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, until, message) }
+func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
+	park := func(ctx context.Context, f store.Fence) error { return s.Store.Park(ctx, f, rest, message) }
 	return s.ownerWrite(ctx, f, &write{releases: true, do: park}, park)
 }
 

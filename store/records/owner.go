@@ -104,15 +104,15 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 	})
 }
 
-// Park releases a job that no node runs before until.
-func (s *Store) Park(ctx context.Context, f store.Fence, until time.Time, message string) error {
+// Park releases a job that no node runs for a while.
+func (s *Store) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
 	return s.write(ctx, func(t *tx) error {
 		before, err := t.fenced(f)
 		if err != nil {
 			return fmt.Errorf("park: %w", err)
 		}
 		after := before
-		after.Park(until, t.Now(), message)
+		after.Park(rest, t.Now(), message)
 		after.Version++
 		return t.saveHeader(before, after)
 	})
