@@ -60,7 +60,8 @@ const claimStagger = 300 * time.Millisecond
 func (n *neighbours) delay(o store.Orphan) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
 	here := func(a store.Adopter) bool { return a.Alone && a.Node == n.node && a.Process != n.id }
-	if n.peers != nil && len(n.peers.Members()) > 1 && slices.ContainsFunc(o.Tried, here) {
+	another := func(m cluster.Member) bool { return m.Owns && !m.Self }
+	if n.peers != nil && slices.ContainsFunc(o.Tried, here) && slices.ContainsFunc(n.peers.Members(), another) {
 		delay += trial.Elsewhere
 	}
 	return delay

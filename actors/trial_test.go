@@ -85,11 +85,17 @@ func TestASuspectIsTakenOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	inVirtualTime(t, func(t *testing.T) {
 		b, net := setup(t, nil), newNetwork()
-		for _, node := range []string{"east", "west"} {
-			b.join(net, node, &scripted{answer: echo})
+		nodes := []*host{b.join(net, "east", &scripted{answer: echo}), b.join(net, "west", &scripted{answer: echo})}
+		time.Sleep(time.Second) // the nodes learn of each other
+		cut := func(now bool) {
+			for _, h := range nodes {
+				h.cut.Store(now)
+			}
 		}
 		for range 8 { // both orders of the two nodes
+			cut(true) // so that they claim nothing before the job has all its owners
 			id := b.tried(store.Adopter{Node: "east", Process: "east-0"}, store.Adopter{Node: "east", Process: "east-1", Alone: true})
+			cut(false)
 			rec := b.end(id)
 			b.checkEcho(rec, numbered(3))
 			if claim := rec.Events[len(rec.Events)-1]; claim.Node != "west" {
