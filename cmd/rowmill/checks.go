@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill/actors"
 	"github.com/rowmill/rowmill/actors/retention"
+	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/gpu"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
@@ -18,8 +19,9 @@ import (
 	"github.com/rowmill/rowmill/internal/spelling"
 )
 
-// Checks reports on storage, nodes, inference servers and GPUs. Two faults make the
-// node not ready: storage of another deployment, and objects that cannot be used.
+// Checks reports on storage, certificates, nodes, inference servers and GPUs. Three
+// faults make the node not ready: storage of another deployment, objects that cannot be
+// used, and a certificate that has ended.
 // With any other fault, jobs are accepted and wait.
 func (s *service) Checks(ctx context.Context) []http.Check {
 	var checks []http.Check
@@ -27,6 +29,9 @@ func (s *service) Checks(ctx context.Context) []http.Check {
 	checks = append(checks, s.deploymentCheck())
 	s.checkRecords(ctx, say)
 	checks = append(checks, s.checkObjects())
+	for _, f := range doctor.OfCertificates(s.Settings, s.now()) {
+		checks = append(checks, http.Check{Name: f.Check, OK: f.Level != doctor.Fail, Text: f.Text + ": " + f.Remedy})
+	}
 	s.checkCluster(ctx, say)
 	engines := s.Engines()
 	for _, e := range engines {

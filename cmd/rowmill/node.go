@@ -40,17 +40,18 @@ import (
 type Main struct {
 	*node
 
-	Tracing   *traces
-	Storage   *storage
-	Engines   *engines
-	Listeners *listeners
-	Members   *membership
-	Pipeline  *pipeline
-	Discovery *discovery
-	Meter     *meter
-	API       *api
-	Secrets   *secrets
-	Service   *service // the pipeline, for the API and for other nodes
+	Tracing      *traces
+	Storage      *storage
+	Engines      *engines
+	Listeners    *listeners
+	Members      *membership
+	Pipeline     *pipeline
+	Discovery    *discovery
+	Meter        *meter
+	API          *api
+	Secrets      *secrets
+	Certificates *certificates
+	Service      *service // the pipeline, for the API and for other nodes
 }
 
 // newMain makes the parts of a node.
@@ -63,7 +64,7 @@ func newMain(set settings.Settings, log *slog.Logger) *Main {
 	m.Pipeline = &pipeline{part: base, traces: m.Tracing, storage: m.Storage, engines: m.Engines, listeners: m.Listeners, members: m.Members}
 	m.Discovery = &discovery{part: base, engines: m.Engines, pipeline: m.Pipeline}
 	m.Meter = &meter{part: base, read: func(now time.Time) (reading, error) { return measure(now, n.Registry, m.Pipeline.Engines()) }}
-	m.Secrets = &secrets{part: base}
+	m.Secrets, m.Certificates = &secrets{part: base}, &certificates{base}
 	m.Service = &service{pipeline: m.Pipeline, meter: m.Meter, secrets: m.Secrets, recent: newRecent()}
 	m.Pipeline.facts, m.Pipeline.figures = m.Service.facts, m.Service.figures
 	m.API = &api{part: base, pipeline: m.Pipeline, service: m.Service}
@@ -73,7 +74,7 @@ func newMain(set settings.Settings, log *slog.Logger) *Main {
 
 // parts are the parts in the order of their start.
 func (m *Main) parts() []startStopper {
-	return []startStopper{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets}
+	return []startStopper{m.Tracing, m.Storage, m.Engines, m.Listeners, m.Members, m.Pipeline, m.Discovery, m.Meter, m.API, m.Secrets, m.Certificates}
 }
 
 // Run starts the node and returns when it answers. If a part does not start, Run stops

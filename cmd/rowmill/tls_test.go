@@ -5,10 +5,14 @@ import (
 	"crypto/x509"
 	nethttp "net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	"github.com/rowmill/rowmill/http"
 	"github.com/rowmill/rowmill/internal/certtest"
 )
 
@@ -42,5 +46,44 @@ func TestServeHTTPS(t *testing.T) {
 	defer response.Body.Close()
 	if response.StatusCode != nethttp.StatusOK || response.TLS == nil {
 		t.Errorf("status %d, TLS %v", response.StatusCode, response.TLS != nil)
+	}
+}
+
+// A node warns of a certificate that ends soon, and is not ready once it has ended.
+func TestCertificateEnds(t *testing.T) {
+	t.Parallel()
+	files, _ := issued(t)
+	for name, test := range map[string]struct {
+		clock time.Duration
+		ready bool
+		says  string
+	}{
+		"soon": {0, true, "http.tls_cert is valid until"},
+		"over": {48 * time.Hour, false, "http.tls_cert is no longer valid since"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := start(t, filepath.Join(t.TempDir(), "data"), func(s *settings.Settings) {
+				s.HTTP.TLSCert, s.HTTP.TLSKey, s.ClockOffset = files.Cert, files.Key, test.clock
+			})
+			checks := m.Service.Checks(t.Context())
+			i := slices.IndexFunc(checks, func(c http.Check) bool { return c.Name == "certificate" })
+			if i < 0 || !strings.Contains(checks[i].Text, test.says) || checks[i].OK != test.ready {
+				t.Errorf("checks %+v", checks)
+			}
+			families, err := m.Registry.Gather()
+			noError(t, err)
+			cert, err := doctor.ReadCertificate(files.Cert)
+			noError(t, err)
+			for _, family := range families {
+				if family.GetName() == "rowmill_certificate_end_timestamp_seconds" {
+					if at := family.GetMetric()[0].GetGauge().GetValue(); at != float64(cert.NotAfter.Unix()) {
+						t.Errorf("the certificate ends at %v", at)
+					}
+					return
+				}
+			}
+			t.Error("no metric of the certificate")
+		})
 	}
 }

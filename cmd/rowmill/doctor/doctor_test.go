@@ -35,7 +35,7 @@ func TestOfSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := readCertificate(files.Cert)
+	cert, err := ReadCertificate(files.Cert)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,32 +65,40 @@ func OfSettings(set settings.Settings, now time.Time) []client.Finding {
 	if set.ClockOffset != 0 {
 		say("clock", Fail, fmt.Sprintf("clock_offset is %v: times in records are wrong by this much", set.ClockOffset), "remove clock_offset; it is only for tests")
 	}
-	for name, file := range map[string]string{"http.tls_cert": http.TLSCert, "cluster.tls_cert": set.Cluster.TLSCert} {
-		if file != "" {
-			found = append(found, ofCertificate(name, file, now)...)
-		}
-	}
+	found = append(found, OfCertificates(set, now)...)
 	slices.SortStableFunc(found, func(a, b client.Finding) int { return strings.Compare(a.Check, b.Check) })
 	return found
 }
 
-func ofCertificate(name, file string, now time.Time) []client.Finding {
-	finding := client.Finding{Check: "certificate", Level: Fail, Remedy: "put a new certificate and key in the place of " + file + "; the files are read again by themselves"}
-	cert, err := readCertificate(file)
-	switch {
-	case err != nil:
-		finding.Text = fmt.Sprintf("%s cannot be read: %v", name, err)
-	case now.After(cert.NotAfter):
-		finding.Text = fmt.Sprintf("%s is no longer valid since %s", name, cert.NotAfter.UTC().Format(time.RFC3339))
-	case now.Add(expiresSoon).After(cert.NotAfter):
-		finding.Level, finding.Text = Warn, fmt.Sprintf("%s is valid until %s only", name, cert.NotAfter.UTC().Format(time.RFC3339))
-	default:
-		return nil
+// OfCertificates finds certificates that have ended, end soon, or cannot be read.
+func OfCertificates(set settings.Settings, now time.Time) (found []client.Finding) {
+	for name, file := range CertificateFiles(set) {
+		finding := client.Finding{Check: "certificate", Level: Fail, Remedy: "put a new certificate and key in the place of " + file + "; the files are read again by themselves"}
+		cert, err := ReadCertificate(file)
+		switch {
+		case err != nil:
+			finding.Text = fmt.Sprintf("%s cannot be read: %v", name, err)
+		case now.After(cert.NotAfter):
+			finding.Text = fmt.Sprintf("%s is no longer valid since %s", name, cert.NotAfter.UTC().Format(time.RFC3339))
+		case now.Add(expiresSoon).After(cert.NotAfter):
+			finding.Level, finding.Text = Warn, fmt.Sprintf("%s is valid until %s only", name, cert.NotAfter.UTC().Format(time.RFC3339))
+		default:
+			continue
+		}
+		found = append(found, finding)
 	}
-	return []client.Finding{finding}
+	return found
 }
 
-func readCertificate(file string) (*x509.Certificate, error) {
+// CertificateFiles returns the files of the node's certificates by setting.
+func CertificateFiles(set settings.Settings) map[string]string {
+	files := map[string]string{"http.tls_cert": set.HTTP.TLSCert, "cluster.tls_cert": set.Cluster.TLSCert}
+	maps.DeleteFunc(files, func(_, file string) bool { return file == "" })
+	return files
+}
+
+// ReadCertificate reads the first certificate of a PEM file.
+func ReadCertificate(file string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

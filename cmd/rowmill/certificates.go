@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rowmill/rowmill/cmd/rowmill/doctor"
+)
+
+// certificateLooks is the time between two looks at the node's certificates for the log.
+const certificateLooks = 24 * time.Hour
+
+// certificates warns of the end of the node's certificates: in the log, and as a metric
+// for an alert. Checks reports an ended certificate, and the node is then not ready.
+type certificates struct{ part }
+
+// Start registers the metric and begins to warn.
+func (c *certificates) Start(ctx context.Context) error {
+	for setting, file := range doctor.CertificateFiles(c.Settings) {
+		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rowmill_certificate_end_timestamp_seconds", Help: "End of the certificate of a setting, in seconds since 1970; 0 if its file cannot be read.",
+			ConstLabels: prometheus.Labels{"setting": setting},
+		}, func() float64 {
+			cert, err := doctor.ReadCertificate(file)
+			if err != nil {
+				return 0
+			}
+			return float64(cert.NotAfter.Unix())
+		}))
+	}
+	c.run(ctx, "the watch of certificates", func(ctx context.Context) {
+		ticks := time.NewTicker(certificateLooks)
+		defer ticks.Stop()
+		for {
+			for _, f := range doctor.OfCertificates(c.Settings, c.now()) {
+				c.Logger.Warn("a certificate needs to be replaced", "why", f.Text, "remedy", f.Remedy)
+			}
+			select {
+			case <-ticks.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return nil
+}
