@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ type call struct {
 	allowance time.Duration // timeout of rows without a Patience
 	warnings  []string
 	notices   notices
+	misnamed  atomic.Bool // an answer named another model
 
 	ways []*countWay // to count a prompt, best first
 
@@ -268,8 +270,19 @@ func (c *call) generate(ctx context.Context, row engine.Row) (engine.Reply, erro
 		e.missesParser(c.target)
 	}
 	c.notices.add(notices...)
+	if !sameModel(c.target.name, r.model) && c.misnamed.CompareAndSwap(false, true) {
+		c.notices.add(fmt.Sprintf("The server was asked for the model %s, and names the model %s in an answer: check which model it runs.",
+			c.target.name, spelling.Shorten(validText(r.model), maxModel)))
+	}
 	c.learn(t, row)
 	return reply, nil
+}
+
+// sameModel reports whether an answer names the model that was asked for. Servers may
+// leave the name out, add a date or a quantization to it, or give only its last part.
+func sameModel(asked string, named []byte) bool {
+	last := func(s string) string { return strings.ToLower(s[strings.LastIndexByte(s, '/')+1:]) }
+	return string(named) == asked || len(named) == 0 || strings.HasPrefix(last(string(named)), last(asked))
 }
 
 // patience returns the timeout of a request with these rows: their longest.

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -184,6 +186,28 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("want (-), got (+):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A job warns once if a server names another model in its answers. Some servers add a date
+// to the name, or leave a part of it out.
+func TestAnswersOfAnotherModel(t *testing.T) {
+	t.Parallel()
+	for named, warns := range map[string]bool{
+		`"` + generator.ID + `"`: false, `"` + generator.ID + `-2026-01-31"`: false, `"org/` + strings.ToUpper(generator.ID) + `"`: false, `""`: false, `null`: false, `["x"]`: false,
+		`"another"`: true, `"\ud800\n` + strings.Repeat("x", 4000) + `"`: true,
+	} {
+		e := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Replace(good, "{", `{"model":`+named+",", 1))
+		})
+		c := prepared(t, e, engine.Params{Model: generator})
+		for range 2 {
+			must(c.Generate(t.Context(), engine.Row{Text: []byte("x")}))(t)
+		}
+		got := slices.DeleteFunc(c.Warnings(), func(w string) bool { return !strings.Contains(w, "asked for the model "+generator.ID) })
+		if len(got) == 1 != warns || len(got) > 1 || warns && (len(got[0]) > 500 || !utf8.ValidString(got[0])) {
+			t.Errorf("the model %.50s: warnings %.600q", named, got)
+		}
 	}
 }
 

@@ -19,6 +19,8 @@ const (
 	keepScratch = 64 << 10
 	// maxWord limits machine-readable words of a reply, such as finish reasons.
 	maxWord = 48
+	// maxModel limits the name of a model in a reply.
+	maxModel = 256
 	// maxErrorText limits the message of an error inside a reply.
 	maxErrorText = 4 << 10
 
@@ -38,7 +40,8 @@ type reply struct {
 	reasoning []byte
 	refusal   []byte
 	finish    []byte
-	usage     bool // the server reports usage
+	model     []byte // empty if the server names none
+	usage     bool   // the server reports usage
 	input     int64
 	cached    int64 // part of input
 	output    int64
@@ -59,6 +62,7 @@ func newReply(src source, limit int, thinking bool) *reply {
 	r.limit = limit
 	r.choices, r.index, r.usage, r.input, r.cached, r.output = false, 0, false, 0, 0, 0
 	r.content, r.reasoning, r.refusal, r.finish = r.content[:0], r.reasoning[:0], r.refusal[:0], r.finish[:0]
+	r.model = r.model[:0]
 	r.logprobs = logprobs{thinking: thinking}
 	r.fault = serverFault{}
 	r.unparsed = false
@@ -87,6 +91,8 @@ func (r *reply) scanChat() error {
 		switch string(k) {
 		case "choices":
 			r.scanChoices()
+		case "model":
+			r.scanModel()
 		case "usage":
 			r.scanUsage()
 		case "error":
@@ -97,6 +103,16 @@ func (r *reply) scanChat() error {
 	}
 	r.end()
 	return r.err
+}
+
+// scanModel reads the name of the model. A value of another type names none.
+func (r *reply) scanModel() {
+	r.model = r.model[:0]
+	if r.peek() != '"' {
+		r.skip()
+		return
+	}
+	r.model = r.text(r.model, maxModel, true)
 }
 
 // scanChoices reads the choice with the lowest index. No request asks for more than one, but

@@ -38,6 +38,8 @@ func (r *reply) scanChunk() {
 		switch string(k) {
 		case "choices":
 			r.scanChunkChoices()
+		case "model":
+			r.scanModel()
 		case "usage":
 			if !r.null() { // vLLM writes a usage into every chunk, null in most
 				r.scanUsage()
