@@ -18,7 +18,8 @@ type certificates struct{ part }
 
 // Start registers the metric and begins to warn.
 func (c *certificates) Start(ctx context.Context) error {
-	for setting, file := range doctor.CertificateFiles(c.Settings) {
+	set := c.Settings
+	for setting, file := range doctor.CertificateFiles(set) {
 		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rowmill_certificate_end_timestamp_seconds", Help: "End of the certificate of a setting, in seconds since 1970; 0 if its file cannot be read.",
 			ConstLabels: prometheus.Labels{"setting": setting},
@@ -34,7 +35,7 @@ func (c *certificates) Start(ctx context.Context) error {
 		ticks := time.NewTicker(certificateLooks)
 		defer ticks.Stop()
 		for {
-			for _, f := range doctor.OfCertificates(c.Settings, c.now()) {
+			for _, f := range doctor.OfCertificates(set, c.now()) {
 				c.Logger.Warn("a certificate needs to be replaced", "why", f.Text, "remedy", f.Remedy)
 			}
 			select {
