@@ -135,6 +135,9 @@ func (n *node) terminate(t *testing.T) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
+		if status := exit.Sys().(syscall.WaitStatus); status.Signaled() { // before the program handles signals; the code of a shell
+			return 128 + int(status.Signal())
+		}
 		return exit.ExitCode()
 	}
 	t.Fatalf("wait for the node: %v", err)
