@@ -119,7 +119,7 @@ func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
 // their time. delay returns how long the node leaves a job to other nodes. Jobs with
 // the most ended owners come first: a process that has just begun can tell soonest
 // whether they crash it.
-func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan) time.Duration, now time.Time) (due []store.Orphan) {
+func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {
 		since, known := s.orphans[o.JobID]
@@ -127,7 +127,7 @@ func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan) time.Durat
 			since = now
 		}
 		seen[o.JobID] = since
-		if now.Sub(since) >= delay(o) {
+		if now.Sub(since) >= delay(o, now) {
 			due = append(due, o)
 		}
 	}

@@ -64,7 +64,7 @@ func TestClaimsKeepTheirLimit(t *testing.T) {
 // node takes it meanwhile, the time starts again.
 func TestOrphansAreLeftToEarlierNodes(t *testing.T) {
 	t.Parallel()
-	delay := func(o store.Orphan) time.Duration {
+	delay := func(o store.Orphan, _ time.Time) time.Duration {
 		return claimStagger * map[string]time.Duration{"mine": 0, "next": 1, "last": 2}[o.JobID]
 	}
 	orphans := func(jobs ...string) (out []store.Orphan) {

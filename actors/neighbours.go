@@ -16,6 +16,7 @@ type neighbours struct {
 	peers   Peers           // nil on a single node
 	node    string          // name of this node
 	id      string          // of this process; no other process has it
+	began   time.Time       // of this process
 	members map[string]bool // ids of the other nodes now
 	heard   map[string]bool // ids of all other nodes so far
 }
@@ -24,7 +25,7 @@ func newNeighbours(peers Peers, node, id string) *neighbours {
 	if peers != nil {
 		id = peers.Self().ID
 	}
-	return &neighbours{peers: peers, node: node, id: id, heard: make(map[string]bool)}
+	return &neighbours{peers: peers, node: node, id: id, began: time.Now(), heard: make(map[string]bool)}
 }
 
 // update takes in the present members, and reports whether a node has gone.
@@ -54,17 +55,25 @@ func (n *neighbours) rank(job string) int {
 // it in the job's order of nodes.
 const claimStagger = 300 * time.Millisecond
 
-// delay returns how long this node leaves a job without an owner to other nodes. It is
-// longer if a process of this node ended while the job ran alone: another node then
-// shows whether the job or this node is at fault.
-func (n *neighbours) delay(o store.Orphan) time.Duration {
+// delay returns how long this node leaves a job without an owner to other nodes, or to
+// nobody. It is longer if a process ended while the job ran alone, and this process is
+// young: only a process that has run for some time shows whether the job or the machine
+// was at fault. It is longer also if the process was one of this node and another node
+// can take the job.
+func (n *neighbours) delay(o store.Orphan, now time.Time) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
-	here := func(a store.Adopter) bool { return a.Alone && a.Node == n.node && a.Process != n.id }
-	another := func(m cluster.Member) bool { return m.Owns && !m.Self }
-	if n.peers != nil && slices.ContainsFunc(o.Tried, here) && slices.ContainsFunc(n.peers.Members(), another) {
-		delay += trial.Elsewhere
+	alone := func(a store.Adopter) bool { return a.Alone && a.Process != n.id }
+	here := func(a store.Adopter) bool { return alone(a) && a.Node == n.node }
+	young := now.Sub(n.began) < trial.Control
+	if young && slices.ContainsFunc(o.Tried, alone) || slices.ContainsFunc(o.Tried, here) && n.another() {
+		delay += trial.Control
 	}
 	return delay
+}
+
+// another reports whether another node can own jobs.
+func (n *neighbours) another() bool {
+	return n.peers != nil && slices.ContainsFunc(n.peers.Members(), func(m cluster.Member) bool { return m.Owns && !m.Self })
 }
 
 // Above scanners nodes, each node searches less often for jobs without an owner, so

@@ -26,9 +26,9 @@ const (
 	// twice the longest time between the answer to a row and its part.
 	Time = 10 * time.Second
 
-	// Elsewhere is how long a node leaves a job to other nodes, if its own process
-	// ended while the job ran alone: the end may be the fault of the node.
-	Elsewhere = 10 * time.Second
+	// Control is how long a node runs without a job, if a process ended while the job ran
+	// alone. The end may have been the fault of the machine: then it ends this process too.
+	Control = 10 * time.Second
 
 	// groupSize is the number of suspects of one ended owner that a node takes together.
 	groupSize = 16
