@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	nethttp "net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +241,43 @@ func TestKeys_RevokedKeyStopsAtOnceAndItsJobsGoOn(t *testing.T) {
 	w.do("DELETE", "/v1/keys/"+k.id, "").wantError(404, "key_not_found", k.id)
 	w.do("POST", "/v1/keys/"+k.id+"/rotate", "").wantError(404, "key_not_found", k.id)
 	w.goesOn(id)
+}
+
+// A request whose key is revoked before the body has ended changes nothing.
+func TestKeys_RevokedKeyEndsABody(t *testing.T) {
+	t.Parallel()
+	for path, body := range map[string][3]string{
+		"/v1/batch-inference":  {"application/json", `{"inputs":["a",`, `"b"]}`},
+		"/v1/files":            {formType, formOf("purpose", "batch")[:60], formOf("purpose", "batch")[60:]},
+		"/v1/messages/batches": {"application/json", `{"requests":[`, `]}`},
+	} {
+		c := &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+		w := setup(t, func(config *Config) { config.Now = c.now })
+		k := w.newKey(`{}`)
+		from, to := io.Pipe()
+		r := w.request("POST", path, "", "Authorization", "Bearer "+k.text, "Content-Type", body[0])
+		if path == "/v1/batch-inference" {
+			r.Header.Set("Authorization", "Key "+k.text)
+		}
+		r.Body = from
+		go func() {
+			_, _ = io.WriteString(to, body[1])
+			for strings.Contains(string(w.get("/v1/keys").text), `"last_used_at":null`) { // the request has not been accepted yet
+				time.Sleep(time.Millisecond)
+			}
+			w.do("DELETE", "/v1/keys/"+k.id, "").want(200)
+			c.pass(3 * time.Second)
+			_, _ = io.WriteString(to, body[2])
+			_ = to.Close()
+		}()
+		answer, err := (&nethttp.Client{Transport: w.client.Transport.(*contract).next}).Do(r)
+		must(t, err)
+		text, err := io.ReadAll(answer.Body)
+		if answer.Body.Close(); answer.StatusCode != 401 || !strings.Contains(string(text), "while the request was sent") {
+			t.Errorf("%s: status %d, %s, %v", path, answer.StatusCode, text, err)
+		}
+		w.noJobs()
+	}
 }
 
 // goesOn runs a pending job to its end.

@@ -5,6 +5,7 @@ package access
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -89,6 +90,7 @@ func (g *Gate) Pass(c *gin.Context) {
 		return
 	}
 	who.Enter(c)
+	c.Request.Body = &checkedBody{ReadCloser: c.Request.Body, gate: g, c: c, checked: g.keys.now()}
 	if session != nil {
 		c.Set(contextSession, *session)
 		g.sessions.renew(c, who, *session)
@@ -162,6 +164,28 @@ func (g *Gate) StillValid(c *gin.Context) bool {
 		return request.Describe(err).Status != http.StatusUnauthorized
 	}
 	return now.Account == was.Account && now.Role == was.Role && now.Dialect == was.Dialect
+}
+
+// A checkedBody is the body of a request. A read fails soon after the request's key was
+// revoked, so that a long upload ends with the key.
+type checkedBody struct {
+	io.ReadCloser
+	gate    *Gate
+	c       *gin.Context
+	checked time.Time // when the key was valid last
+}
+
+func (b *checkedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	now := b.gate.keys.now()
+	if now.Sub(b.checked) < keysFresh {
+		return n, err
+	}
+	if !b.gate.StillValid(b.c) {
+		return 0, request.Errorf(http.StatusUnauthorized, "unknown_key", "this API key was revoked or rotated, or expired, while the request was sent").Closing()
+	}
+	b.checked = now
+	return n, err
 }
 
 // SessionEnd returns the end of the request's session, and false if the request has no
