@@ -65,8 +65,12 @@ func TestPythonSDK(t *testing.T) {
 				Key string `json:"key"`
 			}
 			n.call(t, http.MethodPost, "/v1/keys", map[string]any{"name": "laptop", "dialect": "sdk"}, &made)
-			input := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			input := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte("id,text\n007,A mill grinds.\n008,A row waits.\n009,A job ends.\n"))
+				if strings.Contains(r.URL.Path, "endless") { // its job runs until it is cancelled
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}
 			}))
 			t.Cleanup(input.Close)
 

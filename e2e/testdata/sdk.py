@@ -109,7 +109,7 @@ many = ["x" * 50] * 900
 job = call("infer", many, model="llama-3.1-8b", stay_attached=False)
 check("the number of rows, at once", client._fetch_job(job)["num_rows"] == 900)
 call("attach", job)
-job = call("infer", many, model="llama-3.1-8b", job_priority=1)
+job = call("infer", csv + "/endless", model="llama-3.1-8b", column="text", job_priority=1)
 check("a cancel", call("cancel_job", job)["cancelled"] is True)
 check("cancelled", client.get_job_status(job) == "CANCELLED")
 call("attach", job)
