@@ -246,9 +246,12 @@ type Janitor struct {
 	// Default 100: a few seconds of work, so a node that stops waits no longer.
 	// OrphanAge is how old objects without a record must be before they count as
 	// left over from a crash. Default 24 h: longer than any upload or merge.
+	// ScrubRate is how many bytes of results and parts of ended jobs it reads in a
+	// second, to find damaged ones. Default 0: none, because a bucket may charge for reads.
 	Interval  time.Duration
 	Batch     int
 	OrphanAge time.Duration
+	ScrubRate int64
 
 	// ClockTolerance is the largest difference between the clocks of the node and
 	// the store. With a larger one the node removes nothing. Default 2 min: far

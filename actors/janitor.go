@@ -34,6 +34,7 @@ func newJanitor(cfg Config, tidy, announce func(context.Context, string) error, 
 		Clock: cfg.Clock, Running: func() time.Duration { return time.Since(begun) },
 		Tolerance: cfg.Janitor.ClockTolerance, CatchUp: cfg.Janitor.CatchUp,
 		Batch: cfg.Janitor.Batch, OrphanAge: cfg.Janitor.OrphanAge,
+		Scrub: int64(float64(cfg.Janitor.ScrubRate) * cfg.Janitor.Interval.Seconds()),
 	})
 }
 
@@ -47,11 +48,11 @@ func (n *cleaner) clean(c actor.Context) {
 	}
 	n.tasks.run(c, "remove old data", func(ctx context.Context) step {
 		var more bool
-		var unknown retention.Unknown
+		var found retention.Findings
 		err := contain.Run(func() (err error) {
 			if first {
 				more, err = n.janitor.Round(ctx)
-				unknown = n.janitor.Unknown()
+				found = n.janitor.Findings()
 			} else {
 				_, err = n.janitor.Look(ctx)
 			}
@@ -59,7 +60,7 @@ func (n *cleaner) clean(c actor.Context) {
 		})
 		skew := n.janitor.Skew()
 		return func(c actor.Context) {
-			n.looked(err, skew, unknown)
+			n.looked(err, skew, found)
 			pause := n.cfg.Janitor.Interval
 			if more {
 				pause /= janitorRest
@@ -70,8 +71,8 @@ func (n *cleaner) clean(c actor.Context) {
 }
 
 // looked publishes the findings of a round.
-func (n *cleaner) looked(err error, skew time.Duration, unknown retention.Unknown) {
-	status := StorageStatus{Unknown: unknown, Skew: skew}
+func (n *cleaner) looked(err error, skew time.Duration, found retention.Findings) {
+	status := StorageStatus{Findings: found, Skew: skew}
 	reason := heldFor(err)
 	switch {
 	case reason != "":
@@ -89,8 +90,9 @@ func (n *cleaner) looked(err error, skew time.Duration, unknown retention.Unknow
 		n.log.Info("data is removed again", "reason", before)
 	}
 	n.metrics.retention.skew.Set(skew.Seconds())
-	n.metrics.retention.unknownJobs.Set(float64(unknown.Jobs))
-	n.metrics.retention.unknownBytes.Set(float64(unknown.Bytes))
+	n.metrics.retention.unknownJobs.Set(float64(found.Jobs))
+	n.metrics.retention.unknownBytes.Set(float64(found.Bytes))
+	n.metrics.retention.damaged.Set(float64(found.Damaged))
 	for _, r := range []string{heldDeployment, heldClock} {
 		value := 0.0
 		if r == heldFor(status.Held) {

@@ -64,6 +64,7 @@ type retentionMetrics struct {
 	skew         prometheus.Gauge
 	unknownJobs  prometheus.Gauge
 	unknownBytes prometheus.Gauge
+	damaged      prometheus.Gauge
 }
 
 // engineMetrics holds the metrics of an engine.
@@ -144,6 +145,7 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 	m.retention.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})
 	m.retention.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket but without a record, on the node that removes data; 0 on other nodes."})
 	m.retention.unknownBytes = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."})
+	m.retention.damaged = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_damaged", Help: "Records of jobs, and with retention.scrub_rate also results and parts, that could not be read in the last search through the bucket."})
 	for _, reason := range []string{heldDeployment, heldClock} {
 		m.retention.held.WithLabelValues(reason)
 	}

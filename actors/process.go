@@ -91,9 +91,9 @@ type StorageStatus struct {
 	// *deployment.FormatError or *retention.SkewError; nil if the node may remove
 	// data.
 	Held error
-	// Unknown counts the jobs in the bucket without a record. Only the node that
-	// removes data has it.
-	Unknown retention.Unknown
+	// Findings are those of the last pass over the bucket. Only the node that removes
+	// data has them.
+	Findings retention.Findings
 	// Skew is how far this node's clock is ahead of the store's.
 	Skew time.Duration
 }

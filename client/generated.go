@@ -109,6 +109,14 @@ type DeliveryAttempt struct {
 	Status *int64 `json:"status"`
 }
 
+// Deployment The identity in the records or the bucket; null if there is none.
+type Deployment struct {
+	Created time.Time `json:"created"`
+	Format  int64     `json:"format"`
+	ID      string    `json:"id"`
+	Moving  *bool     `json:"moving,omitempty"`
+}
+
 // Diagnosis defines model for Diagnosis.
 type Diagnosis struct {
 	// Error Why the node did not answer; facts is null then.
@@ -453,6 +461,64 @@ type RowAttempt struct {
 
 // SDKState In answers to keys of the dialect sdk. All statuses before running are STARTING.
 type SDKState = string
+
+// StorageReport defines model for StorageReport.
+type StorageReport struct {
+	// Bucket The identity in the records or the bucket; null if there is none.
+	Bucket *Deployment `json:"bucket"`
+
+	// ClockSkewSeconds How far the clock of the node is ahead of the clock of the records.
+	ClockSkewSeconds float64 `json:"clock_skew_seconds"`
+
+	// Damaged Records and objects that cannot be read.
+	Damaged []StorageReport_Damaged `json:"damaged"`
+
+	// Known Jobs with objects and a record.
+	Known int64 `json:"known"`
+
+	// Missing Result files that the records name and the bucket does not have.
+	Missing []StorageReport_Missing `json:"missing"`
+
+	// ObjectsAt Where the objects are.
+	ObjectsAt string `json:"objects_at"`
+
+	// Records The identity in the records or the bucket; null if there is none.
+	Records *Deployment `json:"records"`
+
+	// RecordsAt Where the records are.
+	RecordsAt string `json:"records_at"`
+
+	// Unknown Jobs with objects and without a record.
+	Unknown []StorageReport_Unknown `json:"unknown"`
+}
+
+// StorageReport_Damaged defines model for StorageReport.Damaged.
+type StorageReport_Damaged struct {
+	JobID string `json:"job_id"`
+
+	// Key The object; empty for the record of the job.
+	Key    string `json:"key"`
+	Reason string `json:"reason"`
+}
+
+// StorageReport_Missing defines model for StorageReport.Missing.
+type StorageReport_Missing struct {
+	JobID string `json:"job_id"`
+	Key   string `json:"key"`
+}
+
+// StorageReport_Unknown defines model for StorageReport.Unknown.
+type StorageReport_Unknown struct {
+	Bytes int64 `json:"bytes"`
+
+	// Found Since when the job is set aside; the year 1 if it is not.
+	Found time.Time `json:"found"`
+	JobID string    `json:"job_id"`
+
+	// Newest When the newest object was written.
+	Newest  time.Time `json:"newest"`
+	Objects int64     `json:"objects"`
+}
 
 // Submitted defines model for Submitted.
 type Submitted struct {
@@ -1421,6 +1487,14 @@ func (c *Client) PatchSettings(ctx context.Context, params PatchSettingsParams, 
 func (c *Client) PreviewSettings(ctx context.Context, account Account) (out RetentionPreview, answer Answer, err error) {
 	r := call{operation: "PreviewSettings", method: "GET", path: "/v1/settings/preview"}
 	r.setQuery("account", account)
+	answer, err = c.send(ctx, r, &out)
+	return out, answer, err
+}
+
+// CheckStorage calls GET /v1/storage: Compare records and bucket.
+func (c *Client) CheckStorage(ctx context.Context, read bool) (out StorageReport, answer Answer, err error) {
+	r := call{operation: "CheckStorage", method: "GET", path: "/v1/storage"}
+	r.setQuery("read", read)
 	answer, err = c.send(ctx, r, &out)
 	return out, answer, err
 }

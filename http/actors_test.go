@@ -1,6 +1,7 @@
 package http
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,6 +22,16 @@ func TestDiagnosis(t *testing.T) {
 		w.get("/v1/diagnosis", "Authorization", "Key "+key).want(403)
 	}
 	w.get("/v1/diagnosis", bare...).want(401)
+}
+
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	const report = `{"records_at": "/data/rowmill.db", "objects_at": "/data/objects", "records": null, "bucket": null, "known": 7,
+		"unknown": [], "missing": [{"job_id": "job-1", "key": "k"}], "damaged": [%s], "clock_skew_seconds": 1}`
+	w.get("/v1/storage").wantBody(fmt.Sprintf(report, ""))
+	w.get("/v1/storage?read=true").wantBody(fmt.Sprintf(report, `{"job_id": "job-2", "key": "p", "reason": "the page's checksum is wrong"}`))
+	w.get("/v1/storage?read=all").wantError(400, "invalid_request", "read")
 }
 
 func TestActors_List(t *testing.T) {

@@ -62,6 +62,7 @@ var visits = map[string]visit{
 	"GET /v1/gpus":               {operators: true},
 	"GET /v1/stats":              {},
 	"GET /v1/diagnosis":          {operators: true},
+	"GET /v1/storage":            {operators: true},
 	"POST /v1/backup":            {operators: true},
 	"GET /v1/actors":             {operators: true, query: func(of *tenant) string { return "job_id=" + of.jobs["done"] }},
 	"GET /v1/models":             {}, // the same answer for all accounts

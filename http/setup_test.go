@@ -34,6 +34,7 @@ import (
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // must ends the test if err is not nil.
@@ -128,6 +129,16 @@ func (f *fakeService) Diagnose(context.Context) ([]nodes.Diagnosis, error) {
 		{ID: "gpu1-a", Name: "gpu1", Facts: &client.Facts{Members: []string{"gpu1-a"}, Settings: map[string]string{"jobs.max_active": "64"}, Findings: []client.Finding{{Check: "bucket", Level: "fail", Text: "cannot be written", Remedy: "allow s3:PutObject"}}, Storage: client.StorageTimes{CommitSeconds: []float64{0.002}, SyncSeconds: []float64{}, PutSeconds: []float64{0.01}, GetSeconds: []float64{}, ObjectBytes: 1024}}},
 		{ID: "gpu2-b", Name: "gpu2", Error: &away},
 	}, nil
+}
+
+func (f *fakeService) CheckStorage(_ context.Context, read bool) (deployment.Checked, error) {
+	checked := deployment.Checked{RecordsAt: "/data/rowmill.db", ObjectsAt: "/data/objects", SkewSeconds: 1, Report: deployment.Report{
+		Known: 7, Unknown: []deployment.Note{}, Missing: []deployment.Missing{{JobID: "job-1", Key: "k"}}, Damaged: []deployment.Damaged{},
+	}}
+	if read {
+		checked.Damaged = append(checked.Damaged, deployment.Damaged{JobID: "job-2", Key: "p", Reason: "the page's checksum is wrong"})
+	}
+	return checked, nil
 }
 
 func (f *fakeService) Backup(context.Context) (nodes.Backup, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/internal/columnar"
 )
 
 // CheckFooter returns an error if the footer of a file cannot be read, for example
@@ -23,4 +24,17 @@ func CheckPart(ctx context.Context, part Source) error {
 		return err
 	}
 	return EachOfParts(ctx, s, []PartSource{{Source: part}}, func(*rowmill.Row, *rowmill.Output) error { return nil })
+}
+
+// CheckResult reads all rows of a result file, and returns an error if one cannot be read.
+func CheckResult(ctx context.Context, file Source) error {
+	t, err := open(file)
+	if err != nil {
+		return fmt.Errorf("read the footer: %w", err)
+	}
+	rows, err := newRowScan(t)
+	if err != nil {
+		return err
+	}
+	return rows.each(ctx, 0, t.Rows(), func(*columnar.Block, int) (bool, error) { return true, nil })
 }

@@ -239,7 +239,7 @@ func TestRound_UnknownJobsAreSetAside(t *testing.T) {
 		t.Fatal("objects were removed that no record knows")
 	}
 	must(r.Bucket.Stat(t.Context(), inner))(t) // an object of a deployment inside this one
-	if got := r.Unknown(); got.Jobs != 2 || got.Objects != 3 || got.Bytes != 3 {
+	if got := r.Findings(); got.Jobs != 2 || got.Objects != 3 || got.Bytes != 3 {
 		t.Errorf("reported %+v", got)
 	}
 	note, err := deployment.ReadNote(t.Context(), r.Bucket, lost)
@@ -266,8 +266,8 @@ func TestRound_RecordsThatComeBack(t *testing.T) {
 	r.Store = whole
 	r.days = 4
 	r.clean()
-	if noted := must(deployment.Noted(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Unknown().Jobs != 0 {
-		t.Errorf("set aside: %v, %+v", noted, r.Unknown())
+	if noted := must(deployment.Noted(t.Context(), r.Bucket))(t); len(noted) > 0 || r.Findings().Jobs != 0 {
+		t.Errorf("set aside: %v, %+v", noted, r.Findings())
 	}
 	if !r.kept(id) {
 		t.Error("its data went")
@@ -294,7 +294,7 @@ func TestRound_SpooledRowsOfALostJobStay(t *testing.T) {
 	r.putKey(layout.Spooling(id)) // the removal of the mark failed
 	r.days = 2
 	r.clean()
-	if len(r.objects(id)) != 2 || r.Unknown().Jobs != 1 {
-		t.Errorf("%v are left, %+v", r.objects(id), r.Unknown())
+	if len(r.objects(id)) != 2 || r.Findings().Jobs != 1 {
+		t.Errorf("%v are left, %+v", r.objects(id), r.Findings())
 	}
 }

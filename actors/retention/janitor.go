@@ -52,6 +52,7 @@ type Config struct {
 	CatchUp   int                  // how many times faster than real time the date of retention may move
 	Batch     int                  // number of jobs that a round examines
 	OrphanAge time.Duration        // minimum age for the removal of objects that no record names
+	Scrub     int64                // bytes of results and parts that a round reads; 0: none
 }
 
 // A Janitor works in rounds. It must be used by one goroutine at a time.
@@ -60,7 +61,7 @@ type Janitor struct {
 	days     days
 	failures failures
 	sweep    sweep
-	unknown  Unknown
+	findings Findings
 	stuck    map[string]bool // jobs with failed cleanup; they wait until the other jobs are done
 	skew     time.Duration
 }
@@ -68,14 +69,15 @@ type Janitor struct {
 // New returns a janitor.
 func New(c Config) *Janitor { return &Janitor{Config: c, failures: failures{}} }
 
-// Unknown counts the jobs without a record that the last pass over the bucket found.
-type Unknown struct {
-	Jobs, Objects int
-	Bytes         int64
+// Findings are the results of a pass over the bucket.
+type Findings struct {
+	Jobs, Objects int   // jobs without a record, and their objects
+	Bytes         int64 // of these objects
+	Damaged       int   // records that cannot be read, and objects if the pass has read them
 }
 
-// Unknown returns the result of the last complete pass.
-func (j *Janitor) Unknown() Unknown { return j.unknown }
+// Findings returns the results of the last complete pass.
+func (j *Janitor) Findings() Findings { return j.findings }
 
 // Skew returns how far this node's clock was ahead of the store's at the last Look.
 func (j *Janitor) Skew() time.Duration { return j.skew }

@@ -412,3 +412,24 @@ func TestRound_RemovesPartsOfASuccess(t *testing.T) {
 		}
 	}
 }
+
+// A node that scrubs reads the results of a limited number of jobs in each round, and
+// reports all damaged objects after the last.
+func TestRound_ScrubFindsDamage(t *testing.T) {
+	t.Parallel()
+	for _, scrub := range []int64{0, 1} {
+		r := setup(t)
+		r.Scrub = scrub
+		for range 3 {
+			r.done("default") // its results are no Parquet files
+		}
+		for round, want := range []int{0, 0, 6} {
+			if must(r.Round(t.Context()))(t); r.Findings().Damaged != want*int(scrub) {
+				t.Errorf("scrub %d, round %d: %+v, want %d damaged", scrub, round, r.Findings(), want)
+			}
+		}
+		if lines := bytes.Count(r.log.Bytes(), []byte("an object cannot be read")); lines != 6*int(scrub) {
+			t.Errorf("%d lines:\n%s", lines, r.log.String())
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
+	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/deployment"
 )
@@ -19,7 +20,7 @@ type sweep struct {
 	next  time.Duration // start of the next pass, as running time of the process
 
 	unknown map[string]bool // jobs without a record
-	found   Unknown
+	found   Findings
 	fresh   int // unknown jobs that were not set aside before
 }
 
@@ -30,36 +31,70 @@ func (j *Janitor) sweepSome(ctx context.Context, today time.Time) error {
 	if j.Running() < s.next {
 		return nil
 	}
+	budget := j.Scrub
 	ids, err := j.Bucket.Folders(ctx, layout.Jobs, s.after, j.Batch)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, id := range ids {
-		if err := j.sweepJob(ctx, id, today, today.Add(-j.OrphanAge)); err != nil {
+	last := len(ids) < j.Batch
+	for i, id := range ids {
+		read, err := j.sweepJob(ctx, id, today, today.Add(-j.OrphanAge))
+		if err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", id, err))
 		}
 		s.after = id
+		if budget -= read; j.Scrub > 0 && budget <= 0 && i < len(ids)-1 {
+			last = false
+			break
+		}
 	}
-	if len(ids) < j.Batch {
+	if last {
 		errs = append(errs, j.endSweep(ctx, today.Add(-j.OrphanAge)))
 	}
 	return errors.Join(errs...)
 }
 
 // sweepJob removes the objects of a job that its record does not name, unless they are
-// younger than before. A job without a record is set aside.
-func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Time) error {
+// younger than before. A job without a record is set aside. read is how many bytes of
+// the job it has read.
+func (j *Janitor) sweepJob(ctx context.Context, id string, today, before time.Time) (read int64, err error) {
 	if !rowmill.IsJobID(id) {
-		return nil // not a folder of this deployment: another deployment may use a folder inside this bucket
+		return 0, nil // not a folder of this deployment: another deployment may use a folder inside this bucket
 	}
 	rec, err := j.Store.Get(ctx, id)
 	switch {
 	case errors.Is(err, rowmill.ErrNotFound):
-		return j.setAside(ctx, id, today, before)
+		return 0, j.setAside(ctx, id, today, before)
+	case errors.Is(err, store.ErrDamaged):
+		j.sweep.found.Damaged++
+		j.Log.Error("the record of a job is damaged; restore the records from a backup", "job", id, "err", err)
+		return 0, nil
 	case err != nil:
-		return err
-	case !rec.Job.Status.Terminal() || rec.EndedAt().After(before):
+		return 0, err
+	}
+	if j.Scrub > 0 {
+		if read, err = j.scrub(ctx, rec); err != nil {
+			return read, err
+		}
+	}
+	return read, j.removeLeftovers(ctx, rec, before)
+}
+
+// scrub reads the results and parts of a job, so that a damaged one is found before a
+// client asks for it.
+func (j *Janitor) scrub(ctx context.Context, rec store.Record) (read int64, err error) {
+	faults, read, err := archive.Scrub(ctx, j.Store, j.Bucket, rec)
+	for _, f := range faults {
+		j.sweep.found.Damaged++
+		j.Log.Error("an object cannot be read; restore the object from a copy, or run its rows again", "job", rec.Job.ID, "key", f.Key, "err", f.Err)
+	}
+	return read, err
+}
+
+func (j *Janitor) removeLeftovers(ctx context.Context, rec store.Record, before time.Time) error {
+	id := rec.Job.ID
+	if !rec.Job.Status.Terminal() || rec.EndedAt().After(before) {
 		return nil
 	}
 	objects, err := j.Bucket.List(ctx, layout.Job(id))
@@ -166,7 +201,7 @@ func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 			errs = append(errs, deployment.Forget(ctx, j.Bucket, id))
 		}
 	}
-	j.unknown = s.found
+	j.findings = s.found
 	if s.found.Jobs > 0 {
 		j.Log.Warn("the bucket has objects of jobs without a record; the objects stay, see rowmill storage check",
 			"jobs", s.found.Jobs, "new", s.fresh, "objects", s.found.Objects, "bytes", s.found.Bytes)

@@ -115,8 +115,12 @@ func (s *service) deploymentCheck() http.Check {
 
 // checkRecords reports where records are, and which records can be lost.
 func (s *service) checkRecords(ctx context.Context, say func(name, text string)) {
-	if unknown := s.Storage().Unknown; unknown.Jobs > 0 {
-		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until an operator decides, see rowmill storage check", unknown.Jobs, unknown.Bytes))
+	found := s.Storage().Findings
+	if found.Jobs > 0 {
+		say("storage", fmt.Sprintf("%d jobs with %d bytes IN THE BUCKET AND IN NO RECORD: they stay until an operator decides, see rowmill storage check", found.Jobs, found.Bytes))
+	}
+	if found.Damaged > 0 {
+		say("storage", fmt.Sprintf("%d records or objects CANNOT BE READ, see rowmill storage check --read", found.Damaged))
 	}
 	say("records", "at "+s.storage.records())
 	if s.storage.redis == nil {

@@ -25,7 +25,13 @@ import (
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/http/exchange"
 	apinodes "github.com/rowmill/rowmill/http/nodes"
+	"github.com/rowmill/rowmill/store/deployment"
 )
+
+// CheckStorage compares records and bucket.
+func (s *service) CheckStorage(ctx context.Context, read bool) (deployment.Checked, error) {
+	return s.storage.check(ctx, read, nil)
+}
 
 // Diagnose lets every node check itself.
 func (s *service) Diagnose(ctx context.Context) ([]apinodes.Diagnosis, error) {
@@ -130,7 +136,10 @@ func (x *diagnosis) deploymentAndClock() {
 	if status.Held != nil {
 		x.say("retention", doctor.Fail, "no data is removed: "+short(status.Held), "see docs/operations.md, RowmillRetentionHeld")
 	}
-	if n := status.Unknown.Jobs; n > 0 {
+	if n := status.Findings.Damaged; n > 0 {
+		x.say("damage", doctor.Fail, fmt.Sprintf("%d records or objects cannot be read", n), "`rowmill storage check --read` lists them; restore them from a backup")
+	}
+	if n := status.Findings.Jobs; n > 0 {
 		x.say("bucket", doctor.Warn, fmt.Sprintf("it holds objects of %d jobs without a record", n), "`rowmill storage check` lists them; were records lost?")
 	}
 }

@@ -104,6 +104,7 @@ func (p *pipeline) config() (config actors.Config, err error) {
 		Janitor: actors.Janitor{
 			Confirm:  p.storage.confirm,
 			Interval: p.Settings.Retention.Interval, Batch: p.Settings.Retention.Batch, OrphanAge: p.Settings.Retention.OrphanAge,
+			ScrubRate:      int64(p.Settings.Retention.ScrubRate),
 			ClockTolerance: p.Settings.Retention.ClockTolerance, CatchUp: p.Settings.Retention.CatchUp,
 		},
 	}

@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/dir"
 	"github.com/rowmill/rowmill/blob/s3"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
+	resultarchive "github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
@@ -179,6 +181,29 @@ func (s *storage) openS3(ctx context.Context) error {
 // pair returns the records and the bucket.
 func (s *storage) pair() deployment.Pair {
 	return deployment.Pair{Records: s.Store, RecordsName: s.records(), Bucket: s.Bucket, BucketName: s.objects(), Clock: s.now}
+}
+
+// check compares the records and the bucket. read: it also reads all results and parts of
+// ended jobs. looked is called from time to time with the number of jobs so far.
+func (s *storage) check(ctx context.Context, read bool, looked func(jobs int)) (deployment.Checked, error) {
+	o := deployment.Options{Looked: looked}
+	if read {
+		o.Read = func(ctx context.Context, rec store.Record) (damaged []deployment.Damaged, err error) {
+			faults, _, err := resultarchive.Scrub(ctx, s.Store, s.Bucket, rec)
+			for _, f := range faults {
+				damaged = append(damaged, deployment.Damaged{JobID: rec.Job.ID, Key: f.Key, Reason: f.Err.Error()})
+			}
+			return damaged, err
+		}
+	}
+	c := deployment.Checked{RecordsAt: s.records(), ObjectsAt: s.objects()}
+	var err error
+	if c.Report, err = s.pair().Check(ctx, o); err != nil {
+		return c, err
+	}
+	now, err := s.Store.Time(ctx)
+	c.SkewSeconds = s.now().Sub(now).Round(time.Second).Seconds()
+	return c, err
 }
 
 // confirm returns an error if the records and the bucket no longer belong together.

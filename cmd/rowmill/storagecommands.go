@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,10 +16,12 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/cmd/rowmill/command"
+	"github.com/rowmill/rowmill/cmd/rowmill/connect"
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/store/deployment"
+	"github.com/rowmill/rowmill/store/kv/bolt"
 )
 
 // storageCommands are the commands about records and objects. They open both without a
@@ -34,7 +37,7 @@ func storageCommand(term *terminal.IO) *cobra.Command {
 
 These commands open the records and the bucket directly, with the settings of a
 node (--config, --data and so on). Nodes may run, but only one process can open
-records in a file: stop its node first.
+records in a file: check then asks the node, and the other commands need it stopped.
 
 A deployment has an identity, kept in its records and in its bucket. A node
 refuses to start if the two differ. No node removes the objects of jobs that no
@@ -50,6 +53,11 @@ their place until you purge them or the records come back.`,
 // with gives a command the flags of a node's settings, and a body that works on their
 // storage.
 func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
+	return s.withOr(cmd, nil, body)
+}
+
+// withOr is like with. It calls inUse instead of body if another process uses the records.
+func (s storageCommands) withOr(cmd *cobra.Command, inUse, body func(ctx context.Context, m *storage, args []string) error) *cobra.Command {
 	load := settingsFlags(cmd.Flags(), s.term)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		set, err := load()
@@ -59,7 +67,10 @@ func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context,
 		set.Log.Level = slog.LevelError.String()
 		m := &storage{part: part{node: newNode(set, newLogger(s.term, set.Log))}}
 		defer func() { err = errors.Join(err, m.Stop(context.WithoutCancel(cmd.Context()))) }()
-		if err := m.open(cmd.Context()); err != nil {
+		switch err := m.open(cmd.Context()); {
+		case inUse != nil && errors.Is(err, bolt.ErrInUse):
+			return inUse(cmd.Context(), m, args)
+		case err != nil:
 			return exit.With(exit.Failure, err)
 		}
 		return body(cmd.Context(), m, args)
@@ -68,45 +79,72 @@ func (s storageCommands) with(cmd *cobra.Command, body func(ctx context.Context,
 }
 
 func (s storageCommands) check() *cobra.Command {
+	var read bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Compare records and bucket in both directions; exit code 1 if they differ",
 		Long: `Compare records and bucket in both directions and change nothing: their identities,
 jobs with objects but no record, result files that records name and the bucket
-does not have, and the difference between the clocks of this machine and the store.
-The exit code is 1 if anything is wrong. Many jobs take minutes.`,
+does not have, damaged records, and the difference between the clocks of this
+machine and the store. The exit code is 1 if anything is wrong. Many jobs take
+minutes.
+
+If a running node uses records in a file, it does this itself: ROWMILL_SERVER and
+ROWMILL_API_KEY name the node and an administrator's key.`,
 		Example: `  rowmill storage check --config /etc/rowmill/rowmill.yaml
+  rowmill storage check --read
   rowmill storage check -o json | jq .missing`,
 		Args: cobra.NoArgs,
 	}
+	cmd.Flags().BoolVar(&read, "read", false, "also read all results, and all parts of jobs without results, to find damaged ones")
 	form := command.PrintFlag(cmd, "table", "json")
-	return s.with(cmd, func(ctx context.Context, m *storage, _ []string) error {
+	report := func(m *storage, checked deployment.Checked) error {
 		how, err := form()
 		if err != nil {
 			return err
 		}
-		report, err := m.pair().Check(ctx, s.progress())
-		if err != nil {
-			return err
-		}
-		now, err := m.Store.Time(ctx)
-		if err != nil {
-			return err
-		}
-		skew := m.now().Sub(now).Round(time.Second)
 		if how == "json" {
-			err = terminal.JSON(s.term.Out, struct {
-				deployment.Report
-				SkewSeconds float64 `json:"clock_skew_seconds"`
-			}{report, skew.Seconds()})
+			err = terminal.JSON(s.term.Out, checked)
 		} else {
-			err = s.print(m, report, skew)
+			err = s.print(checked)
 		}
-		if err == nil && (!report.Whole() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
+		skew := time.Duration(checked.SkewSeconds * float64(time.Second))
+		if err == nil && (!checked.Whole() || skew.Abs() > m.Settings.Retention.ClockTolerance) {
 			err = exit.With(exit.Failure, errors.New("records and objects do not agree; rowmill storage --help says what can be done"))
 		}
 		return err
+	}
+	return s.withOr(cmd, func(ctx context.Context, m *storage, _ []string) error {
+		checked, err := s.ask(ctx, m, read)
+		return cmp.Or(err, report(m, checked))
+	}, func(ctx context.Context, m *storage, _ []string) error {
+		checked, err := m.check(ctx, read, s.progress())
+		if err != nil {
+			return err
+		}
+		return report(m, checked)
 	})
+}
+
+// ask lets the node that uses the records check them.
+func (s storageCommands) ask(ctx context.Context, m *storage, read bool) (checked deployment.Checked, err error) {
+	api, err := (&connect.Options{Term: s.term, UserAgent: "rowmill/" + buildInfo().Version}).Client()
+	if err != nil {
+		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
+	}
+	defer api.Close()
+	s.term.Say("a node uses the records and checks them itself")
+	_, answer, err := api.CheckStorage(ctx, read)
+	if err != nil {
+		return checked, fmt.Errorf("a node uses the records, and must check them itself: %w", err)
+	}
+	if err := json.Unmarshal(answer.Raw, &checked); err != nil {
+		return checked, fmt.Errorf("read the report of the node: %w", err)
+	}
+	if checked.RecordsAt != m.records() {
+		return checked, exit.With(exit.Usage, fmt.Errorf("the node at ROWMILL_SERVER has its records at %s, and not at %s", checked.RecordsAt, m.records()))
+	}
+	return checked, nil
 }
 
 // progress prints how far a long check is.
@@ -120,7 +158,7 @@ func (s storageCommands) progress() func(jobs int) {
 	}
 }
 
-func (s storageCommands) print(m *storage, r deployment.Report, skew time.Duration) error {
+func (s storageCommands) print(r deployment.Checked) error {
 	whose := func(i *deployment.Identity) string {
 		if i == nil {
 			return "no deployment's yet"
@@ -128,17 +166,21 @@ func (s storageCommands) print(m *storage, r deployment.Report, skew time.Durati
 		return i.String()
 	}
 	return terminal.Table(s.term.Out, func(row terminal.Row) {
-		row("records", m.records(), whose(r.Records))
-		row("objects", m.objects(), whose(r.Bucket))
-		row("clock", "this machine's is ahead of the store's by", skew.String())
+		row("records", r.RecordsAt, whose(r.Records))
+		row("objects", r.ObjectsAt, whose(r.Bucket))
+		row("clock", "this machine's is ahead of the store's by", (time.Duration(r.SkewSeconds) * time.Second).String())
 		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
 		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), spelling.Size(size(r.Unknown)))
 		row("result files that are missing", terminal.Count(int64(len(r.Missing))), "")
+		row("damaged records and objects", terminal.Count(int64(len(r.Damaged))), "")
 		for _, n := range first(r.Unknown) {
 			row("unknown", n.JobID, describe(n))
 		}
 		for _, f := range first(r.Missing) {
 			row("missing", f.JobID, f.Key)
+		}
+		for _, d := range first(r.Damaged) {
+			row("damaged", d.JobID, cmp.Or(d.Key, "its record")+": "+d.Reason)
 		}
 	})
 }
@@ -182,7 +224,7 @@ in the bucket says since when. If the records know a job again, its note is remo
 		if _, err := m.pair().Settle(ctx); err != nil { // the notes must belong to the deployment of this bucket
 			return err
 		}
-		report, err := m.pair().Check(ctx, s.progress())
+		report, err := m.pair().Check(ctx, deployment.Options{Looked: s.progress()})
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +188,51 @@ func TestNodeThatGoesToAClusterAndBack(t *testing.T) {
 	}
 	if _, err := back.Storage.Bucket.Stat(t.Context(), layout.Job(kept)+"results/full-1-a.parquet"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A running node checks its own records, and reads all results if it is asked to.
+func TestStorageCheckBesideANode(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	m := start(t, data, nil)
+	env := environ(m, m.API.FirstKey)
+	if code, _, said := runCommand(t.Context(), env, "one\ntwo\n", "jobs", "submit", "-", "--output", filepath.Join(t.TempDir(), "out.json")); code != 0 {
+		t.Fatal(said)
+	}
+	check := func(want int, args ...string) string {
+		t.Helper()
+		code, out, said := runCommand(t.Context(), env, "", append([]string{"storage", "check", "--data", data}, args...)...)
+		if code != want {
+			t.Errorf("%q: code %d, want %d\n%s%s", args, code, want, out, said)
+		}
+		return out + said
+	}
+	for _, args := range [][]string{nil, {"--read"}} {
+		if said := check(0, args...); !strings.Contains(said, m.Storage.deployment.ID) || !strings.Contains(said, "checks them itself") {
+			t.Error(said)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(data, "objects", layout.Jobs, "*", "results", layout.Full+"*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	content, err := os.ReadFile(files[0])
+	noError(t, err)
+	content[len(content)/8] ^= 1
+	noError(t, os.WriteFile(files[0], content, 0o600))
+	check(0)
+	if said := check(1, "--read", "-o", "json"); !strings.Contains(said, filepath.Base(files[0])) {
+		t.Error(said)
+	}
+
+	env[1] = "ROWMILL_API_KEY=wrong"
+	if said := check(4); !strings.Contains(said, "a node uses the records") {
+		t.Error(said)
+	}
+	other := start(t, t.TempDir(), nil)
+	env = environ(other, other.API.FirstKey)
+	if said := check(2); !strings.Contains(said, "has its records at") {
+		t.Error(said)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
+	"github.com/rowmill/rowmill/store/deployment"
 	"github.com/rowmill/rowmill/store/recall"
 )
 
@@ -157,6 +158,11 @@ func (service) Diagnose(context.Context) ([]nodes.Diagnosis, error) { return nil
 
 // Backup is not used here.
 func (service) Backup(context.Context) (nodes.Backup, error) { return nil, nodes.ErrNoBackup }
+
+// CheckStorage is not used here.
+func (service) CheckStorage(context.Context, bool) (deployment.Checked, error) {
+	return deployment.Checked{}, rowmill.ErrUnavailable
+}
 
 // EngineList is not used here.
 func (service) EngineList(context.Context) ([]apiclient.Engine, []string, error) {

@@ -4,6 +4,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rowmill/rowmill/client"
+	"github.com/rowmill/rowmill/http/exchange"
+	"github.com/rowmill/rowmill/http/request"
 )
 
 // Diagnosis is the report of a node.
@@ -21,4 +23,14 @@ func (n *Nodes) diagnose(c *gin.Context) (any, error) {
 		return nil, err
 	}
 	return gin.H{"nodes": found}, nil
+}
+
+// storage answers GET /v1/storage.
+func (n *Nodes) storage(c *gin.Context) (any, error) {
+	var p request.Problems
+	read := exchange.QueryBool(c, &p, "read")
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	return n.Service.CheckStorage(c.Request.Context(), read)
 }

@@ -1,5 +1,5 @@
 // Package nodes answers requests about the nodes of the service: their list and drain,
-// inference servers, GPUs, actors, diagnosis and backups. Most of these requests need an
+// inference servers, GPUs, actors, diagnosis, storage and backups. Most of these requests need an
 // operator's key.
 package nodes
 
@@ -20,6 +20,7 @@ import (
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/http/request"
 	"github.com/rowmill/rowmill/internal/spelling"
+	"github.com/rowmill/rowmill/store/deployment"
 )
 
 // ErrAway means that a node did not answer this node.
@@ -72,6 +73,9 @@ type Service interface {
 	// another backup is held, and ErrNoBackup if records or objects are stored outside
 	// this node.
 	Backup(ctx context.Context) (Backup, error)
+	// CheckStorage compares records and bucket. read: it also reads all results and parts
+	// of ended jobs.
+	CheckStorage(ctx context.Context, read bool) (deployment.Checked, error)
 }
 
 // Nodes answers requests about the nodes of the service.
@@ -94,6 +98,7 @@ func (n *Nodes) Route(v1 *gin.RouterGroup) {
 	operators.GET("/gpus", n.Handle(n.gpus))
 	operators.GET("/actors", n.Handle(n.actors))
 	operators.GET("/diagnosis", n.Handle(n.diagnose))
+	operators.GET("/storage", n.Handle(n.storage))
 	operators.POST("/backup", n.Do(n.backup))
 }
 

@@ -50,7 +50,7 @@ func NoWait(err error) error {
 func CheckParts(ctx context.Context, bucket blob.Bucket, parts []store.Part) error {
 	lost := &LostError{}
 	for _, p := range parts {
-		err := readPart(ctx, bucket, p)
+		_, err := checkObject(ctx, bucket, p.Key, results.CheckPart)
 		switch {
 		case err == nil:
 			continue
@@ -94,15 +94,6 @@ func Explain(ctx context.Context, bucket blob.Bucket, parts []store.Part, err er
 // passes reports whether an error says that storage cannot be used now.
 func passes(err error) bool {
 	return errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || blob.IsTransient(err)
-}
-
-func readPart(ctx context.Context, bucket blob.Bucket, p store.Part) error {
-	o, err := bucket.Open(ctx, p.Key)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = o.Close() }() // it was open only for reading
-	return results.CheckPart(ctx, o)
 }
 
 // ErrNotStored means that storage acknowledged an object and does not have it, or only a part of

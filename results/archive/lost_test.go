@@ -131,3 +131,29 @@ func TestLostRows(t *testing.T) {
 		t.Errorf("lost rows %v", got)
 	}
 }
+
+// TestScrub_Parts reads the parts of a job without results: a damaged one is a fault. The
+// parts of a running job are not read.
+func TestScrub_Parts(t *testing.T) {
+	t.Parallel()
+	w := setup(t, 30)
+	bad := w.part(0, 4, "x", "y")
+	w.parts = w.committed(w.part(0, 0, "a", "b"), bad)
+	w.rewrite(bad.Key, func(content []byte) []byte {
+		content[len(content)/8] ^= 1
+		return content
+	})
+	scrub := func(of store.Record, want int, reads bool) {
+		t.Helper()
+		faults, read, err := Scrub(t.Context(), w.Archive.store, w.bucket, of)
+		if err != nil || len(faults) != want || (read > 0) != reads || want > 0 && faults[0].Key != bad.Key {
+			t.Errorf("%+v of %d bytes, %v; want %d", faults, read, err, want)
+		}
+	}
+	scrub(w.job, 0, false)
+	w.end(time.Now().Add(-time.Hour))
+	scrub(w.job, 1, true)
+	older := w.job
+	older.Version-- // the record has changed since it was read
+	scrub(older, 0, true)
+}

@@ -23,6 +23,15 @@ type Report struct {
 	Known   int       `json:"known"`   // jobs with objects that the records know
 	Unknown []Note    `json:"unknown"` // jobs with objects that the records do not know
 	Missing []Missing `json:"missing"` // result files that the records name and the bucket lacks
+	Damaged []Damaged `json:"damaged"` // records and objects that cannot be read
+}
+
+// Checked is a report about the storage of a node.
+type Checked struct {
+	RecordsAt string `json:"records_at"`
+	ObjectsAt string `json:"objects_at"`
+	Report
+	SkewSeconds float64 `json:"clock_skew_seconds"` // how far the node's clock is ahead of the store's
 }
 
 // Missing is a result file that the bucket lacks.
@@ -31,9 +40,16 @@ type Missing struct {
 	Key   string `json:"key"`
 }
 
+// Damaged is a record or an object that cannot be read.
+type Damaged struct {
+	JobID  string `json:"job_id"`
+	Key    string `json:"key"` // of the object; empty: the record of the job
+	Reason string `json:"reason"`
+}
+
 // Whole reports whether records and bucket match completely.
 func (r Report) Whole() bool {
-	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing) == 0
+	return r.Records != nil && r.Bucket != nil && r.Records.ID == r.Bucket.ID && len(r.Unknown)+len(r.Missing)+len(r.Damaged) == 0
 }
 
 // checksAtOnce is how many jobs Check examines at the same time. Each job waits for two
@@ -41,10 +57,19 @@ func (r Report) Whole() bool {
 // memory. More jobs would slow down the nodes that use both.
 const checksAtOnce = 16
 
-// Check compares records and bucket in both directions and changes nothing. It calls
-// looked from time to time with the number of jobs so far. It ignores spooled input of
-// submissions that are in progress or crashed, because nodes remove it.
-func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err error) {
+// Options say what Check does besides the comparison.
+type Options struct {
+	// Looked is called from time to time with the number of jobs so far.
+	Looked func(jobs int)
+	// Read reads the objects of a job that the record names, and returns the damaged
+	// ones; nil: contents are not read.
+	Read func(ctx context.Context, rec store.Record) ([]Damaged, error)
+}
+
+// Check compares records and bucket in both directions and changes nothing. It ignores
+// spooled input of submissions that are in progress or crashed, because nodes remove it.
+func (p Pair) Check(ctx context.Context, o Options) (r Report, err error) {
+	r = Report{Unknown: []Note{}, Missing: []Missing{}, Damaged: []Damaged{}}
 	if r.Records, r.Bucket, err = p.read(ctx); err != nil {
 		return r, err
 	}
@@ -62,10 +87,12 @@ func (p Pair) Check(ctx context.Context, looked func(jobs int)) (r Report, err e
 		for _, id := range ids {
 			seen[id] = true
 		}
-		if err := r.checkJobs(ctx, ids, p.checkFolder); err != nil {
+		if err := r.checkJobs(ctx, ids, func(ctx context.Context, id string) (finding, error) { return p.checkFolder(ctx, id, o.Read) }); err != nil {
 			return r, err
 		}
-		looked(len(seen))
+		if o.Looked != nil {
+			o.Looked(len(seen))
+		}
 		if page < folderPage {
 			break
 		}
@@ -78,6 +105,7 @@ type finding struct {
 	known   bool // the records know the job, and the bucket has its objects
 	unknown *Note
 	missing []Missing
+	damaged []Damaged
 }
 
 // checkJobs calls look for several jobs at the same time, and adds the findings in the
@@ -105,12 +133,13 @@ func (r *Report) checkJobs(ctx context.Context, ids []string, look func(ctx cont
 			r.Unknown = append(r.Unknown, *f.unknown)
 		}
 		r.Missing = append(r.Missing, f.missing...)
+		r.Damaged = append(r.Damaged, f.damaged...)
 	}
 	return ctx.Err()
 }
 
 // checkFolder compares the objects of a job with its record.
-func (p Pair) checkFolder(ctx context.Context, id string) (f finding, err error) {
+func (p Pair) checkFolder(ctx context.Context, id string, read func(context.Context, store.Record) ([]Damaged, error)) (f finding, err error) {
 	objects, err := p.Bucket.List(ctx, layout.Job(id))
 	if err != nil {
 		return f, fmt.Errorf("list the objects of job %s: %w", id, err)
@@ -122,10 +151,20 @@ func (p Pair) checkFolder(ctx context.Context, id string) (f finding, err error)
 	case errors.Is(err, rowmill.ErrNotFound):
 		f.unknown, err = p.checkUnknown(ctx, id, objects)
 		return f, err
+	case errors.Is(err, store.ErrDamaged):
+		return damagedRecord(id, err), nil
 	case err != nil:
 		return f, err
 	}
-	return finding{known: len(objects) > 0, missing: missing(rec, objects)}, nil
+	f = finding{known: len(objects) > 0, missing: missing(rec, objects)}
+	if read != nil {
+		f.damaged, err = read(ctx, rec)
+	}
+	return f, err
+}
+
+func damagedRecord(id string, err error) finding {
+	return finding{damaged: []Damaged{{JobID: id, Reason: err.Error()}}}
 }
 
 // checkUnknown returns a note for a job that no record knows; nil for a submission in
@@ -182,6 +221,9 @@ func (p Pair) checkRecords(ctx context.Context, seen map[string]bool, r *Report)
 // checkRecord checks a job that has no objects in the bucket.
 func (p Pair) checkRecord(ctx context.Context, id string) (finding, error) {
 	rec, err := p.Records.Get(ctx, id)
+	if errors.Is(err, store.ErrDamaged) {
+		return damagedRecord(id, err), nil
+	}
 	return finding{missing: missing(rec, nil)}, err
 }
 

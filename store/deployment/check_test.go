@@ -2,6 +2,7 @@ package deployment_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/deployment"
 )
 
@@ -47,7 +49,7 @@ func TestCheck_LooksSideBySide(t *testing.T) {
 		pair := p.pair()
 		pair.Bucket = bucket
 		began := time.Now()
-		report, err := pair.Check(t.Context(), func(int) {})
+		report, err := pair.Check(t.Context(), deployment.Options{})
 		if took := time.Since(began); err != nil || took > 5*time.Second || bucket.most.Load() != 16 {
 			t.Errorf("80 jobs took %v, %d at once: %v", took, bucket.most.Load(), err)
 		}
@@ -58,4 +60,42 @@ func TestCheck_LooksSideBySide(t *testing.T) {
 			t.Errorf("%d known, %d unknown and %d missing, or in another order", report.Known, len(report.Unknown), len(report.Missing))
 		}
 	})
+}
+
+// damagedRecords is a store with one damaged record.
+type damagedRecords struct {
+	deployment.Records
+	id string
+}
+
+func (d damagedRecords) Get(ctx context.Context, id string) (store.Record, error) {
+	if id == d.id {
+		return store.Record{}, fmt.Errorf("record of %s: %w", id, store.ErrDamaged)
+	}
+	return d.Records.Get(ctx, id)
+}
+
+// A damaged record, and an object that cannot be read, are in the report and do not end
+// the check.
+func TestCheck_Damage(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.settle()
+	bad, unread := p.job(), p.job()
+	pair := p.pair()
+	pair.Records = damagedRecords{p.store, bad}
+	report, err := pair.Check(t.Context(), deployment.Options{Read: func(_ context.Context, rec store.Record) ([]deployment.Damaged, error) {
+		if rec.Job.ID != unread {
+			t.Errorf("job %s was read", rec.Job.ID)
+		}
+		return []deployment.Damaged{{JobID: rec.Job.ID, Key: "k", Reason: "r"}}, nil
+	}})
+	if err != nil || report.Whole() || report.Known != 1 || len(report.Unknown) != 0 || len(report.Damaged) != 2 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for _, d := range report.Damaged {
+		if d.JobID == bad && d.Key != "" || d.JobID == unread && d.Key != "k" {
+			t.Errorf("%+v", d)
+		}
+	}
 }

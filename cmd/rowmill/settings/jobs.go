@@ -170,6 +170,10 @@ type Retention struct {
 	// OrphanAge is the age at which the node removes objects that belong to no job,
 	// because of a crash. Default: 24h, longer than any upload.
 	OrphanAge time.Duration `yaml:"orphan_age" default:"24h" min:"1h"`
+	// ScrubRate is how many bytes of results and parts of ended jobs the node reads in a
+	// second, to find damaged ones before a client does; 0: none. Default: 0, because a
+	// bucket may charge for reads.
+	ScrubRate Bytes `yaml:"scrub_rate" default:"0" min:"0"`
 	// ClockTolerance is the difference between this node's clock and the store's at
 	// which the node stops removing data. Default: 2m, far more than the difference of
 	// clocks with NTP, and far less than a day, the shortest retention.

@@ -196,12 +196,15 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	return e, nil
 }
 
+// ErrInUse means that another process has opened the file.
+var ErrInUse = errors.New("is in use by another process")
+
 // openError adds the cause and the remedy to an error of opening the file.
 func openError(config Config, err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		return fmt.Errorf("record file %s is in use by another process (waited %v): "+
-			"stop the other rowmill that uses this data directory, or give this one a directory of its own", config.Path, config.LockTimeout)
+		return fmt.Errorf("record file %s %w (waited %v): "+
+			"stop the other rowmill that uses this data directory, or give this one a directory of its own", config.Path, ErrInUse, config.LockTimeout)
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
 		return fmt.Errorf("record file %s is not a record file or is damaged: restore it from a backup, or move it away to start empty: %w", config.Path, err)
 	}

@@ -1562,6 +1562,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/storage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare records and bucket
+         * @description For administrators of the account default. The node compares its records and its bucket
+         *     in both directions and changes nothing, like `rowmill storage check`. Many jobs take
+         *     minutes.
+         */
+        get: operations["checkStorage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/livez": {
         parameters: {
             query?: never;
@@ -2338,6 +2360,54 @@ export interface components {
                  */
                 at: string;
             };
+        };
+        StorageReport: {
+            /** @description Where the records are. */
+            records_at: string;
+            /** @description Where the objects are. */
+            objects_at: string;
+            records: components["schemas"]["Deployment"];
+            bucket: components["schemas"]["Deployment"];
+            /** @description Jobs with objects and a record. */
+            known: number;
+            /** @description Jobs with objects and without a record. */
+            unknown: {
+                job_id: string;
+                /**
+                 * Format: date-time
+                 * @description Since when the job is set aside; the year 1 if it is not.
+                 */
+                found: string;
+                objects: number;
+                bytes: number;
+                /**
+                 * Format: date-time
+                 * @description When the newest object was written.
+                 */
+                newest: string;
+            }[];
+            /** @description Result files that the records name and the bucket does not have. */
+            missing: {
+                job_id: string;
+                key: string;
+            }[];
+            /** @description Records and objects that cannot be read. */
+            damaged: {
+                job_id: string;
+                /** @description The object; empty for the record of the job. */
+                key: string;
+                reason: string;
+            }[];
+            /** @description How far the clock of the node is ahead of the clock of the records. */
+            clock_skew_seconds: number;
+        };
+        /** @description The identity in the records or the bucket; null if there is none. */
+        Deployment: null | {
+            id: string;
+            /** Format: date-time */
+            created: string;
+            format: number;
+            moving?: boolean;
         };
         Diagnosis: {
             id: string;
@@ -5805,6 +5875,35 @@ export interface operations {
                     };
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Error"];
+            503: components["responses"]["Unavailable"];
+            default: components["responses"]["Error"];
+        };
+    };
+    checkStorage: {
+        parameters: {
+            query?: {
+                /** @description Also read all results of jobs that succeeded and all parts of other ended jobs, to find damaged ones. This takes as long as a download of all. */
+                read?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The report. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestID"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StorageReport"];
+                };
+            };
+            400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Error"];
             503: components["responses"]["Unavailable"];
