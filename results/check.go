@@ -8,6 +8,9 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
+// ErrDamaged means that a file does not hold what was written.
+var ErrDamaged = columnar.ErrDamaged
+
 // CheckFooter returns an error if the footer of a file cannot be read, for example
 // because storage has only the first half of the file.
 func CheckFooter(src Source) error {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/rowmill/rowmill"
+	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
@@ -108,6 +109,9 @@ func Describe(err error) *Error {
 		return Errorf(statusClientGone, "client_gone", "the client closed the request")
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return NotNow(CodeOutcomeUnknown, "the service's storage did not answer, so your request may have taken effect or not; check that before you repeat it")
+	case errors.Is(err, store.ErrDamaged), errors.Is(err, results.ErrDamaged):
+		return Errorf(http.StatusInternalServerError, "damaged",
+			"a stored record or result that this request needs is damaged; an operator finds it with rowmill storage check --read, and can restore it from a backup")
 	case errors.Is(err, store.ErrNewer):
 		return NotNow("unavailable", "a newer version of the service wrote the record; send the request to a node of that version, or upgrade this node")
 	case errors.Is(err, rowmill.ErrUnavailable):

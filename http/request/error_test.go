@@ -10,6 +10,7 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/blob"
+	"github.com/rowmill/rowmill/results"
 	"github.com/rowmill/rowmill/results/archive"
 	"github.com/rowmill/rowmill/store"
 )
@@ -25,6 +26,8 @@ func TestDescribe(t *testing.T) {
 		{&rowmill.InvalidError{Code: "x"}, 400, "x"},
 		{rowmill.ErrNotFound, 404, "not_found"},
 		{rowmill.ErrConflict, 409, "conflict"},
+		{fmt.Errorf("get: %w", store.ErrDamaged), 500, "damaged"},
+		{fmt.Errorf("read: %w", results.ErrDamaged), 500, "damaged"},
 		{&rowmill.TransitionError{From: rowmill.StatusFailed, To: rowmill.StatusRunning}, 409, "conflict"},
 		{rowmill.ErrExpired, 410, "expired"},
 		{archive.Removed(rowmill.ErrNotFound), 503, "results_missing"},

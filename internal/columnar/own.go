@@ -28,7 +28,7 @@ type Table struct {
 func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("read table footer: %w: %v", errDamaged, fault)
+			err = fmt.Errorf("read table footer: %w: %v", ErrDamaged, fault)
 		}
 	}()
 	t = &Table{src: src, size: size}
@@ -44,18 +44,18 @@ func OpenTable(src io.ReaderAt, size int64) (t *Table, err error) {
 func (t *Table) readFooter() error {
 	least := int64(len(parquetMagic) + sealBytes + tailBytes)
 	if t.size < least {
-		return fmt.Errorf("%d bytes are too few for a table: %w", t.size, errDamaged)
+		return fmt.Errorf("%d bytes are too few for a table: %w", t.size, ErrDamaged)
 	}
 	tail := make([]byte, tailBytes)
 	if err := readAt(t.src, tail, t.size-int64(tailBytes)); err != nil {
 		return err
 	}
 	if string(tail[4:]) != parquetMagic {
-		return fmt.Errorf("the file does not end in %s: %w", parquetMagic, errDamaged)
+		return fmt.Errorf("the file does not end in %s: %w", parquetMagic, ErrDamaged)
 	}
 	length := int64(binary.LittleEndian.Uint32(tail))
 	if length > maxFooter || length > t.size-least {
-		return fmt.Errorf("a footer of %d bytes: %w", length, errDamaged)
+		return fmt.Errorf("a footer of %d bytes: %w", length, ErrDamaged)
 	}
 	b := make([]byte, int64(sealBytes)+length)
 	if err := readAt(t.src, b, t.size-int64(tailBytes)-int64(len(b))); err != nil {
@@ -66,7 +66,7 @@ func (t *Table) readFooter() error {
 		return errors.New("this program did not write the file")
 	}
 	if binary.LittleEndian.Uint32(seal[len(sealMagic):]) != crc32.Checksum(footer, castagnoli()) {
-		return fmt.Errorf("the footer's checksum is wrong: %w", errDamaged)
+		return fmt.Errorf("the footer's checksum is wrong: %w", ErrDamaged)
 	}
 	return thrift.Unmarshal(new(thrift.CompactProtocol), footer, &t.meta)
 }
@@ -80,7 +80,7 @@ func (t *Table) check() (err error) {
 	t.first = make([]int64, 1, len(t.meta.RowGroups)+1)
 	for i, g := range t.meta.RowGroups {
 		if len(g.Columns) != len(t.columns) || g.NumRows <= 0 {
-			return fmt.Errorf("row group %d has %d rows and %d of %d columns: %w", i, g.NumRows, len(g.Columns), len(t.columns), errDamaged)
+			return fmt.Errorf("row group %d has %d rows and %d of %d columns: %w", i, g.NumRows, len(g.Columns), len(t.columns), ErrDamaged)
 		}
 		for j := range g.Columns {
 			chunk := &g.Columns[j]
@@ -89,7 +89,7 @@ func (t *Table) check() (err error) {
 				!t.holds(m.DataPageOffset, m.TotalCompressedSize) ||
 				chunk.ColumnIndexLength != 0 && !t.holds(chunk.ColumnIndexOffset, int64(chunk.ColumnIndexLength)) ||
 				!t.holds(chunk.OffsetIndexOffset, int64(chunk.OffsetIndexLength)) {
-				return fmt.Errorf("row group %d, column %q: %w", i, t.columns[j].Name, errDamaged)
+				return fmt.Errorf("row group %d, column %q: %w", i, t.columns[j].Name, ErrDamaged)
 			}
 		}
 		t.first = append(t.first, t.first[i]+g.NumRows)
@@ -198,24 +198,24 @@ func (t *Table) readPlaces(at offsetIndex, b []byte, places []pageLocation) ([]b
 	first := int64(-1)
 	for _, p := range places {
 		if !t.holds(p.offset, int64(p.size)) || p.first <= first || p.first >= at.rows {
-			return b, nil, fmt.Errorf("offset index: %w", errDamaged)
+			return b, nil, fmt.Errorf("offset index: %w", ErrDamaged)
 		}
 		first = p.first
 	}
 	if len(places) == 0 || places[0].first != 0 {
-		return b, nil, fmt.Errorf("offset index: %w", errDamaged)
+		return b, nil, fmt.Errorf("offset index: %w", ErrDamaged)
 	}
 	return b, places, nil
 }
 
-// readAt fills b from offset. It returns errDamaged if the source is too short.
+// readAt fills b from offset. It returns ErrDamaged if the source is too short.
 func readAt(src io.ReaderAt, b []byte, offset int64) error {
 	n, err := src.ReadAt(b, offset)
 	switch {
 	case n == len(b):
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
-		return fmt.Errorf("%d of %d bytes at offset %d: %w", n, len(b), offset, errDamaged)
+		return fmt.Errorf("%d of %d bytes at offset %d: %w", n, len(b), offset, ErrDamaged)
 	default:
 		return fmt.Errorf("read %d bytes at offset %d: %w", len(b), offset, err)
 	}

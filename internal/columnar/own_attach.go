@@ -19,7 +19,7 @@ func (t *Table) Keys(prefix string) (keys []string) {
 func (t *Table) Attached(key string) ([]byte, error) {
 	var offset, length int64
 	if _, err := fmt.Sscanf(t.Meta(key), attachedAt, &offset, &length); err != nil || !t.holds(offset, length) {
-		return nil, fmt.Errorf("the place of %q: %w", key, errDamaged)
+		return nil, fmt.Errorf("the place of %q: %w", key, ErrDamaged)
 	}
 	b := make([]byte, length)
 	if err := readAt(t.src, b, offset); err != nil {

@@ -56,7 +56,7 @@ func TestAttached(t *testing.T) {
 				}
 			}
 			for _, key := range []string{"k", "none"} {
-				if _, err := table.Attached(key); !errors.Is(err, errDamaged) {
+				if _, err := table.Attached(key); !errors.Is(err, ErrDamaged) {
 					t.Fatalf("%q: error %v", key, err)
 				}
 			}

@@ -29,8 +29,8 @@ const (
 	structItems  = 0x0C // list items that are structs
 )
 
-// errDamaged means that the bytes of a table were changed or cut off.
-var errDamaged = errors.New("the file is damaged")
+// ErrDamaged means that the bytes of a table were changed or cut off.
+var ErrDamaged = errors.New("the file is damaged")
 
 // pageHeader holds the fields of a page header that vary.
 type pageHeader struct {
@@ -66,7 +66,7 @@ func readPageHeader(b []byte) (pageHeader, []byte, error) {
 	d.expect(thriftStop)
 	if d.bad || kind != int64(format.DataPage) || encoding != int64(format.Plain) ||
 		h.raw < 0 || h.raw > maxPage || h.size != len(d.b) || h.values < 0 {
-		return pageHeader{}, nil, fmt.Errorf("page header: %w", errDamaged)
+		return pageHeader{}, nil, fmt.Errorf("page header: %w", ErrDamaged)
 	}
 	return h, d.b, nil
 }
@@ -113,7 +113,7 @@ func readOffsetIndex(b []byte, pages []pageLocation) ([]pageLocation, error) {
 	}
 	d.expect(thriftStop)
 	if d.bad || len(d.b) != 0 {
-		return nil, fmt.Errorf("offset index: %w", errDamaged)
+		return nil, fmt.Errorf("offset index: %w", ErrDamaged)
 	}
 	return pages, nil
 }

@@ -17,7 +17,7 @@ func (c *blockColumn) decode(rows, values int) error {
 	if c.Kind == TableFloats {
 		rep.take(&c.data)
 	} else if values != rows {
-		return fmt.Errorf("%d values in %d rows: %w", values, rows, errDamaged)
+		return fmt.Errorf("%d values in %d rows: %w", values, rows, ErrDamaged)
 	}
 	if c.Required {
 		def.n = values
@@ -25,7 +25,7 @@ func (c *blockColumn) decode(rows, values int) error {
 		def.take(&c.data)
 	}
 	if rep.bad || def.bad {
-		return fmt.Errorf("levels: %w", errDamaged)
+		return fmt.Errorf("levels: %w", ErrDamaged)
 	}
 	if c.Kind == TableFloats {
 		return c.decodeLists(rep, def, rows, values)
@@ -37,14 +37,14 @@ func (c *blockColumn) decode(rows, values int) error {
 		def.skip(n)
 		switch {
 		case n == 0 || v > most:
-			return fmt.Errorf("levels: %w", errDamaged)
+			return fmt.Errorf("levels: %w", ErrDamaged)
 		case v < most:
 			for range n {
 				c.at = append(c.at, -1)
 			}
 		default:
 			if next = c.place(next, n); next < 0 {
-				return fmt.Errorf("values: %w", errDamaged)
+				return fmt.Errorf("values: %w", ErrDamaged)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (c *blockColumn) decode(rows, values int) error {
 		next = (next + 7) / 8
 	}
 	if next != len(c.data) || !def.done() {
-		return fmt.Errorf("values: %w", errDamaged)
+		return fmt.Errorf("values: %w", ErrDamaged)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 		again, n := rep.peek(values)
 		level, n := def.peek(n)
 		if n == 0 || again > 1 {
-			return fmt.Errorf("levels: %w", errDamaged)
+			return fmt.Errorf("levels: %w", ErrDamaged)
 		}
 		rep.skip(n)
 		def.skip(n)
@@ -111,7 +111,7 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 		if again == 1 { // the last list continues
 			last := len(c.at) - 1
 			if level != listPresent || last < 0 || c.counts[last] == 0 || c.at[last] < 0 {
-				return fmt.Errorf("levels: %w", errDamaged)
+				return fmt.Errorf("levels: %w", ErrDamaged)
 			}
 			c.counts[last] += int32(n)
 			next += 4 * n
@@ -127,12 +127,12 @@ func (c *blockColumn) decodeLists(rep, def levelReader, rows, values int) error 
 				c.at, c.counts = append(c.at, int32(next)), append(c.counts, 1)
 				next += 4
 			default:
-				return fmt.Errorf("levels: %w", errDamaged)
+				return fmt.Errorf("levels: %w", ErrDamaged)
 			}
 		}
 	}
 	if len(c.at) != rows || next != len(c.data) || !rep.done() || !def.done() {
-		return fmt.Errorf("values: %w", errDamaged)
+		return fmt.Errorf("values: %w", ErrDamaged)
 	}
 	return nil
 }

@@ -67,11 +67,11 @@ func (s *TableScan) open() (err error) {
 			return fmt.Errorf("row group %d, column %q: %w", s.group, s.t.columns[c].Name, err)
 		}
 		if len(s.places[i]) != len(s.places[0]) {
-			return fmt.Errorf("row group %d, column %q: pages end at different rows: %w", s.group, s.t.columns[c].Name, errDamaged)
+			return fmt.Errorf("row group %d, column %q: pages end at different rows: %w", s.group, s.t.columns[c].Name, ErrDamaged)
 		}
 		for j, p := range s.places[i] {
 			if p.first != s.places[0][j].first {
-				return fmt.Errorf("row group %d, column %q: pages end at different rows: %w", s.group, s.t.columns[c].Name, errDamaged)
+				return fmt.Errorf("row group %d, column %q: pages end at different rows: %w", s.group, s.t.columns[c].Name, ErrDamaged)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (s *TableScan) open() (err error) {
 func (s *TableScan) Next() (b *Block, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("row %d: %w: %v", s.block.First, errDamaged, fault)
+			err = fmt.Errorf("row %d: %w: %v", s.block.First, ErrDamaged, fault)
 		}
 	}()
 	if len(s.places[0]) > 0 && s.page == len(s.places[0]) {
@@ -105,7 +105,7 @@ func (s *TableScan) Next() (b *Block, err error) {
 		to = from + s.places[0][s.page+1].first
 	}
 	if to-s.block.First > maxPage {
-		return nil, fmt.Errorf("row %d: a block of %d rows: %w", s.block.First, to-s.block.First, errDamaged)
+		return nil, fmt.Errorf("row %d: a block of %d rows: %w", s.block.First, to-s.block.First, ErrDamaged)
 	}
 	s.block.Rows = int(to - s.block.First)
 	for i := range s.columns {
@@ -129,14 +129,14 @@ func (s *TableScan) read(i int) error {
 		return err
 	}
 	if crc32.ChecksumIEEE(body) != h.crc {
-		return fmt.Errorf("the page's checksum is wrong: %w", errDamaged)
+		return fmt.Errorf("the page's checksum is wrong: %w", ErrDamaged)
 	}
 	if n, err := s2.DecodedLen(body); err != nil || n != h.raw {
-		return fmt.Errorf("page of %d bytes: %w", h.raw, errDamaged)
+		return fmt.Errorf("page of %d bytes: %w", h.raw, ErrDamaged)
 	}
 	c := &s.block.columns[i]
 	if c.page, err = s2.Decode(sized(c.page, h.raw), body); err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return c.decode(s.block.Rows, h.values)
 }

@@ -31,7 +31,7 @@ type Store struct {
 
 // Open opens the file, or creates it. All sessions of an earlier process have ended.
 // Open refuses a file that another process has locked, and records of another version
-// that this version cannot read.
+// that this version cannot read. It repairs damaged indexes.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	engine, err := bolt.Open(ctx, config)
 	if err != nil {
@@ -39,6 +39,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	s, err := records.Open(ctx, engine, config.Logger)
 	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), engine.Close())
+	}
+	if err := s.RepairIndexes(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), engine.Close())
 	}
 	return &Store{s, engine}, nil

@@ -66,6 +66,13 @@ func TestDamageCostsOneRecord(t *testing.T) {
 	if jobs, next, err = s.List(ctx, "a", 1, next); err != nil || len(jobs) != 1 || jobs[0].ID != first || next != "" {
 		t.Errorf("second page: %v, %q, %v", jobs, next, err)
 	}
+	// The id of a record is damaged: lists hold the other jobs.
+	if err := engine.Update(ctx, func(t kv.Tx) error { t.Delete("jobs", []byte(second)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if jobs, _, err := s.List(ctx, "a", 9, ""); err != nil || len(jobs) != 2 {
+		t.Errorf("list: %d jobs, %v", len(jobs), err)
+	}
 	orphans, err := s.Orphans(ctx, 9)
 	if got := idsOf(orphans); err != nil || !slices.Equal(got, []string{first, third}) {
 		t.Errorf("orphans %v, %v", got, err)
@@ -174,6 +181,59 @@ func TestDamagedSpecificationEndsItsJob(t *testing.T) {
 			_, err := s.RemoveData(ctx, id, time.Now())
 			must("remove data", err)
 			must("data gone", s.DataGone(ctx, id))
+		}
+		storetest.Consistent(t, engine, s)
+	}
+}
+
+// TestRepairIndexes damages one entry of each index. The job is then missing in a list, is
+// not run, or does not expire, until the indexes are written again.
+func TestRepairIndexes(t *testing.T) {
+	t.Parallel()
+	for _, table := range []kv.Table{"accounts", "waiting", "owned", "reserved", "held", "due"} {
+		ctx, engine := t.Context(), mem.New(time.Now)
+		s, err := records.Open(ctx, engine, nil)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("table %s: %v", table, err)
+			}
+		}
+		must(err)
+		session, err := s.OpenSession(ctx, "node", time.Hour)
+		must(err)
+		for i := range 4 {
+			rec := storetest.Record(storetest.JobID(i), "a", "row")
+			rec.Reserved = 5
+			_, _, err := s.Create(ctx, rec, nil)
+			must(err)
+		}
+		_, err = s.Claim(ctx, storetest.JobID(1), session, store.Adopter{})
+		must(err)
+		_, err = s.Cancel(ctx, storetest.JobID(2), time.Now(), func(*store.Record) {})
+		must(err)
+		entries := func() (keys []string) {
+			must(engine.View(ctx, func(tx kv.Tx) error {
+				for e, err := range tx.Scan(kv.Range{Table: table}) {
+					if err == nil {
+						keys = append(keys, string(e.Key))
+					}
+				}
+				return nil
+			}))
+			return keys
+		}
+		before := entries()
+		if len(before) == 0 {
+			t.Fatalf("table %s is empty", table)
+		}
+		engine.Damage(table, []byte(before[0]), last)
+		if len(entries()) != len(before)-1 {
+			t.Fatalf("table %s is not damaged", table)
+		}
+		must(s.RepairIndexes(ctx))
+		if after := entries(); !slices.Equal(after, before) {
+			t.Errorf("table %s: %q, want %q", table, after, before)
 		}
 		storetest.Consistent(t, engine, s)
 	}

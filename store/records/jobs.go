@@ -365,13 +365,14 @@ func pageStart(account string, limit int, cursor string) ([]byte, error) {
 // a client.
 const listAtOnce = 100
 
-// heads appends the jobs with these ids. It skips damaged records.
+// heads appends the jobs with these ids. It skips damaged records, also if the damage is
+// in the id.
 func (s *Store) heads(t *tx, jobs []*rowmill.Job, ids []string) ([]*rowmill.Job, error) {
 	t.want(ids, tableJobs, tableTexts)
 	for _, id := range ids {
 		head, err := s.head(t, id)
 		switch {
-		case t.damaged(err):
+		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound):
 			continue
 		case err != nil:
 			return nil, err

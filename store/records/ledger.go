@@ -237,7 +237,7 @@ func (t *tx) checkLimit(h header, limit rowmill.Money) (err error) {
 		}
 		other, err := t.header(id)
 		switch {
-		case t.damaged(err): // no further rows of this job can be committed
+		case t.damaged(err), errors.Is(err, rowmill.ErrNotFound): // no further rows of this job can be committed
 			continue
 		case err != nil:
 			return err
