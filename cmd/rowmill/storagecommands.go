@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 	"github.com/rowmill/rowmill/internal/spelling"
+	embedded "github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
 	"github.com/rowmill/rowmill/store/kv/bolt"
 )
@@ -46,7 +48,7 @@ their place until you purge them or the records come back.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(s.check(), s.quarantine(), s.purge(), s.adopt())
+	root.AddCommand(s.check(), s.quarantine(), s.purge(), s.adopt(), s.salvage())
 	return root
 }
 
@@ -344,4 +346,48 @@ The command asks first, unless --yes is given.`,
 		s.term.Say("both are %v", settled)
 		return nil
 	})
+}
+
+func (s storageCommands) salvage() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "salvage",
+		Short: "Replace a damaged record file by what can be read of it",
+		Long: `Replace a damaged record file by a new one with all records that can be read, and
+print what is lost. A node refuses to start with a damaged file, because a backup is
+better: restore one if you have it. The damaged file stays, as rowmill.db.damaged.
+
+Jobs that are lost keep their objects: rowmill storage check lists them. Rows without
+their records run again and cost again. If pages of the tables usage or keyusage are
+lost, the usage of some days is too low.`,
+		Example: `  rowmill storage salvage --data /srv/rowmill
+  rowmill storage check --data /srv/rowmill`,
+		Args: cobra.NoArgs,
+	}
+	load := settingsFlags(cmd.Flags(), s.term)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		set, err := load()
+		if err != nil {
+			return err
+		}
+		if !set.Store.Embedded() {
+			return exit.With(exit.Usage, errors.New("the records are in Redis; only the record file of a single node can be salvaged"))
+		}
+		path := filepath.Join(set.Data, "rowmill.db")
+		losses, damaged, err := embedded.Salvage(cmd.Context(), embedded.Config{Path: path})
+		if err != nil {
+			return exit.With(exit.Failure, err)
+		}
+		if len(losses) == 0 && damaged == 0 {
+			s.term.Say("nothing is lost")
+		}
+		for _, l := range losses {
+			s.term.Say("lost: records of table %s on page %d: %v", cmp.Or(l.Bucket, "(unknown)"), l.Page, l.Err)
+		}
+		if damaged > 0 {
+			s.term.Say("lost: %s records with a wrong checksum", terminal.Count(int64(damaged)))
+		}
+		s.term.Say("the damaged file is %s.damaged", path)
+		return nil
+	}
+	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/bolt"
@@ -50,3 +51,30 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 // Copy writes a consistent copy of all records to a new file, which Open
 // can open. See bolt.Engine.
 func (s *Store) Copy(ctx context.Context, path string) error { return s.engine.Copy(ctx, path) }
+
+// A Loss is a page of a table that cannot be read, with its entries.
+type Loss = bolt.Loss
+
+// Salvage replaces a damaged record file by a file with the records that can be read. The
+// damaged file stays, with the suffix .damaged. It returns the lost pages, and how many
+// other records have a wrong checksum. The file must not be open.
+func Salvage(ctx context.Context, config Config) (losses []Loss, damaged int, err error) {
+	next, old := config.Path+".salvaged", config.Path+".damaged"
+	if _, err := os.Stat(old); err == nil {
+		return nil, 0, fmt.Errorf("%s exists: move it away first", old)
+	}
+	losses, damaged, err = bolt.Salvage(ctx, config, next)
+	if err != nil {
+		return nil, 0, err
+	}
+	path := config.Path
+	config.Path = next
+	s, err := Open(ctx, config)
+	if err == nil {
+		err = errors.Join(s.Rebuild(ctx), s.Close())
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, os.Remove(next))
+	}
+	return losses, damaged, errors.Join(os.Rename(path, old), os.Rename(next, path))
+}

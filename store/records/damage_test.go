@@ -239,6 +239,56 @@ func TestRepairIndexes(t *testing.T) {
 	}
 }
 
+// TestRebuild loses the record of a part and the key of another. The figures of the job
+// then agree with the part that is left.
+func TestRebuild(t *testing.T) {
+	t.Parallel()
+	ctx, engine := t.Context(), mem.New(time.Now)
+	s, err := records.Open(ctx, engine, nil)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(err)
+	id := storetest.JobID(0)
+	_, _, err = s.Create(ctx, storetest.Record(id, "a", "row", "row", "row"), nil)
+	must(err)
+	session, err := s.OpenSession(ctx, "node", time.Hour)
+	must(err)
+	rec, err := s.Claim(ctx, id, session, store.Adopter{})
+	must(err)
+	fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
+	for i, key := range []string{"p", "q"} {
+		totals := store.Totals{Rows: int64(1 + i), InputTokens: 7}
+		must(s.CommitParts(ctx, fence, []store.Part{{Key: key, Rows: totals.Rows, Shard: i, Totals: totals}}, totals))
+	}
+	first := records.FirstKey(t, s, "parts")
+	must(engine.Update(ctx, func(tx kv.Tx) error {
+		tx.Delete("parts", first)
+		tx.Delete("partkeys", []byte(id+"\x00q"))
+		return nil
+	}))
+	must(s.Rebuild(ctx))
+	rec, err = s.Get(ctx, id)
+	must(err)
+	if rec.Job.RowsDone != 2 {
+		t.Errorf("%d rows are done, want those of the second part", rec.Job.RowsDone)
+	}
+	must(engine.View(ctx, func(tx kv.Tx) error {
+		if place, err := tx.Get("partkeys", []byte(id+"\x00q")); err != nil || place == nil {
+			t.Errorf("the part is not known by its key: %v", err)
+		}
+		return nil
+	}))
+	before := rec.Version
+	must(s.Rebuild(ctx))
+	if rec, err = s.Get(ctx, id); err != nil || rec.Version != before {
+		t.Errorf("a second time the record changed from version %d to %d: %v", before, rec.Version, err)
+	}
+}
+
 func idsOf(orphans []store.Orphan) (ids []string) {
 	for _, o := range orphans {
 		ids = append(ids, o.JobID)

@@ -1,10 +1,13 @@
 package records
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv"
 )
@@ -31,7 +34,10 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 	})
 	if err == nil && len(damaged) > 0 {
 		s.log.Error("indexes of the records are damaged; they are written again", "entries", len(damaged), "err", damaged[0])
-		err = s.writeIndexes(ctx, damaged)
+		err = s.eachHeader(ctx, damaged, func(t *tx, h header) error {
+			t.writeIndexes(h)
+			return nil
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("repair the indexes of the records: %w", err)
@@ -39,8 +45,51 @@ func (s *Store) RepairIndexes(ctx context.Context) error {
 	return nil
 }
 
-// writeIndexes removes damaged entries and writes the entries of all jobs.
-func (s *Store) writeIndexes(ctx context.Context, damaged []*kv.DamagedError) error {
+// Rebuild writes the indexes of all jobs again, and makes the figures of each unsuccessful
+// job agree with its parts, after records were lost. No node may use the records
+// meanwhile.
+func (s *Store) Rebuild(ctx context.Context) error {
+	err := s.eachHeader(ctx, nil, func(t *tx, h header) error {
+		t.writeIndexes(h)
+		if h.Job.Status == rowmill.StatusSucceeded || h.DataRemoved != nil {
+			return nil // its parts were removed
+		}
+		prefix := partsOf(h.Job.ID)
+		for e, err := range t.undamaged(kv.Prefix(tableParts, prefix)) {
+			var p partRecord
+			if err == nil {
+				err = json.Unmarshal(e.Value, &p)
+			}
+			if err != nil {
+				return err
+			}
+			t.Put(tablePartKeys, append(bytes.Clone(prefix), p.Key...), bytes.Clone(e.Key[len(prefix):]))
+		}
+		rec, err := t.record(h)
+		if err == nil {
+			_, err = t.loseParts(&rec, nil)
+		}
+		if err == nil && figures(&rec.Job) != figures(&h.Job) {
+			rec.Version++
+			err = t.save(&h, rec, h.Account)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("rebuild the records: %w", err)
+	}
+	return nil
+}
+
+// writeIndexes writes the entries of a job in all indexes.
+func (t *tx) writeIndexes(h header) {
+	t.Put(tableAccounts, orderKey(h.Account, h.Job.Created, h.Job.ID), nil)
+	t.reindex(nil, h)
+}
+
+// eachHeader calls visit with the undamaged header of each job. The first transaction
+// removes damaged entries.
+func (s *Store) eachHeader(ctx context.Context, damaged []*kv.DamagedError, visit func(*tx, header) error) error {
 	jobs := kv.Range{Table: tableJobs}
 	for n := dropChunk; n == dropChunk; {
 		var last string
@@ -49,21 +98,22 @@ func (s *Store) writeIndexes(ctx context.Context, damaged []*kv.DamagedError) er
 				t.Delete(d.Table, d.Key)
 			}
 			ids, err := t.ids(jobs, 0, dropChunk)
+			if err != nil {
+				return err
+			}
 			for _, id := range ids {
 				h, err := t.header(id)
-				switch {
-				case errors.Is(err, store.ErrDamaged):
-					continue
-				case err != nil:
+				if err == nil {
+					err = visit(t, h)
+				}
+				if err != nil && !errors.Is(err, store.ErrDamaged) {
 					return err
 				}
-				t.Put(tableAccounts, orderKey(h.Account, h.Job.Created, id), nil)
-				t.reindex(nil, h)
 			}
 			if n = len(ids); n > 0 {
 				last = ids[n-1]
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return err

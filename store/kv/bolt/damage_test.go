@@ -9,11 +9,43 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/rowmill/rowmill/store/kv"
 )
 
+// salvaged returns the entries that Salvage copies from a file.
+func salvaged(t *testing.T, path string) (map[string]string, error) {
+	t.Helper()
+	losses, _, err := Salvage(t.Context(), Config{Path: path}, path+".salvaged")
+	if err != nil {
+		return nil, err
+	}
+	s, err := Open(t.Context(), Config{Path: path + ".salvaged"})
+	if err != nil {
+		t.Fatalf("after the losses %v: %v", losses, err)
+	}
+	defer s.Close()
+	entries := map[string]string{}
+	err = s.db.View(func(btx *bbolt.Tx) error {
+		return btx.ForEach(func(table []byte, _ *bbolt.Bucket) error {
+			for e, err := range (&tx{btx: btx}).Scan(kv.Range{Table: kv.Table(table)}) {
+				if err == nil {
+					entries[string(table)+"/"+string(e.Key)] = string(e.Value)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries, nil
+}
+
 // TestADamagedFileIsRefused damages a file at random places. Open must open it, or
-// refuse it with an error that names the file; the process must not crash.
+// refuse it with an error that names the file; the process must not crash. Salvage keeps
+// the entries of the other pages as they were.
 func TestADamagedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "records.db")
@@ -40,12 +72,16 @@ func TestADamagedFileIsRefused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	stored, err := salvaged(t, whole)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const damages = 200
-	random, refused := rand.New(rand.NewPCG(1, 2)), 0
+	random, refused, lost, most := rand.New(rand.NewPCG(1, 2)), 0, 0, 0
 	used := bytes.LastIndexFunc(text, func(r rune) bool { return r != 0 })
 	for i := range damages {
 		broken := bytes.Clone(text)
@@ -86,6 +122,20 @@ func TestADamagedFileIsRefused(t *testing.T) {
 		if !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want it to name the file", what, err)
 		}
+		kept, err := salvaged(t, path)
+		if err != nil {
+			lost++
+			continue
+		}
+		for key, value := range kept {
+			if stored[key] != value {
+				t.Errorf("%s: after the salvage %q is %q, was %q", what, key, value, stored[key])
+			}
+		}
+		most = max(most, len(kept))
+	}
+	if lost > refused/4 || most < len(stored)/2 {
+		t.Errorf("of %d refused files %d could not be salvaged; at most %d of %d entries were kept", refused, lost, most, len(stored))
 	}
 	if refused < damages/10 {
 		t.Errorf("%d of %d were refused", refused, damages)

@@ -31,7 +31,7 @@ func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, err
 }
 
 func damaged(reason any) error {
-	return fmt.Errorf("it is damaged (%v): restore it from a backup", reason)
+	return fmt.Errorf("it is damaged (%v): restore it from a backup, or keep what can be read with rowmill storage salvage", reason)
 }
 
 // openBolt opens the record file. bbolt panics on damage that pages.Check does not

@@ -121,32 +121,41 @@ func (p page) branch(visit func(key []byte, id uint64)) error {
 }
 
 // leaf calls visit with each element of a leaf.
-func (p page) leaf(visit func(flags uint32, key, value []byte) error) error {
+func (p page) leaf(visit func(isBucket bool, key, value []byte) error) error {
 	for i := range p.count() {
-		start := pageHeader + i*leafElement
-		if start+leafElement > len(p) {
+		key, value, isBucket, ok := p.element(i)
+		if !ok {
 			return errCut
 		}
-		e := p[start:]
-		key := int64(start) + int64(order.Uint32(e[4:]))
-		value := key + int64(order.Uint32(e[8:]))
-		end := value + int64(order.Uint32(e[12:]))
-		if end > int64(len(p)) {
-			return errCut
-		}
-		if err := visit(order.Uint32(e), p[key:value], p[value:end]); err != nil {
+		if err := visit(isBucket, key, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// element returns an element of a leaf. ok is false if it lies beyond the page.
+func (p page) element(i int) (key, value []byte, isBucket, ok bool) {
+	start := pageHeader + i*leafElement
+	if start+leafElement > len(p) {
+		return nil, nil, false, false
+	}
+	e := p[start:]
+	from := int64(start) + int64(order.Uint32(e[4:]))
+	to := from + int64(order.Uint32(e[8:]))
+	end := to + int64(order.Uint32(e[12:]))
+	if end > int64(len(p)) {
+		return nil, nil, false, false
+	}
+	return p[from:to], p[to:end], order.Uint32(e)&flagBucket != 0, true
+}
+
 // buckets calls found with each bucket of a leaf. root is 0 for a bucket without pages
 // of its own, which is stored inline.
 func (p page) buckets(found func(name []byte, root uint64, inline page) error) error {
-	return p.leaf(func(flags uint32, key, value []byte) error {
+	return p.leaf(func(isBucket bool, key, value []byte) error {
 		switch {
-		case flags&flagBucket == 0:
+		case !isBucket:
 			return nil
 		case len(value) < bucketHeader:
 			return errCut

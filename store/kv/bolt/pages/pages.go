@@ -79,7 +79,7 @@ func (w *walk) visit(at pageRef) error {
 		return err
 	}
 	keys := keyOrder{pageRef: at}
-	err = p.leaf(func(_ uint32, key, _ []byte) error {
+	err = p.leaf(func(_ bool, key, _ []byte) error {
 		keys.see(key)
 		return nil
 	})

@@ -1,0 +1,112 @@
+package pages
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// A Loss is a page of a bucket that cannot be read, with its elements. Of a page that can
+// be read in part, only some elements are lost.
+type Loss struct {
+	Bucket string // empty: buckets are lost too
+	Page   uint64
+	Err    error
+}
+
+// Salvage calls entry with each element of the buckets of a damaged file that can be
+// read. An element may still be damaged: pages have no checksums. The error is that of
+// the file, or of entry.
+func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) ([]Loss, error) {
+	last, err := readNewestMeta(file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	pages := uint64(info.Size()) / uint64(max(last.pageSize(), 1))
+	if !last.valid() || last.pages() > maxPages {
+		return nil, errors.New("both of its meta pages are damaged")
+	}
+	s := salvage{walk: walk{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: entry}
+	err = s.page("", last.root())
+	return s.losses, err
+}
+
+type salvage struct {
+	walk
+	entry  func(bucket string, key, value []byte) error
+	losses []Loss
+}
+
+func (s *salvage) lose(bucket string, page uint64, err error) {
+	s.losses = append(s.losses, Loss{bucket, page, err})
+}
+
+// page salvages a page with the pages below it.
+func (s *salvage) page(bucket string, id uint64) error {
+	if id < 2 || id >= uint64(len(s.seen)) || s.seen[id] {
+		s.lose(bucket, id, errors.New("it is referenced twice, or lies beyond the file"))
+		return nil
+	}
+	s.seen[id] = true
+	read, err := s.read(id)
+	if err != nil {
+		s.lose(bucket, id, err)
+		return nil
+	}
+	p := page(bytes.Clone(read)) // the pages below it are read into the same memory
+	if p.kind() == kindLeaf {
+		return s.leaf(bucket, id, p)
+	}
+	var below []uint64
+	if err := p.branch(func(_ []byte, id uint64) { below = append(below, id) }); err != nil {
+		s.lose(bucket, id, err)
+	}
+	for _, id := range below {
+		if err := s.page(bucket, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaf salvages the elements of a leaf. In the root it finds the buckets.
+func (s *salvage) leaf(bucket string, id uint64, p page) error {
+	bad := 0
+	for i := range p.count() {
+		key, value, isBucket, ok := p.element(i)
+		switch {
+		case !ok, bucket == "" && !isBucket, isBucket && (bucket != "" || len(value) < bucketHeader):
+			bad++
+		case !isBucket:
+			if err := s.entry(bucket, key, value); err != nil {
+				return err
+			}
+		default:
+			if err := s.bucket(string(key), id, value); err != nil {
+				return err
+			}
+		}
+	}
+	if bad > 0 {
+		s.lose(bucket, id, fmt.Errorf("%d of its %d elements are damaged", bad, p.count()))
+	}
+	return nil
+}
+
+// bucket salvages a bucket with pages of its own, or inline in page id.
+func (s *salvage) bucket(name string, id uint64, value []byte) error {
+	if root := order.Uint64(value); root != 0 {
+		return s.page(name, root)
+	}
+	inline := page(value[bucketHeader:])
+	if len(inline) < pageHeader || inline.kind() != kindLeaf {
+		s.lose(name, id, errors.New("the bucket has no page"))
+		return nil
+	}
+	return s.leaf(name, id, inline)
+}
