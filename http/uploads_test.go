@@ -1,13 +1,18 @@
 package http
 
 import (
+	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/layout"
 )
 
@@ -135,6 +140,42 @@ func TestUploads_EndWithoutAFile(t *testing.T) {
 		w.sent(id, strings.Repeat("x", 30))
 	}
 	if code, _ := w.do("POST", "/v1/uploads/"+id+"/parts", fieldOf("data", "x", "x"), "Content-Type", formType).refused(400); code != "too_many_parts" {
+		t.Errorf("code %v", code)
+	}
+}
+
+// A meetingBucket calls meanwhile before it opens the first part of an upload.
+type meetingBucket struct {
+	blob.Bucket
+	once      sync.Once
+	meanwhile func()
+}
+
+func (b *meetingBucket) Open(ctx context.Context, key string) (blob.Object, error) {
+	if strings.Contains(key, "/parts/") {
+		b.once.Do(b.meanwhile)
+	}
+	return b.Bucket.Open(ctx, key)
+}
+
+// A request that completes an upload meets another request that ends the upload.
+func TestUploads_EndedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id := w.begun("a", "")
+	part := w.sent(id, "x")
+	meets := func(meanwhile func()) *world {
+		return w.beside(func(c *Config) { c.Bucket = &meetingBucket{Bucket: w.Bucket, meanwhile: meanwhile} })
+	}
+	var first any
+	second := meets(func() { first = w.completed(id, "", part).want(200).json()["file"] }).completed(id, "", part).want(200).json()
+	if second["status"] != "completed" || first == nil || !cmp.Equal(second["file"], first) {
+		t.Errorf("got %v, first %v", second, first)
+	}
+	id = w.begun("b", "")
+	part = w.sent(id, "x")
+	late := meets(func() { w.do("POST", "/v1/uploads/"+id+"/cancel", "").want(200) }).completed(id, "", part)
+	if code, _ := late.refused(400); code != "upload_cancelled" {
 		t.Errorf("code %v", code)
 	}
 }

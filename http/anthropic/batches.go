@@ -213,6 +213,9 @@ func (d *Dialect) remove(c *gin.Context) (any, error) {
 	ctx := context.WithoutCancel(c.Request.Context()) // if the client leaves, the deletion still finishes
 	_, err = d.Store.AddArtifact(ctx, record.Job.ID, deletedName, store.Artifact{Key: record.Spec.Spooled})
 	if errors.Is(err, rowmill.ErrExpired) {
+		if _, err := d.batch(c); err != nil { // another request has deleted the batch meanwhile
+			return nil, err
+		}
 		return nil, request.Errorf(http.StatusBadRequest, "batch_archived", "the results of the batch are no longer kept, and there is nothing left to delete")
 	}
 	if err == nil {

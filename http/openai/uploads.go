@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
@@ -307,8 +308,14 @@ func (d *Dialect) completeUpload(c *gin.Context) (any, error) {
 	// From here on the file is made even if the client leaves; a repeated request finds
 	// it.
 	ctx := context.WithoutCancel(c.Request.Context())
-	if err := d.join(ctx, u, keys, sum); err != nil {
-		return nil, err
+	err = d.join(ctx, u, keys, sum)
+	if errors.Is(err, rowmill.ErrNotFound) { // another request has ended the upload meanwhile and removed its parts
+		if err := d.findStatus(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	if u.status != uploadCompleted {
+		return nil, cmp.Or(u.checkPending(), err)
 	}
 	if err := d.Bucket.DeletePrefix(ctx, layout.UploadParts(u.id)); err != nil {
 		d.Exchange.Logger.Warn("removing the parts of a file failed; they expire", exchange.KeyRequest, exchange.RequestID(c), exchange.KeyErr, err)
