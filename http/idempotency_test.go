@@ -48,23 +48,3 @@ func TestSubmit_IdempotencyKeyIsNotUsedUpByARefusal(t *testing.T) {
 	w.post(`{"inputs":[]}`, "Idempotency-Key", "k").want(400)
 	w.submitted(`{"inputs":["a"]}`, "Idempotency-Key", "k")
 }
-
-func TestSubmit_ConcurrentIdempotentSubmissionsMakeOneJob(t *testing.T) {
-	t.Parallel()
-	w := setup(t, func(c *Config) { c.MaxInlineBytes = 10 })
-	ids := make(chan string, 8)
-	for range cap(ids) {
-		go func() {
-			r := w.request("POST", "/v1/batch-inference", `{"inputs":["a row that is spooled"]}`, "Idempotency-Key", "k")
-			ids <- fmt.Sprint(w.send(r).json()["results"])
-		}()
-	}
-	distinct := map[string]bool{}
-	for range cap(ids) {
-		distinct[<-ids] = true
-	}
-	objects, _ := w.bucket.List(t.Context(), "")
-	if len(distinct) != 1 || len(objects) != 1 {
-		t.Errorf("jobs %v, objects %v", distinct, objects)
-	}
-}
