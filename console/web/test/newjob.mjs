@@ -70,6 +70,24 @@ export async function newJob({ model }) {
     same(await inputsOf(await jobOf(page)), rows, 'the form')
   })
 
+  await step('a submission whose answer was lost makes no second job', async (page) => {
+    await page.goto(at('jobs/new'))
+    await logIn(page)
+    await page.getByLabel('One row a line').fill('once')
+    await page.getByLabel('Model or Function').selectOption(model)
+    let first
+    const lose = async (route) => {
+      first = (await (await route.fetch()).json()).results
+      await route.abort('failed')
+    }
+    await page.route('**/v1/batch-inference', lose, { times: 1 })
+    const form = page.getByRole('button', { name: 'Submit 1 row' })
+    await form.click()
+    await page.getByText('The node cannot be reached.').waitFor()
+    await form.click()
+    same(await jobOf(page), first, 'the second click')
+  }, /\/v1\/(me|batch-inference)$/)
+
   await step('the snippets send exactly the objects of a Function', async (page) => {
     const essays = [...hard, 'two\nlines\r\nand a third']
     await page.goto(at('jobs/new'))

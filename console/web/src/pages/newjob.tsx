@@ -67,8 +67,9 @@ export default function NewJob() {
   const body = useMemo(() => submission(form, !!fn), [form, fn])
   const problem = json(form.schema).error || json(form.params).error || (fn && rowsOf(form.rows, true) === null ? 'rows' : undefined)
   const ready = !problem && !!form.model && (Array.isArray(body.inputs) ? body.inputs.length > 0 : !!body.inputs)
+  const once = useMemo(randomID, [body]) // another click after a lost answer makes no second job
   const submit = useMutation({
-    mutationFn: () => send<Submitted>('POST', '/v1/batch-inference', body, { 'Idempotency-Key': randomID() }),
+    mutationFn: () => send<Submitted>('POST', '/v1/batch-inference', body, { 'Idempotency-Key': once }),
     onSuccess: (r) => go(`/jobs/${r.metadata.job_id}`),
   })
   return (
