@@ -21,7 +21,7 @@ func salvaged(t *testing.T, path string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := Open(t.Context(), Config{Path: path + ".salvaged"})
+	s, err := Open(t.Context(), Config{Path: path + ".salvaged", MapBytes: 1 << 20})
 	if err != nil {
 		t.Fatalf("after the losses %v: %v", losses, err)
 	}
