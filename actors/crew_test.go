@@ -148,12 +148,13 @@ func TestALetterHasTheWholeAssignment(t *testing.T) {
 
 func TestSilentWorkersAreLost(t *testing.T) {
 	t.Parallel()
-	w, _ := crewOf(t, at("a:1"), at("b:1"))
+	w, _ := crewOf(t, at("a:1"), at("b:1"), at(""))
 	w.owner.Assigning = true
 	const lease, patience = 6 * time.Second, time.Minute
 	now := time.Now()
 	w.report(t, "a:1", 1, now)
 	w.report(t, "b:1", 1, now)
+	w.report(t, "", 1, now) // another owner has taken the worker of this node over
 	looks := func(now time.Time) []string {
 		w.checkWorkers(lease, patience, now)
 		return said(w.take())
@@ -172,8 +173,8 @@ func TestSilentWorkersAreLost(t *testing.T) {
 		w.report(t, "b:1", int64(now.UnixNano()), now)
 		looks(now)
 	}
-	if w.owner.At("a:1") != nil || w.owner.At("b:1") == nil {
-		t.Error("the silent worker is not lost, or the other worker is")
+	if w.owner.At("a:1") != nil || w.owner.At("") != nil || w.owner.At("b:1") == nil {
+		t.Error("a silent worker is not lost, or the other worker is")
 	}
 	now = now.Add(time.Hour) // this process was suspended
 	looks(now)

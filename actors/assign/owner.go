@@ -350,9 +350,10 @@ func (o *Owner) Excuse(at time.Time) {
 	}
 }
 
-// Silent returns the workers on other nodes with no heartbeat since the given time.
+// Silent returns the workers with no heartbeat since the given time. A worker on this node is
+// silent if an owner on the other side of a split store has taken it over.
 func (o *Owner) Silent(since time.Time) []*Assignee {
-	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return a.Address == "" || !a.heard.Before(since) })
+	return slices.DeleteFunc(o.Workers(), func(a *Assignee) bool { return !a.heard.Before(since) })
 }
 
 // At returns a worker on the node with this address; nil if there is none.
