@@ -447,6 +447,23 @@ func TestACancelReachesAllNodes(t *testing.T) {
 	})
 }
 
+// An owner hears from another node of a cancel that its record does not have, as after a split of
+// the store: the job goes on.
+func TestACancelThatTheRecordDoesNotHave(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		b, net := setup(t, nil), newNetwork()
+		one := b.join(net, "one", &scripted{answer: slowly(5 * time.Millisecond)})
+		two := b.join(net, "two", &scripted{answer: slowly(5 * time.Millisecond)})
+		id := b.submitTo(one, rowmill.Spec{Spooled: b.spool(numbered(500))})
+		b.await(id, func(r store.Record) bool { return r.Job.RowsDone > 0 })
+		two.system.Cancelled(id)
+		if rec := b.end(id); rec.Job.Status != rowmill.StatusSucceeded || rec.Job.RowsDone != 500 {
+			t.Errorf("the job is %s with %d rows", rec.Job.Status, rec.Job.RowsDone)
+		}
+	})
+}
+
 // A cancel without a hint to any node also ends a job that makes no progress: its
 // owner writes nothing, but reads the record every few seconds.
 func TestACancelReachesAnOwnerWithoutAHint(t *testing.T) {

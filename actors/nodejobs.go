@@ -210,11 +210,14 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	}
 	n.log.Info("job cancelled", "job", h.GetJob())
 	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
-	if owned {
+	switch {
+	case owned && remote: // the job reads its record: the other node may use the other side of a split store
+		c.Send(o.pid, recordTimer)
+	case owned:
 		c.Send(o.pid, cancelJob{})
-		return
+	default:
+		n.cleaner.settle(c, h.GetJob())
 	}
-	n.cleaner.settle(c, h.GetJob())
 }
 
 func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
