@@ -20,6 +20,8 @@ type job struct {
 	claimSession string        // session of a claim whose outcome may be unknown
 	claimSent    time.Time     // when that claim was sent
 	fence        store.Fence   // of the last claim by this process; empty after its release
+	before       int64         // epoch of the claim before fence; 0 for none
+	version      int64         // of the record after the claim of fence
 	base         *store.Record // the record as claimed
 	final        bool          // the end of the job was acknowledged
 	behind       bool          // the store lost writes, which must be repeated
@@ -271,6 +273,10 @@ func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	again = j.behind || holds <= j.writer.Acked()
+	if j.overtaken(rec) {
+		j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
+	}
+	j.before, j.version = claimBefore(rec), rec.Version
 	j.claimSession, j.fence = "", store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}
 	j.final, j.missingEnds = false, 0 // the new owner runs the job again and does not wait for a lost end
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.releases })
@@ -281,6 +287,37 @@ func (j *job) claimed(rec store.Record, holds int64) (again bool) {
 		j.writer.Ack(holds)
 	}
 	return again
+}
+
+// overtaken reports whether another owner may have written between the last claim by this
+// process and its new claim rec, which shows that the store has lost the last one. The rows of
+// the lost parts may have run again there. j.mu must be held.
+func (j *job) overtaken(rec store.Record) bool {
+	switch claimBefore(rec) {
+	case j.fence.Epoch:
+		return false
+	case j.before:
+		return rec.Version > j.version
+	}
+	return true
+}
+
+// claimBefore returns the epoch of the claim before the last one; 0 for none.
+func claimBefore(rec store.Record) int64 {
+	for _, e := range slices.Backward(rec.Events) {
+		if e.What == store.EventClaimed && e.At < rec.Epoch {
+			return e.At
+		}
+	}
+	return 0
+}
+
+// reclaimed reports whether a claim that repeats the end of the job finds the job as this
+// process left it.
+func (j *job) reclaimed(rec store.Record) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.overtaken(rec)
 }
 
 // repairCount returns the number of repairs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -348,4 +349,69 @@ func TestClaimAfterOneLostWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.is(rowmill.StatusCancelled)
+}
+
+// An owner whose writes were lost does not repeat them after another owner: the rows of the
+// lost parts have run again there.
+func TestClaimAfterAnotherOwner(t *testing.T) {
+	t.Parallel()
+	for _, earlier := range []bool{false, true} { // the other claims the job before or after the owner's lost claim
+		for _, ends := range []bool{false, true} {
+			v := newVault(t)
+			n, other := v.node(), v.node()
+			n.create()
+			f := n.claim()
+			n.run(f)
+			if earlier {
+				n.must(n.Release(t.Context(), f))
+			}
+			v.keep()
+			var o store.Fence
+			if earlier {
+				o = other.claim()
+				taken, err := os.ReadFile(v.path)
+				n.must(err)
+				v.forget()
+				f, v.kept = n.claim(), taken
+			}
+			n.commit(f, "mine", 3, 3)
+			if ends {
+				n.commit(f, "rest", 3, 3)
+				n.finish(f)
+			}
+			v.forget()
+			if !earlier {
+				session := n.session
+				n.must(v.CloseSession(t.Context(), session))
+				n.session = v.node().session
+				o = other.claim()
+			}
+			other.commit(o, "other", 3, 3)
+			other.must(other.Release(t.Context(), o))
+			if ends {
+				_ = n.Check(t.Context()) // it may find that its session has ended
+			}
+			n.claim()
+			n.check()
+			n.wantParts(3, "other")
+		}
+	}
+}
+
+// An owner whose claim was lost does not repeat its writes after later writes of the owner
+// before it.
+func TestClaimAfterTheOwnerBefore(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	n, first := v.node(), v.node()
+	o := first.begin()
+	v.keep()
+	first.must(v.Release(t.Context(), o))
+	n.commit(n.claim(), "mine", 3, 3)
+	v.forget()
+	first.commit(o, "first", 3, 3)
+	first.must(first.Release(t.Context(), o))
+	n.claim()
+	n.check()
+	n.wantParts(3, "first")
 }

@@ -249,6 +249,12 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 			fence = store.Fence{}
 		case err != nil:
 			return err
+		case !j.reclaimed(rec): // the job goes on from the parts of the other owner
+			j.loseOwnership()
+			if err := s.Store.Release(ctx, store.Fence{JobID: j.id, Session: rec.Session, Epoch: rec.Epoch}); err != nil {
+				return err
+			}
+			fence = store.Fence{}
 		default:
 			fence.Epoch = rec.Epoch
 		}
