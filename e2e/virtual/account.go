@@ -50,6 +50,7 @@ type jobCase struct {
 	cancelled bool  // a client got this answer
 	history   []glimpse
 	finals    []store.Record // its records after each write with a final status
+	losing    []store.Record // the same in the copy that the losers of a split use
 	never     bool           // no job was created: there was nothing to continue
 	asked     int            // number of downloads of its rows
 	asker     *proc          // process of the last download
@@ -57,6 +58,7 @@ type jobCase struct {
 	stored    time.Duration  // time when its download was stored
 	removing  bool           // its client asked to remove its data
 	removed   bool           // and got the answer that it is removed
+	answered  time.Duration  // at this time
 	remover   *proc          // by this process
 	undone    bool           // remover crashed before the end of all faults
 	released  bool           // its client is finished
@@ -122,17 +124,33 @@ func (a *account) wrong(format string, args ...any) {
 func (a *account) forgot(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := a.world.now()
-	a.forgets = append(a.forgets, forgetting{at - d, at})
+	since, until := a.world.now()-d, a.world.now()
+	for _, f := range a.forgets {
+		until = max(until, f.at) // the losers of a split repeat nothing before its end
+	}
+	a.forgets = append(a.forgets, forgetting{since, until})
 	clear(a.listed)
 	for _, j := range a.jobs {
 		j.history = nil
 	}
 }
 
+// divided notes that the store will forget the writes of the losers of a split.
+func (a *account) divided(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forgets = append(a.forgets, forgetting{a.world.now(), a.world.now() + d})
+}
+
 // forgottenAt reports whether the store later forgot the writes of a time.
 func (a *account) forgottenAt(at time.Duration) bool {
 	return slices.ContainsFunc(a.forgets, func(f forgetting) bool { return f.since <= at && at <= f.at })
+}
+
+// pastRecall reports whether the store forgot the writes of a time so late that no node kept
+// them any more. The caller holds a.mu.
+func (a *account) pastRecall(at time.Duration) bool {
+	return slices.ContainsFunc(a.forgets, func(f forgetting) bool { return f.since <= at && at < f.at-a.world.settleTime()+time.Second })
 }
 
 // look reads a record without faults.
@@ -198,6 +216,7 @@ func (a *account) watch(_ int, e effect) {
 		}
 		if id := j.known(); id != "" && strings.HasPrefix(e.key, short(id)) {
 			j.glimpse(id)
+			j.glimpseLosing(id)
 			if e.kind == "store.commit-parts" || e.kind == "store.replace-parts" {
 				j.judgeParts(id)
 			}
@@ -255,6 +274,27 @@ func (j *jobCase) glimpse(id string) {
 		j.wrong("rows done of job %d went back from %d to %d", j.index, was.done, g.done)
 	case g.epoch == was.epoch && was.session != "" && g.session != "" && g.session != was.session:
 		j.wrong("epoch %d of job %d belongs to two sessions", g.epoch, j.index)
+	}
+}
+
+// glimpseLosing notes the ended job of the losers of a split.
+func (j *jobCase) glimpseLosing(id string) {
+	s := j.world.vault.split.Load()
+	if s == nil {
+		return
+	}
+	s.copy.mu.RLock()
+	rec, err := s.copy.base.Get(background, id)
+	s.copy.mu.RUnlock()
+	if err != nil || !rec.Job.Status.Terminal() {
+		return
+	}
+	j.mu.Lock()
+	j.losing = append(j.losing, rec)
+	early := j.expires(rec, j.world.now())
+	j.mu.Unlock()
+	if early != "" {
+		j.wrong("%s", early)
 	}
 }
 

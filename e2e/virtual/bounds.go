@@ -71,7 +71,7 @@ func (w *world) mayRerun() int {
 			if w.silenced() || w.Places > 0 {
 				bound += flight
 			}
-		case "forget":
+		case "forget", splitBrain:
 			bound += len(w.Nodes) * (flight + int(rate*(time.Duration(f.For)+2*time.Second).Seconds()))
 		case "crash", "stop":
 			for _, n := range w.nodesOf(f) {
@@ -139,7 +139,7 @@ func (w *world) mayChange() (most int) {
 		}
 		switch f.Kind {
 		case "clock", "engine":
-		case "away", "full", "slow", "cut", "messages":
+		case "away", "full", "slow", "cut", "messages", splitBrain:
 			most += 1 + int(f.For/w.Lease)
 		default:
 			most += n

@@ -164,7 +164,7 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 		case code == http.StatusNotFound && j.id == "" && j.of != nil && j.of.lawfullyGone():
 			j.nothing()
 			return false
-		case code == http.StatusNotFound && j.lawfullyGone():
+		case code == http.StatusNotFound && j.lawfullyGone() && j.missing():
 			return false
 		case code == http.StatusConflict && j.of != nil && j.refused(text):
 			j.nothing()
@@ -201,9 +201,22 @@ func (j *jobCase) lawfullyGone() bool {
 	return j.forgottenAt(j.made[short(j.id)])
 }
 
+// missing reports whether the store does not have the job. The losers of a split may not have it.
+func (j *jobCase) missing() bool {
+	_, err := j.look(j.known())
+	return errors.Is(err, rowmill.ErrNotFound)
+}
+
 // lost reports whether a missing job may stay missing: the store forgot its submission, and
-// the process that accepted it has crashed.
-func (j *jobCase) lost() bool { return j.lawfullyGone() && j.orphaned }
+// the process that accepted it has crashed or kept the submission no longer.
+func (j *jobCase) lost() bool {
+	if !j.lawfullyGone() {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.orphaned || j.pastRecall(j.made[short(j.id)])
+}
 
 // clientPatience is the timeout of a client's request.
 const clientPatience = 15 * time.Second

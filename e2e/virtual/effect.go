@@ -48,6 +48,11 @@ type effect struct {
 // stores half of it, or shows it late.
 const unstored = "unstored"
 
+// splitBrain is the kind of a fault: Node, or with How "others" all other nodes, use a copy
+// of the store, which is given up at the end. So do nodes that stay on an old Redis primary
+// after a failover.
+const splitBrain = "split brain"
+
 // derived reports whether an effect writes an object that nodes can make again.
 func (e effect) derived() bool {
 	return e.kind == "blob.put" && (strings.Contains(e.object, "/parts/") || strings.Contains(e.object, "/results/"))

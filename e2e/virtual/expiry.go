@@ -77,7 +77,7 @@ func (j *jobCase) removeData() {
 	asked := time.Now()
 	if j.insist(http.MethodDelete, "/v1/jobs/"+id+"/data", nil, nil) {
 		j.mu.Lock()
-		j.removed = true
+		j.removed, j.answered = true, j.world.now()
 		j.mu.Unlock()
 		j.world.tell(-1, "removed", short(id), "")
 		for _, info := range j.world.shelf.list(layout.Job(id)) {
@@ -169,11 +169,12 @@ func (j *jobCase) bereft() bool {
 }
 
 // doubtful reports whether the data of a job was removed, but the store forgot it and the
-// node that could repeat the write has crashed.
+// node that could repeat the write has crashed or kept it no longer.
 func (j *jobCase) doubtful(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.dataGone && rec.DataRemoved == nil && len(j.forgets) > 0 && j.undone && !j.world.remembers()
+	return j.removed && j.pastRecall(j.answered) ||
+		j.dataGone && rec.DataRemoved == nil && len(j.forgets) > 0 && j.undone && !j.world.remembers()
 }
 
 // judgeRemoved checks that data is gone after its client removed it, and that an input is
@@ -183,13 +184,13 @@ func (j *jobCase) judgeRemoved(rec store.Record, node int) {
 	removed := j.removed
 	j.mu.Unlock()
 	switch {
+	case j.doubtful(rec):
 	case rec.DataRemoved != nil:
 		j.judgeGone(node)
-	case j.doubtful(rec):
 	case removed:
 		j.wrong("the data of job %d was removed, as its client was told, and its record does not say so", j.index)
 	}
-	if j.world.InputRetention > 0 && rec.InputRemoved == nil {
+	if j.world.InputRetention > 0 && rec.InputRemoved == nil && !j.doubtful(rec) {
 		j.wrong("the input of job %d was to be kept for %v, and is still", j.index, time.Duration(j.world.InputRetention))
 	}
 }

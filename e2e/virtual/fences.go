@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -40,6 +41,13 @@ func (l *leases) closed(session string) {
 	l.until[session] = time.Now()
 }
 
+// copied returns the same sessions for a copy of the store.
+func (l *leases) copied() *leases {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &leases{ttl: maps.Clone(l.ttl), until: maps.Clone(l.until)}
+}
+
 func (l *leases) alive(session string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +58,7 @@ func (l *leases) alive(session string) bool {
 func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, error)) (store.Record, error) {
 	before, _ := s.Get(background, jobID)
 	rec, err := do()
-	if err == nil && before.Session != "" && r.vault.leases.alive(before.Session) {
+	if err == nil && before.Session != "" && r.side().leases.alive(before.Session) {
 		r.wrong("job %s is claimed from a session that lives", short(jobID))
 	}
 	return rec, err
@@ -60,7 +68,7 @@ func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, 
 func (r *records) fenced(s *bolt.Store, f store.Fence, kind string, do func() error) error {
 	before, looked := s.Get(background, f.JobID)
 	err := do()
-	if err == nil && looked == nil && (before.Session != f.Session || before.Epoch != f.Epoch || !r.vault.leases.alive(f.Session)) {
+	if err == nil && looked == nil && (before.Session != f.Session || before.Epoch != f.Epoch || !r.side().leases.alive(f.Session)) {
 		r.wrong("%s of job %s is taken, which is not its owner's", kind, short(f.JobID))
 	}
 	return err

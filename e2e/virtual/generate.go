@@ -58,7 +58,8 @@ func kinds() []kind {
 				f.For = -f.For
 			}
 		}},
-		{unstored, 0, false, nil}, // see losses
+		{unstored, 0, false, nil},   // see losses
+		{splitBrain, 0, false, nil}, // see splits
 		{"forget", 3, false, func(g *generator, f *Fault) { g.moment(f); f.For = g.upTo(2 * time.Second); f.After = true }},
 	}
 }
@@ -99,6 +100,7 @@ const (
 	harsh   = 28_000_000 // servers limit their clients or crash
 	lossy   = 30_000_000 // the bucket loses what it acknowledged
 	loops   = 32_000_000 // a node crashes again soon after each start
+	torn    = 34_000_000 // some nodes use a copy of the store, which is given up
 )
 
 // stages are the groups of faults that came after the first, with their first seeds. Each
@@ -115,6 +117,7 @@ var stages = []struct {
 	{harsh, []func(*generator){(*generator).limits, (*generator).crashes}},
 	{lossy, []func(*generator){(*generator).losses}},
 	{loops, []func(*generator){(*generator).crashLoop}},
+	{torn, []func(*generator){(*generator).splits}},
 }
 
 // Generate returns the schedule of a seed.
@@ -222,6 +225,25 @@ func (g *generator) crashLoop() {
 		f := Fault{Kind: "crash", Node: node, At: at, For: Duration(300*time.Millisecond) + g.upTo(time.Second)}
 		g.Faults = append(g.Faults, f)
 		at += f.For + g.upTo(4*time.Second)
+	}
+}
+
+// splits splits the store, sometimes together with the network, and has jobs submitted on
+// both sides.
+func (g *generator) splits() {
+	if g.IntN(2) > 0 {
+		return
+	}
+	if len(g.Nodes) == 1 {
+		g.Nodes = append(g.Nodes, Node{Clock: Duration(g.skew())})
+	}
+	f := Fault{Kind: splitBrain, Node: g.IntN(len(g.Nodes)), At: g.upTo(8 * time.Second), For: Duration(5*time.Second) + g.upTo(115*time.Second), How: g.one("", "others")}
+	g.Faults = append(g.Faults, f)
+	if g.IntN(2) == 0 {
+		g.Faults = append(g.Faults, Fault{Kind: "cut", Node: f.Node, To: -1, At: f.At, For: f.For})
+	}
+	for range 1 + g.IntN(4) {
+		g.Jobs = append(g.Jobs, Job{At: f.At + Duration(g.Int64N(int64(f.For))), Node: g.IntN(len(g.Nodes)), Rows: 1 + g.IntN(40)})
 	}
 }
 

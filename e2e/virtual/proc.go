@@ -132,9 +132,16 @@ func (p *proc) join() {
 	})
 }
 
-// settleTime returns Settle of the nodes: longer than the store of this world may forget.
+// splitSettle is Settle of the nodes if the store splits: many splits are longer.
+const splitSettle = 10 * time.Second
+
+// settleTime returns Settle of the nodes: longer than the store of this world may forget,
+// except in a split.
 func (w *world) settleTime() time.Duration {
-	if w.vault.forgets > 0 {
+	switch {
+	case w.splits():
+		return splitSettle
+	case w.vault.forgets > 0:
 		return 3 * time.Second
 	}
 	return 0

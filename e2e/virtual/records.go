@@ -29,6 +29,13 @@ type vault struct {
 	leases   *leases
 	forgets  time.Duration // largest time to forget: earlier states are kept for this time
 	states   []state
+	split    atomic.Pointer[split] // nil: all nodes use this vault
+}
+
+// A split has some nodes use a copy of the vault, which is given up in the end.
+type split struct {
+	copy   *vault
+	losers map[int]bool // nodes that use it
 }
 
 // A state is the content of the file at a time.
@@ -93,6 +100,35 @@ func (v *vault) forget(d time.Duration) {
 	}
 }
 
+// divide makes a copy, which some nodes use from now on.
+func (v *vault) divide(losers map[int]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	aside := &vault{path: v.path + ".copy", volatile: v.volatile.Copy(v.clock), leases: v.leases.copied(), clock: v.clock}
+	file, err := os.ReadFile(v.path)
+	if err == nil {
+		err = os.WriteFile(aside.path, file, 0o600)
+	}
+	if err == nil {
+		err = aside.open()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("copy the vault: %v", err))
+	}
+	v.split.Store(&split{aside, losers})
+}
+
+// unite gives the copy up.
+func (v *vault) unite() {
+	if s := v.split.Swap(nil); s != nil {
+		s.copy.mu.Lock()
+		defer s.copy.mu.Unlock()
+		if err := s.copy.base.Close(); err != nil {
+			panic(fmt.Sprintf("close the copy of the vault: %v", err))
+		}
+	}
+}
+
 // records is the access of a process to the vault. It has the methods of store.Store that
 // worlds call. Another method panics, because it would never meet a fault.
 type records struct {
@@ -101,15 +137,24 @@ type records struct {
 	vault *vault
 }
 
+// side returns the vault or, during a split, the copy that the node uses.
+func (r *records) side() *vault {
+	if s := r.vault.split.Load(); s != nil && s.losers[r.node] {
+		return s.copy
+	}
+	return r.vault
+}
+
 func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *bolt.Store) (T, error)) (T, error) {
 	var out atomic.Pointer[T] // a late effect sets it after its caller has returned
 	err := r.run(ctx, effect{kind: "store." + kind, key: short(key), writes: writes, do: func() error {
+		v := r.side()
 		if writes && !strings.HasSuffix(kind, "-session") { // sessions are not in the file
-			r.vault.keep()
+			v.keep()
 		}
-		r.vault.mu.RLock()
-		defer r.vault.mu.RUnlock()
-		got, err := do(context.WithoutCancel(ctx), r.vault.base)
+		v.mu.RLock()
+		defer v.mu.RUnlock()
+		got, err := do(context.WithoutCancel(ctx), v.base)
 		out.Store(&got)
 		return err
 	}})
@@ -134,7 +179,7 @@ func (r *records) OpenSession(ctx context.Context, node string, ttl time.Duratio
 	return ask(ctx, r, true, "open-session", node, func(ctx context.Context, s *bolt.Store) (string, error) {
 		session, err := s.OpenSession(ctx, node, ttl)
 		if err == nil {
-			r.vault.leases.opened(session, ttl)
+			r.side().leases.opened(session, ttl)
 		}
 		return session, err
 	})
@@ -144,7 +189,7 @@ func (r *records) RenewSession(ctx context.Context, session string) error {
 	return do(ctx, r, "renew-session", "", func(ctx context.Context, s *bolt.Store) error {
 		err := s.RenewSession(ctx, session)
 		if err == nil {
-			r.vault.leases.renewed(session)
+			r.side().leases.renewed(session)
 		}
 		return err
 	})
@@ -158,7 +203,7 @@ func (r *records) CloseSession(ctx context.Context, session string) error {
 	return do(ctx, r, "close-session", "", func(ctx context.Context, s *bolt.Store) error {
 		err := s.CloseSession(ctx, session)
 		if err == nil {
-			r.vault.leases.closed(session)
+			r.side().leases.closed(session)
 		}
 		return err
 	})
@@ -377,7 +422,12 @@ func (r *records) Time(ctx context.Context) (time.Time, error) {
 }
 
 func (r *records) Confirm(ctx context.Context) error {
-	return do(ctx, r, "confirm", "", func(ctx context.Context, s *bolt.Store) error { return s.Confirm(ctx) })
+	return do(ctx, r, "confirm", "", func(ctx context.Context, s *bolt.Store) error {
+		if r.side() != r.vault {
+			return fmt.Errorf("%w: the other side has the primary", rowmill.ErrUnavailable)
+		}
+		return s.Confirm(ctx)
+	})
 }
 
 func (r *records) Ping(ctx context.Context) error {

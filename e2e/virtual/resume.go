@@ -76,7 +76,8 @@ func takes(from store.Record, failed bool) int64 {
 
 // asTaken returns the record of a job from the time when another took rows over from it.
 // The record may have fewer rows now: the store may have forgotten a cancel and parts, and
-// the cancel was written again before the parts.
+// the cancel was written again before the parts. Or the losers of a split ended the job with
+// other rows.
 func (j *jobCase) asTaken(now store.Record, rows int64, failed bool) store.Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -85,6 +86,11 @@ func (j *jobCase) asTaken(now store.Record, rows int64, failed bool) store.Recor
 			if takes(was, failed) == rows {
 				return was
 			}
+		}
+	}
+	for _, was := range j.losing {
+		if takes(was, failed) == rows {
+			return was
 		}
 	}
 	return now
@@ -96,7 +102,7 @@ func (w *world) remembers() bool {
 	forgets, others := false, false
 	for i, f := range w.Faults {
 		if w.struck[i] {
-			forgets, others = forgets || f.Kind == "forget", others || f.Kind != "forget"
+			forgets, others = forgets || f.Kind == "forget" || f.Kind == splitBrain, others || f.Kind != "forget"
 		}
 	}
 	return !forgets || !others

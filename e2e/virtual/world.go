@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -304,6 +305,8 @@ func (w *world) scheduleFaults() {
 				}
 			case "forget":
 				w.forget(time.Duration(f.For))
+			case splitBrain:
+				w.split(f)
 			case "clock":
 				w.mu.Lock()
 				w.skews[f.Node] += time.Duration(f.For)
@@ -367,6 +370,25 @@ func (w *world) forget(d time.Duration) {
 	w.vault.forget(d)
 	w.tell(-1, "forget", d.String(), "")
 	w.account.forgot(d)
+}
+
+// split divides the store for a while. In the end it has forgotten the writes of the losers.
+func (w *world) split(f Fault) {
+	losers := make(map[int]bool)
+	for i := range w.Nodes {
+		losers[i] = (i == f.Node) == (f.How == "")
+	}
+	w.vault.divide(losers)
+	w.account.divided(time.Duration(f.For))
+	w.later(time.Duration(f.For), func() {
+		w.vault.unite()
+		w.tell(-1, "unite", "", "")
+	})
+}
+
+// splits reports whether a fault of the schedule splits the store.
+func (w *world) splits() bool {
+	return slices.ContainsFunc(w.Faults, func(f Fault) bool { return f.Kind == splitBrain })
 }
 
 // clock returns the clock of a node, with its error.

@@ -30,6 +30,18 @@ func NewSessions(clock func() time.Time) *Sessions {
 	return &Sessions{clock: clock, live: map[string]*session{}}
 }
 
+// Copy returns the same sessions as a set of its own.
+func (s *Sessions) Copy() *Sessions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := NewSessions(s.clock)
+	for id, one := range s.live {
+		twin := *one
+		c.live[id] = &twin
+	}
+	return c
+}
+
 // Alive reports whether a session exists and has not expired. An expired session cannot
 // be renewed.
 func (s *Sessions) Alive(id string) bool {

@@ -136,8 +136,17 @@ type Volatile struct {
 }
 
 func (v *Volatile) share(clock func() time.Time) *kv.Sessions {
-	v.once.Do(func() { v.sessions = kv.NewSessions(clock) })
+	v.once.Do(func() {
+		if v.sessions == nil {
+			v.sessions = kv.NewSessions(clock)
+		}
+	})
 	return v.sessions
+}
+
+// Copy returns the same sessions for a copy of the file, which another store opens.
+func (v *Volatile) Copy(clock func() time.Time) *Volatile {
+	return &Volatile{sessions: v.share(clock).Copy()}
 }
 
 var _ kv.Engine = (*Engine)(nil)
