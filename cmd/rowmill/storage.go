@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -85,6 +86,9 @@ func (s *storage) dialRedis(ctx context.Context) (*redis.Store, error) {
 	authorities, err := verifiedBy(set.TLSCA)
 	if err != nil {
 		return nil, fmt.Errorf("store.tls_ca: %w", err)
+	}
+	if authorities == nil && strings.HasPrefix(set.URL.Reveal(), "rediss") {
+		_, _ = x509.SystemCertPool() // Go reads the files once: on a slow disk this takes longer than the timeout of a connection
 	}
 	records, err := redis.Open(ctx, redis.Config{
 		URL: set.URL.Reveal(), SentinelUsername: set.SentinelUser, SentinelPassword: set.SentinelPassword.Reveal(),
