@@ -118,7 +118,10 @@ ROWMILL_API_KEY name the node and an administrator's key.`,
 	}
 	return s.withOr(cmd, func(ctx context.Context, m *storage, _ []string) error {
 		checked, err := s.ask(ctx, m, read)
-		return cmp.Or(err, report(m, checked))
+		if err != nil {
+			return err
+		}
+		return report(m, checked)
 	}, func(ctx context.Context, m *storage, _ []string) error {
 		checked, err := m.check(ctx, read, s.progress())
 		if err != nil {
