@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/rowmill/rowmill/internal/durable"
 )
 
 // maxKnown is how many folders are remembered as durable: enough for the active
@@ -113,9 +115,5 @@ func (f *folders) sync(path string) error {
 	if f.noSync {
 		return nil
 	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return durable.SyncFolder(path)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rowmill/rowmill/internal/durable"
 )
 
 // unfinished is the name of the folder in a data directory for files during a restore.
@@ -26,7 +28,7 @@ const maxSyncs = 16
 // Restore moves them to their names, the records last. After an error it removes
 // everything. progress is called as in Read.
 func Restore(ctx context.Context, r io.Reader, directory string, progress func(h Header, bytes int64)) (h Header, err error) {
-	if err := mkdirs(directory); err != nil {
+	if err := durable.MakeFolder(directory); err != nil {
 		return h, fmt.Errorf("restore: %w", err)
 	}
 	if err := checkEmpty(directory); err != nil {
@@ -104,7 +106,7 @@ func (u *unpacking) publish(directory string) error {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		return syncFolder(path)
+		return durable.SyncFolder(path)
 	})
 	if err != nil {
 		return err
@@ -117,38 +119,9 @@ func (u *unpacking) publish(directory string) error {
 		if err := os.Rename(filepath.Join(u.folder, name), filepath.Join(directory, name)); err != nil {
 			return err
 		}
-		if err := syncFolder(directory); err != nil {
+		if err := durable.SyncFolder(directory); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// mkdirs creates a directory and its missing parents, and syncs the parent of each.
-func mkdirs(path string) error {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(path); err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("%s is not a directory", path)
-		}
-		return nil
-	}
-	if err := mkdirs(filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/exit"
 	"github.com/rowmill/rowmill/cmd/rowmill/settings"
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
+	"github.com/rowmill/rowmill/internal/durable"
 	"github.com/rowmill/rowmill/internal/spelling"
 	"github.com/rowmill/rowmill/store/backup"
 )
@@ -126,7 +127,7 @@ func (c *commands) save(ctx context.Context, api *client.Client, path string, pa
 		err = os.Rename(part.Name(), path)
 	}
 	if err == nil {
-		err = syncFolder(filepath.Dir(path))
+		err = durable.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("write the backup: %w", err)
@@ -206,12 +207,4 @@ func (s *sink) Write(p []byte) (n int, err error) {
 	case <-s.ctx.Done():
 		return n, context.Cause(s.ctx)
 	}
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

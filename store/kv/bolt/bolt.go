@@ -38,6 +38,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/rowmill/rowmill/internal/durable"
 	"github.com/rowmill/rowmill/store/kv"
 )
 
@@ -182,7 +183,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := makeFolder(filepath.Dir(config.Path)); err != nil {
+	if err := durable.MakeFolder(filepath.Dir(config.Path)); err != nil {
 		return nil, fmt.Errorf("open record file %s: %w", config.Path, err)
 	}
 	db, err := config.openBolt()
@@ -255,7 +256,7 @@ func prepare(db *bbolt.DB, path string) error {
 	if err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return durable.SyncFolder(filepath.Dir(path))
 }
 
 // Close waits for the present commit, fails the queued writes, and unlocks the file.
@@ -317,33 +318,4 @@ func (e *Engine) Update(ctx context.Context, run func(kv.Tx) error) error {
 		return err
 	}
 	return e.commits.do(ctx, run)
-}
-
-// makeFolder creates a folder and its missing parents, and makes each entry durable.
-func makeFolder(path string) error {
-	if info, err := os.Stat(path); err == nil {
-		if !info.IsDir() {
-			return fmt.Errorf("%s is not a folder", path)
-		}
-		return nil
-	}
-	parent := filepath.Dir(path)
-	if parent != path {
-		if err := makeFolder(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return syncFolder(parent)
-}
-
-// syncFolder makes the entries of a folder durable.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
