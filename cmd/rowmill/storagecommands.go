@@ -164,15 +164,15 @@ func (s storageCommands) progress() func(jobs int) {
 }
 
 func (s storageCommands) print(r deployment.Checked) error {
-	whose := func(i *deployment.Identity) string {
+	identity := func(i *deployment.Identity) string {
 		if i == nil {
-			return "no deployment's yet"
+			return "no identity yet"
 		}
 		return i.String()
 	}
 	return terminal.Table(s.term.Out, func(row terminal.Row) {
-		row("records", r.RecordsAt, whose(r.Records))
-		row("objects", r.ObjectsAt, whose(r.Bucket))
+		row("records", r.RecordsAt, identity(r.Records))
+		row("objects", r.ObjectsAt, identity(r.Bucket))
 		row("clock", "this machine's is ahead of the store's by", (time.Duration(r.SkewSeconds) * time.Second).String())
 		row("known jobs with objects", terminal.Count(int64(r.Known)), "")
 		row("jobs that no record knows", terminal.Count(int64(len(r.Unknown))), spelling.Size(size(r.Unknown)))
@@ -354,10 +354,11 @@ The command asks first, unless --yes is given.`,
 func (s storageCommands) salvage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "salvage",
-		Short: "Replace a damaged record file by what can be read of it",
+		Short: "Keep the records of a damaged file that can be read",
 		Long: `Replace a damaged record file by a new one with all records that can be read, and
-print what is lost. A node refuses to start with a damaged file, because a backup is
-better: restore one if you have it. The damaged file stays, as rowmill.db.damaged.
+print the lost records. If you have a backup, restore it instead: it loses less. A
+file that a node can open is not changed. The damaged file stays, as
+rowmill.db.damaged.
 
 Jobs that are lost keep their objects: rowmill storage check lists them. Rows without
 their records run again and cost again. If pages of the tables usage or keyusage are
@@ -377,6 +378,10 @@ lost, the usage of some days is too low.`,
 		}
 		path := filepath.Join(set.Data, "rowmill.db")
 		losses, damaged, err := embedded.Salvage(cmd.Context(), embedded.Config{Path: path})
+		if errors.Is(err, embedded.ErrNotDamaged) {
+			s.term.Say("nothing was changed: a node can open %s; rowmill storage check lists single damaged records", path)
+			return nil
+		}
 		if err != nil {
 			return exit.With(exit.Failure, err)
 		}

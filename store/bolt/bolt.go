@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
+	"github.com/rowmill/rowmill/internal/durable"
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/store/kv/bolt"
 	"github.com/rowmill/rowmill/store/records"
@@ -55,26 +57,40 @@ func (s *Store) Copy(ctx context.Context, path string) error { return s.engine.C
 // A Loss is a page of a table that cannot be read, with its entries.
 type Loss = bolt.Loss
 
+// ErrNotDamaged means that Salvage found a record file that Open can open.
+var ErrNotDamaged = errors.New("it is not damaged")
+
 // Salvage replaces a damaged record file by a file with the records that can be read. The
 // damaged file stays, with the suffix .damaged. It returns the lost pages, and how many
-// other records have a wrong checksum. The file must not be open.
+// other records have a wrong checksum. If Salvage is killed, the damaged file is in its
+// place. The file must not be open.
 func Salvage(ctx context.Context, config Config) (losses []Loss, damaged int, err error) {
-	next, old := config.Path+".salvaged", config.Path+".damaged"
-	if _, err := os.Stat(old); err == nil {
-		return nil, 0, fmt.Errorf("%s exists: move it away first", old)
-	}
-	losses, damaged, err = bolt.Salvage(ctx, config, next)
+	path, next, old := config.Path, config.Path+".salvaged", config.Path+".damaged"
+	found, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err
 	}
-	path := config.Path
-	config.Path = next
-	s, err := Open(ctx, config)
-	if err == nil {
-		err = errors.Join(s.Rebuild(ctx), s.Close())
+	if kept, err := os.Stat(old); err == nil && !os.SameFile(found, kept) { // the same file: an earlier salvage was killed
+		return nil, 0, fmt.Errorf("%s exists: move it away first", old)
 	}
-	if err != nil {
-		return nil, 0, errors.Join(err, os.Remove(next))
+	switch s, err := Open(ctx, config); {
+	case err == nil:
+		return nil, 0, errors.Join(fmt.Errorf("record file %s: %w", path, ErrNotDamaged), s.Close())
+	case errors.Is(err, bolt.ErrInUse):
+		return nil, 0, err
 	}
-	return losses, damaged, errors.Join(os.Rename(path, old), os.Rename(next, path))
+	return bolt.Salvage(ctx, config, next, func() error {
+		config.Path = next
+		s, err := Open(ctx, config)
+		if err == nil {
+			err = errors.Join(s.Rebuild(ctx), s.Close())
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.Link(path, old); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		return errors.Join(os.Rename(next, path), durable.SyncFolder(filepath.Dir(path)))
+	})
 }

@@ -187,3 +187,55 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%d metrics, %v", n, err)
 	}
 }
+
+// TestSalvage salvages a file with a damaged page, also after a salvage that was killed
+// before its last step. It does not change a file that can be opened.
+func TestSalvage(t *testing.T) {
+	t.Parallel()
+	config := bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}
+	s := open(t, config)
+	for i := range 50 {
+		if _, _, err := s.Create(t.Context(), storetest.Record(storetest.JobID(i), "a", "row"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := bolt.Salvage(t.Context(), config); !errors.Is(err, bolt.ErrNotDamaged) {
+		t.Fatalf("a whole file: %v", err)
+	}
+	whole, err := os.ReadFile(config.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := bytes.Clone(whole)
+	page := bytes.LastIndex(broken, []byte(storetest.JobID(25))) / 4096 * 4096
+	clear(broken[page : page+4096])
+	for _, step := range []func() error{
+		func() error { return os.WriteFile(config.Path, broken, 0o600) },
+		func() error { return os.WriteFile(config.Path+".salvaged", whole[:5000], 0o600) },
+		func() error { return os.Link(config.Path, config.Path+".damaged") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	losses, _, err := bolt.Salvage(t.Context(), config)
+	if err != nil || len(losses) == 0 {
+		t.Fatalf("losses %v, %v", losses, err)
+	}
+	if kept, err := os.ReadFile(config.Path + ".damaged"); err != nil || !bytes.Equal(kept, broken) {
+		t.Errorf("the damaged file was not kept: %v", err)
+	}
+	s = open(t, config)
+	if jobs, _, err := s.List(t.Context(), "a", 100, ""); err != nil || len(jobs) == 0 {
+		t.Errorf("%d jobs, %v", len(jobs), err)
+	}
+	if err := errors.Join(s.Close(), os.WriteFile(config.Path, broken, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := bolt.Salvage(t.Context(), config); err == nil || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("a second damaged file: %v", err)
+	}
+}

@@ -17,7 +17,7 @@ import (
 // salvaged returns the entries that Salvage copies from a file.
 func salvaged(t *testing.T, path string) (map[string]string, error) {
 	t.Helper()
-	losses, _, err := Salvage(t.Context(), Config{Path: path}, path+".salvaged")
+	losses, _, err := Salvage(t.Context(), Config{Path: path}, path+".salvaged", func() error { return nil })
 	if err != nil {
 		return nil, err
 	}

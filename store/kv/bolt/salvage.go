@@ -19,9 +19,10 @@ type Loss = pages.Loss
 // little memory.
 const salvageBatch = 10_000
 
-// Salvage copies each entry of a damaged record file that can be read into a new file.
-// damaged is how many other entries have a wrong checksum. The file must not be open.
-func Salvage(ctx context.Context, config Config, to string) (losses []Loss, damaged int, err error) {
+// Salvage copies each entry of a damaged record file that can be read into a new file,
+// and then calls finish while the damaged file is still locked. damaged is how many other
+// entries have a wrong checksum. The file must not be open.
+func Salvage(ctx context.Context, config Config, to string, finish func() error) (losses []Loss, damaged int, err error) {
 	config = config.WithDefaults()
 	file, err := os.Open(config.Path)
 	if err != nil {
@@ -31,8 +32,8 @@ func Salvage(ctx context.Context, config Config, to string) (losses []Loss, dama
 	if err := config.lock(file); err != nil {
 		return nil, 0, openError(config, err)
 	}
-	if _, err := os.Stat(to); err == nil {
-		return nil, 0, fmt.Errorf("%s exists: move it away first", to)
+	if err := os.RemoveAll(to); err != nil { // of a salvage that was killed
+		return nil, 0, err
 	}
 	db, err := bbolt.Open(to, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, NoFreelistSync: true})
 	if err == nil {
@@ -52,7 +53,10 @@ func Salvage(ctx context.Context, config Config, to string) (losses []Loss, dama
 		}
 		return w.put(table, key, value)
 	})
-	if err = errors.Join(err, w.commit(), db.Close(), ctx.Err()); err != nil {
+	if err = errors.Join(err, w.commit(), db.Close(), ctx.Err()); err == nil {
+		err = finish()
+	}
+	if err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("salvage %s: %w", config.Path, err), os.Remove(to))
 	}
 	return losses, damaged, nil
