@@ -40,6 +40,11 @@ func openLease(ctx context.Context, s store.Sessions, node string, ttl time.Dura
 	return l, nil
 }
 
+// left returns the time until the deadline.
+func (l *lease) left() time.Duration {
+	return time.Duration(l.deadline.Load()) - time.Since(l.opened)
+}
+
 func (l *lease) extend(from time.Time, ttl time.Duration) {
 	l.deadline.Store(int64(from.Sub(l.opened) + ttl - ttl/8))
 }
@@ -59,6 +64,10 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 		case <-next.C:
 		}
 		began := time.Now()
+		if l.left() <= 0 {
+			l.cancel(rowmill.ErrLeaseLost)
+			return
+		}
 		ctx, cancel := context.WithTimeout(l.ctx, ttl/2)
 		err := s.RenewSession(ctx, l.session)
 		cancel()
@@ -83,7 +92,7 @@ func (l *lease) keep(s store.Sessions, ttl time.Duration, log *slog.Logger, rene
 // watch ends the lease when its deadline passes.
 func (l *lease) watch(stop <-chan struct{}) {
 	for {
-		left := time.Duration(l.deadline.Load()) - time.Since(l.opened)
+		left := l.left()
 		if left <= 0 {
 			l.cancel(rowmill.ErrLeaseLost)
 			return

@@ -235,10 +235,8 @@ func (w *world) request(node int, method, path string, header http.Header, body 
 	defer cancel()
 	asker := method + path + string(body)
 	ctx = withAsker(ctx, asker)
-	if left := w.halted(node); left > 0 {
-		if pause(ctx, left+w.latency(node, "wake", asker)) != nil {
-			return 0, nil
-		}
+	if pause(ctx, max(w.halted(node), 0)+w.latency(node, "request", asker)) != nil {
+		return 0, nil
 	}
 	r := httptest.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	r.Header = header

@@ -60,6 +60,8 @@ func (a *account) await() {
 	for a.world.now() < last {
 		time.Sleep(min(time.Second, last-a.world.now()))
 	}
+	// No client waits until the same times.
+	time.Sleep(a.world.latency(-1, "judge", ""))
 	for range 20 { // faults at effects may still strike, and nodes start again
 		if a.over() {
 			break

@@ -239,7 +239,11 @@ func (p *proc) bury() {
 }
 
 // stop ends the process like SIGTERM.
-func (p *proc) stop() error { return p.end(context.Background()) }
+func (p *proc) stop() error {
+	<-p.ready
+	time.Sleep(p.world.latency(p.node, "stop", p.id)) // no timer of the process fires at this time
+	return p.end(context.Background())
+}
 
 // end stops the process once; later calls wait for it. With an ended context the process
 // gives up its rows in flight at once.

@@ -238,8 +238,7 @@ func (w *world) drain(node int, f Fault) {
 	}
 	w.tell(node, "drain", p.id, "")
 	w.all.Go(func() {
-		time.Sleep(w.latency(node, "drain", p.id)) // no timer of the process fires at this time
-		_ = p.stop()                               // rows in flight may take longer than the drain timeout
+		_ = p.stop() // rows in flight may take longer than the drain timeout
 		w.gone(p)
 		w.tell(node, "drained", p.id, "")
 		if f.For > 0 {
@@ -259,7 +258,6 @@ func (w *world) stopAll() {
 
 // stop ends a process that has no work left.
 func (w *world) stop(p *proc) {
-	time.Sleep(w.latency(p.node, "stop", p.id)) // no timer of the process fires at this time
 	if err := p.stop(); err != nil && strings.Contains(err.Error(), "drain:") {
 		w.account.wrong("node %d has nothing to do and does not stop: %v", p.node, err)
 	}
