@@ -55,11 +55,11 @@ func (n *neighbours) rank(job string) int {
 // it in the job's order of nodes.
 const claimStagger = 300 * time.Millisecond
 
-// delay returns how long this node leaves a job without an owner to other nodes, or to
-// nobody. It is longer if a process ended while the job ran alone, and this process is
-// young: only a process that has run for some time shows whether the job or the machine
-// was at fault. It is longer also if the process was one of this node and another node
-// can take the job.
+// delay returns how long this node waits before it takes a job without an owner. Other
+// nodes may take the job earlier. The node waits longer in two cases after a process ended
+// while the job ran alone. First, if this process is young: only a process that has run
+// for some time shows whether the job or the machine was at fault. Second, if the process
+// ran on this node and another node can take the job.
 func (n *neighbours) delay(o store.Orphan, now time.Time) time.Duration {
 	delay := time.Duration(n.rank(o.JobID)) * claimStagger
 	alone := func(a store.Adopter) bool { return a.Alone && a.Process != n.id }

@@ -91,7 +91,7 @@ type StorageStatus struct {
 	// *deployment.FormatError or *retention.SkewError; nil if the node may remove
 	// data.
 	Held error
-	// Findings are those of the last pass over the bucket. Only the node that removes
+	// Findings come from the last pass over the bucket. Only the node that removes
 	// data has them.
 	Findings retention.Findings
 	// Skew is how far this node's clock is ahead of the store's.

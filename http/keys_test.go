@@ -243,7 +243,7 @@ func TestKeys_RevokedKeyStopsAtOnceAndItsJobsGoOn(t *testing.T) {
 	w.goesOn(id)
 }
 
-// A request whose key is revoked before the body has ended changes nothing.
+// A request changes nothing if its key is revoked before the body has ended.
 func TestKeys_RevokedKeyEndsABody(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string][3]string{

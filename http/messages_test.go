@@ -133,7 +133,7 @@ func TestMessages_RetryReturnsTheFirst(t *testing.T) {
 		t.Error("the same request on purpose made no second batch")
 	}
 	if objects, err := w.bucket.List(t.Context(), ""); err != nil || len(objects) != 2 {
-		t.Errorf("objects %v, %v; want those of two jobs", objects, err)
+		t.Errorf("objects %v, %v; want the objects of two jobs", objects, err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/rowmill/rowmill/internal/columnar"
 )
 
-// ErrDamaged means that a file does not hold what was written.
+// ErrDamaged means that the content of a file is not the content that was written.
 var ErrDamaged = columnar.ErrDamaged
 
 // CheckFooter returns an error if the footer of a file cannot be read, for example

@@ -34,7 +34,7 @@ func TestSharesByNode(t *testing.T) {
 	}
 	_, parts = at("c", "one", 8, 10, part("last", 8, 10)) // another worker of the same node
 	if got := o.Shares(later); len(got) != 2 || got[0].Assigned != 4 {
-		t.Errorf("%+v, want those of both workers", got)
+		t.Errorf("%+v, want the rows of both workers", got)
 	}
 	o.Remove(a)
 	o.Committed("c", parts[0].Part, later)

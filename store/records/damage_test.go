@@ -274,7 +274,7 @@ func TestRebuild(t *testing.T) {
 	rec, err = s.Get(ctx, id)
 	must(err)
 	if rec.Job.RowsDone != 2 {
-		t.Errorf("%d rows are done, want those of the second part", rec.Job.RowsDone)
+		t.Errorf("%d rows are done, want the 2 rows of the second part", rec.Job.RowsDone)
 	}
 	must(engine.View(ctx, func(tx kv.Tx) error {
 		if place, err := tx.Get("partkeys", []byte(id+"\x00q")); err != nil || place == nil {
