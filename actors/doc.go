@@ -72,7 +72,7 @@
 //	partsCommitted  committer → job  the store has recorded these parts   no
 //	jobBroke, jobSucceeded
 //	                committer → job  an error, or the recorded success    no
-//	cancelJob       node → job       the record says cancelled            yes, the next write is refused
+//	recordTimer     node → job       a client has cancelled the job       yes, the job reads its record
 //	drainJob, drainWorker, drainResults, resultsDrained
 //	                down and up the tree: finish, commit, give back       no
 //

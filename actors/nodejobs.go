@@ -210,12 +210,9 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 	}
 	n.log.Info("job cancelled", "job", h.GetJob())
 	n.metrics.jobs.WithLabelValues(string(rowmill.StatusCancelled)).Inc()
-	switch {
-	case owned && remote: // the job reads its record: the other node may use the other side of a split store
-		c.Send(o.pid, recordTimer)
-	case owned:
-		c.Send(o.pid, cancelJob{})
-	default:
+	if owned {
+		c.Send(o.pid, recordTimer) // the job reads its record: the cancel may be lost with one side of a split store
+	} else {
 		n.cleaner.settle(c, h.GetJob())
 	}
 }

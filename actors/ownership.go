@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cancelJob tells a job that its record says cancelled. The node sends it, and the
-// job itself after a read of the record.
+// cancelJob tells a job that its record says cancelled. The job sends it to itself after
+// a read of the record.
 type cancelJob struct{}
 
 // An ownership holds the record of a job and this node's right to change it. Its
