@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/rowmill/rowmill/store/bolt"
 )
 
 // A sink is the writer of an answer; it only counts the bytes.
@@ -47,7 +45,7 @@ func BenchmarkLive(b *testing.B) {
 
 // BenchmarkSubmit creates jobs with a row of 1 KB, without a disk.
 func BenchmarkSubmit(b *testing.B) {
-	w := setupStore(b, func(c *bolt.Config) { c.Volatile = new(bolt.Volatile) }, func(c *Config) { c.Logger = nil })
+	w := setupStore(b, time.Now, func(c *Config) { c.Logger = nil })
 	handler := w.Handler()
 	body := `{"model":"qwen-3-4b","inputs":["` + strings.Repeat("x", 1<<10) + `"]}`
 	b.ReportAllocs()
@@ -65,7 +63,7 @@ func BenchmarkSubmit(b *testing.B) {
 // timeGet measures GET requests to a server with 2,000 ended jobs, from the headers of
 // the request to the last byte of the answer.
 func timeGet(b *testing.B, path func(jobs []string, i int) string) {
-	w := setupStore(b, func(c *bolt.Config) { c.Volatile = new(bolt.Volatile) }, func(c *Config) { c.Logger = nil })
+	w := setupStore(b, time.Now, func(c *Config) { c.Logger = nil })
 	handler := w.Handler()
 	jobs := make([]string, 2000)
 	for i := range jobs {

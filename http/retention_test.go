@@ -8,7 +8,6 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
 )
 
 const day = 24 * time.Hour
@@ -22,9 +21,7 @@ type later struct {
 func setupLater(t *testing.T, change ...func(*Config)) *later {
 	t.Helper()
 	l := &later{}
-	l.world = setupStore(t, func(c *bolt.Config) {
-		c.Clock = func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
-	}, change...)
+	l.world = setupStore(t, func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }, change...)
 	return l
 }
 

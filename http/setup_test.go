@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	nethttp "net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -33,8 +32,9 @@ import (
 	"github.com/rowmill/rowmill/http/jobs"
 	"github.com/rowmill/rowmill/http/nodes"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
 	"github.com/rowmill/rowmill/store/deployment"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
 )
 
 // must ends the test if err is not nil.
@@ -161,7 +161,7 @@ type world struct {
 	testing.TB
 	*Server
 	service *fakeService
-	store   *bolt.Store
+	store   *records.Store
 	bucket  *testBucket
 	metrics *prometheus.Registry
 	logs    *syncBuffer
@@ -191,16 +191,14 @@ func (s *syncBuffer) String() string {
 // setup starts a world. change may alter the configuration.
 func setup(t testing.TB, change ...func(*Config)) *world {
 	t.Helper()
-	return setupStore(t, func(*bolt.Config) {}, change...)
+	return setupStore(t, time.Now, change...)
 }
 
-// setupStore starts a world on a store with a changed configuration.
-func setupStore(t testing.TB, alter func(*bolt.Config), change ...func(*Config)) *world {
+// setupStore starts a world on a store in memory with a clock.
+func setupStore(t testing.TB, clock func() time.Time, change ...func(*Config)) *world {
 	t.Helper()
 	w := &world{TB: t, service: &fakeService{}, metrics: prometheus.NewRegistry(), logs: &syncBuffer{}, key: adminKey}
-	records := bolt.Config{Path: filepath.Join(t.TempDir(), "records.db")}
-	alter(&records)
-	opened, err := bolt.Open(t.Context(), records)
+	opened, err := records.Open(t.Context(), mem.New(clock), nil)
 	must(t, err)
 	t.Cleanup(func() { opened.Close() })
 	w.store, w.bucket = opened, newTestBucket(t)

@@ -13,7 +13,6 @@ import (
 	"github.com/rowmill/rowmill/http/caller"
 	"github.com/rowmill/rowmill/http/exchange"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
 )
 
 // used commits rows of an account as one job on a model.
@@ -42,7 +41,7 @@ func (w *world) usedWith(key, account, model string, totals store.Totals) {
 // onDay starts a world whose clocks, the store's too, show *now.
 func onDay(t testing.TB, now *time.Time) *world {
 	clock := func() time.Time { return *now }
-	return setupStore(t, func(c *bolt.Config) { c.Clock = clock }, func(c *Config) { c.Now = clock })
+	return setupStore(t, clock, func(c *Config) { c.Now = clock })
 }
 
 func TestUsage_ByDayAndModel(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/blob"
 	"github.com/rowmill/rowmill/blob/blobtest"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -37,16 +37,14 @@ func quiet() *proc {
 func TestRecords_Conformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		folder := t.TempDir()
 		var mu sync.Mutex
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		read := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+		engine := mem.New(read)
 		return storetest.Harness{
-			Open: func(t testing.TB) store.Store {
-				v := &vault{path: folder + "/records.db", volatile: new(bolt.Volatile), leases: newLeases(), clock: read}
-				if err := v.open(); err != nil {
-					t.Fatal(err)
-				}
+			Open: func(testing.TB) store.Store {
+				engine = engine.Reopen()
+				v := newVault(engine, newLeases())
 				return closing{&records{Store: v.base, proc: quiet(), vault: v}}
 			},
 			Advance: func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) },

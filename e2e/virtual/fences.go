@@ -8,7 +8,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	recordstore "github.com/rowmill/rowmill/store/records"
 )
 
 // leases tracks the sessions of the store, and whether each still lives and may write.
@@ -55,7 +55,7 @@ func (l *leases) alive(session string) bool {
 }
 
 // claimed checks that a claimed job did not belong to a live session.
-func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, error)) (store.Record, error) {
+func (r *records) claimed(s *recordstore.Store, jobID string, do func() (store.Record, error)) (store.Record, error) {
 	before, _ := s.Get(background, jobID)
 	rec, err := do()
 	if err == nil && before.Session != "" && r.side().leases.alive(before.Session) {
@@ -65,7 +65,7 @@ func (r *records) claimed(s *bolt.Store, jobID string, do func() (store.Record, 
 }
 
 // fenced checks that an accepted write came from the owner of the job, with a live session.
-func (r *records) fenced(s *bolt.Store, f store.Fence, kind string, do func() error) error {
+func (r *records) fenced(s *recordstore.Store, f store.Fence, kind string, do func() error) error {
 	before, looked := s.Get(background, f.JobID)
 	err := do()
 	if err == nil && looked == nil && (before.Session != f.Session || before.Epoch != f.Epoch || !r.side().leases.alive(f.Session)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/quotas"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	recordstore "github.com/rowmill/rowmill/store/records"
 )
 
 // limitCost sets the cost quota of defaultAccount for a month.
@@ -28,7 +28,7 @@ func (w *world) limitCost(usd float64) error {
 
 // reserve reserves money for a job in the store, and compares the answer with the spent
 // and reserved money of the account.
-func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *float64) (store.Record, error) {
+func (a *account) reserve(s *recordstore.Store, f store.Fence, usd float64, limit *float64) (store.Record, error) {
 	before, _ := s.Get(background, f.JobID)
 	rec, err := s.Reserve(background, f, usd, limit)
 	if limit == nil {
@@ -57,7 +57,7 @@ func (a *account) reserve(s *bolt.Store, f store.Fence, usd float64, limit *floa
 
 // bound returns the sum of the money that the account spent this month and the reserved
 // money of its jobs, except job but.
-func (a *account) bound(s *bolt.Store, but string) rowmill.Money {
+func (a *account) bound(s *recordstore.Store, but string) rowmill.Money {
 	sum := a.spent(s)
 	jobs, _, err := s.List(background, defaultAccount, 100, "")
 	for _, job := range jobs {
@@ -77,7 +77,7 @@ func unused(rec store.Record) rowmill.Money {
 	return max(rec.Reserved-rowmill.MoneyOf(*rec.Spec.Model.Cost(&rec.Job)), 0) // the world's models have prices
 }
 
-func (a *account) spent(s *bolt.Store) (sum rowmill.Money) {
+func (a *account) spent(s *recordstore.Store) (sum rowmill.Money) {
 	now := time.Now().UTC()
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	days, err := s.Usage(background, defaultAccount, first, first.AddDate(0, 1, -1))

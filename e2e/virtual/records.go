@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,21 +13,19 @@ import (
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	recordstore "github.com/rowmill/rowmill/store/records"
 )
 
-// A vault is the shared store of all nodes: a file without syncs, which can return to an
-// earlier state.
+// A vault is the shared store of all nodes, which can return to an earlier state.
 type vault struct {
-	mu       sync.RWMutex // held for writing while the file is put back
-	path     string
-	volatile *bolt.Volatile
-	base     *bolt.Store
-	clock    func() time.Time
-	leases   *leases
-	forgets  time.Duration // largest time to forget: earlier states are kept for this time
-	states   []state
-	split    atomic.Pointer[split] // nil: all nodes use this vault
+	mu      sync.RWMutex // held for writing while an earlier state comes back
+	engine  *mem.Engine
+	base    *recordstore.Store
+	leases  *leases
+	forgets time.Duration // largest time to forget: earlier states are kept for this time
+	states  []state
+	split   atomic.Pointer[split] // nil: all nodes use this vault
 }
 
 // A split has some nodes use a copy of the vault, which is given up in the end.
@@ -38,23 +34,27 @@ type split struct {
 	losers map[int]bool // nodes that use it
 }
 
-// A state is the content of the file at a time.
+// A state is the content of the store at a time.
 type state struct {
-	at   time.Time
-	file []byte
+	at     time.Time
+	tables mem.State
 }
 
 // stateEvery is the smallest time between two kept states.
 const stateEvery = 50 * time.Millisecond
 
-func openVault(folder string, forgets time.Duration) (*vault, error) {
-	v := &vault{path: filepath.Join(folder, "records.db"), volatile: new(bolt.Volatile), leases: newLeases(), clock: time.Now, forgets: forgets}
-	return v, v.open()
+func newVault(engine *mem.Engine, leases *leases) *vault {
+	v := &vault{engine: engine, leases: leases}
+	v.open()
+	return v
 }
 
-func (v *vault) open() (err error) {
-	v.base, err = bolt.Open(context.Background(), bolt.Config{Path: v.path, Volatile: v.volatile, Clock: v.clock, MapBytes: 1 << 18})
-	return err
+// open opens the store anew, without what it remembers of its reads.
+func (v *vault) open() {
+	var err error
+	if v.base, err = recordstore.Open(background, v.engine, nil); err != nil {
+		panic(fmt.Sprintf("open the vault: %v", err))
+	}
 }
 
 // keep saves the state before a write.
@@ -68,15 +68,11 @@ func (v *vault) keep() {
 	if n := len(v.states); n > 0 && now.Sub(v.states[n-1].at) < stateEvery {
 		return
 	}
-	file, err := os.ReadFile(v.path)
-	if err != nil {
-		panic(fmt.Sprintf("read the vault: %v", err))
-	}
 	v.states = slices.DeleteFunc(v.states, func(s state) bool { return now.Sub(s.at) > v.forgets })
-	v.states = append(v.states, state{now, file})
+	v.states = append(v.states, state{now, v.engine.State()})
 }
 
-// forget returns the file to its state d ago, or a little later: the state before the first
+// forget returns the store to its state d ago, or a little later: the state before the first
 // write after that time.
 func (v *vault) forget(d time.Duration) {
 	v.mu.Lock()
@@ -86,48 +82,20 @@ func (v *vault) forget(d time.Duration) {
 	if i < 0 {
 		return
 	}
-	file := v.states[i].file
+	v.engine.Back(v.states[i].tables)
 	v.states = v.states[:i]
-	err := v.base.Close()
-	if err == nil {
-		err = os.WriteFile(v.path, file, 0o600)
-	}
-	if err == nil {
-		err = v.open()
-	}
-	if err != nil {
-		panic(fmt.Sprintf("put the vault back: %v", err))
-	}
+	v.open()
 }
 
 // divide makes a copy, which some nodes use from now on.
 func (v *vault) divide(losers map[int]bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	aside := &vault{path: v.path + ".copy", volatile: v.volatile.Copy(v.clock), leases: v.leases.copied(), clock: v.clock}
-	file, err := os.ReadFile(v.path)
-	if err == nil {
-		err = os.WriteFile(aside.path, file, 0o600)
-	}
-	if err == nil {
-		err = aside.open()
-	}
-	if err != nil {
-		panic(fmt.Sprintf("copy the vault: %v", err))
-	}
-	v.split.Store(&split{aside, losers})
+	v.split.Store(&split{newVault(v.engine.Fork(), v.leases.copied()), losers})
 }
 
 // unite gives the copy up.
-func (v *vault) unite() {
-	if s := v.split.Swap(nil); s != nil {
-		s.copy.mu.Lock()
-		defer s.copy.mu.Unlock()
-		if err := s.copy.base.Close(); err != nil {
-			panic(fmt.Sprintf("close the copy of the vault: %v", err))
-		}
-	}
-}
+func (v *vault) unite() { v.split.Store(nil) }
 
 // records is the access of a process to the vault. It has the methods of store.Store that
 // worlds call. Another method panics, because it would never meet a fault.
@@ -145,7 +113,7 @@ func (r *records) side() *vault {
 	return r.vault
 }
 
-func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *bolt.Store) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *recordstore.Store) (T, error)) (T, error) {
 	var out atomic.Pointer[T] // a late effect sets it after its caller has returned
 	err := r.run(ctx, effect{kind: "store." + kind, key: short(key), writes: writes, do: func() error {
 		v := r.side()
@@ -164,8 +132,8 @@ func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, 
 	return *new(T), err
 }
 
-func do(ctx context.Context, r *records, kind, key string, do func(context.Context, *bolt.Store) error) error {
-	_, err := ask(ctx, r, true, kind, key, func(ctx context.Context, s *bolt.Store) (struct{}, error) { return struct{}{}, do(ctx, s) })
+func do(ctx context.Context, r *records, kind, key string, do func(context.Context, *recordstore.Store) error) error {
+	_, err := ask(ctx, r, true, kind, key, func(ctx context.Context, s *recordstore.Store) (struct{}, error) { return struct{}{}, do(ctx, s) })
 	return err
 }
 
@@ -176,7 +144,7 @@ type pair[A, B any] struct {
 }
 
 func (r *records) OpenSession(ctx context.Context, node string, ttl time.Duration) (string, error) {
-	return ask(ctx, r, true, "open-session", node, func(ctx context.Context, s *bolt.Store) (string, error) {
+	return ask(ctx, r, true, "open-session", node, func(ctx context.Context, s *recordstore.Store) (string, error) {
 		session, err := s.OpenSession(ctx, node, ttl)
 		if err == nil {
 			r.side().leases.opened(session, ttl)
@@ -186,7 +154,7 @@ func (r *records) OpenSession(ctx context.Context, node string, ttl time.Duratio
 }
 
 func (r *records) RenewSession(ctx context.Context, session string) error {
-	return do(ctx, r, "renew-session", "", func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "renew-session", "", func(ctx context.Context, s *recordstore.Store) error {
 		err := s.RenewSession(ctx, session)
 		if err == nil {
 			r.side().leases.renewed(session)
@@ -196,11 +164,11 @@ func (r *records) RenewSession(ctx context.Context, session string) error {
 }
 
 func (r *records) LiveSessions(ctx context.Context) (int, error) {
-	return ask(ctx, r, false, "live-sessions", "", func(ctx context.Context, s *bolt.Store) (int, error) { return s.LiveSessions(ctx) })
+	return ask(ctx, r, false, "live-sessions", "", func(ctx context.Context, s *recordstore.Store) (int, error) { return s.LiveSessions(ctx) })
 }
 
 func (r *records) CloseSession(ctx context.Context, session string) error {
-	return do(ctx, r, "close-session", "", func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "close-session", "", func(ctx context.Context, s *recordstore.Store) error {
 		err := s.CloseSession(ctx, session)
 		if err == nil {
 			r.side().leases.closed(session)
@@ -210,7 +178,7 @@ func (r *records) CloseSession(ctx context.Context, session string) error {
 }
 
 func (r *records) Create(ctx context.Context, rec store.Record, idem *store.Idempotency) (store.Record, bool, error) {
-	p, err := ask(ctx, r, true, "create", rec.Job.ID, func(ctx context.Context, s *bolt.Store) (pair[store.Record, bool], error) {
+	p, err := ask(ctx, r, true, "create", rec.Job.ID, func(ctx context.Context, s *recordstore.Store) (pair[store.Record, bool], error) {
 		rec, existed, err := s.Create(ctx, rec, idem)
 		return pair[store.Record, bool]{rec, existed}, err
 	})
@@ -218,31 +186,33 @@ func (r *records) Create(ctx context.Context, rec store.Record, idem *store.Idem
 }
 
 func (r *records) Lookup(ctx context.Context, account string, idem store.Idempotency) (store.Record, error) {
-	return ask(ctx, r, false, "lookup", account, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Lookup(ctx, account, idem) })
+	return ask(ctx, r, false, "lookup", account, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
+		return s.Lookup(ctx, account, idem)
+	})
 }
 
 func (r *records) Get(ctx context.Context, jobID string) (store.Record, error) {
-	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.Get(ctx, jobID) })
+	return ask(ctx, r, false, "get", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) { return s.Get(ctx, jobID) })
 }
 
 func (r *records) Head(ctx context.Context, jobID string) (*store.Head, error) {
-	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *bolt.Store) (*store.Head, error) { return s.Head(ctx, jobID) })
+	return ask(ctx, r, false, "head", jobID, func(ctx context.Context, s *recordstore.Store) (*store.Head, error) { return s.Head(ctx, jobID) })
 }
 
 func (r *records) Marks(ctx context.Context, jobIDs []string, writer string) ([]store.Mark, error) {
-	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *bolt.Store) ([]store.Mark, error) {
+	return ask(ctx, r, false, "marks", "", func(ctx context.Context, s *recordstore.Store) ([]store.Mark, error) {
 		return s.Marks(ctx, jobIDs, writer)
 	})
 }
 
 func (r *records) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
-	return ask(ctx, r, false, "active", "", func(ctx context.Context, s *bolt.Store) ([][]string, error) {
+	return ask(ctx, r, false, "active", "", func(ctx context.Context, s *recordstore.Store) ([][]string, error) {
 		return s.Active(ctx, accounts, since, limit)
 	})
 }
 
 func (r *records) List(ctx context.Context, account string, limit int, cursor string) ([]*rowmill.Job, string, error) {
-	p, err := ask(ctx, r, false, "list", account, func(ctx context.Context, s *bolt.Store) (pair[[]*rowmill.Job, string], error) {
+	p, err := ask(ctx, r, false, "list", account, func(ctx context.Context, s *recordstore.Store) (pair[[]*rowmill.Job, string], error) {
 		jobs, next, err := s.List(ctx, account, limit, cursor)
 		return pair[[]*rowmill.Job, string]{jobs, next}, err
 	})
@@ -250,11 +220,11 @@ func (r *records) List(ctx context.Context, account string, limit int, cursor st
 }
 
 func (r *records) Orphans(ctx context.Context, limit int) ([]store.Orphan, error) {
-	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *bolt.Store) ([]store.Orphan, error) { return s.Orphans(ctx, limit) })
+	return ask(ctx, r, false, "orphans", "", func(ctx context.Context, s *recordstore.Store) ([]store.Orphan, error) { return s.Orphans(ctx, limit) })
 }
 
 func (r *records) Claim(ctx context.Context, jobID, session string, by store.Adopter) (store.Record, error) {
-	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+	return ask(ctx, r, true, "claim", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
 		rec, err := r.claimed(s, jobID, func() (store.Record, error) { return s.Claim(ctx, jobID, session, by) })
 		if err == nil {
 			r.takes(jobID)
@@ -264,53 +234,53 @@ func (r *records) Claim(ctx context.Context, jobID, session string, by store.Ado
 }
 
 func (r *records) Release(ctx context.Context, f store.Fence) error {
-	return do(ctx, r, "release", f.JobID, func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "release", f.JobID, func(ctx context.Context, s *recordstore.Store) error {
 		return r.fenced(s, f, "a release", func() error { return s.Release(ctx, f) })
 	})
 }
 
 func (r *records) Park(ctx context.Context, f store.Fence, rest time.Duration, message string) error {
-	return do(ctx, r, "park", f.JobID, func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "park", f.JobID, func(ctx context.Context, s *recordstore.Store) error {
 		return r.fenced(s, f, "a park", func() error { return s.Park(ctx, f, rest, message) })
 	})
 }
 
 func (r *records) Unpark(ctx context.Context, jobID string) error {
-	return do(ctx, r, "unpark", jobID, func(ctx context.Context, s *bolt.Store) error { return s.Unpark(ctx, jobID) })
+	return do(ctx, r, "unpark", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.Unpark(ctx, jobID) })
 }
 
 func (r *records) Update(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
+	return ask(ctx, r, true, "update", f.JobID, func(ctx context.Context, s *recordstore.Store) (rec store.Record, err error) {
 		err = r.fenced(s, f, "an update", func() error { rec, err = s.Update(ctx, f, change); return err })
 		return rec, err
 	})
 }
 
 func (r *records) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {
-	return ask(ctx, r, true, "finish", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
+	return ask(ctx, r, true, "finish", f.JobID, func(ctx context.Context, s *recordstore.Store) (rec store.Record, err error) {
 		err = r.fenced(s, f, "the end", func() error { rec, err = s.Finish(ctx, f, change); return err })
 		return rec, err
 	})
 }
 
 func (r *records) Cancel(ctx context.Context, jobID string, now time.Time, change func(*store.Record)) (store.Record, error) {
-	return ask(ctx, r, true, "cancel", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+	return ask(ctx, r, true, "cancel", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
 		return s.Cancel(ctx, jobID, now, change)
 	})
 }
 
 func (r *records) AddArtifact(ctx context.Context, jobID, variant string, a store.Artifact) (store.Record, error) {
-	return ask(ctx, r, true, "add-artifact", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+	return ask(ctx, r, true, "add-artifact", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
 		return s.AddArtifact(ctx, jobID, variant, a)
 	})
 }
 
 func (r *records) ShowRunning(ctx context.Context, jobID string) error {
-	return do(ctx, r, "show-running", jobID, func(ctx context.Context, s *bolt.Store) error { return s.ShowRunning(ctx, jobID) })
+	return do(ctx, r, "show-running", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.ShowRunning(ctx, jobID) })
 }
 
 func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
-	return do(ctx, r, "commit-parts", f.JobID, func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "commit-parts", f.JobID, func(ctx context.Context, s *recordstore.Store) error {
 		err := r.fenced(s, f, "a part", func() error { return s.CommitParts(ctx, f, parts, totals) })
 		if a := r.world.account; a != nil && err == nil {
 			a.acks.recorded(parts...)
@@ -320,37 +290,37 @@ func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.
 }
 
 func (r *records) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {
-	return do(ctx, r, "replace-parts", f.JobID+" shard "+strconv.Itoa(complete.Shard), func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "replace-parts", f.JobID+" shard "+strconv.Itoa(complete.Shard), func(ctx context.Context, s *recordstore.Store) error {
 		return r.fenced(s, f, "a merged part", func() error { return s.ReplaceParts(ctx, f, complete) })
 	})
 }
 
 func (r *records) ListParts(ctx context.Context, jobID string) ([]store.Part, error) {
-	return ask(ctx, r, false, "list-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.ListParts(ctx, jobID) })
+	return ask(ctx, r, false, "list-parts", jobID, func(ctx context.Context, s *recordstore.Store) ([]store.Part, error) { return s.ListParts(ctx, jobID) })
 }
 
 func (r *records) ReplaceArtifact(ctx context.Context, jobID, variant string, was, is store.Artifact) (store.Record, error) {
-	return ask(ctx, r, true, "replace-artifact", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) {
+	return ask(ctx, r, true, "replace-artifact", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
 		return s.ReplaceArtifact(ctx, jobID, variant, was, is)
 	})
 }
 
 func (r *records) LostParts(ctx context.Context, jobID string) ([]store.Part, error) {
-	return ask(ctx, r, false, "lost-parts", jobID, func(ctx context.Context, s *bolt.Store) ([]store.Part, error) { return s.LostParts(ctx, jobID) })
+	return ask(ctx, r, false, "lost-parts", jobID, func(ctx context.Context, s *recordstore.Store) ([]store.Part, error) { return s.LostParts(ctx, jobID) })
 }
 
 func (r *records) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (store.Totals, error) {
-	return ask(ctx, r, true, "lose-parts", f.JobID, func(ctx context.Context, s *bolt.Store) (store.Totals, error) {
+	return ask(ctx, r, true, "lose-parts", f.JobID, func(ctx context.Context, s *recordstore.Store) (store.Totals, error) {
 		return s.LoseParts(ctx, f, keys, change)
 	})
 }
 
 func (r *records) DropParts(ctx context.Context, jobID string) error {
-	return do(ctx, r, "drop-parts", jobID, func(ctx context.Context, s *bolt.Store) error { return s.DropParts(ctx, jobID) })
+	return do(ctx, r, "drop-parts", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.DropParts(ctx, jobID) })
 }
 
 func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit *float64) (store.Record, error) {
-	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *bolt.Store) (rec store.Record, err error) {
+	return ask(ctx, r, true, "reserve", f.JobID, func(ctx context.Context, s *recordstore.Store) (rec store.Record, err error) {
 		if r.world.account == nil {
 			return s.Reserve(ctx, f, usd, limit)
 		}
@@ -360,11 +330,11 @@ func (r *records) Reserve(ctx context.Context, f store.Fence, usd float64, limit
 }
 
 func (r *records) ListKeys(ctx context.Context) ([]store.Key, error) {
-	return ask(ctx, r, false, "list-keys", "", func(ctx context.Context, s *bolt.Store) ([]store.Key, error) { return s.ListKeys(ctx) })
+	return ask(ctx, r, false, "list-keys", "", func(ctx context.Context, s *recordstore.Store) ([]store.Key, error) { return s.ListKeys(ctx) })
 }
 
 func (r *records) GetValue(ctx context.Context, name string) (json.RawMessage, int64, error) {
-	p, err := ask(ctx, r, false, "get-value", name, func(ctx context.Context, s *bolt.Store) (pair[json.RawMessage, int64], error) {
+	p, err := ask(ctx, r, false, "get-value", name, func(ctx context.Context, s *recordstore.Store) (pair[json.RawMessage, int64], error) {
 		doc, version, err := s.GetValue(ctx, name)
 		return pair[json.RawMessage, int64]{doc, version}, err
 	})
@@ -372,7 +342,9 @@ func (r *records) GetValue(ctx context.Context, name string) (json.RawMessage, i
 }
 
 func (r *records) PutValue(ctx context.Context, name string, doc json.RawMessage, version int64) (int64, error) {
-	return ask(ctx, r, true, "put-value", name, func(ctx context.Context, s *bolt.Store) (int64, error) { return s.PutValue(ctx, name, doc, version) })
+	return ask(ctx, r, true, "put-value", name, func(ctx context.Context, s *recordstore.Store) (int64, error) {
+		return s.PutValue(ctx, name, doc, version)
+	})
 }
 
 // ExpiredFiles is not an effect: no world has files, and another effect would change every
@@ -384,45 +356,47 @@ func (r *records) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([
 }
 
 func (r *records) Holders(ctx context.Context) ([]string, error) {
-	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.Holders(ctx) })
+	return ask(ctx, r, false, "holders", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.Holders(ctx) })
 }
 
 func (r *records) Held(ctx context.Context, account string, ended time.Time, limit int) ([]string, error) {
-	return ask(ctx, r, false, "held", account, func(ctx context.Context, s *bolt.Store) ([]string, error) {
+	return ask(ctx, r, false, "held", account, func(ctx context.Context, s *recordstore.Store) ([]string, error) {
 		return s.Held(ctx, account, ended, limit)
 	})
 }
 
 func (r *records) RemoveData(ctx context.Context, jobID string, now time.Time) (store.Record, error) {
-	return ask(ctx, r, true, "remove-data", jobID, func(ctx context.Context, s *bolt.Store) (store.Record, error) { return s.RemoveData(ctx, jobID, now) })
+	return ask(ctx, r, true, "remove-data", jobID, func(ctx context.Context, s *recordstore.Store) (store.Record, error) {
+		return s.RemoveData(ctx, jobID, now)
+	})
 }
 
 func (r *records) DataGone(ctx context.Context, jobID string) error {
-	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *bolt.Store) error { return s.DataGone(ctx, jobID) })
+	return do(ctx, r, "data-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.DataGone(ctx, jobID) })
 }
 
 func (r *records) Due(ctx context.Context, by time.Time, limit int) ([]string, error) {
-	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *bolt.Store) ([]string, error) { return s.Due(ctx, by, limit) })
+	return ask(ctx, r, false, "due", "", func(ctx context.Context, s *recordstore.Store) ([]string, error) { return s.Due(ctx, by, limit) })
 }
 
 func (r *records) KeepInput(ctx context.Context, jobID string, until time.Time) error {
-	return do(ctx, r, "keep-input", jobID, func(ctx context.Context, s *bolt.Store) error { return s.KeepInput(ctx, jobID, until) })
+	return do(ctx, r, "keep-input", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.KeepInput(ctx, jobID, until) })
 }
 
 func (r *records) InputGone(ctx context.Context, jobID string, now time.Time) error {
-	return do(ctx, r, "input-gone", jobID, func(ctx context.Context, s *bolt.Store) error { return s.InputGone(ctx, jobID, now) })
+	return do(ctx, r, "input-gone", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.InputGone(ctx, jobID, now) })
 }
 
 func (r *records) Continued(ctx context.Context, jobID, by string) error {
-	return do(ctx, r, "continued", jobID, func(ctx context.Context, s *bolt.Store) error { return s.Continued(ctx, jobID, by) })
+	return do(ctx, r, "continued", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.Continued(ctx, jobID, by) })
 }
 
 func (r *records) Time(ctx context.Context) (time.Time, error) {
-	return ask(ctx, r, false, "time", "", func(ctx context.Context, s *bolt.Store) (time.Time, error) { return s.Time(ctx) })
+	return ask(ctx, r, false, "time", "", func(ctx context.Context, s *recordstore.Store) (time.Time, error) { return s.Time(ctx) })
 }
 
 func (r *records) Confirm(ctx context.Context) error {
-	return do(ctx, r, "confirm", "", func(ctx context.Context, s *bolt.Store) error {
+	return do(ctx, r, "confirm", "", func(ctx context.Context, s *recordstore.Store) error {
 		if r.side() != r.vault {
 			return fmt.Errorf("%w: the other side has the primary", rowmill.ErrUnavailable)
 		}
@@ -431,7 +405,7 @@ func (r *records) Confirm(ctx context.Context) error {
 }
 
 func (r *records) Ping(ctx context.Context) error {
-	return do(ctx, r, "ping", "", func(ctx context.Context, s *bolt.Store) error { return s.Ping(ctx) })
+	return do(ctx, r, "ping", "", func(ctx context.Context, s *recordstore.Store) error { return s.Ping(ctx) })
 }
 
 // Close does nothing: other processes use the vault.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/engine/catalog"
 	"github.com/rowmill/rowmill/internal/deterministic"
+	"github.com/rowmill/rowmill/store/kv/mem"
 )
 
 // A world is one run of a schedule, inside a bubble of synctest.
@@ -73,11 +73,11 @@ func (nothing) Register(prometheus.Collector) error  { return nil }
 func (nothing) MustRegister(...prometheus.Collector) {}
 func (nothing) Unregister(prometheus.Collector) bool { return true }
 
-func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, error) {
+func newWorld(s Schedule, sh shared, log *slog.Logger) (*world, error) {
 	w := &world{
 		Schedule: s, shared: sh, began: time.Now(), ended: make(chan struct{}), shelf: ownShelf(), net: newNetwork(),
 		struck: make([]bool, len(s.Faults)), struckAt: make([]time.Duration, len(s.Faults)),
-		tally: newTally(),
+		tally: newTally(), vault: newVault(mem.New(time.Now), newLeases()),
 	}
 	for i, n := range s.Nodes {
 		w.gates = append(w.gates, &gate{counts: map[string]int{}})
@@ -86,15 +86,13 @@ func newWorld(s Schedule, sh shared, folder string, log *slog.Logger) (*world, e
 	}
 	w.halts, w.procs, w.starts = make([]time.Time, len(s.Nodes)), make([]*proc, len(s.Nodes)), make([]int, len(s.Nodes))
 	w.connect()
-	var err error
-	forgets := time.Duration(0)
 	for _, f := range s.Faults {
 		if f.Kind == "forget" {
-			forgets = max(forgets, time.Duration(f.For))
+			w.vault.forgets = max(w.vault.forgets, time.Duration(f.For))
 		}
 	}
-	w.vault, err = openVault(folder, forgets)
-	if err == nil && s.CostLimit > 0 {
+	var err error
+	if s.CostLimit > 0 {
 		err = w.limitCost(s.CostLimit)
 	}
 	if err == nil && s.RetentionDays > 0 {
@@ -121,12 +119,7 @@ func run(s Schedule, sh shared, log *slog.Logger) Verdict {
 // play is run, but also returns the ended world.
 func play(s Schedule, sh shared, log *slog.Logger) (w *world, v Verdict) {
 	defer deterministic.Seed(s.Seed)()
-	folder, err := os.MkdirTemp(folders(), "rowmill-virtual-")
-	if err != nil {
-		panic(fmt.Sprintf("make a folder: %v", err))
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	w, err = newWorld(s, sh, folder, log)
+	w, err := newWorld(s, sh, log)
 	if err != nil {
 		panic(fmt.Sprintf("make a world: %v", err))
 	}
@@ -151,14 +144,6 @@ func play(s Schedule, sh shared, log *slog.Logger) (w *world, v Verdict) {
 	v.Wrongs, v.Reruns, v.Struck, v.Swift, v.Parked = w.account.wrongs, w.account.reruns, w.account.struckFaults(), w.swifts, w.account.innocent
 	v.trace = w.trace
 	return w, v
-}
-
-// folders returns the parent of temporary folders: memory, if there is any.
-func folders() string {
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		return "/dev/shm"
-	}
-	return ""
 }
 
 // up starts a process on a node, with retries.

@@ -18,9 +18,6 @@ import (
 // Config names the file and its limits.
 type Config = bolt.Config
 
-// Volatile makes a store for simulations.
-type Volatile = bolt.Volatile
-
 var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Movable = (*Store)(nil)

@@ -3,15 +3,15 @@ package recall_test
 import (
 	"bytes"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/records"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -38,7 +38,6 @@ func (c *logText) String() string {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		path := filepath.Join(t.TempDir(), "records.db")
 		var mu sync.Mutex
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		read := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
@@ -48,11 +47,12 @@ func TestConformance(t *testing.T) {
 				t.Errorf("nothing was lost, but the log says: %s", text)
 			}
 		})
-		volatile := new(bolt.Volatile)
+		engine := mem.New(read)
 		return storetest.Harness{
 			Open: func(t testing.TB) store.Store {
 				t.Helper()
-				below, err := bolt.Open(t.Context(), bolt.Config{Path: path, Clock: read, Volatile: volatile})
+				engine = engine.Reopen()
+				below, err := records.Open(t.Context(), engine, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

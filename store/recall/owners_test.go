@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -369,8 +368,7 @@ func TestClaimAfterAnotherOwner(t *testing.T) {
 			var o store.Fence
 			if earlier {
 				o = other.claim()
-				taken, err := os.ReadFile(v.path)
-				n.must(err)
+				taken := v.engine.State()
 				v.forget()
 				f, v.kept = n.claim(), taken
 			}

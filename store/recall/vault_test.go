@@ -2,18 +2,16 @@ package recall_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
 	"github.com/rowmill/rowmill/store/recall"
+	"github.com/rowmill/rowmill/store/records"
 	"github.com/rowmill/rowmill/store/storetest"
 )
 
@@ -21,9 +19,9 @@ import (
 type vault struct {
 	store.Store
 	t                *testing.T
-	path             string
-	volatile         bolt.Volatile
-	kept             []byte
+	engine           *mem.Engine
+	ahead            atomic.Int64 // ns; how far the clock of the store is ahead
+	kept             mem.State
 	unreachable      bool   // the store is unreachable
 	refuseChanges    bool   // the store refuses all changes of records
 	forgetAgain      bool   // forget is called again after the next Update
@@ -33,7 +31,8 @@ type vault struct {
 }
 
 func newVault(t *testing.T) *vault {
-	v := &vault{t: t, path: filepath.Join(t.TempDir(), "records.db")}
+	v := &vault{t: t}
+	v.engine = mem.New(func() time.Time { return time.Now().Add(time.Duration(v.ahead.Load())) })
 	v.open()
 	t.Cleanup(func() { v.Store.Close() })
 	return v
@@ -41,7 +40,7 @@ func newVault(t *testing.T) *vault {
 
 func (v *vault) open() {
 	v.t.Helper()
-	s, err := bolt.Open(context.Background(), bolt.Config{Path: v.path, Volatile: &v.volatile})
+	s, err := records.Open(context.Background(), v.engine, nil)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -52,22 +51,13 @@ func (v *vault) Close() error { return nil } // called by each node; the vault s
 
 // keep saves the state that a later forget restores.
 func (v *vault) keep() {
-	v.t.Helper()
-	var err error
-	if v.kept, err = os.ReadFile(v.path); err != nil {
-		v.t.Fatal(err)
-	}
+	v.kept = v.engine.State()
 }
 
 func (v *vault) forget() {
 	v.t.Helper()
-	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // a real server takes more than 1 ms to return
-		runtime.Gosched()
-	}
-	err := errors.Join(v.Store.Close(), os.WriteFile(v.path, v.kept, 0o600))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	v.ahead.Add(int64(10 * time.Millisecond)) // a real server takes longer to return, so epochs of lost claims do not come back
+	v.engine.Back(v.kept)
 	v.open()
 }
 

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,8 @@ import (
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/http/webhook"
 	"github.com/rowmill/rowmill/store"
-	"github.com/rowmill/rowmill/store/bolt"
+	"github.com/rowmill/rowmill/store/kv/mem"
+	"github.com/rowmill/rowmill/store/records"
 )
 
 // must ends the test if err is not nil.
@@ -69,7 +69,7 @@ func status(code int, body string) *http.Response {
 // A rig is a set of senders and streams on one store.
 type rig struct {
 	*testing.T
-	store *bolt.Store
+	store *records.Store
 	receiver
 	senders []*Sender
 	streams []*Stream
@@ -78,13 +78,12 @@ type rig struct {
 // inVirtualTime runs a test in virtual time.
 func inVirtualTime(t *testing.T, run func(r *rig)) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "records.db")
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{T: t}
 		r.begun = time.Now()
 		r.answer = func(*http.Request, int) (*http.Response, error) { return status(200, "ok"), nil }
 		var err error
-		if r.store, err = bolt.Open(t.Context(), bolt.Config{Path: path, Volatile: new(bolt.Volatile), MapBytes: 1 << 20}); err != nil {
+		if r.store, err = records.Open(t.Context(), mem.New(time.Now), nil); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {

@@ -73,9 +73,6 @@ type Config struct {
 	// succeeds without a write. Default 1 s: probes then add no load to a busy store.
 	PingFresh time.Duration
 
-	// Volatile makes a store for simulations, see type Volatile. Default: none.
-	Volatile *Volatile
-
 	// Clock decides when sessions and idempotency keys expire. Default time.Now.
 	Clock func() time.Time
 
@@ -128,28 +125,6 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Volatile keeps sessions in memory while a store is closed and opened again, for
-// simulations: a test may put the file back to an earlier state between the two, and
-// the live sessions continue. Nothing is synced to disk.
-type Volatile struct {
-	once     sync.Once
-	sessions *kv.Sessions
-}
-
-func (v *Volatile) share(clock func() time.Time) *kv.Sessions {
-	v.once.Do(func() {
-		if v.sessions == nil {
-			v.sessions = kv.NewSessions(clock)
-		}
-	})
-	return v.sessions
-}
-
-// Copy returns the same sessions for a copy of the file, which another store opens.
-func (v *Volatile) Copy(clock func() time.Time) *Volatile {
-	return &Volatile{sessions: v.share(clock).Copy()}
-}
-
 var _ kv.Engine = (*Engine)(nil)
 
 // Engine stores tables in one file. All methods are safe for concurrent use.
@@ -194,14 +169,9 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		return nil, errors.Join(fmt.Errorf("open record file %s: %w", config.Path, err), db.Close())
 	}
 	sessions := kv.NewSessions(config.Clock)
-	if config.Volatile != nil {
-		sessions = config.Volatile.share(config.Clock)
-	}
 	e := &Engine{Sessions: sessions, config: config, db: db, commits: startCommitter(db, sessions, config)}
-	if config.Volatile == nil {
-		if e.present.opened, err = os.Stat(config.Path); err != nil {
-			return nil, errors.Join(openError(config, err), e.Close())
-		}
+	if e.present.opened, err = os.Stat(config.Path); err != nil {
+		return nil, errors.Join(openError(config, err), e.Close())
 	}
 	return e, nil
 }

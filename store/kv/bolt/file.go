@@ -18,7 +18,7 @@ import (
 // openFile opens and locks the record file for bbolt and checks its pages.
 func (c Config) openFile(path string, flag int, mode os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flag, mode)
-	if err != nil || c.Volatile != nil {
+	if err != nil {
 		return file, err
 	}
 	if err := c.lock(file); err != nil {
@@ -49,8 +49,6 @@ func (c Config) openBolt() (db *bbolt.DB, err error) {
 		NoFreelistSync:  true, // see "Free pages" in the package comment
 		InitialMmapSize: c.MapBytes,
 		MaxSize:         c.MaxBytes,
-		NoSync:          c.Volatile != nil,
-		NoGrowSync:      c.Volatile != nil,
 	})
 }
 
@@ -78,13 +76,13 @@ const checkEvery = 500 * time.Millisecond
 // present checks that the path of the record file still leads to the open file. Writes to a
 // file that was deleted succeed, and are lost with the process.
 type present struct {
-	opened  os.FileInfo  // nil for a file that is not checked
+	opened  os.FileInfo
 	checked atomic.Int64 // when the path last led to the open file, ns
 }
 
 func (p *present) check(path string) error {
 	now := time.Now().UnixNano()
-	if p.opened == nil || now-p.checked.Load() < int64(checkEvery) {
+	if now-p.checked.Load() < int64(checkEvery) {
 		return nil
 	}
 	if found, err := os.Stat(path); err != nil || !os.SameFile(found, p.opened) {

@@ -13,7 +13,7 @@ import (
 // number of free pages.
 func TestFreePagesAreNotWritten(t *testing.T) {
 	t.Parallel()
-	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db"), Volatile: new(Volatile)})
+	e, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "records.db")})
 	if err != nil {
 		t.Fatal(err)
 	}

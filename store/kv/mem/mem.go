@@ -31,12 +31,12 @@ type Engine struct {
 	again sync.Mutex // held by a transaction that runs again after a conflict
 
 	mu     sync.Mutex
-	now    state
+	now    State
 	closed bool
 }
 
-// A state holds all tables at one moment. It never changes.
-type state struct {
+// A State holds all tables at one moment. It never changes.
+type State struct {
 	tables map[kv.Table][]kv.Entry // sorted by key; values as kv.Seal returns them
 	last   uint64                  // id of the last transaction
 }
@@ -49,8 +49,26 @@ func New(clock func() time.Time) *Engine {
 // Reopen returns a new engine with the tables of a closed one and without its sessions.
 func (e *Engine) Reopen() *Engine {
 	again := New(e.clock)
-	again.now, _ = e.state()
+	again.now = e.State()
 	return again
+}
+
+// State returns the present tables.
+func (e *Engine) State() State {
+	now, _ := e.state() // also of a closed engine
+	return now
+}
+
+// Back replaces all tables by those of an earlier state. Its sessions stay.
+func (e *Engine) Back(to State) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now = to
+}
+
+// Fork returns a new engine with the same tables and sessions.
+func (e *Engine) Fork() *Engine {
+	return &Engine{Sessions: e.Sessions.Copy(), clock: e.clock, now: e.State()}
 }
 
 // Damage flips one bit in the stored value of a key.
@@ -65,7 +83,7 @@ func (e *Engine) Damage(t kv.Table, key []byte, at int) {
 	e.now.tables[t][i] = found
 }
 
-func (e *Engine) state() (state, error) {
+func (e *Engine) state() (State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -156,7 +174,7 @@ func (e *Engine) commit(t *tx, failed error) (counts bool, err error) {
 	if err = cmp.Or(failed, err); err != nil || !t.wrote() {
 		return true, err
 	}
-	next := state{maps.Clone(e.now.tables), e.now.last + 1}
+	next := State{maps.Clone(e.now.tables), e.now.last + 1}
 	if next.tables == nil {
 		next.tables = map[kv.Table][]kv.Entry{}
 	}

@@ -27,3 +27,51 @@ func TestConformance(t *testing.T) {
 		}
 	})
 }
+
+// TestStates goes back to an earlier state, and again to a later one. A fork has tables and
+// sessions of its own.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	e := mem.New(time.Now)
+	put := func(e *mem.Engine, value string) {
+		t.Helper()
+		err := e.Update(t.Context(), func(tx kv.Tx) error { tx.Put("table", []byte("key"), []byte(value)); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(e *mem.Engine, value string) {
+		t.Helper()
+		err := e.View(t.Context(), func(tx kv.Tx) error {
+			if found, err := tx.Get("table", []byte("key")); err != nil || string(found) != value {
+				t.Errorf("the value is %q, %v, want %q", found, err, value)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	session, err := e.OpenSession(t.Context(), "node", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(e, "1")
+	one := e.State()
+	put(e, "2")
+	two, fork := e.State(), e.Fork()
+	e.Back(one)
+	want(e, "1")
+	put(e, "3")
+	want(fork, "2")
+	put(fork, "4")
+	if err := fork.CloseSession(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	want(e, "3")
+	e.Back(two)
+	want(e, "2")
+	if !e.Alive(session) || fork.Alive(session) {
+		t.Error("a fork shares its sessions")
+	}
+}

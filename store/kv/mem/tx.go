@@ -15,7 +15,7 @@ func find(entries []kv.Entry, key []byte) (int, bool) {
 }
 
 // get returns the value of a key, nil for none.
-func (s state) get(t kv.Table, key []byte) ([]byte, error) {
+func (s State) get(t kv.Table, key []byte) ([]byte, error) {
 	i, found := find(s.tables[t], key)
 	if !found {
 		return nil, nil
@@ -25,7 +25,7 @@ func (s state) get(t kv.Table, key []byte) ([]byte, error) {
 }
 
 // id returns the id of the transaction that wrote a key, 0 for none.
-func (s state) id(at tableKey) uint64 {
+func (s State) id(at tableKey) uint64 {
 	if i, found := find(s.tables[at.table], []byte(at.key)); found {
 		return s.tables[at.table][i].Tx
 	}
@@ -33,7 +33,7 @@ func (s state) id(at tableKey) uint64 {
 }
 
 // write applies a write to a state that is not yet shared.
-func (s state) write(w kv.Write) {
+func (s State) write(w kv.Write) {
 	entries := s.tables[w.Table]
 	i, found := find(entries, w.Key)
 	if found {
@@ -61,7 +61,7 @@ type add struct {
 // A tx is one run of a transaction on the state at its start.
 type tx struct {
 	engine *Engine
-	state  state
+	state  State
 	now    time.Time
 	read   map[tableKey]uint64
 	alive  []string
