@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	cmap "github.com/orcaman/concurrent-map"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
@@ -26,6 +27,11 @@ import (
 	"github.com/rowmill/rowmill/store"
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
+
+// The actor library keeps its actors in 1,024 maps, each with this many parts. One part is
+// enough: 32, the default, take 2.7 MB for each System and a fifth of the time of
+// e2e/virtual.
+func init() { cmap.SHARD_COUNT = 1 }
 
 // A System is the running pipeline of one node.
 type System struct {
