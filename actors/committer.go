@@ -296,8 +296,8 @@ func (r *committer) moved(parts map[int][]store.Part) bool {
 const dropInterval = 10 * time.Second
 
 // drop deletes part objects that no record names any more, after a while. A store
-// that loses its last writes in a crash may name them again. The end of the job
-// removes the rest.
+// that loses its last writes in a crash may name them again, and so may the other side
+// of a split store. The end of the job removes the rest.
 func (r *committer) drop(c actor.Context, parts ...store.Part) {
 	if len(r.dropping) == 0 {
 		r.timers.after(c, dropInterval, "drop", r.onDropDue)
@@ -314,24 +314,33 @@ func (r *committer) onDropDue(c actor.Context) {
 			return nil
 		case <-time.After(r.cfg.Ownership.Settle):
 		}
-		named := make(map[string]bool)
-		err := r.storage.Wait(ctx, func() error {
-			recorded, err := r.cfg.Store.ListParts(ctx, r.job.id)
-			for _, p := range recorded {
-				named[p.Key] = true
-			}
-			return err
-		})
+		named, err := r.named(ctx)
 		for _, p := range parts {
 			if err == nil && !named[p.Key] {
 				err = r.cfg.Blob.Delete(ctx, p.Key)
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("deleting parts failed", "parts", len(parts), "err", err)
+			r.log.Warn("deleting parts failed; the end of the job deletes them", "parts", len(parts), "err", err)
 		}
 		return nil
 	})
+}
+
+// named returns the keys of all recorded parts, from the store that all nodes write to.
+func (r *committer) named(ctx context.Context) (map[string]bool, error) {
+	if err := r.cfg.Store.Confirm(ctx); err != nil {
+		return nil, err
+	}
+	named := make(map[string]bool)
+	err := r.storage.Wait(ctx, func() error {
+		recorded, err := r.cfg.Store.ListParts(ctx, r.job.id)
+		for _, p := range recorded {
+			named[p.Key] = true
+		}
+		return err
+	})
+	return named, err
 }
 
 // finalise has the result made, and ends the job.
