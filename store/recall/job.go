@@ -28,6 +28,7 @@ type job struct {
 	postponed    bool          // a check found lost writes and could not repeat them
 	repairs      int           // number of repairs
 	missingEnds  int           // number of repairs in which the end was missing
+	dropped      int64         // number of writes when the last write that is no longer in log was acknowledged
 	log          []*write
 }
 
@@ -35,7 +36,8 @@ type job struct {
 type write struct {
 	at         time.Time
 	acked      bool
-	needsFence bool // only the owner may make it
+	number     int64 // of acknowledged writes with this one
+	needsFence bool  // only the owner may make it
 	create     bool
 	releases   bool                                     // releases the job
 	isEnd      func(store.Mark) bool                    // reports whether a mark shows the end that this write makes; nil for a write that ends nothing
@@ -83,7 +85,13 @@ func (j *job) prune(before time.Time, patience time.Duration) bool {
 	if j.behind || j.postponed {
 		before = before.Add(-patience)
 	}
-	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.at.Before(before) })
+	j.log = slices.DeleteFunc(j.log, func(w *write) bool {
+		old := w.at.Before(before)
+		if old {
+			j.dropped = max(j.dropped, w.number)
+		}
+		return old
+	})
 	j.behind = j.behind && len(j.log) > 0
 	return len(j.log) == 0 && (j.final || j.fence.Session == "") && j.claimSent.Before(before)
 }
@@ -159,7 +167,7 @@ func (j *job) end(w *write, err error, repairs int) {
 		j.log = slices.DeleteFunc(j.log, func(other *write) bool { return other == w })
 		return
 	}
-	w.acked = true
+	w.acked, w.number = true, j.writer.Acked()
 	j.behind = j.behind || j.repairs != repairs
 }
 
@@ -238,12 +246,20 @@ func (j *job) reopened() {
 	j.fence, j.final, j.missingEnds = store.Fence{}, false, 0
 }
 
+// gap reports whether a record with this number of writes lacks a write that is no longer
+// in the log. The later writes of the owner must not be repeated on top of this gap.
+func (j *job) gap(writes int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return writes < j.dropped
+}
+
 // loseOwnership records that the job has another owner, who continues from the stored
 // parts.
 func (j *job) loseOwnership() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.fence, j.behind = store.Fence{}, false
+	j.fence, j.behind, j.dropped = store.Fence{}, false, 0
 	j.log = slices.DeleteFunc(j.log, func(w *write) bool { return w.needsFence })
 }
 

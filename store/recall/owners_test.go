@@ -182,6 +182,50 @@ func TestRepeatedWriteLostAgain(t *testing.T) {
 	}
 }
 
+// The store loses a write that is no longer kept, and later ones: these are not repeated on top
+// of the gap. The job runs again, also if its owner still runs or the claim was not lost.
+func TestLostWriteThatIsNoLongerKept(t *testing.T) {
+	t.Parallel()
+	for _, claimed := range []bool{false, true} {
+		for _, ends := range []bool{false, true} {
+			v := newVault(t)
+			n := v.nodeWith(recall.Config{For: time.Nanosecond, Patience: time.Hour})
+			n.create()
+			var f store.Fence
+			if claimed {
+				f = n.claim()
+			}
+			v.keep()
+			if !claimed {
+				f = n.claim()
+			}
+			n.run(f)
+			n.check() // drops the write that started the job
+			n.commit(f, "old", 6, 6)
+			if ends {
+				n.merge(f, "older")
+				n.finish(f)
+			}
+			v.forget()
+			n.check()
+			if status := n.get().Job.Status; status.Terminal() || status == rowmill.StatusRunning {
+				t.Errorf("the job is %s", status)
+			}
+			if err := n.CommitParts(t.Context(), f, []store.Part{{Key: "late"}}, store.Totals{}); !errors.Is(err, rowmill.ErrLeaseLost) {
+				t.Errorf("a write of the owner: %v, want ErrLeaseLost", err)
+			}
+			f = n.claim()
+			n.wantParts(0)
+			n.run(f)
+			n.commit(f, "new", 6, 6)
+			n.merge(f, "m")
+			n.finish(f)
+			n.check()
+			n.wantSuccess()
+		}
+	}
+}
+
 // A job that is stored again as claimed lacks the parts of another owner; only that
 // owner can repeat them.
 func TestStoredAgainAsClaimed(t *testing.T) {

@@ -227,6 +227,16 @@ func (s *Store) repair(ctx context.Context, j *job) error {
 		s.cfg.Log.Warn("the store has lost acknowledged writes of a job; they are written again",
 			"job", j.id, "writes", m.Writes, "had", j.writer.Acked(), "status", m.Status)
 	}
+	if j.gap(m.Writes) { // the job runs again from the recorded parts
+		if fence.Session != "" && m.Session == fence.Session && m.Epoch == fence.Epoch && !m.Status.Terminal() {
+			if err := s.Store.Release(ctx, fence); err != nil {
+				return err
+			}
+		}
+		j.reopened()
+		j.loseOwnership()
+		fence, final = store.Fence{}, false
+	}
 	if m.Version == 0 {
 		if err := s.create(ctx, j); err != nil {
 			return err

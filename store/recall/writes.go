@@ -229,6 +229,9 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 	if err != nil {
 		return rec, err
 	}
+	if j.gap(w.Acked() - 1) { // without this claim
+		j.loseOwnership()
+	}
 	if !j.claimed(rec, w.Acked()) {
 		return rec, nil
 	}
