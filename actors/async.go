@@ -113,6 +113,7 @@ func result[T any](run func(do func() error) error, do func() (T, error)) (value
 func unhandled(c actor.Context, log *slog.Logger) {
 	switch m := c.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting, *actor.Terminated:
+	case *actor.DeadLetterResponse: // the actor that was asked has ended; its owner or heartbeat says so
 	default:
 		log.Warn("unhandled message", "actor", c.Self().GetId(), "message", typeName(m))
 	}
