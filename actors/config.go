@@ -381,7 +381,7 @@ func (c Config) places() fair.Config {
 // ingest configures the reading of inputs.
 func (c Config) ingest() ingest.Config {
 	return ingest.Config{
-		Jobs: c.Store, Parts: c.Store, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
+		Jobs: c.Store, Parts: c.Store, Confirm: c.Store.Confirm, Bucket: c.Blob, Downloader: c.Inputs.Downloader, Limits: c.Inputs.Limits, Clock: c.Clock,
 		Silence: c.Ownership.AdoptionTimeout, ShardRows: c.Shards.Rows, ShardBytes: c.Shards.Bytes, DedupRows: c.Shards.Remembered,
 		SampleFrom: c.Estimates.Threshold, SampleTokens: c.Estimates.Sample,
 	}

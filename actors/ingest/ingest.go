@@ -49,6 +49,10 @@ type Config struct {
 	Wait    func(ctx context.Context, do func() error) error
 	Patient func(ctx context.Context) (patient context.Context, done func())
 
+	// Confirm is the method of store.Store: it returns nil if no other owner can need an
+	// object that this owner removes.
+	Confirm func(ctx context.Context) error
+
 	// Turn waits until the input may be read, because reading takes memory. The caller
 	// must call leave afterwards. It returns false if ctx ends first.
 	Turn func(ctx context.Context) (leave func(), ok bool)
@@ -171,7 +175,11 @@ func (g *ingester) cutFrom(ctx context.Context, source store.Record) (m shard.Ma
 
 // dropDownload removes the stored download after its shards were written. If this fails,
 // the object is removed later with the rest of the input.
-func (g *ingester) dropDownload(ctx context.Context) { _ = g.Bucket.Delete(ctx, layout.Raw(g.id)) }
+func (g *ingester) dropDownload(ctx context.Context) {
+	if g.Confirm(ctx) == nil {
+		_ = g.Bucket.Delete(ctx, layout.Raw(g.id))
+	}
+}
 
 // list writes the groups, the list of copies, and the list of shards. From then on, each
 // new owner of the job reads shards.

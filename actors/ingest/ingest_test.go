@@ -66,6 +66,7 @@ func setup(t *testing.T) *rig {
 		Wait:    func(_ context.Context, do func() error) error { return do() },
 		Patient: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
 
+		Confirm: st.Confirm,
 		Turn:    func(context.Context) (func(), bool) { return func() {}, true },
 		Compute: func(context.Context) (func(), bool) { return func() {}, true },
 		Stream:  func() (func(), bool) { return func() {}, true },
