@@ -154,12 +154,7 @@ func (a *account) pastRecall(at time.Duration) bool {
 }
 
 // look reads a record without faults.
-func (a *account) look(id string) (store.Record, error) {
-	v := a.world.vault
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.base.Get(background, id)
-}
+func (a *account) look(id string) (store.Record, error) { return a.world.vault.get(id) }
 
 func (a *account) parts(id string) []store.Part {
 	v := a.world.vault
@@ -283,9 +278,7 @@ func (j *jobCase) glimpseLosing(id string) {
 	if s == nil {
 		return
 	}
-	s.copy.mu.RLock()
-	rec, err := s.copy.base.Get(background, id)
-	s.copy.mu.RUnlock()
+	rec, err := s.copy.get(id)
 	if err != nil || !rec.Job.Status.Terminal() {
 		return
 	}

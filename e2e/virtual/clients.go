@@ -118,7 +118,7 @@ func (j *jobCase) nothing() {
 }
 
 // refused reports whether a node refused to continue a job, and checks the reason.
-func (j *jobCase) refused(text []byte) bool {
+func (j *jobCase) refused(node int, text []byte) bool {
 	var said struct {
 		Code string `json:"code"`
 	}
@@ -126,7 +126,7 @@ func (j *jobCase) refused(text []byte) bool {
 	if said.Code != "nothing_to_run" && said.Code != "input_removed" {
 		return false
 	}
-	rec, err := j.look(j.of.known())
+	rec, err := j.world.vault.side(node).get(j.of.known())
 	if err != nil || !rec.Job.Status.Terminal() {
 		return true // the store forgot the job; judge checks later that it comes back
 	}
@@ -166,7 +166,7 @@ func (j *jobCase) insist(method, path string, body []byte, out any) bool {
 			return false
 		case code == http.StatusNotFound && j.lawfullyGone() && j.missing():
 			return false
-		case code == http.StatusConflict && j.of != nil && j.refused(text):
+		case code == http.StatusConflict && j.of != nil && j.refused(n%len(j.world.Nodes), text):
 			j.nothing()
 			return false
 		case code == http.StatusGone && j.of != nil && j.bereft():

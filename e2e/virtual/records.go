@@ -105,13 +105,23 @@ type records struct {
 	vault *vault
 }
 
-// side returns the vault or, during a split, the copy that the node uses.
-func (r *records) side() *vault {
-	if s := r.vault.split.Load(); s != nil && s.losers[r.node] {
+// get reads a record without faults.
+func (v *vault) get(id string) (store.Record, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.base.Get(background, id)
+}
+
+// side returns the vault or, during a split, the copy that a node uses.
+func (v *vault) side(node int) *vault {
+	if s := v.split.Load(); s != nil && s.losers[node] {
 		return s.copy
 	}
-	return r.vault
+	return v
 }
+
+// side returns the vault that this node uses.
+func (r *records) side() *vault { return r.vault.side(r.node) }
 
 func ask[T any](ctx context.Context, r *records, writes bool, kind, key string, do func(context.Context, *recordstore.Store) (T, error)) (T, error) {
 	var out atomic.Pointer[T] // a late effect sets it after its caller has returned

@@ -177,7 +177,7 @@ func (j *jobCase) ran(rec store.Record) store.Totals {
 	case job.NumRows == nil: // it ended while it took rows over
 		return store.Totals{}
 	default:
-		if _, old, failed := j.source(rec); !failed {
+		if _, old, failed := j.source(rec); !failed && job.RowsTakenOver > 0 {
 			t.Failed -= old.Job.FailedRows
 		}
 	}
