@@ -3,6 +3,7 @@ package http
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,6 +122,19 @@ func (w cluster) audited(action string) func() int {
 			}
 		}
 		return n
+	}
+}
+
+// set returns a function that counts the actions in the audit record, and checks the present
+// value of a member of a document.
+func (w cluster) set(action, path, member string, value float64) func() int {
+	count := w.audited(action)
+	return func() int {
+		w.Helper()
+		if got := w.get(path).want(200).json()[member]; got != value {
+			w.Errorf("%s of %s is %v", member, path, got)
+		}
+		return count()
 	}
 }
 
@@ -303,6 +317,20 @@ func TestRepeated(t *testing.T) {
 				return len(w.get("/v1/functions/grade/revisions").want(200).json()["revisions"].([]any))
 			}}
 		}, some},
+		"Rollback": {func(w cluster) repetition {
+			w.publish(grade)
+			w.publish(strings.Replace(grade, "B+", "C", 1))
+			return repetition{path: "/v1/functions/grade/rollback", body: `{"revision":1}`, effects: w.set(audit.FunctionRollback, "/v1/functions/grade", "revision", 1)}
+		}, times},
+		"Quotas": {func(w cluster) repetition {
+			return repetition{method: "PUT", path: "/v1/quotas", body: `{"cost_quota_usd":5}`, effects: w.set(audit.QuotasSet, "/v1/quotas", "cost_quota_usd", 5)}
+		}, times},
+		"Settings": {func(w cluster) repetition {
+			return repetition{method: "PATCH", path: "/v1/settings", body: `{"retention_days":7}`, effects: w.set(audit.SettingsSet, "/v1/settings", "retention_days", 7)}
+		}, times},
+		"Drain": {func(w cluster) repetition {
+			return repetition{path: "/v1/nodes/n1/drain", effects: w.audited(audit.NodeDrain)}
+		}, times},
 		"UnpublishFunction": {func(w cluster) repetition {
 			w.publish(grade)
 			return repetition{method: "DELETE", path: "/v1/functions/grade", names: "message", refused: []int{404, 409}, effects: w.audited(audit.FunctionUnpublish)}
