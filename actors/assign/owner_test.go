@@ -156,6 +156,25 @@ func TestOwnerRevokesForIdleWorkers(t *testing.T) {
 	}
 }
 
+// A wary owner revokes no rows: a worker without rows to send may still have as many as it may
+// have, so the revoked rows would go back to the worker that had them, again and again.
+func TestOwnerRevokesNothingWhileItIsWary(t *testing.T) {
+	t.Parallel()
+	o := owner(t, 8)
+	o.Wary = true
+	hears(t, o, "busy", [2]int{0, 4})
+	o.Hear(&Heartbeat{Worker: "busy", Number: 2, Ports: 1, Want: true, Ready: 3}, start)
+	hears(t, o, "waits", [2]int{4, 8})
+	o.Hear(&Heartbeat{Worker: "waits", Number: 2, Ports: 1, Want: true, Hungry: true}, start)
+	if changed := o.Serve(); len(changed) != 0 {
+		t.Fatalf("changed %+v, want no worker", changed)
+	}
+	o.Trust()
+	if changed := o.Serve(); len(changed) != 1 || changed[0].Worker != "busy" || o.Assignment(changed[0]).Revoke.Rows != 1 {
+		t.Fatalf("changed %+v, want a row of the busy worker", changed)
+	}
+}
+
 // The owner refuses a heartbeat with rows that do not exist.
 func TestOwnerRefusesImpossibleRows(t *testing.T) {
 	t.Parallel()

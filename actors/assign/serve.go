@@ -106,7 +106,7 @@ func (o *Owner) revoke() (changed []*Assignee) {
 		return changed
 	}
 	hungry := o.counts.hungry
-	if hungry == 0 || !o.Exhausted() {
+	if hungry == 0 || o.Wary || !o.Exhausted() { // a wary owner gives no rows to a worker with finished rows
 		return nil
 	}
 	var most *Assignee
