@@ -198,7 +198,7 @@ func settleInput(ctx context.Context, cfg Config, rec *store.Record) error {
 	return cfg.Store.InputGone(ctx, id, now)
 }
 
-// continuable reports whether rows of a job that is over are left to run.
+// continuable reports whether another job can run rows of a job that has ended.
 func continuable(rec *store.Record) bool {
 	switch {
 	case rec.Job.RunType == rowmill.RunEstimate || rec.DataRemoved != nil || rec.InputRemoved != nil || rec.SpecDamaged:

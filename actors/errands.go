@@ -71,7 +71,7 @@ func (r *committer) run(c actor.Context, e errand, address string) {
 			}
 			switch {
 			case failed && address != "":
-				r.log.Info("the errand failed on another node, will be tried again", "what", e.what, "node", address, "err", err)
+				r.log.Info("work for a job failed on another node, will be tried again", "what", e.what, "node", address, "err", err)
 				e.here = r.failedAt(address, err)
 				r.errands = append([]errand{e}, r.errands...)
 			case err != nil:

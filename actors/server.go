@@ -153,7 +153,7 @@ const mostPause = time.Minute
 // onSuspect probes the server at once after a connection to it broke.
 func (s *server) onSuspect(c actor.Context, err error) {
 	if s.health.Up() {
-		s.log.Debug("a connection broke", "err", err)
+		s.log.Debug("a connection to an inference server broke", "err", err)
 	}
 	s.probe(c)
 }

@@ -191,8 +191,8 @@ func (s Span) Count() int {
 	return n
 }
 
-// After returns the rest of the span, from this row on. The rest begins with a row of
-// the span.
+// After returns the rows of the span from this row on, with this row. If the span does not
+// have this row, the result begins with the next row of the span.
 func (s Span) After(row int) Span {
 	s.From = min(row, s.To)
 	for s.From < s.To && !s.Has(s.From) {

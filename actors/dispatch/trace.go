@@ -36,8 +36,8 @@ func operationOf(spec *rowmill.Spec) string {
 	return "chat"
 }
 
-// conclude ends the span of the request that was sent at began, with the result of its
-// first task.
+// conclude records the result of a request's first task in the span of the request, and
+// ends the span. began is the time at which the request was sent.
 func conclude(span *tracing.Span, tasks []*Task, seen *requestResult, began time.Time) {
 	if seen.answered {
 		span.Set(slog.Int64("gen_ai.usage.input_tokens", seen.prompts), slog.Int64("gen_ai.usage.output_tokens", seen.tokens))

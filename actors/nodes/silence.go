@@ -30,8 +30,8 @@ func (s *Silences) Answered(address string) {
 	delete(s.silent, address)
 }
 
-// Unanswered notes a request without an answer, and reports whether to report the
-// silence: once for each silence. gone says that the node refuses connections.
+// Unanswered notes a request without an answer. It returns true once for each silence: then
+// the caller logs the silence. gone means that the node refuses connections.
 func (s *Silences) Unanswered(address string, gone bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

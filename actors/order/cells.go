@@ -12,7 +12,8 @@ func classOf(bytes int, position, total int64) class {
 	return class{uint8(sizeClass(bytes)), uint8(regionOf(position, total))}
 }
 
-// cells holds rows by class, and returns rows of the cell with the highest rank first.
+// cells holds rows in cells, one for each class. It returns rows of the cell with the
+// highest rank first.
 type cells[T any] struct {
 	list   []cell[T]     // unsorted
 	index  map[class]int // by class: index in list; nil while list is short

@@ -80,7 +80,7 @@ func testStateTooLong(s *suite) {
 	}
 	s.says(one, most, one, two)
 	if err := one.SetState(append(most, 'x')); err == nil {
-		s.Error("a state that is too long was taken")
+		s.Error("a state that is too long was accepted")
 	}
 	s.says(one, most, one, two)
 }

@@ -86,8 +86,8 @@ type Config struct {
 	// s.
 	ConnectTimeout time.Duration
 
-	// StallTimeout ends a request if no bytes move for this time. Default 20 s:
-	// servers that answer at all answer faster.
+	// StallTimeout ends a request if no bytes move for this time. Default 20 s: a server
+	// that works answers sooner.
 	StallTimeout time.Duration
 
 	// CompleteTimeout is the StallTimeout for the request that joins the parts

@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/internal/tracing"
 )
 
-// traces sends the traces of jobs to a collector.
+// traces is the part of a node that sends the traces of jobs to a collector.
 type traces struct {
 	part
 	Tracer *tracing.Tracer // nil: no tracing

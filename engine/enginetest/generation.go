@@ -102,7 +102,7 @@ func generation(t *testing.T, s Server) {
 		for i := range 4 {
 			prompt := fmt.Sprintf("Seeded topic %d.", i)
 			if a, b := ask(t, job, prompt, nil), ask(t, free, prompt, ptr(int64(11))); a.Content != b.Content {
-				t.Errorf("prompt %d: the job's seed 11 differs from a row's seed 11", i)
+				t.Errorf("prompt %d: the job's seed 11 gives another answer than a row's seed 11", i)
 			}
 			if a, b := ask(t, job, prompt, ptr(int64(12))), ask(t, free, prompt, ptr(int64(12))); a.Content != b.Content {
 				t.Errorf("prompt %d: the row's seed 12 did not replace the job's", i)

@@ -44,7 +44,7 @@ func chosenTool(tools, choice []byte) (*tool, error) {
 		}
 		return t.Function, nil
 	}
-	return nil, errors.New("tool_choice names none of them")
+	return nil, errors.New("tool_choice names a tool that is not in tools")
 }
 
 // appendCall writes the member tool_calls.

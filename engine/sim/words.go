@@ -72,7 +72,8 @@ type span struct {
 	limit   int  // where it is cut
 }
 
-// write appends free text, and reports whether it reached its natural end.
+// write appends words without a required form. It returns true if the text ended by itself,
+// and false if a limit cut it.
 func (v *vocabulary) write(text []byte, pieces []int32, r random, want span) ([]byte, []int32, bool) {
 	base := len(pieces)
 	stop := v.classes['.'][0]

@@ -29,8 +29,8 @@ const (
 	minSpan = 5 * time.Second
 	// maxSampled limits the sampled jobs of a node. Each takes 10 KB.
 	maxSampled = 1000
-	// etaMargin widens the range of the two rates: the last rows of a job run with fewer
-	// other rows in parallel.
+	// etaMargin widens the estimated range of the time left by a tenth at both ends: the
+	// last rows of a job run with fewer rows beside them, at another rate.
 	etaMargin = 0.1
 )
 
@@ -133,7 +133,7 @@ func (j *Jobs) progress(c *gin.Context) (any, error) {
 	return view, nil
 }
 
-// doneOf returns a sample of a job.
+// doneOf returns the progress of a job at a time.
 func doneOf(job *rowmill.Job, at time.Time) sample {
 	return sample{at, job.RowsDone, exchange.OrZero(job.InputTokens) + exchange.OrZero(job.OutputTokens)}
 }

@@ -56,8 +56,8 @@ const (
 	// minEncoded is the least number of cached texts: enough for a few pages that are
 	// listed again and again.
 	minEncoded = 512
-	// maxEncodedBytes limits the size of a cached text. Most texts have 1 KB, so all take
-	// about 1 MB.
+	// maxEncodedBytes limits the size of a cached text. Most texts have 1 KB, so minEncoded
+	// of them take about 0.5 MB.
 	maxEncodedBytes = 4 << 10
 )
 

@@ -186,7 +186,7 @@ func (r *pageReader) readDictionary(head *dictionaryMeta, size int) error {
 		return errors.New("a dictionary is not the first page")
 	}
 	if head.Encoding != format.Plain && head.Encoding != oldDictionary {
-		return fmt.Errorf("a dictionary has the encoding %v", head.Encoding)
+		return fmt.Errorf("a dictionary page has the encoding %v, which the format does not allow", head.Encoding)
 	}
 	if err := r.checkCount(head.NumValues, false); err != nil {
 		return err

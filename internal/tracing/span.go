@@ -111,7 +111,8 @@ func (s *Span) Observe(histogram prometheus.Observer, value float64) {
 	exemplars.ObserveWithExemplar(value, prometheus.Labels{keyTrace: sc.TraceID().String(), keySpan: sc.SpanID().String()})
 }
 
-// Log returns a logger that adds the trace id to its lines; for a nil span, log itself.
+// Log returns a logger that adds the trace id to its lines. For a nil span it returns the
+// given logger.
 func (s *Span) Log(log *slog.Logger) *slog.Logger {
 	if s == nil {
 		return log

@@ -59,7 +59,7 @@ func (h *partIndex) shardAt(ctx context.Context, row int64) (int, error) {
 	return max(0, low-1), nil
 }
 
-// partOf returns the part in which the row is accepted, or nil.
+// partOf returns the part with the accepted result of a row; nil if the row is not done.
 func (h *partIndex) partOf(ctx context.Context, row int64) (*store.Part, error) {
 	if len(h.shards) == 0 {
 		return nil, nil

@@ -22,7 +22,7 @@ type job struct {
 	fence        store.Fence   // of the last claim by this process; empty after its release
 	before       int64         // epoch of the claim before fence; 0 for none
 	version      int64         // of the record after the claim of fence
-	base         *store.Record // the record as claimed
+	base         *store.Record // the record at the time of the claim
 	final        bool          // the end of the job was acknowledged
 	behind       bool          // the store lost writes, which must be repeated
 	postponed    bool          // a check found lost writes and could not repeat them
@@ -193,8 +193,8 @@ func (j *job) state() (fence store.Fence, final bool) {
 	return j.fence, j.final
 }
 
-// origin returns the sources from which the job can be created again: its record as
-// claimed, and its submission, if they are known.
+// origin returns the data from which the job can be created again: its record at the time
+// of the claim, and the write that submitted it. Each is nil if it is not known.
 func (j *job) origin() (base *store.Record, created *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

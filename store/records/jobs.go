@@ -302,7 +302,8 @@ func (s *Store) Marks(ctx context.Context, jobIDs []string, writer string) ([]st
 	return marks, nil
 }
 
-// Active returns ids of open and of new jobs.
+// Active returns, for each account, ids of jobs that have not ended and of jobs that were
+// created after since.
 func (s *Store) Active(ctx context.Context, accounts []string, since time.Time, limit int) ([][]string, error) {
 	found := make([][]string, len(accounts))
 	err := s.view(ctx, func(t *tx) error {

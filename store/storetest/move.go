@@ -253,7 +253,7 @@ func testMoveWhole(a, b *suite) {
 		b.Errorf("moved entries (-want +got):\n%s", diff)
 	}
 	if len(expires) != 1 || len(later) != 1 || expires[0].Sub(later[0]).Abs() > time.Second {
-		b.Errorf("idempotency keys expire at %v, and did at %v", later, expires)
+		b.Errorf("after the move idempotency keys expire at %v, want %v as before", later, expires)
 	}
 	want := a.looked()
 	b.start = a.start

@@ -132,7 +132,7 @@ func (g *garden) after(operation string, run func() error, removes ...string) {
 			continue
 		}
 		if diff := cmp.Diff(string(was), string(g.now[path])); diff != "" {
-			g.Errorf("%s: the unknown member of %s differs (-want +got):\n%s", operation, path, diff)
+			g.Errorf("%s: a member of %s that this version does not know differs (-want +got):\n%s", operation, path, diff)
 		}
 	}
 }

@@ -134,8 +134,8 @@ func (j Job) effort() string {
 	return "medium"
 }
 
-// renderNone counts the known texts. They are separate, as if a role marker
-// were between them.
+// renderNone returns the texts of a job for a model without a known template. The texts
+// are separate, as if a role marker were between them.
 func renderNone(j Job) []piece {
 	if j.System == "" {
 		return []piece{rowText}

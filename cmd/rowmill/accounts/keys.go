@@ -64,7 +64,7 @@ Standard output has only the key, so that it can go to a file without being seen
 	flags.StringVar(&wanted.Role, "role", "user", "user, admin or reader")
 	flags.StringVar(&expires, "expires", "", "end of its validity: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
 	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
-	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "most requests a minute to each node (default: as the service is configured)")
+	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "maximum number of requests a minute to each node (default: as the service is configured)")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		var err error
 		if wanted.ExpiresAt, err = expiry(expires, c.Term.Now()); err != nil {

@@ -80,8 +80,8 @@ longer rows have other rates. Ctrl-C cancels the job and deletes its data.
 	cmd.Flags().StringVar(&b.model, "model", "", "the model to run (default: the first that is served and generates text)")
 	cmd.Flags().DurationVar(&b.length, "length", time.Minute, "about how long to measure")
 	cmd.Flags().IntVar(&b.rounds, "rounds", 3, "number of rounds")
-	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "most rows of a job, and of each step at the servers")
-	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "most tokens of an answer")
+	cmd.Flags().IntVar(&b.maxRows, "max-rows", 5000, "maximum number of rows of a job, and of each step at the servers")
+	cmd.Flags().IntVar(&b.maxTokens, "max-tokens", 64, "maximum number of tokens of an answer")
 	cmd.Flags().StringVar(&b.keyFile, "engine-key-file", "", "file with the key of servers that require one")
 	b.Flags(cmd)
 	return cmd

@@ -51,7 +51,7 @@ func Command(service connect.Options) *cobra.Command {
 		Short: "Check a deployment from outside, and print what to do",
 		Long: `Check a deployment from outside, and print what to do.
 
-It asks the service, with an administrator's key of the account default. Every node
+It needs an administrator's key of the account "default". Every node
 tries its records, its bucket, its inference servers and the other nodes; then the
 command compares the nodes. Each line is a check: ok, warn (it works, but should be
 improved) or fail (it does not work, or data or keys are in danger), with the

@@ -155,7 +155,8 @@ func parse(text string) *sight {
 	return old
 }
 
-// group names the checks that a run tests together: the checks of a model by one test.
+// group returns the name of the group of a check. A run makes all checks of a group: the
+// checks of one test with one model.
 func group(check string) string {
 	model, rest, _ := strings.Cut(check, ": ")
 	return fmt.Sprint(model, strings.HasPrefix(rest, "service: "))

@@ -29,7 +29,7 @@ func Salvage(file *os.File, entry func(bucket string, key, value []byte) error) 
 	}
 	pages := uint64(info.Size()) / uint64(max(last.pageSize(), 1))
 	if !last.valid() || last.pages() > maxPages {
-		return nil, errors.New("both of its meta pages are damaged")
+		return nil, errors.New("both meta pages of the file are damaged")
 	}
 	s := salvage{walk: walk{file: file, pageSize: last.pageSize(), seen: make([]bool, min(pages, last.pages()))}, entry: entry}
 	err = s.page("", last.root())
