@@ -72,7 +72,7 @@ func (g taskGroup) tell(c actor.Context, name string, task func(ctx context.Cont
 	}()
 }
 
-// run runs a task that returns a step; the actor then takes the step.
+// run runs a task that returns a step; the actor then runs the step.
 func (g taskGroup) run(c actor.Context, name string, task func(ctx context.Context) step) {
 	g.tell(c, name, func(ctx context.Context) any {
 		if next := task(ctx); next != nil {

@@ -117,8 +117,8 @@ func (s *claims) idle() bool { return len(s.owned)+len(s.claiming) == 0 }
 
 // due returns the orphans that this node claims now: the nodes before it have had
 // their time. delay returns how long the node leaves a job to other nodes. Jobs with
-// the most ended owners come first: a process that has just begun can tell soonest
-// whether they crash it.
+// the most ended owners come first: in a process that has just begun, it is soonest
+// clear whether they crash the process.
 func (s *claims) due(orphans []store.Orphan, delay func(store.Orphan, time.Time) time.Duration, now time.Time) (due []store.Orphan) {
 	seen := make(map[string]time.Time, len(orphans))
 	for _, o := range orphans {

@@ -17,7 +17,8 @@ import (
 )
 
 // A closing ends a job when nothing on this node works on its rows any more. Its
-// methods with a context run outside of the actor and return the message for it.
+// methods with a context run outside of the job actor and return the message for
+// the actor.
 type closing struct {
 	*process
 	fence     store.Fence
@@ -83,7 +84,7 @@ func (e *closing) lose(ctx context.Context, parts *archive.LostError, known int6
 // lostWarning is the warning of a job whose rows ran again because parts were lost.
 const lostWarning = "Object storage lost rows after they were done, so these rows ran again; both runs count in tokens and cost."
 
-// release gives the job back; another node claims it.
+// release gives the job back, so that another node can claim it.
 func (e *closing) release(ctx context.Context) any {
 	err := e.storage.Wait(ctx, func() error { return e.cfg.Store.Release(ctx, e.fence) })
 	if err != nil {

@@ -257,8 +257,8 @@ func (r *committer) copyRows(c actor.Context, m copyRows) {
 	})
 }
 
-// checkParts waits until the parts that copies are made of can be read again, and writes the
-// copies then. If the parts are lost, it ends the work here.
+// checkParts waits until it can read the parts that hold the answers of the originals,
+// and then writes the copies. If the parts are lost, it sends the error to the job.
 func (r *committer) checkParts(c actor.Context, m copyRows, parts map[int][]store.Part) {
 	r.tasks.run(c, "check parts", func(ctx context.Context) step {
 		err := r.storage.WaitHere(ctx, func() error { return archive.CheckParts(ctx, r.cfg.Blob, all(parts)) })
@@ -406,9 +406,10 @@ func (r *committer) end(c actor.Context, record func(ctx context.Context) (store
 	})
 }
 
-// broke sends the job an error. If the store counts other parts than the ledger
-// after this owner has recorded some, the store lost its last writes: a store that
-// does not flush each write does so in a crash. The error then says so.
+// broke sends the job an error. If this owner has recorded parts and the store's
+// count of parts differs from the ledger, the store has lost its last writes; a
+// store that does not flush each write loses writes in a crash. The error is then
+// errForgotten.
 func (r *committer) broke(c actor.Context, err error) {
 	if errors.Is(err, rowmill.ErrConflict) && r.progress.HasRecorded() {
 		err = fmt.Errorf("%w: %w", errForgotten, err)

@@ -63,8 +63,8 @@ func (w *crew) usable(e engineView) bool {
 	return serves && w.refused[e.name] == nil
 }
 
-// showFree updates the metric of rows without a worker; a job that ends counts
-// none.
+// showFree updates the metric of rows without a worker. While the job ends, it
+// counts no rows.
 func (w *crew) showFree(open bool) {
 	free := int64(0)
 	if w.owner != nil && open {
@@ -120,8 +120,9 @@ func (w *crew) group(groups []byte, copies *ingest.Copies) {
 	}
 }
 
-// hear takes in a heartbeat. It returns its worker and its new parts; the worker is
-// nil if it must drop its rows. reply is the way to a new worker.
+// hear processes a heartbeat. It returns the worker and the worker's new parts; nil
+// if the worker must drop its rows. reply is the link to a worker that the crew
+// does not know yet.
 func (w *crew) hear(h *assign.Heartbeat, reply *link, now time.Time) (*assign.Assignee, []assign.Proposal) {
 	m, parts := w.owner.Hear(h, now)
 	if known := w.links[h.Worker]; known != nil {

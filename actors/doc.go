@@ -12,10 +12,11 @@
 //	           └─ results           committer: records parts, merges, makes the result
 //
 // A child that panics is stopped and not restarted, because its state is lost. The
-// job then fails with internal_error; its committed parts stay. Only a server
-// restarts by itself, after a pause: it can ask its engine for its state again. The
-// back-off of the library is not used: its pause is random, has no upper bound and
-// keeps the mailbox closed, but jobs must learn at once that the server is down.
+// job then fails with internal_error; its committed parts stay. Only a server actor
+// restarts by itself, after a pause: it asks the inference server for the state that
+// the panic lost. The back-off of the library is not used: its pause is random, has no
+// upper bound and keeps the mailbox closed, and jobs must learn at once that the server
+// is down.
 //
 // # Messages
 //
@@ -82,8 +83,8 @@
 // has one, the owner's node too. Owners and workers keep a book of rows (package
 // assign). Heartbeats and assignments state the whole situation, so they may be
 // lost, repeated or reordered. Batches of rows have numbers until both sides have
-// them. A worker outlives its owner: the next owner, under a higher epoch, hears
-// from all workers before it assigns a row.
+// them. A worker continues when its owner ends. The next owner, under a higher
+// epoch, waits for a heartbeat of all workers before it assigns a row.
 //
 // A worker is lost when it is silent for Config.Ownership.LeaseTTL, or when its
 // node refuses connections. Its rows are assigned again. If it comes back, it must

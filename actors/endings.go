@@ -96,8 +96,8 @@ func internalFailure(err error) *rowmill.Failure {
 	return f
 }
 
-// windowClosed ends a batch when its completion window is over. Rows that are
-// recorded by then count.
+// windowClosed returns the failure of a batch whose completion window is over.
+// The rows that the store has recorded before stay in the results.
 func windowClosed(rec *store.Record) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeWindowExpired,
 		"The completion window of %s ended before all requests had run. POST /v1/jobs/%s/resume runs the rest.", rec.Spec.Raw.Window, rec.Job.ID)

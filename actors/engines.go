@@ -16,7 +16,7 @@ import (
 	"github.com/rowmill/rowmill/engine"
 )
 
-// An engineView holds the facts of an engine that the rest of the node uses.
+// An engineView is the state of an engine as the rest of the node sees it.
 type engineView struct {
 	name    string     // unique in the cluster
 	local   string     // its name on its node
@@ -114,7 +114,8 @@ type engines struct {
 	entries map[string]*engineEntry // of own, by name
 }
 
-// An engineEntry holds the node's state of an engine beside its view.
+// An engineEntry holds what only the node actor needs of an own engine, in addition to
+// its engineView.
 type engineEntry struct {
 	since     time.Time // when it came up, or went down
 	sending   sending

@@ -20,10 +20,10 @@ type errand struct {
 	begin  func() *commit.Errand                                         // starts a try
 	record func(ctx context.Context, m *commit.Errand, size int64) error // records the object in the store; nil if it is not recorded
 	made   func(c actor.Context, m *commit.Errand, size int64)
-	here   bool // this node makes it: another node has failed, or the object is small
+	here   bool // this node makes the object: another node has failed, or the object is small
 }
 
-// addErrand queues an errand; it starts when a node has room for it.
+// addErrand queues an errand. The errand starts when a node has room for one more.
 func (r *committer) addErrand(c actor.Context, e errand) {
 	r.errands = append(r.errands, e)
 	r.startErrands(c)

@@ -32,7 +32,8 @@ type inputRead struct {
 	err     error
 }
 
-// An intake reads the input of a job and holds its facts. It knows no actors.
+// An intake reads the input of a job and holds the progress and the result of the
+// reading. It knows no actors.
 type intake struct {
 	*process
 	fence   store.Fence

@@ -14,9 +14,9 @@ const (
 	banTime = time.Minute
 )
 
-// invitations holds the invites of a job's owner to nodes. Before the first rows
-// are assigned, the owner must hear from each worker of an earlier owner, because
-// that worker may have any row.
+// invitations holds the invites of a job's owner to nodes. Before the owner
+// assigns the first rows, it needs a heartbeat of each worker of an earlier
+// owner, because that worker may have any row.
 type invitations struct {
 	sent    map[string]time.Time // by address: when the node was last invited
 	banned  map[string]time.Time // by address: until when the node gets no invite
@@ -40,9 +40,9 @@ func (i *invitations) due(address string, now time.Time) bool {
 	return true
 }
 
-// answered notes the answer to an invite. await: the node has a worker already, and
-// the owner must hear from it. refusal: the code of a refusal. A busy or full node
-// is due again at once.
+// answered notes the answer to an invite. await: the node already has a worker of
+// the job, and the owner must wait for its heartbeat. refusal: the code of a
+// refusal. A busy or full node is invited again at once.
 func (i *invitations) answered(address string, await bool, refusal string) {
 	i.open--
 	if await {

@@ -14,8 +14,8 @@ import (
 )
 
 // janitorName is the name that nodes are ranked for: the first node cleans. If two
-// nodes both take themselves for the first, they repeat each other's work, which
-// does no harm.
+// nodes both find themselves first, they repeat each other's work, which is
+// harmless.
 const janitorName = "janitor"
 
 // janitorRest is the divisor of the pause while there is more to remove.

@@ -165,7 +165,8 @@ func (j *job) Receive(c actor.Context) {
 	}
 }
 
-// receive handles the messages that matter only before the end.
+// receive handles a message while the job runs. After the job has ended, these messages
+// change nothing.
 func (j *job) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case due:
@@ -372,7 +373,8 @@ func (j *job) reportHarmless(c actor.Context) {
 	c.Send(j.node, jobHarmless{j.own.fence.JobID})
 }
 
-// broke ends the job, or only its work on this node, as the error says.
+// broke handles an error: depending on the error, it fails the job, starts it again, or
+// gives it back to another node.
 func (j *job) broke(c actor.Context, err error) {
 	var failure *rowmill.Failure
 	var lost *archive.LostError
@@ -417,7 +419,8 @@ func (j *job) fail(c actor.Context, failure *rowmill.Failure) {
 	j.ending.tell(c, "end the job", func(ctx context.Context) any { return j.closing.fail(ctx, failure, now) })
 }
 
-// finish leaves a job whose end is recorded: by the committer, or by a client.
+// finish stops all work for a job after its end was recorded by the committer or by a
+// client.
 func (j *job) finish(c actor.Context, rec store.Record) {
 	j.stopForGood(c)
 	j.onEnded(c, rec)
@@ -438,13 +441,14 @@ func (j *job) stopRows(c actor.Context) {
 	}
 }
 
-// stopForGood stops the workers too.
+// stopForGood stops the rows and the workers.
 func (j *job) stopForGood(c actor.Context) {
 	j.stopRows(c)
 	j.closing.dismiss(c.ActorSystem().Root, j.crew.invites.nodes())
 }
 
-// onEnded leaves a job that has ended, after the last write of its objects.
+// onEnded tells the node that the job is over, after the last write of the job's
+// objects.
 func (j *job) onEnded(c actor.Context, rec store.Record) {
 	j.endTrace(&rec)
 	j.ending.tell(c, "wait for writes", func(context.Context) any {
@@ -453,7 +457,7 @@ func (j *job) onEnded(c actor.Context, rec store.Record) {
 	})
 }
 
-// release gives the job back; another node claims it.
+// release gives the job back, so that another node can claim it.
 func (j *job) release(c actor.Context) {
 	j.stopRows(c)
 	j.ending.tell(c, "give the job back", j.closing.release)

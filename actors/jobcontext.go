@@ -15,8 +15,8 @@ import (
 	"github.com/rowmill/rowmill/tokenize/prompt"
 )
 
-// A jobContext holds the facts that all actors of a job share. It does not change
-// after rows start.
+// A jobContext holds the data that all actors of a job share. It does not change
+// after the first row starts.
 type jobContext struct {
 	id       string
 	spec     *rowmill.Spec
@@ -99,7 +99,7 @@ func (j *jobContext) promptLimit() int {
 	return j.spec.PromptLimit(j.context)
 }
 
-// dispatched returns the facts of the job for the dispatchers of engines.
+// dispatched returns the data of the job that the dispatchers of engines need.
 func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 	return dispatch.Job{
 		Ctx: j.ctx, Spec: j.spec, Classifier: j.outcomes, Counter: j.counter,
@@ -109,7 +109,7 @@ func (j *jobContext) dispatched(cfg Config) dispatch.Job {
 }
 
 // invitation returns an invite to work for the job; its owner is at address. whole
-// says that the stored input has its manifest.
+// is true if the whole input is stored, with its manifest.
 func (j *jobContext) invitation(address string, whole bool) *invite {
 	m := &invite{
 		Job: j.id, Epoch: j.fence.Epoch, Session: j.fence.Session, Address: address,

@@ -27,8 +27,9 @@ func (j *job) await(c actor.Context) {
 	j.proceed(c)
 }
 
-// startRows starts the work. It invites every node that may have rows of the job,
-// and hears from the workers of earlier owners before it assigns the first row.
+// startRows starts the work. It invites every node that may have rows of the job.
+// Before it assigns the first row, it waits for a heartbeat of each worker of an
+// earlier owner.
 func (j *job) startRows(c actor.Context) {
 	j.timers.cancel(waitTimer)
 	warning, failure := j.job.pin(j.crew.engines)

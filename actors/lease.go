@@ -15,9 +15,9 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// A lease keeps a node's session alive. Its context is the licence to act for jobs:
-// it ends as soon as the session may have expired. A watchdog ends it, so a slow
-// call to the store cannot delay the end.
+// A lease keeps renewing a node's session. Its context is the licence to act for
+// jobs: it ends as soon as the session may have expired. A watchdog ends it, so a
+// slow call to the store cannot delay the end.
 type lease struct {
 	session  string
 	ctx      context.Context

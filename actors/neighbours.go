@@ -51,8 +51,8 @@ func (n *neighbours) rank(job string) int {
 	return nodes.Rank(job, n.peers.Self().ID, n.peers.Members())
 }
 
-// claimStagger is how long a node leaves an orphan to each node that comes before
-// it in the job's order of nodes.
+// claimStagger is how long a node waits before it claims an orphan, for each node
+// that comes earlier in the job's order of nodes.
 const claimStagger = 300 * time.Millisecond
 
 // delay returns how long this node waits before it takes a job without an owner. Other

@@ -211,8 +211,8 @@ func (n *node) onDrain(c actor.Context) {
 }
 
 // stateInterval is the time between checks for a changed load, which other nodes
-// only display. Changes of engines are sent at once. Each check wakes a process
-// that may have nothing else to do.
+// only display. Changes of engines are sent at once. The interval is not
+// shorter, because each check costs processor time on an idle node.
 const stateInterval = 5 * time.Second
 
 func (n *node) lookAtState(c actor.Context) {
@@ -269,13 +269,13 @@ func (n *node) onDownloadEnded(c actor.Context, m downloadEnded) {
 	if m.err != nil {
 		how = "failed" // no err: its text may hold client data
 	}
-	n.log.Info("the download for a lost job has ended", "job", m.job, "input", how)
+	n.log.Info("the download for a job that this node no longer owns has ended", "job", m.job, "input", how)
 	n.cleaner.lookAfter(c, m.job, false, func() {})
 }
 
 const (
-	// lookInterval is the time between checks of an unused bucket: other nodes must
-	// know whether this one reaches it.
+	// lookInterval is the time between checks of a bucket without other requests:
+	// other nodes must know whether this node reaches the bucket.
 	lookInterval = 5 * time.Second
 	// awayInterval is the time between checks during an outage, to notice its end
 	// soon.

@@ -260,7 +260,8 @@ func (n *nodeJobs) leave(c actor.Context, o ownedJob) {
 	})
 }
 
-// onJobPanicked fails a job: its rows would cause the same fault again.
+// onJobPanicked fails a job whose actor panicked. The job does not run again, because
+// the same panic would probably follow.
 func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})
 	n.tasks.run(c, "end the job", func(ctx context.Context) step {
@@ -309,7 +310,8 @@ func (n *nodeJobs) onJobHarmless(c actor.Context, m jobHarmless) {
 	}
 }
 
-// park parks a job that may crash its owners, before it runs here.
+// park parks a job before it runs on this node, because it may have crashed its earlier
+// owners.
 func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, ended []store.Adopter) {
 	id, rest := rec.Job.ID, n.cfg.Ownership.ParkTime
 	n.log.Error("job parked: the processes of its last owners ended before it made progress",

@@ -33,7 +33,8 @@ type nodeWorkers struct {
 	draining bool
 }
 
-// onInvite starts a worker for a job, or gives the job's worker its new owner.
+// onInvite starts a worker for a job. If the job has a worker here, it tells the worker
+// the new owner.
 func (n *nodeWorkers) onInvite(c actor.Context, m *invite) {
 	h, refused := n.workers.admit(m, n.draining, time.Now())
 	switch {

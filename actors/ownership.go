@@ -7,8 +7,8 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// cancelJob tells a job that its record says cancelled. The job sends it to itself after
-// a read of the record.
+// cancelJob tells a job actor that a client has cancelled the job. The actor sends
+// cancelJob to itself after it has read the record.
 type cancelJob struct{}
 
 // An ownership holds the record of a job and this node's right to change it. Its
@@ -36,8 +36,8 @@ func newOwnership(p *process, rec store.Record, fence store.Fence) *ownership {
 // first reports whether the job never had an owner before.
 func (o *ownership) first() bool { return firstClaim(o.claimed) }
 
-// lostAll reports whether object storage has lost as many rows of the job as there are: what
-// it loses again and again is not worth another run.
+// lostAll reports whether object storage has lost as many rows as the job has. The job
+// then fails, because the storage would probably lose the rows of another run too.
 func (o *ownership) lostAll() bool {
 	return o.rec.Job.NumRows != nil && o.rec.Lost.Rows >= *o.rec.Job.NumRows
 }
@@ -88,8 +88,8 @@ func (o *ownership) mark(waits bool) func(*store.Record) {
 	}
 }
 
-// outlived notes that the job has run for a while without progress, and the process
-// is still alive. It returns the change of the record for that, or nil.
+// outlived notes that the job has run for a while without progress and has not
+// crashed the process. It returns the change of the record for that, or nil.
 func (o *ownership) outlived() func(*store.Record) {
 	if !o.adopter.Alone {
 		return nil

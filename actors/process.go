@@ -101,9 +101,9 @@ type StorageStatus struct {
 // trace returns the trace of a job; nil if the job is not traced.
 func (c Config) trace(rec *store.Record) *tracing.Job { return c.Tracer.Job(rec.Job.ID, rec.Trace) }
 
-// endTrace ends the trace of a finished job and adds the facts of the job. The code
-// that records the end calls it. For a job that never had an owner, the cleanup
-// calls it.
+// endTrace ends the trace of a finished job and adds attributes of the job. The
+// code that records the end calls endTrace. For a job that never had an owner, the
+// cleanup calls endTrace.
 func (p *process) endTrace(rec *store.Record) {
 	trace, job := p.cfg.trace(rec), &rec.Job
 	if trace == nil || job.Completed == nil {

@@ -34,9 +34,9 @@ func (r *report) asks(wants, hungry bool, ready int) (tell bool) {
 	return tell
 }
 
-// leaves reports whether a draining worker sends a heartbeat at once: when it gives
-// rows back, and once when it has nothing left. More heartbeats would never end,
-// because the owner answers each one.
+// leaves reports whether a draining worker must send a heartbeat at once: when it
+// gives rows back, and once when it has nothing left. After that it sends none,
+// because the owner answers each heartbeat and the two would never stop.
 func (r *report) leaves(back int, left bool) (tell bool) {
 	tell = back > 0 || left && !r.saidLeft
 	if tell {

@@ -313,7 +313,7 @@ func (s *server) onBreakerOpened(c actor.Context, r engine.Route, pause time.Dur
 	})
 }
 
-// rested takes routes into use again, or all routes.
+// rested takes the given routes into use again; all routes if none is given.
 func (s *server) rested(routes ...engine.Route) {
 	if len(routes) == 0 {
 		routes = slices.Collect(maps.Keys(s.resting))
@@ -340,8 +340,9 @@ func (s *server) onOpenQueue(c actor.Context, m openQueue) {
 	c.Respond(queueOpened{engine: s.engine.Name(), queue: queue})
 }
 
-// onLeaveNode takes the server down before the node tells the workers, so they know
-// every queue that it has opened by then. The node then stops this actor.
+// onLeaveNode takes the server down. It opens no more queues, so the workers know
+// all its queues when the node tells them that the engine leaves. The node then
+// stops this actor.
 func (s *server) onLeaveNode(c actor.Context) {
 	s.left = true
 	s.health.Leave()
@@ -349,8 +350,8 @@ func (s *server) onLeaveNode(c actor.Context) {
 	c.Send(s.node, engineLeft{name: s.engine.Name()})
 }
 
-// onStopping gives back rows that still wait. Rows that come later stay in their
-// queue until the job closes it.
+// onStopping gives waiting rows back to their workers. Rows that arrive later
+// stay in their queue until the job closes the queue.
 func (s *server) onStopping() {
 	s.timers.stop()
 	s.tasks.cancel()

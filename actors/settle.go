@@ -10,10 +10,10 @@ import (
 	"github.com/rowmill/rowmill/internal/contain"
 )
 
-// A job that is over settles: data that it no longer needs stays for a while,
-// because a store that loses its last writes in a crash may lose the end of the
-// job. The job then continues with this data. If a node dies meanwhile, the janitor
-// removes the data later.
+// A job that is over settles: the node keeps the data that the job no longer needs
+// for a while, because a store that loses its last writes in a crash may lose the
+// end of the job. The job then continues with this data. If the node crashes before
+// it removes the data, the janitor removes the data later.
 
 // A settling is a job that has ended and has not settled yet.
 type settling struct {
@@ -83,8 +83,8 @@ func (n *cleaner) tidy(c actor.Context) {
 	})
 }
 
-// idle reports whether a draining node has no cleanup to wait for. It does not wait
-// until ends are safe.
+// idle reports whether a draining node has no cleanup to wait for. A draining node
+// does not wait for Config.Ownership.Settle to pass.
 func (n *cleaner) idle() bool {
 	return n.tidying == 0 && (n.cfg.Ownership.Settle > 0 || len(n.settling) == 0)
 }

@@ -19,8 +19,8 @@ type slots struct {
 	// stream is for inputs that are read during their download, which may take
 	// long. Without a free place, an input is read after its download.
 	stream chan struct{}
-	// compute is for long computations: each takes a processor for a short time and
-	// then waits for its turn again.
+	// compute is for long computations. A computation takes a processor for a short
+	// time and then waits until its turn comes again.
 	compute *fair.Gate
 }
 

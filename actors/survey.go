@@ -25,7 +25,8 @@ type Reply[T any] struct {
 	Err    error // set if the node has not answered
 }
 
-// surveyTimeout is how long a node may take to answer without asking its actors.
+// surveyTimeout is how long a node may take for an answer that needs none of its
+// actors.
 const surveyTimeout = 3 * time.Second
 
 // Actors lists the actors of all nodes, or of the node that nodes.Find finds. Nodes
@@ -62,7 +63,7 @@ func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := json.Marshal(s.cfg.Facts(ctx))
 		if err != nil {
-			s.log.Error("reading the facts of this node failed", "err", err)
+			s.log.Error("encoding the diagnosis of this node failed", "err", err)
 		}
 		return doc
 	}
@@ -74,7 +75,7 @@ func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMess
 	own := func(ctx context.Context) json.RawMessage {
 		doc, err := figures(ctx, s, what)
 		if err != nil {
-			s.log.Error("reading the figures of this node failed", "what", what, "err", err)
+			s.log.Error("reading the engines, the metrics or the GPUs of this node failed", "what", what, "err", err)
 		}
 		return doc
 	}
@@ -117,8 +118,8 @@ func survey[T any](ctx context.Context, s *System, timeout time.Duration, node s
 	return replies, nil
 }
 
-// whereTimeout is how long the owner of a job may take to say where its rows are:
-// it only reads its book.
+// whereTimeout is how long the owner of a job may take to say where its rows are.
+// The owner only reads its book of rows.
 const whereTimeout = time.Second
 
 // Whereabouts asks the owner of a job where its rows are. It returns

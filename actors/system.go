@@ -167,8 +167,8 @@ func (s *System) Submitted(rec store.Record) {
 	s.actors.Root.Send(s.node, nodeRequest{body: hintOf(o)})
 }
 
-// Cancelled hints that a job's record says cancelled. Without the hint the owner
-// learns it with its next write.
+// Cancelled hints that a client has cancelled a job. Without the hint the owner
+// learns of the cancellation with its next write.
 func (s *System) Cancelled(jobID string) {
 	s.actors.Root.Send(s.node, nodeRequest{body: &hint{Job: jobID, Cancelled: true}})
 }
@@ -217,9 +217,9 @@ func (s *System) Drain(ctx context.Context) error {
 }
 
 // Stop drains for at most Config.DrainTimeout, or until ctx ends, and then stops
-// everything. It returns when all has stopped. If the drain was too short, the
-// error says so; the jobs resume from their parts. A second call returns the first
-// result.
+// everything. It returns when all has stopped. If the drain was not complete in
+// this time, Stop returns an error; the jobs resume from their parts. A second call
+// returns the first result.
 func (s *System) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr

@@ -38,7 +38,7 @@ type (
 		Working bool // the node works for the job already; its heartbeat follows
 	}
 
-	// whereIs asks the owner of a job for the place of a row, on its own node.
+	// whereIs asks the owner of a job, on the owner's node, where a row is.
 	whereIs struct {
 		job string
 		row int64
@@ -55,7 +55,7 @@ type nodeRequest struct {
 }
 
 // heartbeatInterval is the time between heartbeats when nothing else causes one. A
-// worker that is silent for longer may be dead.
+// worker that is silent for longer may have crashed.
 const heartbeatInterval = time.Second
 
 // Whereabouts counts the rows of a job on each node, as the job's owner knows them.

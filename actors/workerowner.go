@@ -14,8 +14,8 @@ import (
 	"github.com/rowmill/rowmill/actors/dispatch"
 )
 
-// This file has the messages between a worker and its job's owner, and says which
-// rows the worker gives back and when it leaves.
+// This file has the messages between a worker and its job's owner. It also
+// decides which rows the worker gives back, and when the worker leaves.
 
 // heartbeat sends the owner the whole situation of the worker.
 func (w *worker) heartbeat(c actor.Context) {
@@ -49,7 +49,7 @@ func (w *worker) waitsFor() string {
 // ready returns how many rows could be given back.
 func (w *worker) ready() int { return w.sender.Rows.Spare() + w.loader.Waiting() }
 
-// left reports whether a draining worker has nothing left.
+// left reports whether a draining worker has no rows and no unwritten parts.
 func (w *worker) left() bool {
 	return w.phase != workerRuns && w.sender.Sent() == 0 && !w.loader.Loading() && w.flusher.Idle() && w.rows.Idle()
 }

@@ -24,12 +24,13 @@ type workerHandle struct {
 // workers holds the workers of a node, one for each job with rows here, with an
 // owner here or on another node.
 //
-// Workers for other nodes' jobs take places, which accounts share. The node's own
-// jobs need no place: their number is bounded already.
+// Workers for other nodes' jobs take places, which accounts share. A worker for a
+// job of this node needs no place, because the node limits the number of its own
+// jobs.
 type workers struct {
 	places   *fair.Shares
 	placed   map[string]string // by job: the account whose place its worker has
-	prefix   string            // of their names; no other process has it
+	prefix   string            // of the workers' names; no other process uses this prefix
 	named    int
 	running  map[string]*workerHandle // by job
 	starting map[string]bool
@@ -57,9 +58,9 @@ func (w *workers) of(job, name string) *workerHandle {
 	return nil
 }
 
-// admit decides about an owner that asks for work. It returns the job's worker,
-// which gets this owner, or a refusal. With neither, the caller must start a
-// worker, and the job counts as starting.
+// admit decides whether the node works for an owner that has sent an invite. It
+// returns the job's worker, which gets this owner, or a refusal. With neither,
+// the caller must start a worker, and the job counts as starting.
 func (w *workers) admit(m *invite, draining bool, now time.Time) (*workerHandle, *peer.Refusal) {
 	job, remote := m.Job, m.owner == nil
 	h := w.running[job]

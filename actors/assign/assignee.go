@@ -49,7 +49,7 @@ func (a *Assignee) away() time.Duration {
 
 func byName(a, b *Assignee) int { return cmp.Compare(a.Worker, b.Worker) }
 
-// counts returns the counts of this worker alone.
+// counts returns the part of the owner's counts that this worker adds.
 func (a *Assignee) counts() (c counts) {
 	if a.last == nil {
 		return c

@@ -84,7 +84,7 @@ func (d *deal) rows(worker string) (n int, rows *roaring.Bitmap, ok bool) {
 	return d.of(s)
 }
 
-// of returns the free rows of a share in the first shard that has any.
+// of returns the first shard in which a share has free rows, and these rows.
 func (d *deal) of(s share) (n int, rows *roaring.Bitmap, ok bool) {
 	for n = d.blocks[s.block].from; n < d.blocks[s.block].to; n++ {
 		if rows = d.freeOf(s, n); rows != nil {

@@ -182,8 +182,8 @@ func (o *Owner) Stranded(patience time.Duration, now time.Time) (stranded []*Ass
 // Away returns the number of workers whose nodes cannot use the bucket.
 func (o *Owner) Away() int { return o.counts.away }
 
-// Waits returns the first reason to wait among the workers with servers; empty if one of
-// these workers does not wait.
+// Waits returns why all workers with servers wait: the reason of the first one. It
+// returns "" if a worker with servers does not wait.
 func (o *Owner) Waits() (waits string) {
 	for _, a := range o.sorted {
 		switch {
@@ -278,13 +278,14 @@ func (o *Owner) release(worker string, shard int, rows *roaring.Bitmap) {
 	o.dueAll = true
 }
 
-// look updates the counts of a worker, and lets Serve examine it.
+// look updates the counts of a worker, and adds it to the workers that the next Serve
+// examines.
 func (o *Owner) look(a *Assignee) {
 	o.count(a, a.counts())
 	o.due = append(o.due, a)
 }
 
-// count replaces a worker's contribution to the counts.
+// count replaces a worker's part of the owner's counts.
 func (o *Owner) count(a *Assignee, now counts) {
 	o.counts = o.counts.plus(a.counted, -1).plus(now, 1)
 	a.counted = now
@@ -340,8 +341,8 @@ func (o *Owner) Remove(a *Assignee) (again int64) {
 	return o.book.releaseAll(a.Worker)
 }
 
-// Excuse treats all workers as heard at the given time, because no heartbeat could be
-// processed before.
+// Excuse makes every worker count as not silent before the given time, because the
+// owner could not process heartbeats before.
 func (o *Owner) Excuse(at time.Time) {
 	for _, a := range o.workers {
 		if a.heard.Before(at) {

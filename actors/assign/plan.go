@@ -155,7 +155,7 @@ func (p *plan) fullest() int {
 	return best
 }
 
-// touch notes that a worker got rows of a shard or gave rows back.
+// touch notes that a worker got rows of a shard or gave rows of it back.
 func (p *plan) touch(shard int) { p.begun[shard], p.open[shard] = true, true }
 
 // forget makes the current shard of a worker available to other workers.

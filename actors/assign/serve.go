@@ -56,7 +56,8 @@ func (o *Owner) assign(a *Assignee) bool {
 // finished rows when it has no others, so they are committed at once.
 const waryRows = 4
 
-// Trust ends the time in which the owner is wary of the job.
+// Trust ends the limit of waryRows: the job no longer counts as a job that may crash
+// servers or nodes.
 func (o *Owner) Trust() { o.Wary, o.dueAll = false, true }
 
 // leastPart: new rows below a quarter of the worker's ready rows are not worth a
@@ -65,10 +66,10 @@ const leastPart = 4
 
 // most returns how many rows a worker may get now. A worker that still has rows gets at
 // most an equal share of all rows that are not written, counting the nodes that may
-// still join: if the owner dies, no owner balances the rows for a while. The worker gets
-// nothing if that is little beside the rows that it has ready. Otherwise, near the end
-// of a job, a thousand workers would ask dozens of times for a few rows each, from many
-// shards, and these rows would be missing for workers without rows.
+// still join: if the owner crashes, no owner balances the rows for a while. The worker
+// gets nothing if that is little beside the rows that it has ready. Otherwise, near the
+// end of a job, a thousand workers would ask dozens of times for a few rows each, from
+// many shards, and these rows would be missing for workers without rows.
 func (o *Owner) most(a *Assignee) int {
 	if o.Wary {
 		return int(max(0, waryRows-o.book.of(a.Worker).Count()))

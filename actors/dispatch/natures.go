@@ -106,8 +106,8 @@ func (n *Natures) Answered(m engine.ServedModel, found engine.Capability, err er
 	return before != found
 }
 
-// Renew lets every model be tested again, because the server may be another. Until then
-// each model keeps its last result.
+// Renew schedules a new test of every model, because another server may have the
+// address now. Until its test each model keeps its last result.
 func (n *Natures) Renew() {
 	for _, seen := range n.seen {
 		seen.settled, seen.tries, seen.due = false, 0, time.Time{}

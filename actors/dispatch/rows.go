@@ -86,7 +86,8 @@ func (q *Rows) Remember(tokens int64) { q.now.Remember(tokens * prompt.BytesPerT
 // Leave removes an engine.
 func (q *Rows) Leave(port order.Port) { q.now.Leave(port) }
 
-// Take removes up to n tasks for an engine. alone says that there is no other engine.
+// Take removes and returns up to n tasks for an engine. alone is true if the worker has
+// no other engine.
 func (q *Rows) Take(to order.Port, n int, alone bool) []*Task {
 	tasks := q.takeSuspects(to, n, alone)
 	for _, r := range q.now.Take(to, n-len(tasks), alone) {

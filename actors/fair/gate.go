@@ -59,7 +59,7 @@ type Turn struct {
 	level   rowmill.Priority
 }
 
-// LineUp takes the last place in an account's line.
+// LineUp puts work at the end of an account's line.
 func (g *Gate) LineUp(account string, p rowmill.Priority) Turn {
 	level := p.Nearest()
 	return Turn{g, account, g.queue(account, level), level}
@@ -72,13 +72,13 @@ func (t Turn) Wait(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 	}
-	if !t.gate.withdraw(t.level, t.account, t.mine) { // it was admitted meanwhile
+	if !t.gate.withdraw(t.level, t.account, t.mine) { // the gate admitted the work after ctx ended
 		t.gate.Leave(t.account)
 	}
 	return false
 }
 
-// queue adds work to a line, or admits it if there is a place.
+// queue adds work to its account's line, or admits the work if a place is free.
 func (g *Gate) queue(account string, level rowmill.Priority) chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

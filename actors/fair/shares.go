@@ -32,7 +32,7 @@ func (w Weights) Of(account string) int { return max(1, w[account]) }
 // a waiting account would have fewer places for its weight. Accounts may hold their
 // places for days, so some places are kept for accounts that come later.
 //
-// It must be used by one goroutine at a time.
+// Only one goroutine at a time may use a Shares.
 type Shares struct {
 	Config
 	held    map[string]int       // by account: number of places, including kept places
@@ -112,8 +112,8 @@ func (s *Shares) Hold(account string) {
 	s.total++
 }
 
-// Leave returns a place of an account. If work has a kept place, it moves to a general
-// place as soon as there is one.
+// Leave frees a place of an account. As soon as a general place is free, work in a
+// kept place moves there.
 func (s *Shares) Leave(account string) {
 	s.total--
 	if s.held[account]--; s.held[account] == 0 {
@@ -135,7 +135,7 @@ func (s *Shares) Waits() map[string]int {
 	return waits
 }
 
-// Shut returns the number of waiting accounts that have no place at all.
+// Shut returns the number of waiting accounts that have no place.
 func (s *Shares) Shut() (accounts int) {
 	for account := range s.waiting {
 		if s.held[account] == 0 {

@@ -22,8 +22,9 @@ type inputCounter struct {
 	limit   int   // maximum tokens of a prompt; 0 for no limit
 	stop    int64 // tokens of the sample for an estimate
 
-	// While useBounds is set, rows are not counted: upper bounds are used. boundedTokens is
-	// the sum of the bounds for the first boundedRows rows.
+	// While useBounds is set, the counter adds an upper bound for the tokens of each row
+	// instead of counting them. boundedTokens is the sum of the bounds for the first
+	// boundedRows rows.
 	useBounds     atomic.Bool
 	boundedRows   int64
 	boundedTokens int64

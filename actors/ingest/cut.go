@@ -148,7 +148,7 @@ func (g *ingester) cutRow(out *shard.Writer, counted *inputCounter, index int64,
 type moment struct {
 	*ingester
 	began time.Time
-	leave func() // nil if it has ended
+	leave func() // gives the processor back; nil after the end of the moment
 	rows  int
 }
 
@@ -179,7 +179,8 @@ func (m *moment) pass(ctx context.Context) error {
 	return m.take(ctx)
 }
 
-// rest gives up the moment during a wait.
+// rest runs wait without the processor of the moment, and takes a processor again after
+// the wait.
 func (m *moment) rest(ctx context.Context, wait func()) error {
 	had := m.leave != nil
 	m.end()
@@ -190,7 +191,7 @@ func (m *moment) rest(ctx context.Context, wait func()) error {
 	return m.take(ctx)
 }
 
-// end ends the moment, if there is one.
+// end gives the processor of the moment back, if the moment has one.
 func (m *moment) end() {
 	if m.leave != nil {
 		m.leave()

@@ -26,11 +26,11 @@ type Downloads struct {
 // DownloadsConfig configures Downloads. All fields are required.
 type DownloadsConfig struct {
 	All *sync.WaitGroup // counts the goroutines
-	// Wanted reports whether a job may still use its input. After the job is lost it is
-	// called regularly.
+	// Wanted reports whether a job may still use its input. After the node has lost the
+	// job, Wanted is called regularly.
 	Wanted func(ctx context.Context, job string) bool
-	// Ended is called at the end of a download. lost says that the node has lost the job
-	// meanwhile, so no other part of the node knows of the end.
+	// Ended is called at the end of a download. lost is true if the node lost the job
+	// during the download, so that no other part of the node learns of the end.
 	Ended func(job string, lost bool, err error)
 }
 

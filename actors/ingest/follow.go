@@ -30,7 +30,7 @@ type tail struct {
 	left     chan struct{} // closed when the reader has left
 	taken    chan struct{} // gets a token after each read
 	whole    chan struct{} // closed when the download is complete
-	settled  chan bool     // gets true if shards replace the download, false if it must be stored
+	settled  chan bool     // gets true if shards hold all rows, false if the download must be stored
 
 	mu    sync.Mutex
 	ring  []byte        // byte n of the download is at n modulo its length
@@ -133,7 +133,8 @@ func (t *tail) end(ctx context.Context) bool {
 	return false
 }
 
-// settle decides whether shards replace the download. Only the first call counts.
+// settle tells end whether the stored shards hold all rows of the download, so that the
+// download itself need not be stored. Calls after the first change nothing.
 func (t *tail) settle(replaced bool) {
 	select {
 	case t.settled <- replaced:

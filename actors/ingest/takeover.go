@@ -45,7 +45,7 @@ func (g *ingester) takeOver(ctx context.Context) (m shard.Manifest, err error) {
 	return m, err
 }
 
-// takeOverOnce is a try of takeOver. lost says that it has found lost parts.
+// takeOverOnce is one attempt of takeOver. lost is true if it found lost parts.
 func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost bool, err error) {
 	t := &takeover{ingester: g}
 	id := g.rec.Spec.Continue.Job
@@ -85,9 +85,9 @@ func (g *ingester) takeOverOnce(ctx context.Context) (m shard.Manifest, lost boo
 	return m, false, writeManifest(ctx, g.Bucket, g.rec.Job.ID, m)
 }
 
-// find reads the job to take over from. This is the job to continue; if that job ended
-// before it took over its own predecessor, it is the predecessor, which has everything.
-// cut says that there are shards.
+// find reads the job to take over from. This is the job to continue. If that job ended
+// before it took over the rows of its own predecessor, find reads the predecessor,
+// which has all rows. cut is true if the old job has shards.
 func (t *takeover) find(ctx context.Context) (cut bool, err error) {
 	for next := t.rec.Spec.Continue; ; next = t.old.Spec.Continue {
 		t.failed = t.failed || next.Failed
@@ -237,7 +237,7 @@ func (t *takeover) eachToTake(ctx context.Context, n int, info shard.Info, visit
 	return rows, nil
 }
 
-// errNoRows ends the part of a shard without rows to take over; it is not written.
+// errNoRows stops the writing of a part for a shard that has no rows to take over.
 var errNoRows = errors.New("no rows are taken over")
 
 // carry writes the rows of shard n that are taken over as a part and commits it, without

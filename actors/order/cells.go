@@ -118,7 +118,7 @@ func scatter(region uint8) uint8 {
 // top returns the rank of the best cell; there must be a row.
 func (c *cells[T]) top(l *Lengths) float64 { return c.best(l).rank }
 
-// take removes and returns the best row; there must be one.
+// take removes and returns the best row. The caller makes sure that there is a row.
 func (c *cells[T]) take(l *Lengths) Row[T] {
 	cell := c.best(l)
 	r := cell.rows[cell.taken]

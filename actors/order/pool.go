@@ -11,7 +11,7 @@ type Port int
 // None is no port.
 const None Port = -1
 
-// A Row is a row in a Pool, with the data that decides its place.
+// A Row is a row in a Pool, with the data that decides when it is taken.
 type Row[T any] struct {
 	Value    T
 	Text     string
@@ -183,8 +183,8 @@ func (p *Pool[T]) Leave(port Port) {
 	}
 }
 
-// Take removes up to n rows for a port. alone says that no other port could take rows
-// that avoid this one.
+// Take removes up to n rows for a port. alone is true if no other port could take the
+// rows that avoid this port.
 func (p *Pool[T]) Take(port Port, n int, alone bool) []Row[T] {
 	rows := make([]Row[T], 0, min(n, p.size))
 	rows = p.takeFront(rows, port, n, alone)
@@ -323,7 +323,7 @@ func (p *Pool[T]) place(r Row[T]) {
 	g.rows.add(r)
 }
 
-// regroup places all rows again after the prefix length has changed.
+// regroup puts all rows into new groups after the prefix length has changed.
 func (p *Pool[T]) regroup() {
 	var rows []Row[T]
 	take := func(r Row[T]) bool {

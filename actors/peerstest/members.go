@@ -19,7 +19,7 @@ func testMeet(s *suite) {
 	for _, p := range []Process{one, two, three} {
 		self := p.Self()
 		if !self.Self || self.ID == "" || self.Peer == "" || self.API == "" || self.Started.IsZero() || self.Protocol != peer.Protocol || self.State != nil {
-			s.Errorf("a process is %+v to itself", self)
+			s.Errorf("Self returns %+v, want Self, ID, Peer, API, Started and Protocol, and no State", self)
 		}
 		for _, o := range []Process{one, two, three} {
 			got, _ := member(o.Members(), self.ID)
@@ -49,7 +49,7 @@ func testState(s *suite) {
 	say(one, said)
 	copy(said, `{"JOBS":9}`) // the caller may reuse its memory
 	if got := string(one.Self().State); got != `{"jobs":1}` {
-		s.Errorf("it says %s of itself", got)
+		s.Errorf("Self has the state %s, want {\"jobs\":1}", got)
 	}
 	s.says(one, []byte(`{"jobs":1}`), one, two)
 	three := s.Start(s.T, 2)
@@ -80,7 +80,7 @@ func testStateTooLong(s *suite) {
 	}
 	s.says(one, most, one, two)
 	if err := one.SetState(append(most, 'x')); err == nil {
-		s.Error("a state that is too long was accepted")
+		s.Error("SetState accepts a state that is too long, want an error")
 	}
 	s.says(one, most, one, two)
 }
@@ -101,7 +101,7 @@ func ends(s *suite, end func(Process)) {
 	s.deserted(one, address)
 	s.knows(one, three)
 	if err := s.asks(one, three.Self().Peer); err != nil {
-		s.Errorf("a process that stays: %v", err)
+		s.Errorf("ask a process that has not ended: %v, want no error", err)
 	}
 }
 
@@ -117,13 +117,13 @@ func testLeaveUnderWay(s *suite) {
 	s.knows(one)
 	close(h.release)
 	if err := <-answered; err != nil {
-		s.Errorf("a request that was under way: %v", err)
+		s.Errorf("a request that arrived before Leave: %v, want an answer", err)
 	}
 	s.heard(left, "it has left")
 }
 
-// If the peer dies before it answers, the caller does not learn whether the request
-// arrived.
+// If the peer crashes before it answers, the caller does not learn whether the
+// request arrived.
 func testKillUnderWay(s *suite) {
 	h := newStuck()
 	one, two := s.Start(s.T, 0), s.serving(1, h.handle)
@@ -149,7 +149,7 @@ func testStartAgain(s *suite) {
 	again := s.Start(s.T, 1)
 	is := again.Self()
 	if is.ID == was.ID || is.Peer != was.Peer || is.Node != was.Node || !is.Started.After(was.Started) {
-		s.Errorf("%+v has started again as %+v", was, is)
+		s.Errorf("the process %+v has started again as %+v, want another ID, the same Peer and Node, and a later Started", was, is)
 	}
 	// When the new process is known, the old one is not (until checks this), and the old
 	// process's state is not the state of the new one.
@@ -157,7 +157,7 @@ func testStartAgain(s *suite) {
 		s.until(p, "the new process", func(members []cluster.Member) bool {
 			m, here := member(members, is.ID)
 			if here && m.State != nil {
-				s.Errorf("before it has said anything it is known to say %s", m.State)
+				s.Errorf("a process that has set no state is listed with the state %s, want none", m.State)
 			}
 			return here
 		})
@@ -171,6 +171,6 @@ func testStartAgain(s *suite) {
 	s.refused(err, peer.CodeStarting)
 	again.Serve(service{handler: func(context.Context, string) (string, error) { return "again", nil }})
 	if reply, err := s.ask(one, was.Peer, "hello"); err != nil || reply != "again" {
-		s.Errorf("%q, %v", reply, err)
+		s.Errorf("ask the process that has started again: %q, %v, want \"again\"", reply, err)
 	}
 }

@@ -184,7 +184,7 @@ func (s *suite) deserted(from Process, address string) {
 		}
 		s.unreachable(err)
 	}
-	s.Error("ErrRefused never comes where nobody listens")
+	s.Error("asking an address without a process returns ErrUnreachable only, want ErrRefused after some attempts")
 }
 
 // heard waits for a token or the close of a channel.
@@ -193,7 +193,7 @@ func (s *suite) heard(what <-chan struct{}, that string) {
 	select {
 	case <-what:
 	case <-time.After(patience):
-		s.Fatalf("not within %v: %s", patience, that)
+		s.Fatalf("want within %v: %s", patience, that)
 	}
 }
 
@@ -211,7 +211,7 @@ func (s *suite) until(p Process, what string, holds func([]cluster.Member) bool)
 		select {
 		case <-p.Changed():
 		case <-late:
-			s.Fatalf("%s does not hear of it within %v: %s; it knows %v", p.Self().ID, patience, what, ids(p.Members()))
+			s.Fatalf("process %s does not learn within %v: %s; it lists %v", p.Self().ID, patience, what, ids(p.Members()))
 		}
 	}
 }
@@ -225,10 +225,10 @@ func (s *suite) wellFormed(p Process, members []cluster.Member) {
 			self++
 		}
 		if m.Self != (m.ID == p.Self().ID) {
-			s.Errorf("%s lists %s with Self %v", p.Self().ID, m.ID, m.Self)
+			s.Errorf("process %s lists %s with Self %v, want Self only for itself", p.Self().ID, m.ID, m.Self)
 		}
 		if addresses[m.Peer] {
-			s.Errorf("%s lists two members at %s: %v", p.Self().ID, m.Peer, ids(members))
+			s.Errorf("process %s lists two members at %s, want one: %v", p.Self().ID, m.Peer, ids(members))
 		}
 		addresses[m.Peer] = true
 	}

@@ -28,12 +28,12 @@ func testAsk(s *suite) {
 	for from, p := range processes {
 		for to, o := range processes { // including itself
 			if reply, err := s.ask(p, o.Self().Peer, "news"); err != nil || reply != fmt.Sprint(to, " was told news") {
-				s.Errorf("%d asks %d: %q, %v", from, to, reply, err)
+				s.Errorf("process %d asks process %d: %q, %v, want the answer of that process", from, to, reply, err)
 			}
 		}
 	}
 	if reply, err := s.ask(processes[0], processes[1].Self().Peer, "nothing"); err != nil || reply != "" {
-		s.Errorf("a reply of nothing: %q, %v", reply, err)
+		s.Errorf("an empty reply: %q, %v, want \"\" and no error", reply, err)
 	}
 }
 
@@ -54,7 +54,7 @@ func testWholeBodies(s *suite) {
 		sentence(maxBody - 1000),
 	} {
 		if reply, err := s.ask(one, two.Self().Peer, said); err != nil || reply != said {
-			s.Errorf("%d bytes beginning with %.20q came back as %d, %v", len(said), said, len(reply), err)
+			s.Errorf("%d bytes beginning with %.20q came back as %d bytes, %v, want the same bytes", len(said), said, len(reply), err)
 		}
 	}
 }
@@ -79,7 +79,8 @@ func (r *remembering) GetFigures(_ context.Context, asked *peerv1.GetFiguresRequ
 	return r.answered, nil
 }
 
-// Each side may change its own memory; the other side does not see this.
+// A sender that changes a message after it was sent does not change the receiver's
+// copy, and the reverse.
 func testBodiesAreCopies(s *suite) {
 	one, two := s.Start(s.T, 0), s.Start(s.T, 1)
 	there := &remembering{}
@@ -96,7 +97,7 @@ func testBodiesAreCopies(s *suite) {
 	copy(except, "QUESTION")
 	copy(there.answered.GetDocument(), "ANSWER")
 	if kept := there.assigned.GetBatches()[0].GetSpans()[0].GetExcept(); string(kept) != "question" || string(got.GetDocument()) != "answer" {
-		s.Errorf("the handler holds %s, the asker %s", kept, got.GetDocument())
+		s.Errorf("the handler has %s and the sender has %s, want question and answer", kept, got.GetDocument())
 	}
 }
 
@@ -109,7 +110,7 @@ func testTooLarge(s *suite) {
 	_, err := s.ask(one, two.Self().Peer, sentence(maxBody))
 	s.refused(err, peer.CodeTooLarge)
 	if handled > 0 {
-		s.Error("a request that is too large was handled")
+		s.Error("the handler got a request that is too large, want none")
 	}
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeInternal)
 }
@@ -129,7 +130,7 @@ func testUnknownFields(s *suite) {
 	asked.ProtoReflect().SetUnknown(later())
 	got, err := one.Node(two.Self().Peer).GetFigures(s.Context(), asked)
 	if more := there.asked.ProtoReflect().GetUnknown(); err != nil || string(got.GetDocument()) != "answer" || string(more) != string(later()) {
-		s.Errorf("%s, %v; the other has got %q more", got.GetDocument(), err, more)
+		s.Errorf("got %s, %v, and the receiver got the unknown fields %q; want answer and the fields that were sent", got.GetDocument(), err, more)
 	}
 	_, err = one.Node(two.Self().Peer).ListActors(s.Context(), &peerv1.ListActorsRequest{})
 	var refusal *peer.Refusal
@@ -159,13 +160,13 @@ func testRefusals(s *suite) {
 		reply, err := s.ask(one, two.Self().Peer, test.said)
 		message := s.refused(err, test.code)
 		if reply != "" {
-			s.Errorf("%s: refused, and answered %q", test.said, reply)
+			s.Errorf("%s: a refusal with the reply %q, want no reply", test.said, reply)
 		}
 		if test.message != "" && message != test.message {
 			s.Errorf("%s: message %q, want %q", test.said, message, test.message)
 		}
 		if strings.Contains(message, "on fire") {
-			s.Errorf("%s: the inner error travels: %s", test.said, message)
+			s.Errorf("%s: the refusal tells the sender the inner error, want only a code: %s", test.said, message)
 		}
 	}
 }
@@ -177,7 +178,7 @@ func testUnencodable(s *suite) {
 	_, err := s.ask(one, two.Self().Peer, "\xff")
 	var refusal *peer.Refusal
 	if err == nil || errors.Is(err, peer.ErrUnreachable) || errors.Is(err, peer.ErrRefused) || errors.As(err, &refusal) || handled > 0 {
-		s.Errorf("a text that is no UTF-8: %v, handled %d times", err, handled)
+		s.Errorf("a text that is not UTF-8: %v, handled %d times; want an error of the sender and no call", err, handled)
 	}
 }
 
@@ -186,11 +187,11 @@ func testStarting(s *suite) {
 	s.knows(one, two) // it can be found before it serves
 	s.refused(s.asks(one, two.Self().Peer), peer.CodeStarting)
 	if err := s.asks(two, one.Self().Peer); err != nil {
-		s.Errorf("it cannot ask either: %v", err)
+		s.Errorf("a process that does not serve yet asks another: %v, want an answer", err)
 	}
 	two.Serve(service{handler: echo})
 	if err := s.asks(one, two.Self().Peer); err != nil {
-		s.Errorf("it serves: %v", err)
+		s.Errorf("ask a process after Serve: %v, want an answer", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func testDeadline(s *suite) {
 	s.heard(h.ended, "the handler learns that its asker has gone")
 }
 
-// Neither a caller without a deadline nor a handler waits for ever.
+// A caller without a deadline waits for a limited time, and so does a handler.
 func testHandleTimeout(s *suite) {
 	bounded := make(chan bool, 1)
 	h := newStuck()
@@ -90,13 +90,13 @@ func testHandleTimeout(s *suite) {
 	})
 	began := time.Now()
 	if err := hello(s.Context(), one, two.Self().Peer); err == nil {
-		s.Error("there is an answer from a handler that must not answer")
+		s.Error("a request to a handler that never answers succeeds, want an error")
 	}
 	if took := time.Since(began); took < s.limit/2 || took > s.limit+patience {
 		s.Errorf("it was waited for %v, want %v", took, s.limit)
 	}
 	if !<-bounded {
-		s.Errorf("the handler's context has no deadline within %v", s.limit)
+		s.Errorf("the handler's context has no deadline, want one within %v", s.limit)
 	}
 	s.heard(h.ended, "the handler's time is over")
 }
@@ -119,7 +119,7 @@ func testConcurrency(s *suite) {
 				asking.Go(func() {
 					text := fmt.Sprintf("%d%d%02d", from+1, to, n)
 					if reply, err := s.ask(p, o.Self().Peer, text); err != nil || reply != fmt.Sprintf("%d answers %s", to, text) {
-						s.Errorf("%d asks %d %s: %q, %v", from, to, text, reply, err)
+						s.Errorf("process %d asks process %d %s: %q, %v, want the answer to this question", from, to, text, reply, err)
 					}
 				})
 			}
@@ -160,7 +160,7 @@ func testStuckPeer(s *suite) {
 		s.heard(h.inside, "the first requests arrive")
 	}
 	if err := s.asks(one, three.Self().Peer); err != nil {
-		s.Errorf("another peer: %v", err)
+		s.Errorf("ask another process while all connections to the first are in use: %v, want an answer", err)
 	}
 	if more := len(h.inside); more > 0 {
 		s.Errorf("%d requests are under way, want %d", maxConns+more, maxConns)
@@ -168,7 +168,7 @@ func testStuckPeer(s *suite) {
 	close(h.release)
 	for range maxConns + s.MaxWaiting {
 		if err := <-answers; err != nil {
-			s.Errorf("a request that waited: %v", err)
+			s.Errorf("a request that waited for a connection: %v, want an answer", err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package registry has the state of a node's actors: the messages that wait and for how
 // long, the running errands, and the last trouble. Mailboxes, task groups and loggers
-// report to it, and operators read it. It knows no actor types, and only the name of a
-// job.
+// report to it, and operators read it. It knows no actor types, and of a job only the
+// id.
 package registry
 
 import (
@@ -27,7 +27,7 @@ const maxListed = 500
 // maxTrouble is the maximum length of a trouble in bytes.
 const maxTrouble = 300
 
-// An Of says which kind of actor it is, and for which job or engine.
+// An Of identifies an actor: its kind, and the job or the engine that it works for.
 type Of struct {
 	Kind   string `json:"kind"`
 	Job    string `json:"job,omitempty"`

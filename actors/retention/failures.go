@@ -24,12 +24,12 @@ type backoff struct {
 // of returns the number of failed jobs of an account.
 func (a failures) of(account string) int { return len(a[account]) }
 
-// waits reports whether a job must wait for its next attempt.
+// waits reports whether the next attempt to remove a job's data is not due yet.
 func (a failures) waits(account, job string, now time.Duration) bool {
 	return now < a[account][job].until
 }
 
-// failed notes a failure.
+// failed notes that an attempt to remove a job's data failed.
 func (a failures) failed(account, job string, now time.Duration) {
 	if a[account] == nil {
 		a[account] = map[string]backoff{}

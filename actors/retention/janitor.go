@@ -113,7 +113,7 @@ func (e *SkewError) Error() string {
 		e.Skew.Abs().Round(time.Second), way, e.Tolerance)
 }
 
-// Round does a limited amount of work. more says that there is more to do.
+// Round does a limited amount of work. more is true if work is left.
 func (j *Janitor) Round(ctx context.Context) (more bool, err error) {
 	now, err := j.Look(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (j *Janitor) expire(ctx context.Context, now, today time.Time) (more bool, 
 	return len(lines) > 0, errors.Join(errs...)
 }
 
-// lines returns the accounts with data that do not keep it for ever.
+// lines returns the accounts that have data and an expiry for it.
 func (j *Janitor) lines(ctx context.Context, today time.Time) (lines []line, err error) {
 	accounts, err := j.Store.Holders(ctx)
 	if err != nil {

@@ -189,8 +189,9 @@ func (j *Janitor) submitting(ctx context.Context, id string, objects []blob.Info
 	return err == nil, err
 }
 
-// endSweep ends a pass: it removes objects of crashed submissions, and notes of jobs
-// that are known again.
+// endSweep does the last work of a pass: it removes the objects of crashed
+// submissions. It also removes the notes about unknown jobs that the store knows
+// again.
 func (j *Janitor) endSweep(ctx context.Context, before time.Time) error {
 	s := &j.sweep
 	errs := []error{j.removeSpooled(ctx, before)}

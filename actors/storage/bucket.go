@@ -11,7 +11,7 @@ import (
 	"github.com/rowmill/rowmill/internal/retry"
 )
 
-// A watchedBucket reports the results of its calls to its place.
+// A watchedBucket is a bucket that tells its place whether each call succeeded.
 type watchedBucket struct {
 	blob.Bucket
 	place  *place

@@ -32,8 +32,8 @@ func (o Outage) Message() string {
 }
 
 // Passing reports whether an error is temporary: it ends when the storage is reached
-// again, has room, or is configured as before. It is worth waiting for, however long it
-// takes.
+// again, has room, or is configured as before. The caller should repeat the call until
+// then, with no time limit.
 func Passing(err error) bool {
 	if Lasting(err) || errors.Is(err, store.ErrNewer) { // that error is about a single record
 		return false

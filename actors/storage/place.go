@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A place is the store of records or the bucket of objects.
+// A place is one of the two storages of a node: the store of records or the bucket of
+// objects.
 type place struct {
 	name, title   string
 	config        Config
@@ -29,7 +30,7 @@ const (
 	writes = "writes"
 )
 
-// A placed error has the place that it came from.
+// A placed error records which storage returned it.
 type placed struct {
 	place *place
 	error

@@ -26,8 +26,9 @@ const (
 	// twice the longest time between the answer to a row and its part.
 	Time = 10 * time.Second
 
-	// Control is how long a node runs without a job, if a process ended while the job ran
-	// alone. The end may have been the fault of the machine: then it ends this process too.
+	// Control is how long a node runs without a job before it takes the job, if a process
+	// ended while it ran only this job. Perhaps the machine was at fault. Then it also
+	// ends this process during that time, without the job.
 	Control = 10 * time.Second
 
 	// groupSize is the number of suspects of one ended owner that a node takes together.
@@ -42,7 +43,7 @@ const (
 	parked = 2
 )
 
-// A Stage says with which other jobs a node may take a job.
+// A Stage says which other jobs may run on a node together with a job.
 type Stage int
 
 // The stages of a job, by the number of its ended owners.
@@ -52,11 +53,12 @@ const (
 	Alone              // with no job that has made no progress
 )
 
-// StageOf returns the stage of a job. ended are its owners with ended processes.
+// StageOf returns the stage of a job. ended lists the job's owners with ended
+// processes.
 func StageOf(ended []store.Adopter) Stage { return min(Stage(len(processes(ended))), Alone) }
 
-// Parks reports whether a job may have caused the end of its owners so often that it is
-// parked. ended are its owners with ended processes.
+// Parks reports whether a job must be parked: enough processes have ended while the job
+// ran alone. ended lists the job's owners with ended processes.
 func Parks(ended []store.Adopter) bool {
 	alone := slices.DeleteFunc(slices.Clone(ended), func(a store.Adopter) bool { return !a.Alone })
 	return len(processes(alone)) >= parked

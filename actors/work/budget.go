@@ -158,8 +158,9 @@ func (m *Memory) Waits() bool {
 	return m.waits != nothing
 }
 
-// Again runs ask, which repeats the requests. Until then the refused memory still counts
-// as waiting, so others leave the freed bytes to it.
+// Again runs ask, which repeats the refused requests for bytes. Until ask returns, this
+// Memory still counts as waiting, so that other users of the budget do not take the
+// freed bytes first.
 func (m *Memory) Again(ask func()) {
 	b := m.budget
 	b.mu.Lock()

@@ -104,7 +104,7 @@ func (t *Trail) settle(shard int, v *visit) {
 	}
 }
 
-// end ends all spans, because the worker stops.
+// end ends all open spans when the worker stops.
 func (t *Trail) end() {
 	if t == nil {
 		return
