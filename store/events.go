@@ -28,9 +28,10 @@ const (
 )
 
 const (
-	// MaxEvents limits the list of a record. When it is full, the oldest wait is
-	// dropped, or the oldest event if there is no wait, so that many short waits do not
-	// push out the owners. Every write of the embedded store rewrites the list.
+	// MaxEvents limits the events of a record. When the list is full, Note drops the
+	// oldest EventWaits, or the oldest event if there is no EventWaits. So a job that
+	// waits often does not lose the events about its owners. The limit is low because
+	// every write of the embedded store rewrites the list.
 	MaxEvents = 40
 	// MaxFor limits the text of a wait in bytes, because it may quote an inference
 	// server.

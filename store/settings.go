@@ -20,7 +20,7 @@ func RetentionPresets() []int { return []int{1, 7, 30, defaultRetentionDays} }
 // Settings are the settings that an account can change.
 type Settings struct {
 	// RetentionDays is the number of days after a job's end for which its input, parts
-	// and results are kept; nil keeps them for ever.
+	// and results are kept; nil: they never expire.
 	RetentionDays *int `json:"retention_days"`
 }
 

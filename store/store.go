@@ -412,8 +412,8 @@ type Parts interface {
 	ListParts(ctx context.Context, jobID string) ([]Part, error)
 	LostParts(ctx context.Context, jobID string) ([]Part, error)
 
-	// LoseParts marks parts as lost, because their objects cannot be read: their
-	// rows are not done any more, and run again. The progress fields follow from the
+	// LoseParts marks the records of parts as lost, because their objects cannot be read.
+	// It removes nothing. The rows of these parts run again. The progress fields follow from the
 	// other parts. Tokens and cost stay, since they were paid. change may change the
 	// record in the same transaction. Of a job that is over, only the JobID of the
 	// fence counts; a job that succeeded is rowmill.ErrConflict. LoseParts returns

@@ -70,7 +70,7 @@ func (w *Writer) Reset(n int64) { w.acked.Store(n) }
 // the number of acknowledged writes.
 func (w *Writer) Check(jobID string, n int64) error {
 	if acked := w.Acked(); n < acked {
-		return fmt.Errorf("of %d writes to job %s there are %d: %w", acked, jobID, n, ErrLostWrites)
+		return fmt.Errorf("the store acknowledged %d writes to job %s, but has only %d of them: %w", acked, jobID, n, ErrLostWrites)
 	}
 	return nil
 }

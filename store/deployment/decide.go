@@ -2,7 +2,8 @@ package deployment
 
 import "fmt"
 
-// evidence holds the facts that decide whether records and a bucket belong together.
+// evidence is the input of decide: identities and counts that show whether records and
+// a bucket belong together.
 type evidence struct {
 	Records, Bucket *Identity // nil when there is no identity
 	// Unknown and Known count jobs with objects in the bucket that the records do not

@@ -108,8 +108,8 @@ func (p Pair) Confirm(ctx context.Context, own Identity) error {
 
 // Adopt joins records and bucket into one deployment, on an operator's request. If the
 // records or the bucket have no identity, they get the identity of the other. If both
-// differ, both get a new identity, which other users of either will notice. Adopt
-// returns the earlier identities.
+// have one and they differ, both get a new identity. Nodes of another deployment that
+// use one of the two then find the new identity. Adopt returns the earlier identities.
 func (p Pair) Adopt(ctx context.Context) (settled Identity, records, bucket *Identity, err error) {
 	records, version, err := p.recordsIdentity(ctx)
 	if err == nil {

@@ -84,8 +84,8 @@ func (j *Journal) write(entry store.AuditEntry) error {
 	return errors.Join(err, j.file.Truncate(info.Size())) // part of a line would damage the next line
 }
 
-// reopenIfMoved opens the file again when its path names another file or none, because log
-// rotation has moved it.
+// reopenIfMoved opens the file at the path again when log rotation has moved the open
+// file.
 func (j *Journal) reopenIfMoved() error {
 	named, err := os.Stat(j.path)
 	if err == nil {

@@ -14,55 +14,57 @@ import (
 // hasWriter reports whether the caller tracks its own writes.
 func hasWriter(ctx context.Context) bool { return store.WriterOf(ctx) != nil }
 
-// ownerWrite makes a write of a job's owner with do, and keeps again to repeat it.
-func (s *Store) ownerWrite(ctx context.Context, f store.Fence, again *write, do func(context.Context, store.Fence) error) error {
+// ownerWrite makes a write of a job's owner by calling send. It keeps repeat, which
+// makes the write again if the store loses it.
+func (s *Store) ownerWrite(ctx context.Context, f store.Fence, repeat *write, send func(context.Context, store.Fence) error) error {
 	j := s.job(f.JobID)
 	if !j.owns(f) { // the fence of an earlier owner; the store refuses it
-		return do(ctx, f)
+		return send(ctx, f)
 	}
-	again.needsFence = true
-	err := s.write(ctx, f.JobID, again, func(ctx context.Context) error { return do(ctx, f) })
+	repeat.needsFence = true
+	err := s.write(ctx, f.JobID, repeat, func(ctx context.Context) error { return send(ctx, f) })
 	if errors.Is(err, rowmill.ErrNotFound) { // the job cannot be stored again
 		err = fmt.Errorf("%w: %w", rowmill.ErrLeaseLost, err)
 	}
 	return err
 }
 
-// write makes a write with do, and keeps again to repeat it. When the store has lost
-// earlier writes, write repeats them first.
-func (s *Store) write(ctx context.Context, id string, again *write, do func(context.Context) error) error {
+// write makes a write by calling send. It keeps repeat, which makes the write again
+// if the store loses it. When the store has lost earlier writes, write repeats them
+// first.
+func (s *Store) write(ctx context.Context, id string, repeat *write, send func(context.Context) error) error {
 	if hasWriter(ctx) {
-		return do(ctx)
+		return send(ctx)
 	}
-	j, repairs := s.begin(id, again)
+	j, repairs := s.begin(id, repeat)
 	ctx = store.As(ctx, j.writer)
-	err := do(ctx)
-	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (again.needsFence || j.writer.Acked() > 0) {
+	err := send(ctx)
+	if errors.Is(err, store.ErrLostWrites) || errors.Is(err, rowmill.ErrNotFound) && (repeat.needsFence || j.writer.Acked() > 0) {
 		if err = s.repair(ctx, j); err == nil || errors.Is(err, errEndLost) {
 			repairs = j.repairCount()
-			err = do(ctx)
+			err = send(ctx)
 		}
 	}
-	j.end(again, err, repairs)
+	j.end(repeat, err, repairs)
 	if errors.Is(err, store.ErrLostWrites) { // the store loses writes faster than they are repeated: the caller must try again
 		err = fmt.Errorf("%w: %w", rowmill.ErrUnavailable, err)
 	}
 	return err
 }
 
-// ownerUpdate is ownerWrite for a write that returns the record. isEnd recognizes the
-// end that the write makes, nil for none.
-func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Mark) bool, do, again func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
+// ownerUpdate is ownerWrite for a write that returns the record. isEnd reports
+// whether a mark shows the end that the write makes; nil if the write ends nothing.
+func (s *Store) ownerUpdate(ctx context.Context, f store.Fence, isEnd func(store.Mark) bool, send, repeat func(context.Context, store.Fence) (store.Record, error)) (rec store.Record, err error) {
 	j := s.job(f.JobID)
 	w := &write{isEnd: isEnd, do: func(ctx context.Context, f store.Fence) error {
-		rec, err := again(ctx, f)
+		rec, err := repeat(ctx, f)
 		if err == nil && rec.Job.Status.Terminal() {
 			j.setEnded()
 		}
 		return err
 	}}
 	err = s.ownerWrite(ctx, f, w, func(ctx context.Context, f store.Fence) (err error) {
-		if rec, err = do(ctx, f); err == nil && rec.Job.Status.Terminal() {
+		if rec, err = send(ctx, f); err == nil && rec.Job.Status.Terminal() {
 			j.setEnded()
 		}
 		return err
@@ -191,17 +193,17 @@ func (s *Store) RemoveData(ctx context.Context, jobID string, now time.Time) (re
 	return rec, err
 }
 
-// afterEnd makes a write that needs an ended job with do, and keeps again to repeat it.
-// If the store has lost the end, the repeat returns errEndLost until another node has
-// repeated the end.
-func (s *Store) afterEnd(ctx context.Context, jobID string, do, again func(context.Context) error) error {
+// afterEnd makes a write that needs an ended job by calling send. It keeps repeat,
+// which makes the write again if the store loses it. If the store has lost the end, the
+// repeat returns errEndLost until another node has repeated the end.
+func (s *Store) afterEnd(ctx context.Context, jobID string, send, repeat func(context.Context) error) error {
 	err := s.write(ctx, jobID, &write{do: func(ctx context.Context, _ store.Fence) error {
-		err := again(ctx)
+		err := repeat(ctx)
 		if errors.Is(err, rowmill.ErrConflict) {
 			return errEndLost
 		}
 		return err
-	}}, do)
+	}}, send)
 	if err == nil {
 		s.job(jobID).setEnded()
 	}
@@ -259,8 +261,9 @@ func (s *Store) Get(ctx context.Context, jobID string) (store.Record, error) {
 	return rec, s.notYet(err)
 }
 
-// notYet turns rowmill.ErrNotFound into rowmill.ErrUnavailable if the store has just failed, so
-// that no client takes a job for gone that a node is about to write again.
+// notYet turns rowmill.ErrNotFound into rowmill.ErrUnavailable if the store has just
+// failed. Otherwise a client would believe that a job does not exist, although a node is
+// about to write the job again.
 func (s *Store) notYet(err error) error {
 	if !errors.Is(err, rowmill.ErrNotFound) || time.Since(s.cfg.FailedAt()) > 3*s.cfg.Every {
 		return err
@@ -353,7 +356,8 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	return s.ownerWrite(ctx, f, &write{do: do}, do)
 }
 
-// LoseParts marks parts as lost.
+// LoseParts marks the records of parts as lost, because their objects cannot be read. It
+// removes nothing.
 func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
 	again := func(ctx context.Context, f store.Fence) error {
 		_, err := s.Store.LoseParts(ctx, f, keys, change)

@@ -238,8 +238,9 @@ func (s *Store) listParts(ctx context.Context, jobID string, lost bool) ([]store
 	return parts, nil
 }
 
-// LoseParts marks parts as lost. It computes all figures from the parts, so that a repeat after
-// a repeated CommitParts ends with the same figures.
+// LoseParts marks the records of parts as lost, because their objects cannot be read. It
+// computes the progress fields from all parts, so that a repeat after a repeated
+// CommitParts ends with the same fields.
 func (s *Store) LoseParts(ctx context.Context, f store.Fence, keys []string, change func(*store.Record)) (lost store.Totals, err error) {
 	err = s.write(ctx, func(t *tx) error {
 		t.wantRecord(f.JobID)

@@ -6,7 +6,7 @@ import (
 )
 
 // A job is ruined when its specification or its texts are damaged: none of its rows can
-// run. It ends with the data of its header.
+// run. The store then makes its last record from the header.
 
 // ruined builds the record of a ruined job from its header.
 func (t *tx) ruined(h header) (store.Record, error) {

@@ -9,13 +9,13 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// adopt lets a new process claim a job whose owner is dead.
+// adopt lets a new process claim a job whose owner's session has ended.
 func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	s.Helper()
 	session := s.session()
 	rec := must(s.Claim(s.Context(), id, session, store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: 5}))(s)
 	if n := len(rec.Adopters); n == 0 || rec.Adopters[n-1] != (store.Adopter{Node: "node " + process, Process: process, Alone: process == "p2", Epoch: rec.Epoch}) {
-		s.Errorf("the owner of epoch %d is not the last of %+v", rec.Epoch, rec.Adopters)
+		s.Errorf("the last adopter is not the owner of epoch %d, want it: %+v", rec.Epoch, rec.Adopters)
 	}
 	s.same("adopters", s.get(id).Adopters, rec.Adopters)
 	return store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}, func() {
@@ -39,7 +39,7 @@ func (s *suite) wantTried(when, id string, want ...string) {
 	orphans := must(s.Orphans(s.Context(), 100))(s)
 	i := slices.IndexFunc(orphans, func(o store.Orphan) bool { return o.JobID == id })
 	if i < 0 {
-		s.Errorf("%s: the job is not an orphan", when)
+		s.Errorf("%s: the job is not among the orphans, want it there", when)
 		return
 	}
 	var got []string
@@ -158,10 +158,10 @@ func testPark(s *suite) {
 	}
 	s.wantAdopters("parked", id, "p1", "p2")
 	if slices.ContainsFunc(rec.Adopters, func(a store.Adopter) bool { return a.Alone }) {
-		s.Error("earlier owners still count against the job")
+		s.Error("an owner of the parked job still counts as the only one of its node, want none")
 	}
 	if orphans, err := s.Orphans(s.Context(), 10); err != nil || len(orphans) > 0 {
-		s.Errorf("%d orphans while the job is parked, %v", len(orphans), err)
+		s.Errorf("%d orphans while the job is parked, %v, want none", len(orphans), err)
 	}
 	if open, err := s.Active(s.Context(), []string{"a"}, began, 10); err != nil || !slices.Contains(open[0], id) {
 		s.Errorf("open jobs are %q, %v", open, err)

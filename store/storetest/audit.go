@@ -46,7 +46,7 @@ func (s *suite) audited(account string, limit int) []store.AuditEntry {
 
 func testAudit(s *suite) {
 	if found := s.audited("", 5); len(found) != 0 {
-		s.Errorf("a new store has the entries %v", found)
+		s.Errorf("a new store has the entries %v, want none", found)
 	}
 	accounts := []string{"a", "a:b", "a\nb", "audit", "\x01"}
 	byAccount := map[string][]store.AuditEntry{}
@@ -69,7 +69,7 @@ func testAudit(s *suite) {
 		}
 	}
 	if found := s.audited("b", 5); len(found) != 0 {
-		s.Errorf("an account that nothing was done to has the entries %v", found)
+		s.Errorf("an account without actions has the entries %v, want none", found)
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *suite) auditedAfter(at time.Time, id string, limit int) (ids []string) 
 
 func testAuditAfter(s *suite) {
 	if found := s.auditedAfter(s.start, "", 3); len(found) != 0 {
-		s.Errorf("a new store has the entries %v", found)
+		s.Errorf("a new store has the entries %v, want none", found)
 	}
 	same := s.start.Add(time.Minute)
 	var want []string
@@ -137,7 +137,7 @@ func testAuditAfter(s *suite) {
 		s.equal(fmt.Sprintf("behind %q of a time", place), all[from:], s.auditedAfter(same, place, 2))
 	}
 	if found := s.auditedAfter(late.At, late.ID, 2); len(found) != 0 {
-		s.Errorf("behind the last there is %v", found)
+		s.Errorf("after the last entry the list has %v, want none", found)
 	}
 	s.fails("a limit of 0 is accepted", errAny)(s.AuditAfter(s.Context(), s.start, "", 0))
 }
@@ -156,7 +156,7 @@ func testAuditRefuses(s *suite) {
 		s.fails(fmt.Sprintf("%s: it is accepted", name), errAny)(s.AppendAudit(s.Context(), e))
 	}
 	if found := s.audited("", 5); len(found) != 0 {
-		s.Errorf("refused entries are there: %v", found)
+		s.Errorf("refused entries are listed, want none: %v", found)
 	}
 	for _, cursor := range []string{"x", "!!!", "AAAA", strings.Repeat("A", 5000)} {
 		_, _, err := s.ListAudit(s.Context(), "a", 1, cursor)
@@ -187,7 +187,7 @@ func testReplaceKey(s *suite) {
 	s.must(s.DeleteKey(s.Context(), "k"))
 	s.fails("replace a key that was deleted", rowmill.ErrNotFound)(s.ReplaceKey(s.Context(), late, next.Hash))
 	if keys, err := s.ListKeys(s.Context()); err != nil || len(keys) != 0 {
-		s.Errorf("a deleted key is back: %v, %v", keys, err)
+		s.Errorf("a deleted key exists again, want none: %v, %v", keys, err)
 	}
 }
 
@@ -208,7 +208,7 @@ func testReplaceKeyRace(s *suite) {
 	for i, err := range errs {
 		switch {
 		case err == nil && won >= 0:
-			s.Errorf("calls %d and %d both replaced the key", won, i)
+			s.Errorf("calls %d and %d both replaced the key, want only one of them", won, i)
 		case err == nil:
 			won = i
 		case !errors.Is(err, rowmill.ErrConflict):

@@ -49,7 +49,7 @@ func testUpdate(s *suite) {
 
 	cleared := s.update(f, func(r *store.Record) error { r.Job.System = nil; return nil })
 	if cleared.Job.System != nil || s.get(f.JobID).Job.System != nil {
-		s.Error("the system prompt is still there")
+		s.Error("the record still has the system prompt, want none")
 	}
 	s.same("listed", cleared.Job, first(s))
 }
@@ -130,7 +130,7 @@ func testUpdateRefuses(s *suite) {
 	} {
 		_, err := s.Update(s.Context(), f, func(r *store.Record) error { change(r); return nil })
 		if err == nil {
-			s.Errorf("a change of %s is accepted", name)
+			s.Errorf("Update accepts a change of %s, want an error", name)
 		}
 		s.unchanged(before)
 	}
@@ -169,7 +169,7 @@ func testUpdateRace(s *suite) {
 	}
 	wg.Wait()
 	if got := s.get(f.JobID).Shards; got != callers {
-		s.Errorf("%d of %d updates are there", got, callers)
+		s.Errorf("%d of %d updates are in the record, want all", got, callers)
 	}
 }
 
@@ -202,7 +202,7 @@ func testFinish(s *suite) {
 		s.Errorf("failed: %s, %v", asJSON(s, rec), err)
 	}
 	if got := s.orphans(10); len(got) != 0 {
-		s.Errorf("ended jobs are orphans: %v", got)
+		s.Errorf("ended jobs are listed as orphans, want none: %v", got)
 	}
 }
 
@@ -420,6 +420,6 @@ func testArtifactCrowd(s *suite) {
 	}
 	wg.Wait()
 	if got := len(s.get(f.JobID).Artifacts); got != crowd {
-		s.Errorf("%d of %d artifacts were added", got, crowd)
+		s.Errorf("the record has %d of %d added artifacts, want all", got, crowd)
 	}
 }

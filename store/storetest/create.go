@@ -43,7 +43,7 @@ func testCreateTwice(s *suite) {
 	s.fails("create with an id another account took", rowmill.ErrConflict)(s.Create(s.Context(), rec, nil))
 	s.unchanged(first)
 	if jobs, _, err := s.List(s.Context(), "b", 10, ""); err != nil || len(jobs) != 0 {
-		s.Errorf("the refused job is listed: %v, %v", ids(jobs), err)
+		s.Errorf("a refused job is listed, want none: %v, %v", ids(jobs), err)
 	}
 }
 
@@ -60,7 +60,7 @@ func testCreateRefuses(s *suite) {
 		s.fails(fmt.Sprintf("%s: created", name), errAny)(s.Create(s.Context(), rec, nil))
 	}
 	if jobs, _, err := s.List(s.Context(), "a", 10, ""); err != nil || len(jobs) != 0 {
-		s.Errorf("refused jobs are listed: %v, %v", ids(jobs), err)
+		s.Errorf("refused jobs are listed, want none: %v, %v", ids(jobs), err)
 	}
 }
 
@@ -185,10 +185,10 @@ func testContinuedOnce(s *suite) {
 	all.Wait()
 	first := made[0]
 	if n := len(slices.Compact(slices.Sorted(slices.Values(made)))); n != 1 {
-		s.Errorf("%d calls made %d jobs", callers, n)
+		s.Errorf("%d calls created %d jobs, want 1", callers, n)
 	}
 	if n := len(slices.DeleteFunc(created, func(c bool) bool { return !c })); n != 1 {
-		s.Errorf("%d callers were told that they made the job", n)
+		s.Errorf("%d callers learned that their call created the job, want 1", n)
 	}
 	old.Job.ContinuedBy, old.Version = &first, old.Version+1
 	s.unchanged(old)
@@ -209,7 +209,7 @@ func testContinuedOnce(s *suite) {
 		s.Errorf("the end of the job is forgotten: existed %v, %v", existed, err)
 	}
 	if by := s.get(open.JobID).Job.ContinuedBy; by != nil {
-		s.Errorf("a running job is continued by %s", *by)
+		s.Errorf("a running job is continued by %s, want no continuation", *by)
 	}
 }
 

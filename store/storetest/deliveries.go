@@ -173,7 +173,7 @@ func testDeliveriesRace(s *suite) {
 	}
 	all.Wait()
 	if took.Load() != 1 {
-		s.Errorf("%d took it", took.Load())
+		s.Errorf("%d callers changed the same version of the delivery, want 1", took.Load())
 	}
 }
 
@@ -221,7 +221,7 @@ func testDeliveriesTakenOnce(s *suite) {
 	all.Wait()
 	for id, times := range taken {
 		if times != 1 {
-			s.Errorf("%s was taken %d times", id, times)
+			s.Errorf("delivery %s was taken %d times, want once", id, times)
 		}
 	}
 }

@@ -303,7 +303,7 @@ func testMoveGoesOn(a, b *suite) {
 		b.Errorf("the job does not end: %v, with %v set aside", err, rec.Reserved)
 	}
 	if _, err := b.Reserve(b.Context(), other, 0.1, &limit); err != nil {
-		b.Errorf("a reservation is not released: %v", err)
+		b.Errorf("reserve after a release: %v, want no error", err)
 	}
 	if _, err := b.PutValue(b.Context(), "settings/a", json.RawMessage(`1`), 2); !errors.Is(err, rowmill.ErrConflict) {
 		b.Errorf("a value at a version that is past: %v", err)
@@ -347,17 +347,17 @@ func testMoveRefused(a, _ *suite) {
 	session := a.session()
 	err := a.movable().Export(a.Context(), func(store.Entry) error { return nil })
 	if !errors.Is(err, rowmill.ErrConflict) {
-		a.Errorf("with a node that runs: %v", err)
+		a.Errorf("export while a session is open: %v, want ErrConflict", err)
 	}
 	if err := a.CloseSession(a.Context(), session); err != nil {
 		a.Fatal(err)
 	}
 	stop := errors.New("stop")
 	if err := a.movable().Export(a.Context(), func(store.Entry) error { return stop }); !errors.Is(err, stop) {
-		a.Errorf("an error of visit: %v", err)
+		a.Errorf("export with a visit that fails: %v, want the error of visit", err)
 	}
 	if err := a.movable().Import(a.Context(), []store.Entry{{}}); err == nil {
-		a.Error("an entry of a kind that is not known was taken")
+		a.Error("Import accepted an entry without a kind, want an error")
 	}
 }
 
@@ -370,7 +370,7 @@ func testMoveCleared(a, _ *suite) {
 		a.Fatal(err)
 	}
 	if left, _, _ := a.exported(); len(left) > 0 {
-		a.Errorf("%d entries are left", len(left))
+		a.Errorf("a cleared store has %d entries, want none", len(left))
 	}
 	a.same("an empty store", nothing, a.looked())
 	a.taken(entries)

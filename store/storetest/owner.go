@@ -19,7 +19,7 @@ func testSessions(s *suite) {
 	for range 20 {
 		id := s.session()
 		if id == "" || seen[id] {
-			s.Fatalf("session id %q is not new", id)
+			s.Fatalf("the session id %q is empty or used, want a new one", id)
 		}
 		seen[id] = true
 	}
@@ -191,7 +191,7 @@ func (s *suite) orphans(limit int) []string {
 
 func testOrphansFair(s *suite) {
 	if got := s.orphans(5); len(got) != 0 {
-		s.Errorf("an empty store has the orphans %v", got)
+		s.Errorf("an empty store has the orphans %v, want none", got)
 	}
 	byAccount := map[string][]string{}
 	for range 5 {
@@ -210,16 +210,16 @@ func testOrphansFair(s *suite) {
 	last := 0
 	for _, o := range found {
 		if o.Status != rowmill.StatusPending {
-			s.Errorf("%s is %s", o.JobID, o.Status)
+			s.Errorf("orphan %s has the status %s, want pending", o.JobID, o.Status)
 		}
 		n := rank[o.Account]
 		if n < last {
-			s.Errorf("number %d of account %s comes after number %d of another account: %v", n, o.Account, last, found)
+			s.Errorf("orphan %d of account %s comes after orphan %d of another account, want the accounts in turn: %v", n, o.Account, last, found)
 		}
 		last = n
 		rank[o.Account]++
 		if want := byAccount[o.Account]; n >= len(want) || want[n] != o.JobID {
-			s.Errorf("number %d of account %s is %s, want of %v", n, o.Account, o.JobID, want)
+			s.Errorf("orphan %d of account %s is job %s, want the order %v", n, o.Account, o.JobID, want)
 		}
 	}
 	if len(found) != 9 {
@@ -312,8 +312,8 @@ func testOrphansOfTheDead(s *suite) {
 	s.equal("orphans after a claim", []string{b.JobID, d}, s.orphans(10))
 }
 
-// testOneOwner simulates nodes that die, return and write late, against a model of the
-// job's owner.
+// testOneOwner simulates nodes that crash, restart and write late, and compares the
+// store with a model of the job's owner.
 func testOneOwner(s *suite) {
 	rapid.Check(s.T, func(t *rapid.T) {
 		id := s.create("a")

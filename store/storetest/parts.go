@@ -243,7 +243,7 @@ func testListParts(s *suite) {
 	s.fails("parts of an unknown job", rowmill.ErrNotFound)(s.ListParts(s.Context(), "job-none"))
 	f := s.running(100)
 	if parts := s.parts(f.JobID); len(parts) != 0 {
-		s.Errorf("a new job has the parts %v", parts)
+		s.Errorf("a new job has the parts %v, want none", parts)
 	}
 	s.commit(f, store.Part{Key: "z", Shard: 256, Rows: 1}, store.Part{Key: "y", Shard: 1, Rows: 1})
 	s.commit(f, store.Part{Key: "x", Shard: 256, Rows: 1})

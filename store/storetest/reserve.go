@@ -141,7 +141,7 @@ func testReserveEndsWithTheJob(s *suite) {
 	}
 }
 
-// testReserveCountsNothingTwice spends reserved money.
+// testReserveCountsNothingTwice checks that spent money no longer counts as reserved.
 func testReserveCountsNothingTwice(s *suite) {
 	f, g := s.spending("a", "m"), s.spending("a", "m")
 	s.reserve(f, 6, 10)

@@ -26,10 +26,11 @@ type Harness struct {
 	Advance func(d time.Duration)
 	// Now reads that clock.
 	Now func() time.Time
-	// Edit replaces each JSON document of an open store with the result of edit, which
-	// imitates a newer version. kind is one of the constants Doc…. id is the id of the
-	// job, the key or the entry; for a part it is the job id followed by the part's
-	// key. Nil when the documents belong to another store.
+	// Edit replaces each JSON document of an open store with the result of edit. Tests
+	// use it to add members, as a newer version of Rowmill would. kind is one of the
+	// constants Doc…. id is the id of the job, the key or the entry; for a part it is the
+	// job id followed by the part's key. Edit is nil for a store that keeps its documents
+	// in another store.
 	Edit func(t testing.TB, s store.Store, edit func(kind, id string, doc []byte) []byte)
 	// Sleeps means that Advance really waits. Tests that need days are then skipped.
 	Sleeps bool

@@ -85,7 +85,8 @@ func (g *garden) decode(doc []byte) any {
 	return value
 }
 
-// look visits all documents; with add it also plants.
+// look reads the unknown members of all documents into g.now. With add it first adds
+// one to each object.
 func (g *garden) look(add bool) {
 	g.Helper()
 	g.now = map[string]json.RawMessage{}
@@ -115,8 +116,8 @@ func (g *garden) look(add bool) {
 	}
 }
 
-// after plants, runs an operation, and checks that all planted members are still there,
-// except members that the operation removes.
+// after adds unknown members to all documents, runs an operation, and checks that the
+// documents still have these members, except members that the operation removes.
 func (g *garden) after(operation string, run func() error, removes ...string) {
 	g.Helper()
 	g.look(true)

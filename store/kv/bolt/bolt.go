@@ -243,7 +243,7 @@ func (e *Engine) Close() error {
 // Time returns the time of Config.Clock.
 func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.config.Clock(), ctx.Err() }
 
-// Confirm has nothing to check: no other engine takes the place of this one.
+// Confirm checks nothing: unlike a Redis replica, no other engine can replace this one.
 func (e *Engine) Confirm(ctx context.Context) error { return ctx.Err() }
 
 // Ping writes to the file, unless a commit succeeded within PingFresh.

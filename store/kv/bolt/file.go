@@ -69,7 +69,7 @@ func (c Config) lock(file *os.File) error {
 	}
 }
 
-// checkEvery is the time between two looks at the path of the record file. A look takes
+// checkEvery is the time between two checks of the record file's path. A check takes
 // microseconds.
 const checkEvery = 500 * time.Millisecond
 

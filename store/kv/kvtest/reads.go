@@ -40,7 +40,7 @@ func testOwnWrites(s *suite) {
 	s.want("a", "3")
 	s.want("c", "5")
 	if got := s.keys(kv.Range{Table: table}); !slices.Equal(got, []string{"a", "c"}) {
-		s.Errorf("the keys are %v", got)
+		s.Errorf("the keys are %v, want a and c", got)
 	}
 }
 
@@ -53,7 +53,7 @@ func testEmptyIsNotNone(s *suite) {
 	s.want("nil", "")
 	s.want("empty", "")
 	if _, found := s.get("none"); found {
-		s.Error("a key without a value is found")
+		s.Error("the key \"none\", which has no value, is found, want it absent")
 	}
 	s.update(func(t kv.Tx) error {
 		t.Delete(table, []byte("nil"))
@@ -62,7 +62,7 @@ func testEmptyIsNotNone(s *suite) {
 		return nil
 	})
 	if _, found := s.get("nil"); found {
-		s.Error("a key that was removed is found")
+		s.Error("the key \"nil\" is found after its removal, want it absent")
 	}
 }
 
@@ -139,7 +139,7 @@ func testScanMany(s *suite) {
 		for r.Limit = page; len(got) < many; r = r.Beyond([]byte(got[len(got)-1])) {
 			keys := s.keys(r)
 			if len(keys) != min(page, many-len(got)) {
-				s.Fatalf("reverse %v: a page of %d keys after %d of %d", reverse, len(keys), len(got), many)
+				s.Fatalf("reverse %v: a page of %d keys after %d of %d keys, want a full page or the rest", reverse, len(keys), len(got), many)
 			}
 			got = append(got, keys...)
 		}
@@ -203,7 +203,7 @@ func testIDsGrow(s *suite) {
 		s.Fatal(err)
 	}
 	if order := []uint64{0, ids["with first"], ids["second"], ids["third"], ids["first"]}; !slices.IsSorted(order) || len(slices.Compact(order)) != 5 {
-		s.Errorf("the ids of transactions are %v", ids)
+		s.Errorf("the ids of transactions are %v, want them to grow in the order of the commits", ids)
 	}
 }
 
@@ -220,11 +220,11 @@ func testViewWritesNothing(s *suite) {
 		"add":    func(t kv.Tx) { t.Add(table, []byte("a"), 1) },
 	} {
 		if err := s.View(s.Context(), func(t kv.Tx) error { write(t); return nil }); !errors.Is(err, kv.ErrViewWrites) {
-			s.Errorf("%s in a view: %v", what, err)
+			s.Errorf("%s in a view: %v, want ErrViewWrites", what, err)
 		}
 	}
 	if _, found := s.get("a"); found {
-		s.Error("a view has written")
+		s.Error("a write in a view has an effect, want none")
 	}
 }
 
@@ -247,7 +247,7 @@ func testViewIsOneMoment(s *suite) {
 			return err
 		}
 		if first != string(b) && runs > 1 {
-			s.Errorf("a is %s and b is %s", first, b)
+			s.Errorf("a is %s and b is %s, want the same", first, b)
 		}
 		if first != string(b) {
 			return errors.New("a view has seen two moments, and that must not count")
@@ -270,7 +270,7 @@ func testDamage(s *suite) {
 		var damaged *kv.DamagedError
 		err := s.View(s.Context(), func(t kv.Tx) error { _, err := t.Get(table, []byte("b")); return err })
 		if !errors.Is(err, store.ErrDamaged) || !errors.As(err, &damaged) || damaged.Table != table || string(damaged.Key) != "b" {
-			s.Errorf("byte %d: get: %v", at, err)
+			s.Errorf("byte %d is damaged: get: %v, want a DamagedError for the key b", at, err)
 		}
 		s.want("a", "1")
 		var got []string
@@ -297,11 +297,11 @@ func testDamage(s *suite) {
 	s.reopen(func() { s.Damage(s, table, []byte("b"), header) })
 	s.update(func(t kv.Tx) error { t.Delete(table, []byte("b")); return nil })
 	if _, found := s.get("b"); found {
-		s.Error("a damaged value cannot be removed")
+		s.Error("a damaged value is found after its removal, want none")
 	}
 	s.reopen(func() { s.Damage(s, other, []byte("n"), header+7) })
 	err := s.Update(s.Context(), func(t kv.Tx) error { t.Add(other, []byte("n"), 1); return nil })
 	if !errors.Is(err, store.ErrDamaged) {
-		s.Errorf("add to counters that are damaged: %v", err)
+		s.Errorf("add to counters that are damaged: %v, want ErrDamaged", err)
 	}
 }

@@ -29,10 +29,10 @@ func testFailureLeavesNothing(s *suite) {
 			return fail()
 		})
 		if what == "error" && !errors.Is(err, boom) || err == nil {
-			s.Errorf("%s: %v", what, err)
+			s.Errorf("%s: update returns %v, want the error of the transaction", what, err)
 		}
 		if _, found := s.get("a"); found || len(s.keys(kv.Range{Table: other})) > 0 {
-			s.Errorf("%s: the transaction has written", what)
+			s.Errorf("%s: writes of the failed transaction are found, want none", what)
 		}
 	}
 }
@@ -48,11 +48,11 @@ func testKeysAreBounded(s *suite) {
 			return nil
 		})
 		if err == nil || !strings.Contains(err.Error(), strconv.Itoa(len(key))+" bytes") {
-			s.Errorf("a key of %d bytes: %v", len(key), err)
+			s.Errorf("put a key of %d bytes: %v, want an error with the number of bytes", len(key), err)
 		}
 	}
 	if _, found := s.get("a"); found {
-		s.Error("a transaction with a bad key has written")
+		s.Error("another write of a transaction with a bad key is found, want none")
 	}
 }
 
@@ -110,7 +110,7 @@ func testAbsenceIsRead(s *suite) {
 		return err
 	})
 	if n := made.Load(); n != 20 {
-		s.Errorf("20 keys were made %d times", n)
+		s.Errorf("20 keys were created %d times, want once each", n)
 	}
 }
 
@@ -164,7 +164,7 @@ func testErrorsCountAtOneMoment(s *suite) {
 			case err != nil:
 				return err
 			case a+b != 10:
-				return fmt.Errorf("a is %d and b is %d", a, b)
+				return fmt.Errorf("a is %d and b is %d, want a sum of 10", a, b)
 			case worker%2 == 0:
 				return nil // reads only
 			}
@@ -211,10 +211,10 @@ func testAddsDoNotConflict(s *suite) {
 	})
 	value, _ := s.get("n")
 	if got, err := kv.Counters([]byte(value)); err != nil || !slices.Equal(got, []int64{160, 320}) {
-		s.Errorf("the counters are %v, %v", got, err)
+		s.Errorf("the counters are %v, %v, want 160 and 320", got, err)
 	}
 	if n := runs.Load(); n != 160 {
-		s.Errorf("160 transactions ran %d times", n)
+		s.Errorf("160 transactions ran %d times, want once each", n)
 	}
 }
 
@@ -240,13 +240,13 @@ func testSessions(s *suite) {
 		s.Helper()
 		session, err := s.OpenSession(ctx, "node", ttl)
 		if err != nil || !s.alive(session) {
-			s.Fatalf("open a session: %v, or it is dead", err)
+			s.Fatalf("open a session: %v, want no error and an open session", err)
 		}
 		return session
 	}
 	first, second := open(), open()
 	if err := s.CloseSession(ctx, second); err != nil || s.alive(second) {
-		s.Errorf("close: %v, or it lives", err)
+		s.Errorf("close a session: %v, want no error and no open session", err)
 	}
 	s.Advance(ttl * 2 / 3)
 	if err := s.RenewSession(ctx, first); err != nil {
@@ -254,17 +254,17 @@ func testSessions(s *suite) {
 	}
 	s.Advance(ttl * 2 / 3)
 	if !s.alive(first) {
-		s.Error("a session that was renewed is dead")
+		s.Error("a renewed session has expired, want it open")
 	}
 	s.Advance(ttl)
 	if s.alive(first) || s.alive("") || s.alive("never") {
-		s.Error("a session lives that has expired, or never was")
+		s.Error("a session that has expired or never existed counts as open, want not")
 	}
 	if err := s.RenewSession(ctx, first); !errors.Is(err, rowmill.ErrLeaseLost) {
-		s.Errorf("renew one that has expired: %v", err)
+		s.Errorf("renew a session that has expired: %v, want ErrLeaseLost", err)
 	}
 	if n, err := s.LiveSessions(ctx); err != nil || n != 0 {
-		s.Errorf("%d sessions live, %v", n, err)
+		s.Errorf("%d open sessions, %v, want 0", n, err)
 	}
 }
 
@@ -313,10 +313,10 @@ func testContextAndClose(s *suite) {
 		"ping":   s.Ping,
 	} {
 		if err := call(s.Context()); err != nil {
-			s.Errorf("%s: %v", what, err)
+			s.Errorf("%s: %v, want no error", what, err)
 		}
 		if err := call(ended()); !errors.Is(err, context.Canceled) {
-			s.Errorf("%s with a context that has ended: %v", what, err)
+			s.Errorf("%s with a context that has ended: %v, want context.Canceled", what, err)
 		}
 	}
 	for range 2 {
@@ -326,9 +326,9 @@ func testContextAndClose(s *suite) {
 	}
 	read := func(t kv.Tx) error { _, err := t.Get(table, []byte("a")); return err }
 	if err := s.View(s.Context(), read); err == nil {
-		s.Error("a view of a closed engine succeeds")
+		s.Error("a view of a closed engine succeeds, want an error")
 	}
 	if err := s.Update(s.Context(), read); err == nil {
-		s.Error("an update of a closed engine succeeds")
+		s.Error("an update of a closed engine succeeds, want an error")
 	}
 }

@@ -95,7 +95,7 @@ func (e *Engine) state() (State, error) {
 // Time returns the time of the clock.
 func (e *Engine) Time(ctx context.Context) (time.Time, error) { return e.clock(), ctx.Err() }
 
-// Confirm has nothing to check: no other engine takes the place of this one.
+// Confirm checks nothing: unlike a Redis replica, no other engine can replace this one.
 func (e *Engine) Confirm(ctx context.Context) error { return ctx.Err() }
 
 // Ping reports whether the engine is open.
