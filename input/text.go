@@ -22,8 +22,8 @@ type text struct {
 	limits        Limits
 }
 
-// sourceReader records the errors of the source, so that the caller can tell
-// them from errors of the data.
+// sourceReader records the errors of the source, so that the caller can
+// distinguish them from errors of the data.
 type sourceReader struct {
 	io.Reader
 	err error

@@ -22,8 +22,8 @@ type Variant struct {
 // exports are made from it.
 var Full = Variant{Inputs: true, Logprobs: true}
 
-// Name returns the part of keys and file names that tells variants apart, such
-// as "inputs=1~logprobs=0".
+// Name returns the part of keys and file names that differs between variants,
+// such as "inputs=1~logprobs=0".
 func (v Variant) Name() string {
 	digit := func(b bool) byte {
 		if b {
@@ -116,7 +116,7 @@ func appendPart(ctx context.Context, splice *columnar.Splicer, t *columnar.Table
 	}
 	low, high, ok := denseRange(t)
 	if !ok || low != *next {
-		return fmt.Errorf("it is not complete from row %d on: its %d rows lie in %d to %d", *next, t.Rows(), low, high)
+		return fmt.Errorf("its rows must follow one another from row %d on, but it has %d rows from %d to %d", *next, t.Rows(), low, high)
 	}
 	*next = high + 1
 	return splice.Append(ctx, t)

@@ -131,7 +131,7 @@ func parseJSON(name string, data []byte) (*Encoding, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if f.Model == nil {
-		return nil, fmt.Errorf("%w: there is no model in it", ErrFormat)
+		return nil, fmt.Errorf("%w: the file has no model", ErrFormat)
 	}
 	nfc, err := f.Normalizer.isNFC()
 	if err != nil {

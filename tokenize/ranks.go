@@ -21,7 +21,7 @@ var builtIn = map[string]func() (*Encoding, error){
 	"cl100k_base":   once("cl100k_base", cl100kRanks, patternCL100K, cl100kSpecials),
 }
 
-var o200kRanks, cl100kRanks = rankFile("o200k_base"), rankFile("cl100k_base")
+var o200kRanks, cl100kRanks = rankLoader("o200k_base"), rankLoader("cl100k_base")
 
 func once(name string, ranks func() (*vocabulary, error), pattern string, specials func() map[string]int) func() (*Encoding, error) {
 	return sync.OnceValues(func() (*Encoding, error) {
@@ -33,8 +33,8 @@ func once(name string, ranks func() (*vocabulary, error), pattern string, specia
 	})
 }
 
-// rankFile returns a function that reads a rank file once.
-func rankFile(file string) func() (*vocabulary, error) {
+// rankLoader returns a function that reads a rank file at its first call.
+func rankLoader(file string) func() (*vocabulary, error) {
 	return sync.OnceValues(func() (*vocabulary, error) {
 		data, err := unpack(file)
 		if err != nil {

@@ -14,10 +14,11 @@ import (
 //
 // The prefix is exactly the longest: Count of the prefix is at most n, and it
 // is more for every longer prefix. Counts do not always grow with the text:
-// "internationa" has more tokens than "international". To limit the time there
-// is one exception: pieces with more than longPiece bytes whose prefixes would
-// fall into several pieces (white space with line ends, capitals among letters
-// without case). There only prefixes near the first n tokens are tried.
+// "internationa" has more tokens than "international". In one case Truncate may
+// return a shorter prefix, to limit its time: a piece is longer than longPiece
+// bytes, and its prefixes would be split into several pieces (white space with
+// line ends, capitals among letters without case). In such a piece, Truncate
+// tries only prefixes near the first n tokens.
 func (e *Encoding) Truncate(text string, n int) string {
 	if n <= 0 {
 		return ""

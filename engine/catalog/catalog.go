@@ -210,9 +210,9 @@ func (c *Catalog) ByEngineName(name string) []rowmill.Model {
 	return found
 }
 
-// Describes reports whether the entries for a server's names of a model give its kind
-// (and the dimension of an embedding model), all with the same kind. Then the server
-// need not be asked.
+// Describes reports whether the catalog's entries for these names of a model agree on
+// its kind, and give the dimension of an embedding model. Then no trial row is
+// necessary.
 func (c *Catalog) Describes(names ...string) bool {
 	var kind rowmill.Kind
 	for _, name := range names {
@@ -324,8 +324,8 @@ func check(i int, m *rowmill.Model) (problems []error) {
 	return problems
 }
 
-// WithKind returns an entry that leaves out its kind with this kind. The sampling of
-// the entry overrides the defaults of the family that the name belongs to.
+// WithKind returns a copy of an entry without a kind, with this kind added. The
+// sampling of the entry overrides the defaults of its model family.
 func WithKind(m rowmill.Model, kind rowmill.Kind, family string) rowmill.Model {
 	own := m.Sampling
 	m.Kind, m.Sampling = kind, FamilyDefaults(family, kind)

@@ -21,19 +21,19 @@ func reasoning(t *testing.T, s Server) {
 		r := ask(t, c, fmt.Sprintf("Think about riddle %d.", i), ptr(int64(i)))
 		if strings.Contains(r.Content, "</think>") && r.Finish == rowmill.FinishStop ||
 			strings.Contains(r.Reasoning, "</think>") {
-			t.Errorf("row %d: the answer contains the tag </think>", i)
+			t.Errorf("row %d: the answer contains the tag </think>, want answer and reasoning without it", i)
 		}
 		reasoned = reasoned || r.Reasoning != ""
 		answered = answered || r.Content != ""
 		if r.Reasoning != "" && r.Content != "" && r.LogprobCount >= r.OutputTokens {
-			t.Errorf("row %d: %d log probabilities of %d tokens: they include the reasoning", i, r.LogprobCount, r.OutputTokens)
+			t.Errorf("row %d: %d log probabilities of %d tokens, want none for the reasoning", i, r.LogprobCount, r.OutputTokens)
 		}
 		if r.Content == "" && r.Finish == rowmill.FinishLength && r.LogprobCount != 0 {
-			t.Errorf("row %d was cut off while thinking and has log probabilities", i)
+			t.Errorf("row %d was cut off while thinking and has log probabilities, want none", i)
 		}
 	}
 	if !reasoned || !answered {
-		t.Errorf("six rows: reasoning %v, answer %v", reasoned, answered)
+		t.Errorf("six rows: some reasoning: %v, some answer: %v, want both", reasoned, answered)
 	}
 }
 
@@ -50,11 +50,11 @@ func embedding(t *testing.T, s Server) {
 				t.Fatalf("text %d: %d numbers, want %d", i, len(group[i].Embedding), m.Dimension)
 			}
 			if like := cosine(group[i].Embedding, alone.Embedding); like < 0.999 {
-				t.Errorf("text %d: similarity %.4f between the group's and its own embedding", i, like)
+				t.Errorf("text %d: its embedding in a group and its embedding alone have similarity %.4f, want at least 0.999", i, like)
 			}
 		}
 		if like := cosine(group[0].Embedding, group[1].Embedding); like > 0.999 {
-			t.Errorf("different texts have the same embedding (similarity %.4f)", like)
+			t.Errorf("different texts have embeddings of similarity %.4f, want at most 0.999", like)
 		}
 	})
 
@@ -75,7 +75,7 @@ func embedding(t *testing.T, s Server) {
 		for i := range rows {
 			switch {
 			case i != 5 && (faults[i] != nil || len(replies[i].Embedding) != m.Dimension):
-				t.Errorf("row %d failed with the bad one: %v", i, faults[i])
+				t.Errorf("row %d failed together with the bad row: %v, want an embedding", i, faults[i])
 			case i == 5 && (faults[i] == nil || faults[i].Class != engine.RowFault || !faults[i].TooLong):
 				t.Errorf("the bad row has %v, want a RowFault that is TooLong", faults[i])
 			}
@@ -84,7 +84,7 @@ func embedding(t *testing.T, s Server) {
 
 	t.Run("no rows, no request", func(t *testing.T) {
 		if replies, faults, err := c.Embed(within(t), nil); err != nil || len(replies) != 0 || len(faults) != 0 {
-			t.Errorf("got %v, %v, %v", replies, faults, err)
+			t.Errorf("embed no rows: %v, %v, %v, want nothing", replies, faults, err)
 		}
 	})
 }

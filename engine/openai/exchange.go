@@ -113,8 +113,8 @@ func (e *Engine) exchange(ctx context.Context, c *conn, head []byte, traceparent
 // traceparent if not empty, and the body.
 func (c *conn) write(head []byte, authorization, traceparent string, build func([]byte) []byte) error {
 	buf := requests.Get().(*[]byte)
-	// The length comes before the body but is known only after it. So the body is built
-	// first, behind enough room, and the head is then put right before it.
+	// The head contains the length of the body. So build the body first, after enough
+	// free bytes, and then write the head directly before the body.
 	const digits, who, within, end = 20, "\r\nAuthorization: ", "\r\ntraceparent: ", "\r\n\r\n"
 	after := len(end)
 	if authorization != "" {

@@ -18,7 +18,7 @@ const (
 	extraMaxTokens extra = "max_tokens"
 )
 
-// notice is the warning for the job.
+// notice is the warning that the job gets.
 func (x extra) notice() string {
 	if x == extraLogprobs {
 		return "logprobs: the server refuses them, so that answers are asked for without, and cumulative_logprobs is null. logprobs: false in sampling_params spares the first refusal."

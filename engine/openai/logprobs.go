@@ -90,9 +90,9 @@ func (p *logprobs) watch(token []byte) {
 // result returns the sum and count for an answer with this many bytes of content and of
 // reasoning. If a model reasoned and no </think> was read, there are two cases: the
 // tokens cover only the answer, or the model marks its reasoning in another way and the
-// tokens cover both. The total length of the tokens tells the two apart; in the second
-// case there is no result. There is also none if a model reasoned unexpectedly, because
-// its tokens were not watched.
+// tokens cover both. The total length of the tokens distinguishes the two; in the
+// second case there is no result. There is also none if a model reasoned unexpectedly,
+// because its tokens were not watched.
 func (p *logprobs) result(content, reasoning int) (sum float64, count int64) {
 	if reasoning > 0 && !p.closed && (!p.thinking || p.bytes >= content+(reasoning+1)/2) {
 		return 0, 0

@@ -166,7 +166,8 @@ func (p *pool) drop() {
 	}
 }
 
-// close drops all idle connections. Connections in use are closed when they come back.
+// close drops all idle connections. Connections in use are closed when their requests
+// end.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

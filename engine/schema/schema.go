@@ -1,7 +1,8 @@
 // Package schema checks the JSON Schemas that clients send and checks answers against
-// them. Schemas and answers come from strangers. So the package limits their size and
-// cost before the library compiles or validates them, and it treats a panic of the
-// library as a violation. It does not know jobs, models or engines.
+// them. Schemas and answers come from clients and models that may want to block the
+// node. So the package limits their size and cost before the library compiles or
+// validates them, and it treats a panic of the library as a violation. It does not
+// know jobs, models or engines.
 package schema
 
 import (

@@ -40,7 +40,7 @@ type writer struct {
 	profile Profile // the lengths in it
 }
 
-// shape says what kind of content is asked for.
+// shape says which content a request demands.
 type shape struct {
 	json  *jsongen.Generator // content conforms to this; nil for free text
 	plain bool               // the content is the text of a JSON string that conforms
@@ -191,7 +191,7 @@ func (a *answer) token(i int) []byte {
 	return a.text[start:a.pieces[i]]
 }
 
-// ends returns the byte at which the first n pieces end, as far as shown.
+// ends returns the byte at which the first n pieces end, at most a.shown.
 func (a *answer) ends(n int) int {
 	if n == 0 {
 		return 0

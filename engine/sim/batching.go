@@ -14,9 +14,9 @@ import (
 
 // Batching is the Pace of a continuously batching engine on a simulated GPU.
 // Steps follow each other on the clock of package time without drift: a timer
-// that is late delays answers but not the next step. Its one goroutine lives
-// only while there is work, so that an idle engine costs nothing, and inside a
-// testing/synctest bubble everything happens in virtual time.
+// that is late delays answers but not the next step. Its only goroutine runs
+// only while there are requests, so that an idle engine costs nothing, and
+// inside a testing/synctest bubble everything happens in virtual time.
 type Batching struct {
 	origin time.Time
 	stop   chan struct{} // closed by Close
@@ -70,7 +70,7 @@ func (b *Batching) Start(w Work) (Run, error) {
 	return r, nil
 }
 
-// Load says how busy the engine was when its present step began. It tells no
+// Load says how busy the engine was when its present step began. It reports no
 // number of slots: a real server does not either.
 func (b *Batching) Load() Load {
 	b.mu.Lock()
@@ -96,8 +96,8 @@ func (b *Batching) Forget() {
 	b.engine.Forget()
 }
 
-// Close ends the engine and returns once it has ended; what runs in it is
-// broken off. Twice is harmless.
+// Close stops the engine, aborts its running requests, and returns once the
+// engine has stopped. Calling it twice is harmless.
 func (b *Batching) Close() {
 	b.mu.Lock()
 	if !b.closed {
@@ -130,8 +130,8 @@ func (b *Batching) loop(at time.Duration) {
 	}
 }
 
-// sleep waits until a time on the engine's clock, not at all when it is over.
-// It returns false when the engine was closed meanwhile.
+// sleep waits until a time on the engine's clock; it returns at once if this
+// time has passed. It returns false if the engine was closed during the wait.
 func (b *Batching) sleep(timer *time.Timer, until time.Duration) bool {
 	wait := until - time.Since(b.origin)
 	if wait <= 0 {
@@ -164,9 +164,9 @@ func (b *Batching) deliver(finished []*batching.Request) {
 	}
 }
 
-// batchRun is one request in a Batching. Until it is over, its fields are
-// guarded by b.mu; then only its user touches it, so that the usual
-// request takes the lock only once.
+// batchRun is one request in a Batching. b.mu guards its fields until the
+// request is over. After that only the caller uses them, so that a usual
+// request locks b.mu only once.
 type batchRun struct {
 	b       *Batching
 	request batching.Request

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// life is whether the server is alive, as Faults.DieAfter and ReviveAfter want
-// it. It is guarded by Server.mu.
+// life has the timer that makes the server die or revive, see Faults.DieAfter
+// and ReviveAfter. It is guarded by Server.mu.
 type life struct {
-	timer *time.Timer // of the next change; nil for none
-	plan  int         // counts the plans, so that a timer of an old one changes nothing
+	timer *time.Timer // dies or revives the server; nil if no change is planned
+	plan  int         // counts the plans, so that the timer of an old plan changes nothing
 }
 
-// planDeath replaces the plan for the server's life. A dead server revives.
+// planDeath starts the timers of f.DieAfter and f.ReviveAfter and stops the timers of
+// earlier faults. A server that is dead accepts connections again.
 func (s *Server) planDeath(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +27,7 @@ func (s *Server) planDeath(f Faults) {
 	}
 }
 
-// forgetDeath ends the present plan; the lock is held.
+// forgetDeath stops the timer of the present plan. The caller holds s.mu.
 func (s *Server) forgetDeath() {
 	s.life.plan++
 	if s.life.timer != nil {
@@ -35,7 +36,8 @@ func (s *Server) forgetDeath() {
 	}
 }
 
-// later calls change with the lock held, unless the plan is another by then.
+// later calls change after d while it holds s.mu, unless planDeath or forgetDeath
+// replaced the plan before.
 func (s *Server) later(d time.Duration, change func()) {
 	plan := s.life.plan
 	s.life.timer = time.AfterFunc(d, func() {
@@ -47,8 +49,8 @@ func (s *Server) later(d time.Duration, change func()) {
 	})
 }
 
-// die breaks all connections off; the lock is held. Without a listener
-// of ours, as in tests, requests that come are broken off from now on.
+// die closes all connections. The caller holds s.mu. Without an own listener,
+// as in tests, the server instead aborts each request from now on.
 func (s *Server) die(reviveAfter time.Duration) {
 	s.dead.Store(true)
 	if s.listener != nil {
@@ -63,10 +65,10 @@ func (s *Server) die(reviveAfter time.Duration) {
 	}
 }
 
-// revivePause is how long to wait when the address was taken meanwhile.
+// revivePause is how long to wait if another program listens on the address now.
 const revivePause = 100 * time.Millisecond
 
-// revive accepts connections again; the lock is held.
+// revive accepts connections again. The caller holds s.mu.
 func (s *Server) revive() {
 	if s.listener != nil {
 		if err := s.listener.revive(context.Background()); err != nil {

@@ -23,17 +23,19 @@ type Faults struct {
 	Empty           float64 `json:"empty"`            // 200 without choices or embeddings
 	SchemaViolation float64 `json:"schema_violation"` // JSON that violates the schema asked for
 
-	// StartupDelay is for how long everything answers 503, as a server that
-	// loads its model: from New or SetFaults, and after each revival.
+	// StartupDelay is how long the server answers 503 to all requests, like a
+	// server that loads its model: from New or SetFaults, and each time that it
+	// accepts connections again.
 	StartupDelay Duration `json:"startup_delay"`
 
-	// DieAfter is when, from New or SetFaults, the server dies: it accepts
-	// nothing more and breaks all connections off. 0: never. SetFaults, which a
-	// dead server takes from Go only, revives it.
+	// DieAfter is the time from New or SetFaults until the server dies: it
+	// closes all connections and accepts no more. 0: never. SetFaults makes a
+	// dead server accept connections again; only Go code can call it then.
 	DieAfter Duration `json:"die_after"`
 
-	// ReviveAfter is how long it stays dead before it comes back at the same
-	// address, its prefix cache empty. 0: for good.
+	// ReviveAfter is how long a dead server accepts no connections. Then it
+	// accepts connections again at the same address, with an empty prefix
+	// cache. 0: never.
 	ReviveAfter Duration `json:"revive_after"`
 }
 
@@ -138,9 +140,10 @@ func (f Faults) Validate() error {
 	return nil
 }
 
-// maxHits bounds the prompts remembered as hit. A prompt is forgotten once it
-// gets through, so only those given up for good pile up; the oldest then make
-// room in no particular order, which costs them nothing but repeatability.
+// maxHits bounds the prompts remembered as hit. A prompt is forgotten once a
+// repeat is not hit, so the list has only prompts that clients have given up; the
+// oldest then make room in no particular order, which costs them nothing but
+// repeatability.
 const maxHits = 1 << 16
 
 // faultPlan decides about faults.

@@ -189,13 +189,14 @@ func (messages) chat(asked map[string]json.RawMessage) (map[string]json.RawMessa
 	renamed(asked, "stop_sequences", "stop")
 	var err error
 	if asked["messages"], err = json.Marshal(list); err == nil {
-		err = messageTools(asked)
+		err = convertTools(asked)
 	}
 	return asked, err
 }
 
-// messageTools writes tools, and the choice among them, in OpenAI's form.
-func messageTools(asked map[string]json.RawMessage) error {
+// convertTools replaces the members tools and tool_choice of a Messages request with
+// OpenAI's form of them.
+func convertTools(asked map[string]json.RawMessage) error {
 	if asked["tools"] == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 // keepBytes is the size of the largest buffer that the server keeps for the next request.
-// One long answer must not hold its memory for ever.
+// The memory of one long answer must not be kept.
 const keepBytes = 256 << 10
 
 // exchange is one request and its answer.
@@ -65,7 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// context ends when the client goes away.
+// context ends when the client closes the connection.
 func (x *exchange) context() context.Context { return x.r.Context() }
 
 // buffer returns an empty slice to build the answer in.
@@ -126,8 +126,9 @@ func resetConn(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// listener accepts connections at one address. It knows its connections, so that the
-// server can die and revive at the same address.
+// listener accepts connections at one address. It keeps a list of its connections,
+// so that the server can close them all (die) and accept connections at the same
+// address again (revive).
 type listener struct {
 	sim  *Server
 	addr net.Addr

@@ -21,7 +21,7 @@ type Pace interface {
 	Load() Load
 }
 
-// Work is the input of a request's timing.
+// Work is a request as a Pace sees it: the prompt, and the tokens in and out.
 type Work struct {
 	Prompt       []byte // the messages in order, for caches of common prefixes; valid until End
 	PromptTokens int

@@ -46,7 +46,7 @@ type Server struct {
 	buffers  sync.Pool // *buffers
 }
 
-// served is a model under one of its names.
+// served describes a model that the server serves under one name.
 type served struct {
 	id        string // of the catalog
 	context   int    // tokens

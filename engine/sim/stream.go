@@ -45,7 +45,7 @@ func (s *Server) stream(g *generation, run Run) {
 	}
 }
 
-// errBroken ends a stream that a fault breaks off.
+// errBroken ends a stream when a fault cuts it.
 var errBroken = errors.New("simulated break in the body")
 
 // fill waits for the next tokens and makes their events.

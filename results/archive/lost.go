@@ -33,7 +33,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%d parts cannot be read, such as %s: %v", len(e.Keys), e.Keys[0], e.first)
 }
 
-// Lasting reports whether it is of no use to read the parts again.
+// Lasting reports whether reading the parts again cannot succeed.
 func (e *LostError) Lasting() bool { return !e.missing }
 
 // NoWait makes a LostError lasting.
@@ -96,8 +96,9 @@ func passes(err error) bool {
 	return errors.Is(err, rowmill.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || blob.IsTransient(err)
 }
 
-// ErrNotStored means that storage acknowledged an object and does not have it, or only a part of
-// it. It comes with rowmill.ErrUnavailable: the object must be written again.
+// ErrNotStored means that storage acknowledged an object, and now lacks the object or a
+// part of it. It is wrapped together with rowmill.ErrUnavailable: the caller must write
+// the object again.
 var ErrNotStored = errors.New("storage acknowledged an object that cannot be read")
 
 // visible is how long a bucket may take to show an object that it has acknowledged.
@@ -145,7 +146,8 @@ type lostRows struct {
 	rows   map[int]*roaring.Bitmap // by shard
 }
 
-// lostRows returns the rows of a job's lost parts. shards are those of its input.
+// lostRows returns the rows of a job's lost parts. shards lists the shards of the job's
+// input.
 func (a *Archive) lostRows(ctx context.Context, record store.Record, shards []shard.Info) (l lostRows, err error) {
 	if record.Lost.Rows == 0 {
 		return l, nil

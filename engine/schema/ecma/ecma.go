@@ -1,7 +1,8 @@
 // Package ecma owns regular expressions of ECMA-262 with the flag u, as JSON Schema
 // names them: their syntax, and whether a text holds a match. Patterns and texts come
-// from strangers. Parser and matcher do bounded work that no clock decides, so they give
-// the same answer on every machine. The package knows nothing of JSON Schema.
+// from clients and models that may want to block the node. Parser and matcher do bounded
+// work that no clock decides, so they give the same answer on every machine. The package
+// knows nothing of JSON Schema.
 //
 // Go's regexp runs a pattern that it can run with the same meaning: its work grows with
 // the length of the text alone. The matcher of this package runs the others, by
@@ -34,7 +35,7 @@ const (
 	MaxPlaces = 1 << 20
 )
 
-// What ends a match before its answer.
+// Errors that stop a match without a result.
 var (
 	errSteps  = errors.New("more steps than allowed")
 	ErrPlaces = errors.New("more places to go back to than MaxPlaces")
@@ -86,8 +87,9 @@ func (p *Pattern) Size() int { return p.size }
 // String is the pattern as it was written.
 func (p *Pattern) String() string { return p.text }
 
-// Match reports whether the text holds a match. It takes the steps that it needs from
-// left. It returns ErrSteps when left is used up, or ErrPlaces.
+// Match reports whether the text contains a match. left is the number of steps that
+// Match may still use; Match subtracts the steps that it used. It returns errSteps
+// when no steps are left, or ErrPlaces.
 func (p *Pattern) Match(text string, left *int) (bool, error) {
 	if p.linear == nil {
 		return p.program.match(text, left)

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// An entry of the matcher's stack is a way that it has not tried yet, or a change that
-// it takes back before it tries the next way.
+// An entry of the matcher's stack is an alternative that the matcher has not tried
+// yet, or a change that it undoes before it tries the next alternative.
 type entry struct {
 	kind entryKind
 	to   int32 // the next instruction; of undo the slot
@@ -23,8 +23,8 @@ const (
 	lazy                    // take one more character for a run
 )
 
-// A matcher runs a program over a text. It keeps the ways that it has not tried on a
-// stack of its own, so that no text makes it call itself.
+// A matcher runs a program over a text. It keeps the alternatives that it has not
+// tried in a slice, so that it needs no recursion, which a text could make too deep.
 type matcher struct {
 	*program
 	text   string
@@ -71,14 +71,15 @@ func (m *matcher) matchAt(start int) bool {
 	}
 }
 
-// spend uses up steps.
+// spend subtracts n from the steps that are left.
 func (m *matcher) spend(steps int) {
 	if *m.left -= steps; *m.left < 0 {
 		m.err = errSteps
 	}
 }
 
-// step runs one instruction. It reports whether the way goes on.
+// step runs one instruction. It reports whether the matcher can continue with the
+// present alternative.
 func (m *matcher) step(in *instruction) bool {
 	switch in.code {
 	case codeSet:
@@ -99,7 +100,8 @@ func (m *matcher) step(in *instruction) bool {
 		m.pass(in)
 	case codeEndPass:
 		m.next = in.to
-		// A pass beyond the smallest count that read nothing would come again for ever.
+		// Stop after a pass that read nothing and was not required: it would repeat
+		// without end.
 		return m.at != int(m.slots[in.slot+1]) || int(m.slots[in.slot]) <= in.least
 	case codeBack:
 		return m.again(in)
@@ -136,7 +138,8 @@ func (m *matcher) set(slot, to int) {
 	m.slots[slot] = int32(to)
 }
 
-// goBack takes up the last way that is left, and reports whether there is one.
+// goBack continues at the last alternative that was not tried yet, and reports whether
+// there was one.
 func (m *matcher) goBack() bool {
 	for len(m.stack) > 0 && m.err == nil {
 		m.spend(1)
@@ -168,7 +171,8 @@ func (m *matcher) goBack() bool {
 	return false
 }
 
-// read returns the character behind a place, or before it, and the place beyond.
+// read returns the character after position at, or before it with backward, and the
+// position on the other side of the character.
 func (m *matcher) read(at int, backward bool) (c rune, beyond int) {
 	if backward {
 		if c = rune(m.text[at-1]); c < utf8.RuneSelf {

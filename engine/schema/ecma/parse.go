@@ -56,7 +56,8 @@ func (p *parser) wrong(from int, format string, args ...any) error {
 
 func (p *parser) more() bool { return p.at < len(p.text) }
 
-// take goes past a piece of text, if it comes next.
+// take skips a piece of text and returns true, if the pattern continues with this
+// piece.
 func (p *parser) take(piece string) bool {
 	for i, c := range []rune(piece) {
 		if p.at+i >= len(p.text) || p.text[p.at+i] != c {

@@ -72,8 +72,8 @@ func (b *blocks) share(hash uint64) int32 {
 	return i
 }
 
-// take takes the free block that was used least recently; there must be one.
-// Its content is forgotten.
+// take removes the free block that was used least recently, and forgets its
+// content. The caller makes sure that there is a free block.
 func (b *blocks) take() int32 {
 	i := b.first
 	b.unlink(i)
@@ -110,7 +110,7 @@ func (b *blocks) forget() {
 	}
 }
 
-// drop gives up one hold on a block.
+// drop removes one reference to a block.
 func (b *blocks) drop(i int32) {
 	if b.all[i].refs--; b.all[i].refs == 0 {
 		b.release(i)

@@ -64,7 +64,7 @@ func (d *drawing) between(low, high int) int { return low + d.below(high-low+1) 
 // frugal reports whether a value here has only its required parts.
 func (d *drawing) frugal() bool { return d.depth > freeDepth }
 
-// rules are schemas that hold together at one place.
+// rules are schemas that one value must conform to, all of them.
 type rules []*jsonschema.Schema
 
 // add adds schemas (nil for none), the schemas that they imply, and one alternative of
@@ -154,7 +154,7 @@ func appendJSON(dst []byte, value any) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// kinds is a set of kinds of JSON values.
+// kinds is a set of JSON types, such as number and object.
 type kinds = jsonschema.Types
 
 func kindsOf(names ...string) (k kinds) {
@@ -178,7 +178,7 @@ func (d *drawing) kind(r rules) (kinds, error) {
 	allowed, spoken := allKinds, kinds(0)
 	for _, s := range r {
 		if s.Types == nil {
-			spoken |= spokenOf(s)
+			spoken |= keywordTypes(s)
 			continue
 		}
 		named := *s.Types
@@ -207,8 +207,9 @@ func (d *drawing) kind(r rules) (kinds, error) {
 	return allowed & -allowed, nil
 }
 
-// spokenOf says which kinds the keywords of a schema are about.
-func spokenOf(s *jsonschema.Schema) (about kinds) {
+// keywordTypes returns the JSON types to which the keywords of a schema apply: minimum
+// applies to numbers, required to objects.
+func keywordTypes(s *jsonschema.Schema) (about kinds) {
 	if s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil {
 		about |= kindNumber
 	}
