@@ -27,7 +27,7 @@ type Harness struct {
 	// was killed. Open writers are lost.
 	Reopen func(t testing.TB) blob.Bucket
 	// Advance moves the clock that decides whether URLs have expired. If it is
-	// nil, the tests wait and use only short lives.
+	// nil, the tests wait, and use only URLs that expire soon.
 	Advance func(d time.Duration)
 	// Foreign says that another server checks signed URLs, with its own rules:
 	// it may answer 400 instead of 403 for a broken URL, and may ignore
@@ -251,7 +251,7 @@ func (s *suite) lists(prefix string, want ...string) {
 func (s *suite) clean() {
 	s.Helper()
 	if n := s.Leftovers(s); n != 0 {
-		s.Errorf("%d unfinished objects are left", n)
+		s.Errorf("%d unfinished objects are left, want none", n)
 	}
 }
 

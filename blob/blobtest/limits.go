@@ -50,20 +50,20 @@ func testBadKeys(s *suite) {
 			"Create": create, "Open": open, "Stat": stat, "SignURL": sign, "Delete": s.Delete(ctx, key),
 		} {
 			if err == nil {
-				s.Errorf("%s accepts the key %.40q", call, key)
+				s.Errorf("%s accepts the key %.40q, want an error", call, key)
 			}
 		}
 	}
 	for _, prefix := range []string{"a", "/", "//", "../", "a/../", "./", "a//", "a b/", "a/b", strings.Repeat("d/", 257)} {
 		if _, err := s.List(s.Context(), prefix); err == nil {
-			s.Errorf("List accepts the prefix %.40q", prefix)
+			s.Errorf("List accepts the prefix %.40q, want an error", prefix)
 		}
 		if err := s.DeletePrefix(s.Context(), prefix); err == nil {
-			s.Errorf("DeletePrefix accepts the prefix %.40q", prefix)
+			s.Errorf("DeletePrefix accepts the prefix %.40q, want an error", prefix)
 		}
 	}
 	if err := s.DeletePrefix(s.Context(), ""); err == nil {
-		s.Error("DeletePrefix accepts the empty prefix")
+		s.Error("DeletePrefix accepts the empty prefix, want an error")
 	}
 	s.holds("a/b", nil)
 }
@@ -80,7 +80,7 @@ func testConcurrentWriters(s *suite) {
 			for {
 				got, err := get(s, s.Bucket, "a/k")
 				if err != nil || len(got) == 0 || !bytes.Equal(got, version(int(got[0]))) {
-					s.Errorf("read %d bytes that are not a version, %v", len(got), err)
+					s.Errorf("read %d bytes that are no version of the object, %v, want one version", len(got), err)
 					return
 				}
 				select {

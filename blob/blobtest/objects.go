@@ -23,7 +23,7 @@ var soon = cmpopts.EquateApproxTime(time.Minute)
 
 func testPutAndGet(s *suite) {
 	if s.Bucket.Name() == "" {
-		s.Error("the bucket has no name")
+		s.Error("Name returns \"\", want the name of the bucket")
 	}
 	for _, size := range []int{0, 1, 100, 4096, 65535, 65536, 65537, 1 << 20} {
 		key, content := fmt.Sprintf("size/%d", size), random(size)
@@ -31,14 +31,14 @@ func testPutAndGet(s *suite) {
 		info := s.put(key, content)
 		s.holds(key, content)
 		if info.Key != key || info.Size != int64(size) || info.Modified.Before(before.Add(-time.Minute)) || info.Modified.After(time.Now().Add(time.Minute)) {
-			s.Errorf("committed: %+v", info)
+			s.Errorf("commit returns %+v, want the key, the size and the time of the object", info)
 		}
 		if !strings.HasPrefix(info.ETag, `"`) || !strings.HasSuffix(info.ETag, `"`) || len(info.ETag) < 3 {
 			s.Errorf("the ETag is %s, want a strong one with its quotes", info.ETag)
 		}
 		stat := s.stat(key)
 		if diff := cmp.Diff(info, stat, soon); diff != "" {
-			s.Errorf("stat differs from commit (-commit +stat):\n%s", diff)
+			s.Errorf("stat differs from commit, want the same (-commit +stat):\n%s", diff)
 		}
 		s.describes(key, stat)
 	}
@@ -51,7 +51,7 @@ func (s *suite) describes(key string, stat blob.Info) {
 	o := s.open(key)
 	s.put(key, []byte("something else"))
 	if diff := cmp.Diff(stat, o.Info()); diff != "" || o.Size() != stat.Size {
-		s.Errorf("the open object of %d bytes differs from stat (-stat +open):\n%s", o.Size(), diff)
+		s.Errorf("the open object of %d bytes differs from stat, want the same (-stat +open):\n%s", o.Size(), diff)
 	}
 }
 
@@ -88,7 +88,7 @@ func testCommitIsDurable(s *suite) {
 	s.holds("deep/er/key", []byte("content"))
 	stat := s.stat("deep/er/key")
 	if diff := cmp.Diff(info, stat, soon); diff != "" {
-		s.Errorf("after a restart (-before +after):\n%s", diff)
+		s.Errorf("stat differs after a restart, want the same (-before +after):\n%s", diff)
 	}
 	s.missing("deep/unfinished")
 	s.lists("deep/", "deep/er/key")
@@ -104,10 +104,10 @@ func testAbortLeavesNothing(s *suite) {
 		w.Abort()
 		w.Abort()
 		if _, err := w.Commit(); err == nil {
-			s.Errorf("%s: commit after abort succeeds", key)
+			s.Errorf("%s: commit after abort succeeds, want an error", key)
 		}
 		if _, err := w.Write([]byte("x")); err == nil {
-			s.Errorf("%s: write after abort succeeds", key)
+			s.Errorf("%s: write after abort succeeds, want an error", key)
 		}
 	}
 	s.holds("a/old", old)
@@ -119,10 +119,10 @@ func testWriterEnds(s *suite) {
 	w := s.create("k", []byte("one"))
 	s.commit(w)
 	if _, err := w.Write([]byte("two")); err == nil {
-		s.Error("write after commit succeeds")
+		s.Error("write after commit succeeds, want an error")
 	}
 	if _, err := w.Commit(); err == nil {
-		s.Error("a second commit succeeds")
+		s.Error("a second commit succeeds, want an error")
 	}
 	w.Abort()
 	s.holds("k", []byte("one"))
@@ -158,10 +158,10 @@ func testCopy(s *suite) {
 		s.holds("files/c", content)
 	}
 	if err := s.Copy(s.Context(), "files/none", "files/d"); !errors.Is(err, rowmill.ErrNotFound) {
-		s.Errorf("copy of a missing object: %v", err)
+		s.Errorf("copy of a missing object: %v, want ErrNotFound", err)
 	}
 	if err := s.Copy(s.Context(), "files/a", "no//key"); err == nil {
-		s.Error("an invalid key was accepted")
+		s.Error("copy to an invalid key succeeds, want an error")
 	}
 	s.lists("files/", "files/a", "files/c")
 }
@@ -222,7 +222,7 @@ func testAppend(s *suite) {
 			s.Errorf("%s: %d bytes, want %d, and they differ", name, len(got), len(want))
 		}
 		if err := w.Append(small, 0, 1); err == nil {
-			s.Errorf("%s: append after commit succeeds", name)
+			s.Errorf("%s: append after commit succeeds, want an error", name)
 		}
 	}
 
@@ -233,7 +233,7 @@ func testAppend(s *suite) {
 	beyond := s.create("jobs/beyond", nil).(blob.Appender)
 	err := beyond.Append(large, 20*mib, 12*mib)
 	if _, commitErr := beyond.Commit(); commitErr == nil {
-		s.Errorf("bytes beyond the end were appended: %v", err)
+		s.Errorf("appending bytes beyond the end of an object succeeds, want an error from Append or Commit: %v", err)
 	}
 	s.missing("jobs/beyond")
 	for i, size := range []int64{12 * mib, 100, 12 * mib, 100} {
@@ -284,10 +284,10 @@ func testReadAt(s *suite) {
 	for _, r := range [][2]int{{0, 1}, {0, 100_000}, {99_999, 1}, {4095, 2}, {50_000, 50_000}, {7, 0}} {
 		got := make([]byte, r[1])
 		if n, err := o.ReadAt(got, int64(r[0])); n != r[1] || err != nil && !errors.Is(err, io.EOF) {
-			s.Errorf("%d bytes at %d: %d, %v", r[1], r[0], n, err)
+			s.Errorf("read %d bytes at %d: %d bytes, %v, want all bytes", r[1], r[0], n, err)
 		}
 		if !bytes.Equal(got, content[r[0]:r[0]+r[1]]) {
-			s.Errorf("%d bytes at %d differ", r[1], r[0])
+			s.Errorf("%d bytes at %d differ, want the content of the object", r[1], r[0])
 		}
 	}
 	over := make([]byte, 10)
@@ -303,7 +303,7 @@ func testReadAt(s *suite) {
 			got := make([]byte, 1000)
 			for at := g; at < 99_000; at += 997 {
 				if _, err := o.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, content[at:at+1000]) {
-					s.Errorf("at %d beside other readers: %v", at, err)
+					s.Errorf("read at %d while others read: %v, want the content of the object", at, err)
 					return
 				}
 			}
@@ -326,7 +326,7 @@ func testBigObject(s *suite) {
 	}
 	info, err := w.Commit()
 	if err != nil || info.Size != s.BigObject {
-		s.Fatalf("committed %d bytes, %v", info.Size, err)
+		s.Fatalf("committed %d bytes, %v, want the size of the big object", info.Size, err)
 	}
 	o := s.open("big")
 	got := make([]byte, len(piece))
@@ -336,7 +336,7 @@ func testBigObject(s *suite) {
 			s.Fatal(err)
 		}
 		if !bytes.Equal(got[:n], piece[:n]) {
-			s.Fatalf("the piece at %d differs", at)
+			s.Fatalf("the piece at %d differs, want the bytes that were written", at)
 		}
 	}
 }
@@ -365,7 +365,7 @@ func testList(s *suite) {
 	for i, info := range infos {
 		stat := s.stat(info.Key)
 		if diff := cmp.Diff(stat, info); diff != "" || info.Size != int64(i) {
-			s.Errorf("%s is listed with %d bytes (-stat +list):\n%s", info.Key, info.Size, diff)
+			s.Errorf("%s is listed with %d bytes, want the result of stat (-stat +list):\n%s", info.Key, info.Size, diff)
 		}
 	}
 }
@@ -395,7 +395,7 @@ func testFolders(s *suite) {
 		}
 	}
 	if _, err := s.Folders(s.Context(), "a", "", 1); err == nil {
-		s.Error("a prefix without a slash is accepted")
+		s.Error("Folders accepts a prefix without a slash, want an error")
 	}
 }
 
@@ -409,7 +409,7 @@ func testDelete(s *suite) {
 	}
 	for _, key := range []string{"a", "x/y/z", "a/c/d"} {
 		if err := s.Delete(s.Context(), key); err != nil {
-			s.Errorf("delete of %s, which is not an object: %v", key, err)
+			s.Errorf("delete of %s, which is not an object: %v, want no error", key, err)
 		}
 	}
 	s.missing("a/b")
@@ -448,12 +448,12 @@ func testDeletePrefixUnfinished(s *suite) {
 	s.lists("")
 	for i, w := range under {
 		if _, err := w.Commit(); err == nil {
-			s.Errorf("writer %d commits an object whose prefix was deleted", i)
+			s.Errorf("writer %d commits an object whose prefix was deleted, want an error", i)
 		}
 		w.Abort()
 	}
 	if _, err := beside.Commit(); err != nil {
-		s.Errorf("the writer beside the prefix: %v", err)
+		s.Errorf("commit of an object outside the deleted prefix: %v, want no error", err)
 	}
 	s.lists("", "j/2/c")
 	s.clean()
@@ -467,7 +467,7 @@ func testETag(s *suite) {
 	for i := range 200 {
 		info := s.put("k", fmt.Appendf(nil, "%04d", i))
 		if before, ok := seen[info.ETag]; ok {
-			s.Fatalf("versions %d and %d have the ETag %s", before, i, info.ETag)
+			s.Fatalf("versions %d and %d have the same ETag %s, want two ETags", before, i, info.ETag)
 		}
 		seen[info.ETag] = i
 	}

@@ -70,7 +70,7 @@ func (s *suite) refused(what string, a answer, status int, content []byte) {
 		s.Errorf("%s: status %d %.200q, want %d", what, a.status, a.body, status)
 	}
 	if len(content) > 0 && bytes.Contains(a.body, content) {
-		s.Errorf("%s: the body shows the object", what)
+		s.Errorf("%s: the refusal contains the object, want an error message only", what)
 	}
 }
 
@@ -99,10 +99,10 @@ func testSignedGet(s *suite) {
 	// A replacement has its own type. A listing has no types.
 	s.put("t/y.json", nil)
 	if got := s.fetch("GET", s.sign("GET", "t/y.json", time.Minute)).header.Get("Content-Type"); got != "application/octet-stream" {
-		s.Errorf("after the replacement the content type is %q", got)
+		s.Errorf("after the replacement the content type is %q, want application/octet-stream", got)
 	}
 	if got := s.keys("t/"); len(got) != 5 {
-		s.Errorf("listed: %v", got)
+		s.Errorf("the list has the keys %v, want 5", got)
 	}
 }
 
@@ -129,11 +129,11 @@ func testSignedHead(s *suite) {
 	s.described(a, info.ETag, 12345)
 	s.Bucket = s.Reopen(s)
 	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got != info.ETag {
-		s.Errorf("after a restart the ETag is %s, was %s", got, info.ETag)
+		s.Errorf("after a restart the ETag is %s, want %s", got, info.ETag)
 	}
 	s.put("k", random(12346)[1:])
 	if got := s.fetch("HEAD", s.sign("HEAD", "k", time.Minute)).header.Get("ETag"); got == info.ETag {
-		s.Error("an object with other content has the same ETag")
+		s.Error("an object with other content has the same ETag, want another")
 	}
 }
 
@@ -174,14 +174,14 @@ func testSignedRange(s *suite) {
 			s.Errorf("%s: Content-Range is %q, want %q", spec, got, want)
 		}
 		if a.header.Get("ETag") != info.ETag || a.length != int64(len(want)) {
-			s.Errorf("%s: ETag %s, Content-Length %d", spec, a.header.Get("ETag"), a.length)
+			s.Errorf("%s: ETag %s, Content-Length %d, want those of the range", spec, a.header.Get("ETag"), a.length)
 		}
 	}
 	for _, spec := range []string{"bytes=10000-", "bytes=20000-30000"} {
 		a := s.fetch("GET", u, "Range", spec)
 		s.refused(spec, a, http.StatusRequestedRangeNotSatisfiable, nil)
 		if got := a.header.Get("Content-Range"); got != "bytes */10000" && (got != "" || !s.Foreign) {
-			s.Errorf("%s: Content-Range is %q", spec, got)
+			s.Errorf("%s: Content-Range is %q, want bytes */10000", spec, got)
 		}
 	}
 	// A client resumes a download in pieces.
@@ -190,7 +190,7 @@ func testSignedRange(s *suite) {
 		whole = append(whole, s.fetch("GET", u, "Range", fmt.Sprintf("bytes=%d-%d", at, at+776), "If-Range", info.ETag).body...)
 	}
 	if !bytes.Equal(whole, content) {
-		s.Error("the pieces do not make the object")
+		s.Error("the ranges together differ from the object, want the same bytes")
 	}
 }
 
@@ -224,7 +224,7 @@ func testSignedExpiry(s *suite) {
 	s.Advance(3 * time.Second)
 	s.refused("a URL of a second after three", s.fetch("GET", short), http.StatusForbidden, content)
 	if got := s.fetch("HEAD", head).status; got != http.StatusOK {
-		s.Errorf("a URL of a minute after three seconds: status %d", got)
+		s.Errorf("a URL of a minute after three seconds: status %d, want 200", got)
 	}
 	s.Advance(week - 10*time.Second)
 	s.is("a URL of a week just before its end", s.fetch("GET", long), http.StatusOK, content)
@@ -238,7 +238,7 @@ func (s *suite) expires(content []byte) {
 	s.Helper()
 	long, short := s.sign("GET", "k", time.Minute), s.sign("GET", "k", 2*time.Second)
 	if a := s.fetch("GET", short); a.status != http.StatusOK {
-		s.Errorf("a fresh URL of two seconds: status %d", a.status)
+		s.Errorf("a fresh URL of two seconds: status %d, want 200", a.status)
 	}
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
@@ -252,7 +252,7 @@ func (s *suite) expires(content []byte) {
 		select {
 		case <-poll.C:
 		case <-deadline:
-			s.Fatal("a URL of two seconds still works after a minute")
+			s.Fatal("a URL of two seconds still works after a minute, want a refusal")
 		}
 	}
 	s.is("a URL of a minute meanwhile", s.fetch("GET", long), http.StatusOK, content)
@@ -297,7 +297,7 @@ func testSignedTampering(s *suite) {
 	for name, u := range tampered {
 		a := s.fetch("GET", u)
 		if a.status == http.StatusOK || a.status/100 == 3 {
-			s.Errorf("%s: status %d", name, a.status)
+			s.Errorf("%s: status %d, want a refusal", name, a.status)
 		}
 		want := http.StatusForbidden
 		if s.Foreign && a.status == http.StatusBadRequest {
@@ -318,7 +318,7 @@ func testSignedAuthorization(s *suite) {
 		a := s.fetch("GET", s.sign("GET", "k", time.Minute), "Authorization", value)
 		s.refused("GET with Authorization "+value, a, http.StatusBadRequest, content)
 		if value != "" && bytes.Contains(a.body, []byte(value)) {
-			s.Error("the refusal repeats the credential")
+			s.Error("the refusal contains the credential of the request, want no secret")
 		}
 		s.refused("HEAD with Authorization "+value, s.fetch("HEAD", s.sign("HEAD", "k", time.Minute), "Authorization", value), http.StatusBadRequest, nil)
 	}
@@ -355,20 +355,20 @@ func testSignRefuses(s *suite) {
 	s.put("k", nil)
 	for _, expires := range []time.Duration{0, -time.Second, time.Second - 1, 604800*time.Second + 1, 1 << 62} {
 		if u, err := s.SignURL(s.Context(), "GET", "k", "f", expires); err == nil || u != "" {
-			s.Errorf("a URL of %v is signed", expires)
+			s.Errorf("SignURL accepts the lifetime %v, want an error", expires)
 		}
 	}
 	for _, method := range []string{"", "get", "PUT", "DELETE"} {
 		if _, err := s.SignURL(s.Context(), method, "k", "f", time.Minute); err == nil {
-			s.Errorf("a URL for %q is signed", method)
+			s.Errorf("SignURL accepts the method %q, want an error", method)
 		}
 	}
 	for _, name := range []string{"a\nb", "a\r\nSet-Cookie: x", "\x00", "\xff", strings.Repeat("x", 2000)} {
 		if _, err := s.SignURL(s.Context(), "GET", "k", name, time.Minute); err == nil {
-			s.Errorf("the file name %.20q is signed", name)
+			s.Errorf("SignURL accepts the file name %.20q, want an error", name)
 		}
 	}
 	if _, err := s.SignURL(s.Context(), "GET", "", "f", time.Minute); err == nil || errors.Is(err, s.Context().Err()) {
-		s.Errorf("an empty key: %v", err)
+		s.Errorf("SignURL with an empty key: %v, want an error", err)
 	}
 }

@@ -97,7 +97,7 @@ type Bucket struct {
 	writers map[*writer]struct{} // neither committed nor aborted
 }
 
-// Open opens a directory and removes the unfinished files of dead processes.
+// Open opens a directory and removes the unfinished files of processes that have ended.
 func Open(config Config) (*Bucket, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 const lockName = "lock"
 
 // scratch is a process's folder for unfinished files. Its lock is released when
-// the process ends for any reason. So a folder whose lock can be taken belongs
-// to a dead process.
+// the process ends for any reason. So if this process can lock a folder, the
+// process that made the folder has ended.
 type scratch struct {
 	folder string
 	lock   *os.File
@@ -25,8 +25,8 @@ type scratch struct {
 	closed atomic.Bool
 }
 
-// openScratch removes the folders of dead processes and makes a folder for this
-// process.
+// openScratch removes the folders of processes that have ended, and makes a
+// folder for this process.
 func openScratch(root string, log *slog.Logger) (*scratch, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, err
@@ -42,11 +42,12 @@ func openScratch(root string, log *slog.Logger) (*scratch, error) {
 			return nil, fmt.Errorf("remove unfinished files of a dead process in %s: %w", path, err)
 		}
 		if left > 0 {
-			log.Info("removed unfinished objects of a dead process", slog.Int("files", left))
+			log.Info("removed unfinished objects of a crashed process", slog.Int("files", left))
 		}
 	}
-	// Until the new folder is locked, another process that starts may take it
-	// for the folder of a dead process and remove it. Then try again.
+	// Another process that starts now may find the new folder before it is
+	// locked, and remove it like the folder of a crashed process. Then try
+	// again.
 	for range maxStarts {
 		s, err := newScratch(root)
 		if s != nil || err != nil {
@@ -86,8 +87,8 @@ func newScratch(root string) (*scratch, error) {
 	return nil, errors.Join(fmt.Errorf("lock %s: %w", lock.Name(), err), lock.Close())
 }
 
-// removeDead removes a process's folder if the process is dead. It returns the
-// number of unfinished files in it.
+// removeDead removes the folder of a process if this process has ended. It
+// returns the number of unfinished files in it.
 func removeDead(path string) (left int, err error) {
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {

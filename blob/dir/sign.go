@@ -66,7 +66,7 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 	case base == "":
 		return "", errors.New("sign URL: the public URL is not set yet")
 	}
-	// Round up, so that the URL lives at least as long as requested.
+	// Round up, so that the URL is valid at least as long as requested.
 	until := strconv.FormatInt(b.config.Clock().Add(expires+time.Second-1).Unix(), 10)
 	id, secret := b.config.Keys.Current()
 	query := url.Values{

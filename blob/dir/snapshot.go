@@ -17,8 +17,8 @@ import (
 // that are deleted or replaced later stay in it.
 type Snapshot struct {
 	// Folder has "objects", with the same layout as the bucket's directory, and
-	// the files that at put beside it. If the process dies, the next Open
-	// removes it.
+	// the files that at put beside it. If the process ends before that, the
+	// next Open removes it.
 	Folder string
 }
 
@@ -78,7 +78,7 @@ func (k *linker) begin(from, to string) {
 	k.from, k.to, k.failed = from, to, nil
 }
 
-// end stops it, and returns the first error.
+// end stops the linker, and returns its first error.
 func (k *linker) end() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

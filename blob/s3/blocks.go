@@ -67,7 +67,8 @@ func (s *blocks) start(o *object, first []byte) {
 	}
 }
 
-// end removes an object, and reports whether it was open.
+// end removes the blocks of an object that is closed, and reports whether the object
+// was open.
 func (s *blocks) end(o *object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

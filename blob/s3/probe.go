@@ -31,9 +31,9 @@ type probe struct {
 	folder string // of its objects
 }
 
-// newProbe returns a probe with a folder of its own. No listing of the bucket
-// shows its objects, because their names are not keys ("!" is not allowed in
-// keys).
+// newProbe returns a probe that writes only in a new folder. No listing of the
+// bucket shows its objects, because their names are not keys ("!" is not
+// allowed in keys).
 func (b *Bucket) newProbe() *probe {
 	return &probe{Bucket: b, folder: b.name("!check-" + rand.Text() + "/")}
 }
@@ -78,8 +78,8 @@ func (p *probe) ask(ctx context.Context, call int, do func(ctx context.Context) 
 }
 
 // denies reports whether the server answered that the call is not permitted or
-// the object does not exist. The same key has just written and read objects, so
-// only this call is at fault.
+// the object does not exist. The same access key has just written and read
+// objects, so the server refuses only this kind of call.
 func denies(err error) bool {
 	var answer minio.ErrorResponse
 	return errors.As(err, &answer) && !isTransient(err) &&

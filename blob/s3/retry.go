@@ -42,10 +42,10 @@ var errIgnored = errors.New("the server ignores Range: it cannot be used as an S
 // show shorter faults.
 const logAfter = 2 * time.Second
 
-// try calls until the call succeeds, fails for good, or Config.Retry gives up.
-// It translates the error: a call that was given up is rowmill.ErrUnavailable,
-// and so is a fault that an operator must fix, without retries. call must be
-// safe to repeat.
+// try repeats a call until the call succeeds, fails with an error that retries
+// cannot change, or Config.Retry gives up. It translates the error: a call that
+// was given up is rowmill.ErrUnavailable, and so is a fault that an operator
+// must fix, without retries. call must be safe to repeat.
 func (b *Bucket) try(ctx context.Context, call func(ctx context.Context) error) error {
 	began := time.Now()
 	again := isTransient

@@ -17,7 +17,7 @@ func (b *Bucket) SignURL(ctx context.Context, method, key, filename string, expi
 		return "", blob.Wrap(err, "sign URL of", key)
 	}
 	query := url.Values{"response-content-disposition": {blob.Disposition(filename)}}
-	// Round up, so that the URL lives at least as long as requested.
+	// Round up, so that the URL is valid at least as long as requested.
 	expires = (expires + time.Second - 1).Truncate(time.Second)
 	signed, err := b.public.Presign(ctx, method, b.config.Bucket, b.name(key), expires, query)
 	if err != nil {
