@@ -212,8 +212,8 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 		case fresh:
 			return store.Key{}, rowmill.ErrNotFound
 		}
-		// Not the context of this client: if it leaves, the other clients still get the
-		// list.
+		// The request does not end with the context of this client, because other
+		// clients wait for the same list.
 		list := k.lists.DoChan(fmt.Sprint(turn), func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 			defer cancel()
@@ -230,8 +230,8 @@ func (k *Keyring) lookup(ctx context.Context, id string) (store.Key, error) {
 	}
 }
 
-// seen looks a key up in the list. fresh says whether a request that came at that time
-// may rely on it.
+// seen looks a key up in the list. fresh says whether the list is new enough for a
+// request that came at this time.
 func (k *Keyring) seen(id string, came time.Time) (key store.Key, known, fresh bool, turn int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -32,7 +32,7 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, full: map[string]time.Time{}, sweep: sweepAt}
 }
 
-// wait returns how long the next request must wait; 0: not at all.
+// wait returns how long the next request must wait; 0 if it need not wait.
 func (l *limiter) wait(who caller.Principal) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -99,7 +99,7 @@ const (
 
 // notRun returns the result type of requests that an ended job did not run.
 func notRun(job rowmill.Job) string {
-	switch batch.EndOf(job) {
+	switch batch.CauseOf(job) {
 	case batch.Cancelled:
 		return resultCanceled
 	case batch.Expired:

@@ -112,18 +112,18 @@ func (l *lines) add(of Outcome, row *rowmill.Row, out *rowmill.Output) (err erro
 // lineBreaks are the characters NEL, LS and PS.
 const lineBreaks = "\u0085\u2028\u2029"
 
-// An End is the reason why requests of a batch did not run.
-type End int
+// A Cause is the reason why requests of a batch did not run.
+type Cause int
 
-// The ways in which a batch can end early.
+// The causes.
 const (
-	Failed    End = iota // see the job's failure_reason
-	Cancelled            // on request
-	Expired              // the completion window passed
+	Failed    Cause = iota // the job failed; see its failure_reason
+	Cancelled              // a client cancelled the job
+	Expired                // the completion window passed
 )
 
-// EndOf returns how the batch of an ended job ended.
-func EndOf(job rowmill.Job) End {
+// CauseOf returns why requests of an ended job did not run.
+func CauseOf(job rowmill.Job) Cause {
 	switch {
 	case job.Status == rowmill.StatusCancelled:
 		return Cancelled

@@ -55,7 +55,8 @@ type Principal struct {
 	PerMinute int
 
 	// Token is true if the sender uses an issuer's token instead of a key. The token is
-	// valid until Expires. KeyID is the bearer's id then, and no key has it.
+	// valid until Expires. KeyID then holds the id of the token's bearer, and no stored
+	// key has this id.
 	Token   bool
 	Expires time.Time
 }

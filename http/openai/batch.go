@@ -169,7 +169,7 @@ func statusOf(record store.Record) string {
 		return statusCancelling
 	case rowmill.StatusFailed:
 		switch {
-		case batch.EndOf(job) != batch.Expired:
+		case batch.CauseOf(job) != batch.Expired:
 			return statusFailed
 		case made:
 			return statusExpired

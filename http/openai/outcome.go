@@ -99,7 +99,7 @@ type notRun struct{ code, message string }
 
 func newLineWriter(record store.Record) lineWriter {
 	l := lineWriter{batch: batch.Hex(record.Job.ID)}
-	switch reason := record.Job.FailureReason; batch.EndOf(record.Job) {
+	switch reason := record.Job.FailureReason; batch.CauseOf(record.Job) {
 	case batch.Cancelled:
 		l.why = notRun{"batch_cancelled", "The batch was cancelled before this request was run."}
 	case batch.Expired:

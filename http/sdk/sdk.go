@@ -141,7 +141,8 @@ func packsJSON(record store.Record) bool {
 	return record.Spec.Model.Kind == rowmill.KindReasoning && len(record.Spec.Schema) > 0
 }
 
-// Schema returns the schema of a job's results in the dialect.
+// Schema returns the schema of a job's results as the SDK expects it: answers that are
+// JSON objects are columns, not text.
 func Schema(record store.Record, s results.Schema) results.Schema {
 	s.ContentAsJSON = packsJSON(record)
 	return s

@@ -111,7 +111,7 @@ func onlyRule(rules map[string]json.RawMessage) (kind string, err error) {
 		case name != "json" && name != "json_object" && name != "regex" && name != "choice" && name != "grammar":
 			return "", fmt.Errorf("has %q, which is not known; known are json, regex, choice and grammar", spelling.Shorten(name, 64))
 		case kind != "":
-			return "", fmt.Errorf("has %s and %s, and an answer has one form; send one", kind, name)
+			return "", fmt.Errorf("has both %s and %s; send only one of them, because an answer can have only one form", kind, name)
 		default:
 			kind = name
 		}

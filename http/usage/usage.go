@@ -23,7 +23,8 @@ import (
 // maxUsageDays limits the days of a request.
 const maxUsageDays = 366
 
-// figures counts rows, tokens and cost. Failed rows have no tokens.
+// figures holds the counts of rows and tokens, and the cost. Failed rows have no
+// tokens.
 type figures struct {
 	Rows         int64            `json:"rows"`
 	FailedRows   int64            `json:"failed_rows"`
