@@ -255,7 +255,8 @@ func rekey(ring *memberlist.Keyring, keys [][]byte) error {
 }
 
 // Leave tells the other members that this node leaves, so that they do not look for it,
-// and closes. The context bounds the time for the goodbye.
+// and closes. The context limits the time for the goodbye, the message that this node
+// leaves.
 func (c *Cluster) Leave(ctx context.Context) error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -264,9 +265,9 @@ func (c *Cluster) Leave(ctx context.Context) error {
 	}
 	c.stop() // memberlist must not Join after it has left
 	carried := c.sayGoodbye(ctx)
-	// memberlist sends its own goodbye and would wait until gossip has carried it, even
-	// if all members leave at the same time and no receiver is left. One nanosecond
-	// skips that wait.
+	// memberlist also announces that this node leaves. It would wait until gossip has
+	// carried this message, even if all members leave at the same time and no receiver
+	// is left. A timeout of one nanosecond skips the wait.
 	_ = c.list.Leave(time.Nanosecond)
 	return errors.Join(c.waitForGoodbye(ctx, carried), c.close())
 }
@@ -304,8 +305,8 @@ func (c *Cluster) others() []aliveMember {
 	return slices.DeleteFunc(c.roster.current(), func(p aliveMember) bool { return p.id == c.self.id })
 }
 
-// Close stops at once; the other members see this node as dead. After Leave, or called
-// twice, it does nothing.
+// Close stops at once, without a goodbye: the other members find the node missing.
+// After Leave, or when called twice, Close does nothing.
 func (c *Cluster) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()

@@ -96,9 +96,9 @@ type Timing struct {
 
 	// ProbeInterval is the time between probes; each probe goes to one member. Default
 	// 1 s: probes are most of the cost of gossip, because each wakes two processes
-	// twice, and nodes that exchange requests with a dead member notice it sooner
-	// anyway. ProbeTimeout is the timeout of a probe, default 500 ms. After a failed
-	// probe a member is suspect for SuspicionMult × max(1, log10(members)) ×
+	// twice, and nodes that send requests to a member that has crashed notice it
+	// sooner anyway. ProbeTimeout is the timeout of a probe, default 500 ms. After a
+	// failed probe a member is suspect for SuspicionMult × max(1, log10(members)) ×
 	// ProbeInterval, and up to twice that while too few members confirm it; then it is
 	// gone. SuspicionMult is 4 by default, which gives 4 to 8 s, about as long as a
 	// lease. With less, a node with too little CPU suspects healthy members.

@@ -41,7 +41,7 @@ func (d *delegate) NotifyLeave(node *memberlist.Node) {
 	c.mu.Unlock()
 	if lost {
 		c.metrics.lost.Inc()
-		c.cfg.Logger.Warn("a member is gone without a goodbye, looking for it", "node", node.Name, "address", node.Address())
+		c.cfg.Logger.Warn("a member vanished without leaving; this node looks for it", "node", node.Name, "address", node.Address())
 		c.signal()
 	}
 }
@@ -92,7 +92,7 @@ func (c *Cluster) joined(node *memberlist.Node) {
 	c.cfg.Logger.Info("a member joined", "node", p.id, "address", p.at.String(), "peer", p.Peer, "api", p.API)
 	switch {
 	case p.Protocol != c.self.Protocol:
-		c.cfg.Logger.Warn("a member speaks another version of requests: run the same release on all nodes",
+		c.cfg.Logger.Warn("a member uses another version of the messages between nodes: run the same release on all nodes",
 			"node", p.id, "theirs", p.Protocol, "ours", c.self.Protocol)
 	case p.at == c.self.at && p.Started > c.self.Started:
 		c.cfg.Logger.Warn("another member advertises the gossip address of this node: check the cluster addresses of both", "node", p.id, "address", p.at.String())

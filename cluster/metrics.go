@@ -16,7 +16,7 @@ func newMetrics(reg prometheus.Registerer, c *Cluster) *metrics {
 	members := func(state string, number func() int) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "rowmill_cluster_members",
-			Help:        "Members by state: alive (this one included), left, or dead (gone without leaving; this node still looks for it).",
+			Help:        "Members by state: alive (this one included), left, or dead (vanished without leaving; this node still looks for the member).",
 			ConstLabels: prometheus.Labels{"state": state},
 		}, func() float64 {
 			c.mu.Lock()

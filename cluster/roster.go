@@ -36,7 +36,7 @@ type roster struct {
 	alive       map[string]aliveMember
 	docs        map[string]document // by ID, also of members that have gone or have not joined yet
 	gone        map[netip.AddrPort]goneMember
-	leavers     map[string]time.Time // IDs that said goodbye, and when
+	leavers     map[string]time.Time // IDs of members that announced that they leave, and when
 }
 
 // aliveMember is a member that is here.
@@ -49,7 +49,7 @@ type aliveMember struct {
 // goneMember is the last member at a gossip address that has none now.
 type goneMember struct {
 	id    string
-	left  bool // it said goodbye
+	left  bool // the member announced that it leaves
 	since time.Time
 }
 
@@ -142,7 +142,7 @@ func (r *roster) goodbye(id string, now time.Time) bool {
 		return true
 	}
 	for at, a := range r.gone {
-		if a.id == id { // its silence was noticed before its goodbye came
+		if a.id == id { // this node noticed the silence of the member before its goodbye arrived
 			a.left = true
 			r.gone[at] = a
 		}
@@ -213,7 +213,7 @@ func (r *roster) occupied(at netip.AddrPort) bool {
 	return false
 }
 
-// missing returns the addresses of members that vanished without a goodbye.
+// missing returns the addresses of members that vanished without leaving.
 func (r *roster) missing() []netip.AddrPort {
 	var list []netip.AddrPort
 	for at, a := range r.gone {

@@ -28,7 +28,8 @@ const (
 )
 
 // seek looks for missing members until Close. memberlist forgets a member that was gone
-// for DeadTime, so after a longer partition the halves of a cluster would stay apart.
+// for DeadTime, so without seek the two parts of a cluster would stay apart after a
+// longer partition.
 func (c *Cluster) seek() {
 	failing, known := make(map[string]bool), false
 	for wait := seekFirst; ; wait = min(2*wait, c.cfg.Timing.RejoinInterval) {
@@ -43,7 +44,8 @@ func (c *Cluster) seek() {
 		c.mu.Lock()
 		c.roster.forget(time.Now())
 		c.mu.Unlock()
-		// ±20 %, so that the halves of a cluster do not try at the same time.
+		// ±20 %: after a partition all nodes look for members, and they should not all
+		// do it at the same time.
 		if !c.pause(wait - wait/5 + rand.N(2*wait/5+1)) {
 			return
 		}

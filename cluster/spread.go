@@ -136,8 +136,8 @@ func (c *Cluster) send(to aliveMember, message []byte) error {
 }
 
 // sayGoodbye tells each member directly that this node leaves: with memberlist's own
-// goodbye they would take it for dead. The channel is closed once gossip has carried
-// the goodbye as well.
+// message they would count this node as vanished. The channel is closed once gossip
+// has carried the goodbye as well.
 func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
 	n := update{id: c.self.id, leaving: true}
 	message := n.append(nil)
@@ -150,7 +150,7 @@ func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
 			room <- struct{}{}
 			defer func() { <-room }()
 			if err := c.send(p, message); err != nil {
-				c.cfg.Logger.Debug("delivering the goodbye failed, other members pass it on", "node", p.id, "err", err)
+				c.cfg.Logger.Debug("telling a member that this node leaves failed; other members pass the message on", "node", p.id, "err", err)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func (c *Cluster) sayGoodbye(ctx context.Context) (carried <-chan struct{}) {
 // members pass the goodbye on.
 const goodbyeTimeout = time.Second
 
-// goodbye is a message in memberlist's queue.
+// goodbye is the message that a member leaves, in memberlist's queue.
 type goodbye struct {
 	id       string
 	message  []byte

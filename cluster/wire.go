@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// profile is the fixed description of a member. It travels as memberlist's metadata.
+// profile is the fixed description of a member. memberlist sends it as the metadata of
+// a node.
 type profile struct {
 	Rowmill  int    `json:"rowmill"` // format of this document, always 1: other programs' members lack it
 	Node     string `json:"node"`

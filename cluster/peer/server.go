@@ -251,7 +251,7 @@ func (s *Responder) guarded(next connect.UnaryFunc) connect.UnaryFunc {
 			e.refusal = refuse("cancelled", "its deadline passed")
 			return nil, err
 		default:
-			log().Error("request of a node failed", "err", err)
+			log().Error("handling a request from another node failed", "err", err)
 			refusal = internal(e.kind)
 		}
 		return nil, e.refused(refusal)

@@ -63,7 +63,7 @@ func (t *Table) readFooter() error {
 	}
 	seal, footer := b[:sealBytes], b[sealBytes:]
 	if string(seal[:len(sealMagic)]) != sealMagic {
-		return errors.New("this program did not write the file")
+		return errors.New("the file lacks the mark that this program writes; another program wrote it")
 	}
 	if binary.LittleEndian.Uint32(seal[len(sealMagic):]) != crc32.Checksum(footer, castagnoli()) {
 		return fmt.Errorf("the footer's checksum is wrong: %w", ErrDamaged)

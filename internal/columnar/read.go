@@ -194,7 +194,7 @@ func (f *File) chunk(group int, leaf *node) (*chunkMeta, error) {
 	case c.Crypto.Value != nil || len(c.Encrypted) > 0:
 		return nil, badFile("Column %q of the Parquet file is encrypted. Write it without encryption.", leaf.path)
 	case c.FilePath != "" || !c.Chunk.Valid:
-		return nil, badFile("Column %q of the Parquet file lies in another file. Write one self-contained file.", leaf.path)
+		return nil, badFile("Column %q of the Parquet file is stored in another file. Write one file with all columns.", leaf.path)
 	case m.Type != leaf.element.Type.V:
 		return nil, badFile("The Parquet file is corrupt: column %q has the type %v, and %v in row group %d.", leaf.path, leaf.element.Type.V, m.Type, group)
 	case !canUnpack(m.Codec):

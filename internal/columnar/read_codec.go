@@ -16,7 +16,7 @@ import (
 
 // errPacked means that compressed bytes are damaged, or do not decompress to
 // the size that their page claims.
-var errPacked = errors.New("it does not decompress to the size that it claims")
+var errPacked = errors.New("it does not decompress to the size in its header")
 
 // canUnpack reports whether pages of the codec can be read. LZ4 cannot, because
 // writers disagree on its framing:

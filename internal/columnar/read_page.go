@@ -157,7 +157,7 @@ func (r *pageReader) readHeader(head *pageMeta) error {
 func (r *pageReader) readBody(head *pageMeta) error {
 	stored, size := int64(head.CompressedPageSize), int64(head.UncompressedPageSize)
 	if stored < 0 || size < 0 || stored > r.end-r.at {
-		return fmt.Errorf("it claims %d bytes where %d are left", stored, r.end-r.at)
+		return fmt.Errorf("its header says that the page has %d bytes, but the column has only %d more", stored, r.end-r.at)
 	}
 	if max(size, stored) > r.limits.MaxPageBytes {
 		return r.tooLarge(max(size, stored))
@@ -267,9 +267,9 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 	case err != nil:
 		return err
 	case head.NumNulls >= 0 && int(head.NumNulls) != nulls: // some versions of parquet-java wrote -1
-		return fmt.Errorf("it claims %d nulls and has %d", head.NumNulls, nulls)
+		return fmt.Errorf("its header says that it has %d nulls, but it has %d", head.NumNulls, nulls)
 	case int64(head.NumRows) != rows && int(head.NumRows) != n: // some writers count values
-		return fmt.Errorf("it claims %d rows and has %d", head.NumRows, rows)
+		return fmt.Errorf("its header says that it has %d rows, but it has %d", head.NumRows, rows)
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (r *pageReader) readDataV2(head *dataPageV2Meta, size int, compressed bool)
 // checkCount checks a number of values before anything is allocated for them.
 func (r *pageReader) checkCount(n int32, data bool) error {
 	if n < 0 || data && int64(n) > r.values {
-		return fmt.Errorf("it claims %d values where %d are left in the row group", n, r.values)
+		return fmt.Errorf("its header says that it has %d values, but the row group has only %d more", n, r.values)
 	}
 	if int(n) > r.limits.MaxPageValues {
 		return badFile("A page of column %q has %d values, more than %d. Write the Parquet file with smaller pages or row groups.",
@@ -320,7 +320,7 @@ func (r *pageReader) begin(data []byte, encoding format.Encoding, n int) (nulls 
 		}
 	}
 	if rows > r.rows {
-		return 0, fmt.Errorf("it has %d rows where %d are left in the row group", rows, r.rows)
+		return 0, fmt.Errorf("it has %d rows, but the row group has only %d more", rows, r.rows)
 	}
 	if r.leafValues, err = r.decode(data, encoding, n-nulls); err != nil {
 		return 0, err

@@ -15,9 +15,9 @@ import (
 // Zeros at the end are allowed: some writers add them as padding.
 
 var (
-	errShortPage = errors.New("it has fewer values than it claims")
-	errLongPage  = errors.New("it has more values than it claims")
-	errCount     = errors.New("the number of its values differs from its claim")
+	errShortPage = errors.New("it has fewer values than its header says")
+	errLongPage  = errors.New("it has more values than its header says")
+	errCount     = errors.New("it has another number of values than its header says")
 	errEncoding  = errors.New("its encoding is damaged")
 	errHighest   = errors.New("it has a level or a position above the highest")
 )

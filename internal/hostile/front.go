@@ -41,8 +41,9 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attack answers a request by a kind. The honest server gets the request only if the
-// kind keeps its answer: a broken answer must not count as computed.
+// attack answers a request with an answer of a kind. The real server gets the
+// request only if the kind keeps the real answer: a broken answer must not count as
+// computed.
 func (f *Front) attack(w http.ResponseWriter, r *http.Request, seed uint64) {
 	kind := Draw(Certain(Chat), seed)
 	body, err := io.ReadAll(r.Body)

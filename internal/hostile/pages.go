@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// usages are honest answers with false token counts. A count that cannot be the
-// request's breaks the answer, because it would be billed.
+// usages returns correct answers with impossible token counts. Readers must
+// refuse such an answer, because the account would be billed for the count.
 func usages() (kinds []Kind) {
-	for _, lie := range []struct{ name, input, output string }{
+	for _, count := range []struct{ name, input, output string }{
 		{"negative", "-1", "-1"},
 		{"enormous", "9007199254740992", "9007199254740992"},
 		{"beyond counts", "9223372036854775808", "18446744073709551616"},
@@ -18,15 +18,15 @@ func usages() (kinds []Kind) {
 		{"infinite", "1e400", "1e400"},
 		{"texts", `"3"`, `"1"`},
 	} {
-		usage := fmt.Sprintf(`{"prompt_tokens":%s,"completion_tokens":%s,"total_tokens":0}`, lie.input, lie.output)
-		kinds = append(kinds, Kind{Name: "usage: " + lie.name, of: []string{Chat, Embeddings}, write: func(w *wire) {
+		usage := fmt.Sprintf(`{"prompt_tokens":%s,"completion_tokens":%s,"total_tokens":0}`, count.input, count.output)
+		kinds = append(kinds, Kind{Name: "usage: " + count.name, of: []string{Chat, Embeddings}, write: func(w *wire) {
 			w.body(strings.TrimSuffix(strings.TrimSpace(string(w.Good)), "}") + `,"usage":` + usage + "}")
 		}})
 	}
 	return kinds
 }
 
-// lists are kinds for pages about the server and its models.
+// lists returns the kinds of answers about the server and its models.
 func lists() []Kind {
 	page := func(name string, outcome Outcome, of, text string) Kind {
 		return Kind{Name: name, Outcome: outcome, of: []string{of}, write: func(w *wire) { w.body(text) }}

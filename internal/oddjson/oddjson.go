@@ -27,15 +27,16 @@ type Place struct {
 	Wrap func(value string) string
 	// Take passes a document to the place. An error means that the place refuses it.
 	Take func(document string) error
-	// Verdicts holds the verdict for each kind that standards and parsers treat
-	// differently, by name.
+	// Verdicts says for some kinds, by name, whether this place accepts the texts of the
+	// kind. It must have every kind on which standards and parsers disagree, and no
+	// other.
 	Verdicts map[string]Verdict
 }
 
-// A kind is a set of texts with one verdict.
+// A kind is a set of texts that a place must all accept or all refuse.
 type kind struct {
 	name    string
-	verdict *Verdict // nil: the place decides
+	verdict *Verdict // nil: Place.Verdicts decides
 	texts   []string // values for Wrap
 	whole   func(document string) []string
 }
@@ -48,11 +49,11 @@ func Test(t *testing.T, place Place) {
 		want, decided := place.Verdicts[k.name]
 		switch {
 		case k.verdict != nil && decided:
-			t.Errorf("%s: no place decides on this kind", k.name)
+			t.Errorf("Place.Verdicts has %q; remove it: all places must treat this kind the same", k.name)
 		case k.verdict != nil:
 			want = *k.verdict
 		case !decided:
-			t.Errorf("%s: the place has no verdict", k.name)
+			t.Errorf("Place.Verdicts lacks %q; add Taken or Refused", k.name)
 		default:
 			open++
 		}
@@ -70,7 +71,7 @@ func Test(t *testing.T, place Place) {
 		}
 	}
 	if open != len(place.Verdicts) {
-		t.Errorf("%d verdicts; %d are about a kind", len(place.Verdicts), open)
+		t.Errorf("Place.Verdicts has %d entries, want %d: remove the names that are no kind", len(place.Verdicts), open)
 	}
 }
 

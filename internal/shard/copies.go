@@ -109,7 +109,7 @@ func ReadCopies(r io.ReaderAt, size int64, shards []Info) (*Copies, error) {
 		return nil, fmt.Errorf("read copies: %w", err)
 	}
 	if string(head) != copiesMagic {
-		return nil, fmt.Errorf("%w: it does not begin as a list of copies does", ErrCorrupt)
+		return nil, fmt.Errorf("%w: it does not begin with the magic bytes of a list of copies", ErrCorrupt)
 	}
 	for at, before := int64(len(copiesMagic)), -1; ; {
 		section, err := readCopies(r, at, size)
@@ -187,7 +187,7 @@ func (c *Copies) add(n int, section []byte, end int64) error {
 	for _, row := range originals {
 		m := c.Shard(row)
 		if m < 0 || c.copied(m, row) {
-			return fmt.Errorf("%w: a row of shard %d is a copy of row %d, which is none to copy", ErrCorrupt, n, row)
+			return fmt.Errorf("%w: a row of shard %d is a copy of row %d, which does not exist or is itself a copy", ErrCorrupt, n, row)
 		}
 		if m != last {
 			needed()
@@ -227,12 +227,12 @@ func (c *Copies) originals(n int, distances []byte) ([]int64, error) {
 // Count returns the number of copies.
 func (c *Copies) Count() int64 { return c.rows }
 
-// Rows returns the copies of shard n by position in the shard, or nil. The caller
-// must not change them.
+// Rows returns the copies in shard n, as positions in the shard; nil if the shard has
+// no copies. The caller must not change the result.
 func (c *Copies) Rows(n int) *roaring.Bitmap { return c.of[n].rows }
 
-// Needed returns the originals in shard n by position in the shard, or nil. The
-// caller must not change them.
+// Needed returns the rows of shard n that have copies in any shard, as positions in the
+// shard; nil if no row has a copy. The caller must not change the result.
 func (c *Copies) Needed(n int) *roaring.Bitmap { return c.of[n].needed }
 
 // Last returns the last shard that has an original of a copy in shard n.

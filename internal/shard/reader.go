@@ -55,7 +55,7 @@ func NewReader(r io.ReaderAt, size int64, closer io.Closer) (*Reader, error) {
 		return nil, fmt.Errorf("read shard header: %w", err)
 	}
 	if string(head) != magic {
-		return nil, fmt.Errorf("%w: it does not begin as a shard does", ErrCorrupt)
+		return nil, fmt.Errorf("%w: it does not begin with the magic bytes of a shard", ErrCorrupt)
 	}
 	tail := make([]byte, indexSize+int64(footerSize))
 	if _, err := r.ReadAt(tail, indexAt); err != nil && err != io.EOF {

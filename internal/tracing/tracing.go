@@ -230,7 +230,8 @@ func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
 	return id
 }
 
-// parseTraceparent parses a traceparent. The result is invalid if the text is.
+// parseTraceparent parses a traceparent header. For an empty or invalid header it returns
+// a span context whose IsValid is false.
 func parseTraceparent(traceparent string) trace.SpanContext {
 	if traceparent == "" {
 		return trace.SpanContext{}
