@@ -178,7 +178,7 @@ func (a *api) secrets() []secret {
 		of:   func(s settings.Settings) string { return strings.Join(s.APIKeys(), "\n") },
 		use: func(s settings.Settings) error {
 			if len(s.APIKeys()) == 0 {
-				return errors.New("there is none any more; a node is started without one to have none")
+				return errors.New("the settings have no API key any more, so the old keys stay in use; to run without keys, restart the node")
 			}
 			a.API.SetAdminKeys(s.APIKeys())
 			return nil
@@ -198,7 +198,7 @@ func (a *api) secrets() []secret {
 			func(set settings.Settings) ([]string, error) { return set.Log.AuditSecrets() },
 			func(keys []string) error {
 				if len(keys) == 0 {
-					return errors.New("there is none any more; a node is started without log.audit_webhook to have none")
+					return errors.New("the settings have no secret any more, so the old one stays in use; to send no audit entries, restart the node without log.audit_webhook")
 				}
 				a.stream.SetSecrets(keys)
 				return nil

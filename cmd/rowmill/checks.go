@@ -136,7 +136,7 @@ func (s *service) checkRecords(ctx context.Context, say func(name, text string))
 		say("records", "CAN BE LOST: "+warning)
 	}
 	for _, warning := range s.Settings.Store.Exposure() {
-		say("records", "OPEN TO STRANGERS: "+warning)
+		say("records", "ANYONE ON THE NETWORK CAN REACH THIS: "+warning)
 	}
 }
 
@@ -195,6 +195,6 @@ func (s *service) checkCluster(ctx context.Context, say func(name, text string))
 	}
 	say("cluster", fmt.Sprintf("gossip on %s %s, requests between nodes on %s %s", s.Settings.Cluster.Listen, gossip, s.members.peers.Addr(), requests))
 	for _, warning := range s.Settings.Cluster.Exposure() {
-		say("cluster", "OPEN TO STRANGERS: "+warning)
+		say("cluster", "ANYONE ON THE NETWORK CAN REACH THIS: "+warning)
 	}
 }

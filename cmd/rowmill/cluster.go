@@ -34,7 +34,7 @@ func (m *membership) Start(ctx context.Context) error {
 		return nil
 	}
 	for _, warning := range set.Exposure() {
-		m.Logger.Warn("THE CLUSTER IS OPEN TO STRANGERS", "reason", warning)
+		m.Logger.Warn("ANYONE ON THE NETWORK CAN REACH THE CLUSTER", "reason", warning)
 	}
 	keys, err := set.Keys()
 	if err != nil {

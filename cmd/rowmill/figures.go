@@ -25,7 +25,7 @@ const (
 	figuresGPUs    = "gpus"
 )
 
-// figures answers a question from another node.
+// figures answers a request of another node for engines, measurements or GPUs.
 func (s *service) figures(ctx context.Context, what string) (any, error) {
 	switch what {
 	case figuresEngines:
@@ -73,7 +73,7 @@ func (a answer[T]) problem() *string {
 	if a.err == nil {
 		return nil
 	}
-	text := "It has not answered: " + short(a.err)
+	text := "The node has not answered: " + short(a.err)
 	return &text
 }
 
@@ -108,7 +108,7 @@ func (s *service) ownEngines() []client.Engine {
 	return all
 }
 
-// Points returns the recent figures of all nodes.
+// Points returns the recent measurements of all nodes, for the graphs of the console.
 func (s *service) Points(ctx context.Context) ([]apinodes.NodePoints, error) {
 	replies, err := answers[[]apinodes.Point](ctx, s, figuresPoints)
 	all := make([]apinodes.NodePoints, len(replies))
@@ -145,7 +145,7 @@ func (s *service) Whereabouts(ctx context.Context, record *store.Record) *jobs.W
 		return all, nil
 	})
 	if err != nil {
-		s.Logger.Debug("the places of a job's rows are not known", "job", record.Job.ID, "err", err)
+		s.Logger.Debug("finding the nodes that have a job's rows failed", "job", record.Job.ID, "err", err)
 	}
 	return where
 }
@@ -166,7 +166,7 @@ func (s *service) ownGPUs(ctx context.Context) (own apinodes.NodeGPUs) {
 	return own
 }
 
-// known returns a figure, or nil if the driver does not have it.
+// known returns a measured value, or nil if the driver does not report it.
 func known[T int64 | float64](figure T) *T {
 	if figure < 0 {
 		return nil

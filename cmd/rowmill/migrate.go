@@ -68,8 +68,8 @@ If a place is a directory, run the command as the user of its node.
 	}
 	cmd.Flags().StringVar(&g.from, "from", "", "place to move from: a file of settings, a data directory, an archive or -")
 	cmd.Flags().StringVar(&g.to, "to", "", "place to move to, empty: a file of settings, or a data directory")
-	cmd.Flags().BoolVar(&g.again, "force", false, "remove what an unfinished migration has left there, and begin again")
-	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress and no messages but errors")
+	cmd.Flags().BoolVar(&g.again, "force", false, "remove the data of an unfinished migration from --to, and begin again")
+	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) }
 	return cmd
 }
@@ -312,7 +312,7 @@ func (a *archive) read(ctx context.Context, name string) (move.Records, deployme
 		a.g.totals["objects"] = max(h.Files-2, 0) // without the records and the identity of the bucket
 	})
 	if err == nil && a.identity == nil {
-		err = errors.New("it has no identity: no node was ever started on its data")
+		err = errors.New("the copy has no identity of a deployment: no node was ever started on its data, so there is nothing to move")
 	}
 	if err != nil {
 		return nil, deployment.Identity{}, a.g.unfinished(err)

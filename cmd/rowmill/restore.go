@@ -53,7 +53,7 @@ the same webhooks.
 		Args: cobra.ExactArgs(1),
 	}
 	load := settingsFlags(cmd.Flags(), term)
-	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress and no messages but errors")
+	cmd.Flags().BoolVarP(&term.Quiet, "quiet", "q", term.Quiet, "no progress, and no messages except errors")
 	cmd.Flags().BoolVar(&check, "check", false, "only read the archive and check all of it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := load()

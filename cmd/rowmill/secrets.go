@@ -18,7 +18,7 @@ import (
 // A secret is a setting that a running node takes over when it changes.
 type secret struct {
 	name string
-	// of returns its value as text, to notice changes.
+	// of returns the value of the secret as text, to notice changes.
 	of func(settings.Settings) string
 	// use makes the node use the new value.
 	use func(settings.Settings) error
@@ -78,7 +78,7 @@ func (s *secrets) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch looks for changes at each interval and at each Hangup.
+// watch reads the settings again at each interval and at each Hangup.
 func (s *secrets) watch(ctx context.Context) {
 	var due <-chan time.Time
 	if every := s.Settings.SecretsInterval; every > 0 {
@@ -102,7 +102,7 @@ func (s *secrets) watch(ctx context.Context) {
 
 // look reads the settings, uses the changed secrets and returns their names. If one
 // cannot be read or used, the old one stays in use: the file may be half written, and
-// the next look reads it again.
+// the next call of look reads the file again.
 func (s *secrets) look() (changed []string) {
 	now, err := s.Reload()
 	if err != nil {

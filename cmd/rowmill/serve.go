@@ -89,7 +89,7 @@ func serve(ctx context.Context, term *terminal.IO, s settings.Settings, reload f
 	m.Logger.Info("listening", "address", m.Listeners.Addr.String(), "records", m.Storage.records(), "objects", m.Storage.objects(), "version", buildInfo().Version)
 	tell := func(state string) {
 		if err := notify(context.WithoutCancel(ctx), os.Getenv("NOTIFY_SOCKET"), state); err != nil {
-			m.Logger.Warn("systemd does not listen", "err", err)
+			m.Logger.Warn("telling systemd the state of this process failed", "state", state, "err", err)
 		}
 	}
 	tell(notifyReady)

@@ -119,7 +119,7 @@ func (s *storage) openRedis(ctx context.Context) error {
 		s.Logger.Warn("REDIS CAN LOSE RECORDS that were acknowledged", "reason", warning)
 	}
 	for _, warning := range set.Exposure() {
-		s.Logger.Warn("THE RECORDS ARE OPEN TO STRANGERS", "reason", warning)
+		s.Logger.Warn("ANYONE ON THE NETWORK CAN REACH THE RECORDS", "reason", warning)
 	}
 	return nil
 }

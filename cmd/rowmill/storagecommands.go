@@ -323,12 +323,12 @@ func (s storageCommands) adopt() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "adopt",
-		Short: "Declare that records and bucket belong together, if they do not show it",
-		Long: `Declare that records and bucket belong together, if they do not show it: after
-Redis was restored empty, the bucket was moved, or to use both together from now
-on. If only one has an identity, the other gets it; if their identities differ,
-both get a new one. Another deployment that uses one of them is then not ready, and
-removes nothing.
+		Short: "Give the records and the bucket the same identity, so that nodes use both together",
+		Long: `Give the records and the bucket the same identity, so that nodes use both together:
+after Redis was restored empty, after the bucket was moved, or to use both together
+from now on. If only one has an identity, the other gets it; if their identities
+differ, both get a new one. Another deployment that uses one of them is then not
+ready, and removes nothing.
 
 Nothing is removed. Jobs in the bucket that the records do not know are set
 aside; results that the records name and the bucket does not have stay missing.

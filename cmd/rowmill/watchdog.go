@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// stopTimeout is how long a stopping node may live beyond jobs.drain_timeout, even
-	// if something still runs.
+	// stopTimeout is how long the process of a stopping node may continue after
+	// jobs.drain_timeout, even if some parts still run.
 	stopTimeout = 10 * time.Second
-	// tellTimeout is how long the watchdog may take to log why it ends the process: the
-	// log itself may hang.
+	// tellTimeout is how long the watchdog may take to log why it ends the process,
+	// because writing to the log may block too.
 	tellTimeout = time.Second
 )
 
-// A watchdog ends the process if it does not end by itself.
+// A watchdog ends the process if stopping the node takes too long.
 type watchdog struct {
 	log   *slog.Logger
 	limit time.Duration
@@ -44,7 +44,7 @@ func (w *watchdog) arm() {
 	}
 }
 
-// disarm stops the watchdog: the process ends by itself, or was not asked to stop.
+// disarm stops the watchdog, because the serve command returns now.
 func (w *watchdog) disarm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -50,8 +50,8 @@ func (c *commands) createKey() *cobra.Command {
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Create a key and print it, this once",
-		Long: `Create a key and print it, this once.
+		Short: "Create a key and print it; it cannot be printed again",
+		Long: `Create a key and print it; it cannot be printed again.
 
 Standard output has only the key, so that it can go to a file without being seen.`,
 		Example: `  rowmill keys create --name nightly --expires 90d > nightly.key
@@ -62,7 +62,7 @@ Standard output has only the key, so that it can go to a file without being seen
 	flags.StringVar(&wanted.Account, "account", "", "the account (default: that of your key)")
 	flags.StringVar(&wanted.Name, "name", "", "a name for people, such as the user or program")
 	flags.StringVar(&wanted.Role, "role", "user", "user, admin or reader")
-	flags.StringVar(&expires, "expires", "", "end of its validity: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
+	flags.StringVar(&expires, "expires", "", "when the key expires: days from now such as 90d, a day such as 2030-01-31 (its first moment, UTC), or a time such as 2030-01-31T18:00:00Z (default: never)")
 	flags.StringVar(&wanted.Dialect, "dialect", "", "sdk for clients that expect upper-case states (default: as documented)")
 	flags.Int64Var(&wanted.RequestsPerMinute, "requests-per-minute", 0, "maximum number of requests a minute to each node (default: as the service is configured)")
 	return c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
@@ -162,9 +162,9 @@ func day(at *time.Time) string {
 func (c *commands) rotateKey() *cobra.Command {
 	return c.Prints(&cobra.Command{
 		Use:   "rotate ID",
-		Short: "Give a key another text and print it, this once",
-		Long: `Give a key another text and print it, this once. Name, role, account and expiry
-stay. The old text stops at once, on every node within 5 seconds.`,
+		Short: "Replace the text of a key and print the new text; it cannot be printed again",
+		Long: `Replace the text of a key and print the new text; it cannot be printed again. Name,
+role, account and expiry stay. All nodes refuse the old text within 5 seconds.`,
 		Example: `  rowmill keys rotate 5f2c9a01d3e4 > nightly.key`,
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/rowmill/rowmill/cmd/rowmill/terminal"
 )
 
-// never is the flag value for keeping data for ever.
+// never is the flag value for data that never expires.
 const never = "never"
 
 // Settings returns `rowmill settings`.
@@ -100,7 +100,7 @@ func (c *commands) setSettings() *cobra.Command {
   rowmill settings set --retention-days never --account acme`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&retention, "retention-days", "", "days after its end for which a job's input and results are kept: 1, 7, 30, 90 or "+never)
+	cmd.Flags().StringVar(&retention, "retention-days", "", "how many days after its end a job's input and results are kept: 1, 7, 30, 90 or "+never)
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, _ []string) error {
 		days, err := retentionDays(retention)
 		if err != nil {
@@ -133,8 +133,8 @@ func (c *commands) printRemovals(ctx context.Context, api *client.Client, days i
 	return nil
 }
 
-// retentionDays reads the flag; nil means for ever. The service checks which numbers
-// are allowed.
+// retentionDays reads the flag; nil means that data never expires. The service
+// checks which numbers are allowed.
 func retentionDays(text string) (*int64, error) {
 	switch n, err := strconv.ParseInt(text, 10, 64); {
 	case text == "":

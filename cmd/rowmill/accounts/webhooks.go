@@ -40,8 +40,8 @@ func (c *commands) addWebhook() *cobra.Command {
 	var wanted client.NewWebhook
 	cmd := &cobra.Command{
 		Use:   "add URL",
-		Short: "Add a webhook and print its secret, this once",
-		Long: `Add a webhook and print its secret, this once.
+		Short: "Add a webhook and print its secret; it cannot be printed again",
+		Long: `Add a webhook and print its secret; it cannot be printed again.
 
 Standard output has only the secret, so that it can go to a file without being
 seen. Without --event it gets the events of each job's own dialect:
@@ -53,7 +53,7 @@ batch.completed, batch.failed, batch.expired and batch.cancelled.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&wanted.Events, "event", nil, "an event to send, such as job.failed (repeatable; default: the events of each job's dialect)")
-	flags.StringVar(&wanted.Description, "description", "", "its purpose, for people")
+	flags.StringVar(&wanted.Description, "description", "", "a note for people: what the webhook is for")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		wanted.URL = args[0]
 		w, answer, err := api.CreateWebhook(ctx, c.Account, wanted)
@@ -112,7 +112,7 @@ exit code is 1.`,
   rowmill webhooks test we_0190f0a000007000800000000000ab12 --event batch.completed`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&event, "event", "", "its type (default: the first event of the webhook, or job.succeeded)")
+	cmd.Flags().StringVar(&event, "event", "", "type of the event to send (default: the webhook's first event type, or job.succeeded)")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		test, answer, err := api.TestWebhook(ctx, args[0], client.TestWebhookParams{Account: c.Account, Event: event})
 		if err != nil {
@@ -148,9 +148,10 @@ func firstLine(text string) string {
 func (c *commands) rotateWebhook() *cobra.Command {
 	return c.OfAccount(c.Prints(&cobra.Command{
 		Use:   "rotate ID",
-		Short: "Give a webhook another secret and print it, this once",
-		Long: `Give a webhook another secret and print it, this once. For 24 hours events are
-also signed with the old secret, so that the receiver can be changed meanwhile.`,
+		Short: "Replace the secret of a webhook and print it; it cannot be printed again",
+		Long: `Replace the secret of a webhook and print it; it cannot be printed again. For 24
+hours, events are also signed with the old secret, so that you have time to change
+the receiver.`,
 		Example: `  rowmill webhooks rotate we_0190f0a000007000800000000000ab12 > hook.secret`,
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, api *client.Client, args []string) error {
@@ -173,7 +174,7 @@ after it was delivered or has failed.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().Int64Var(&params.Limit, "limit", 20, "how many, up to 100")
-	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "continue from here; the list before prints it")
+	cmd.Flags().StringVar(&params.Cursor, "cursor", "", "continue an earlier list at the cursor that it printed")
 	return c.OfAccount(c.Prints(cmd, func(ctx context.Context, api *client.Client, args []string) error {
 		params.Account, params.Limit = c.Account, max(params.Limit, 0)
 		page, answer, err := api.ListDeliveries(ctx, args[0], params)

@@ -184,7 +184,7 @@ func (b *bench) announce(model client.Model, when string, rows int) {
 	b.Term.Say("%s", terminal.Printable(text))
 }
 
-// look finds the model and its servers that are up.
+// look returns the model to test and its servers that are up.
 func (b *bench) look(ctx context.Context, api *client.Client) (client.Model, []client.Engine, error) {
 	models, _, err := api.ListModels(ctx)
 	if err != nil {

@@ -81,10 +81,10 @@ func (b *bench) reach(ctx context.Context, api *client.Client, model client.Mode
 
 func (b *bench) target(ctx context.Context, model client.Model, e client.Engine, here bool, key string) (target, error) {
 	if e.URL == nil {
-		return target{}, errors.New("its node has not said where it is")
+		return target{}, errors.New("its node has not announced the URL of the server")
 	}
 	if loops(*e.URL) && !here {
-		return target{}, fmt.Errorf("it listens at %s, on the loopback address of another machine", *e.URL)
+		return target{}, fmt.Errorf("the server listens at %s, the loopback address of another machine", *e.URL)
 	}
 	name := nameAt(e, model.ID)
 	server, err := openai.New(openai.Config{Name: e.Name, BaseURL: *e.URL, APIKey: key, ModelMap: map[string]string{model.ID: name}})
@@ -93,7 +93,7 @@ func (b *bench) target(ctx context.Context, model client.Model, e client.Engine,
 	}
 	if _, err := server.Probe(ctx); err != nil {
 		server.Close()
-		return target{}, fmt.Errorf("it does not answer here, at %s: %w; where it asks for a key, give --engine-key-file", *e.URL, err)
+		return target{}, fmt.Errorf("the server does not answer this machine at %s: %w; if it requires a key, give --engine-key-file", *e.URL, err)
 	}
 	call, err := server.Prepare(engine.Params{
 		Model:    rowmill.Model{ID: model.ID, Kind: model.Kind, ContextLength: int(model.ContextLength), EngineNames: []string{name}},

@@ -48,8 +48,8 @@ func (o *Options) Flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&o.server, "server", "", "address of the service (default "+defaultServer+")")
 	flags.StringVar(&o.keyFile, "api-key-file", "", "file that holds the API key")
-	flags.StringVar(&o.key, "api-key", "", "the API key; others on this machine can see it there, prefer a file or ROWMILL_API_KEY")
-	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress and no messages but errors")
+	flags.StringVar(&o.key, "api-key", "", "the API key; other users of this machine can see the command line, so prefer a file or ROWMILL_API_KEY")
+	flags.BoolVarP(&o.Term.Quiet, "quiet", "q", o.Term.Quiet, "no progress, and no messages except errors")
 }
 
 // profile is the client's settings file.

@@ -105,7 +105,7 @@ func ReadCertificate(file string) (*x509.Certificate, error) {
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, errors.New("it holds no PEM")
+		return nil, errors.New("the file has no PEM block")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

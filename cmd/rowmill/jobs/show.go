@@ -159,8 +159,8 @@ func (c *commands) release() *cobra.Command {
 		Short: "Run parked jobs now",
 		Long: `Run parked jobs now.
 
-A job is parked when two processes that ran no other job ended before the job made
-progress: it may have crashed them. "rowmill jobs get" shows the nodes and the times.
+A node parks a job that may crash nodes: two processes ended before the job made
+progress, and each ran only this job. "rowmill jobs get" shows the nodes and the times.
 A parked job also runs again by itself, after an hour (jobs.park_time).`,
 		Args: cobra.MinimumNArgs(1),
 	}), func(ctx context.Context, api *client.Client, args []string) error {

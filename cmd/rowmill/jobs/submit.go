@@ -97,7 +97,7 @@ rowmill quotas.
 	flags.StringVar(&s.kind, "input-format", kindAuto, kindAuto+", csv, tsv, parquet, jsonl or lines")
 	flags.StringVarP(&s.system, "system-prompt", "s", "", "system prompt, or @FILE to read it from a file")
 	flags.StringVar(&s.schema, "schema", "", "file with a JSON Schema that every answer must conform to")
-	flags.BoolVar(&s.Repair, "repair", false, "with --schema: extract the JSON from answers that have words or a code fence around it")
+	flags.BoolVar(&s.Repair, "repair", false, "with --schema: if an answer has words or a code fence around its JSON, keep only the JSON")
 	flags.StringArrayVarP(&s.params, "param", "p", nil, "sampling parameter NAME=VALUE, the value as JSON, else as text; repeatable")
 	flags.StringVarP(&s.Name, "name", "n", "", "name of the job, at most 45 characters")
 	flags.StringVar(&s.Description, "description", "", "description of the job, at most 512 characters")

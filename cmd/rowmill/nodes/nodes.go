@@ -165,7 +165,7 @@ func left(ctx context.Context, api *client.Client, node client.Node) error {
 		case node.Self && errors.As(err, &away):
 			return nil
 		case err != nil && ctx.Err() == nil:
-			return fmt.Errorf("look whether the node has left: %w", err)
+			return fmt.Errorf("find out whether the node has left: %w", err)
 		case err == nil && !slices.ContainsFunc(found.Nodes, func(n client.Node) bool { return n.ID == node.ID }):
 			return nil
 		}

@@ -19,9 +19,9 @@ func Models(service connect.Options) *cobra.Command {
 	c := &commands{Set: command.Set{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "models",
-		Short: "Show what jobs can run on",
-		Long: `Show what jobs can run on: the models of the catalog, and other models that live
-servers serve. Any key may ask.
+		Short: "Show the models that jobs can use",
+		Long: `Show the models that jobs can use: the models of the catalog, and other models that
+running servers serve. Any key may do this.
 
 ` + command.Help,
 	}, c.models())

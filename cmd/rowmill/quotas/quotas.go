@@ -27,8 +27,8 @@ func Command(service connect.Options) *cobra.Command {
 	c := &commands{command.Set{Options: service}}
 	return c.Group(&cobra.Command{
 		Use:   "quotas",
-		Short: "Show and change what an account may use",
-		Long: `Show and change what an account may use.
+		Short: "Show and change the quotas of an account",
+		Long: `Show and change the quotas of an account.
 
 For each priority there are two quotas on every single job: its rows and its
 tokens in. A job beyond one of them fails when its rows are counted. The cost

@@ -67,9 +67,9 @@ type Jobs struct {
 	// 1. Default: null, the larger of 1 row and 5 % of the rows.
 	MaxFailedRows *int64 `yaml:"max_failed_rows"`
 
-	// LeaseTTL is how long the node's session lives after its last renewal. Default:
-	// 6s: jobs do not change owner after one lost renewal, and do change owner before
-	// workers without an owner have to wait.
+	// LeaseTTL is how long the node's session is valid after its last renewal.
+	// Default: 6s: jobs do not change owner after one lost renewal, and do change
+	// owner before workers without an owner have to wait.
 	LeaseTTL time.Duration `yaml:"lease_ttl" default:"6s" min:"1s"`
 
 	// PartBytes and PartInterval say when finished rows are flushed to a part and
