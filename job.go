@@ -46,12 +46,8 @@ type Job struct {
 	Started   *time.Time `json:"datetime_started"`   // when the first row could be sent to an engine
 	Completed *time.Time `json:"datetime_completed"` // when the job reached its terminal state
 
-	NumRows      *int64 `json:"num_rows"`      // set once: at creation for rows sent with the job, otherwise after counting
-	InputTokens  *int64 `json:"input_tokens"`  // of committed rows; never falls
-	OutputTokens *int64 `json:"output_tokens"` // of committed rows; never falls
-
-	JobCost       *float64 `json:"job_cost"`
-	CostEstimate  *float64 `json:"cost_estimate"`
+	NumRows *int64 `json:"num_rows"` // set once: at creation for rows sent with the job, otherwise after counting
+	JobUsage
 	FailureReason *Failure `json:"failure_reason"`
 
 	// Fields beyond the interface.
@@ -69,6 +65,14 @@ type Job struct {
 	KeyID    *string      `json:"key_id"`   // API key of the submission; null for the configuration's key and in older records
 	Estimate *Estimate    `json:"estimate"` // basis of CostEstimate; estimate jobs only
 	Function *FunctionRef `json:"function"` // the revision that the job runs; null for a standalone model
+}
+
+// JobUsage holds the tokens and the cost of a job.
+type JobUsage struct {
+	InputTokens  *int64   `json:"input_tokens"`  // of committed rows; never falls
+	OutputTokens *int64   `json:"output_tokens"` // of committed rows; never falls
+	JobCost      *float64 `json:"job_cost"`
+	CostEstimate *float64 `json:"cost_estimate"`
 }
 
 // RowCounts counts a job's rows by outcome.
@@ -149,21 +153,26 @@ type Spec struct {
 	Column   string `json:"column,omitempty"`    // column to run, of a URL's input or a File; empty: the first
 	IDColumn string `json:"id_column,omitempty"` // column that is copied to the results, of the same
 
-	System       string          `json:"system,omitempty"`
-	Schema       json.RawMessage `json:"schema,omitempty"`
-	Sampling     map[string]any  `json:"sampling"` // effective parameters
-	Priority     Priority        `json:"priority"`
-	Estimate     bool            `json:"estimate,omitempty"`
-	SeedPerRow   bool            `json:"seed_per_row,omitempty"`
-	Seed         int64           `json:"seed"` // the job's seed; with SeedPerRow each row derives its seed from it
-	TruncateRows bool            `json:"truncate_rows"`
-	Repair       bool            `json:"repair,omitempty"` // accept JSON with text around it as an answer to Schema
-	Dedup        bool            `json:"dedup,omitempty"`  // run only the first of equal rows, the others get its answer; never with SeedPerRow or Raw
+	System   string          `json:"system,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"`
+	Sampling map[string]any  `json:"sampling"` // effective parameters
+	Priority Priority        `json:"priority"`
+	Estimate bool            `json:"estimate,omitempty"`
+	Seeds
+	TruncateRows bool `json:"truncate_rows"`
+	Repair       bool `json:"repair,omitempty"` // accept JSON with text around it as an answer to Schema
+	Dedup        bool `json:"dedup,omitempty"`  // run only the first of equal rows, the others get its answer; never with SeedPerRow or Raw
 
 	// The account's quotas at submission. A row or token quota of 0 means no limit.
 	RowQuota   int64    `json:"row_quota"`                // rows of this job
 	TokenQuota int64    `json:"token_quota"`              // input tokens of this job
 	CostQuota  *float64 `json:"cost_quota_usd,omitempty"` // USD per account and calendar month, UTC; nil for no limit
+}
+
+// Seeds says which seeds the rows of a job run with.
+type Seeds struct {
+	SeedPerRow bool  `json:"seed_per_row,omitempty"`
+	Seed       int64 `json:"seed"` // the job's seed; with SeedPerRow each row derives its seed from it
 }
 
 // Raw holds the settings of a batch, a job whose rows are request bodies. A row is a

@@ -68,14 +68,15 @@ func TestCostOfJobs(t *testing.T) {
 	t.Parallel()
 	m := rowmill.Model{InputPrice: 0.1, OutputPrice: 0.3}
 	in, out := int64(1), int64(3)
+	used := rowmill.JobUsage{InputTokens: &in, OutputTokens: &out}
 	for name, tt := range map[string]struct {
 		job  rowmill.Job
 		want string
 	}{
 		"nothing committed": {rowmill.Job{}, "0"},
-		"input alone":       {rowmill.Job{InputTokens: &in}, "1e-7"},
-		"both":              {rowmill.Job{InputTokens: &in, OutputTokens: &out}, "0.000001"}, // in floats 9.999999999999999e-7
-		"estimate":          {rowmill.Job{RunType: rowmill.RunEstimate, InputTokens: &in, OutputTokens: &out}, "0"},
+		"input alone":       {rowmill.Job{JobUsage: rowmill.JobUsage{InputTokens: &in}}, "1e-7"},
+		"both":              {rowmill.Job{JobUsage: used}, "0.000001"}, // in floats 9.999999999999999e-7
+		"estimate":          {rowmill.Job{RunType: rowmill.RunEstimate, JobUsage: used}, "0"},
 	} {
 		text, err := json.Marshal(m.Cost(&tt.job))
 		if err != nil || string(text) != tt.want {
@@ -89,7 +90,7 @@ func TestCostWithoutAPrice(t *testing.T) {
 	t.Parallel()
 	m := rowmill.Model{NoPrice: true}
 	n := int64(3)
-	if cost := m.Cost(&rowmill.Job{InputTokens: &n, OutputTokens: &n}); cost != nil {
+	if cost := m.Cost(&rowmill.Job{JobUsage: rowmill.JobUsage{InputTokens: &n, OutputTokens: &n}}); cost != nil {
 		t.Errorf("a job costs %v", *cost)
 	}
 	if cost := m.Cost(&rowmill.Job{RunType: rowmill.RunEstimate}); cost == nil || *cost != 0 {

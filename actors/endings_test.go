@@ -41,7 +41,7 @@ func (s *oneJob) Finish(_ context.Context, f store.Fence, change func(*store.Rec
 
 func running(status rowmill.Status) *oneJob {
 	in, out := int64(1_000_000), int64(500_000)
-	s := &oneJob{rec: store.Record{Epoch: 2, Job: rowmill.Job{ID: "job-1", Status: status, InputTokens: &in, OutputTokens: &out}}}
+	s := &oneJob{rec: store.Record{Epoch: 2, Job: rowmill.Job{ID: "job-1", Status: status, JobUsage: rowmill.JobUsage{InputTokens: &in, OutputTokens: &out}}}}
 	s.rec.Spec.Model = rowmill.Model{ID: "m", Kind: rowmill.KindGeneration, InputPrice: 1, OutputPrice: 2}
 	return s
 }

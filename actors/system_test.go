@@ -478,7 +478,7 @@ func TestSchemaViolationsAreRetriedWithAnotherSeed(t *testing.T) {
 		}}
 		b := setup(t, e)
 		schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
-		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: schema, SeedPerRow: true, Sampling: map[string]any{"temperature": 0.7}}))
+		rec := b.end(b.submit(rowmill.Spec{Inline: numbered(3), Schema: schema, Seeds: rowmill.Seeds{SeedPerRow: true}, Sampling: map[string]any{"temperature": 0.7}}))
 		if rec.Job.Status != rowmill.StatusSucceeded || rec.Job.FailedRows != 0 {
 			t.Fatalf("record = %+v", rec.Job)
 		}

@@ -37,7 +37,7 @@ func TestSpecRoundTrip(t *testing.T) {
 			Account:  rapid.String().Draw(t, "account"),
 			System:   rapid.String().Draw(t, "system"),
 			Sampling: map[string]any{"seed": json.Number("4611686018427387905")},
-			Seed:     rapid.Int64().Draw(t, "seed"),
+			Seeds:    rowmill.Seeds{Seed: rapid.Int64().Draw(t, "seed")},
 		}
 		if n := rapid.IntRange(0, 3).Draw(t, "rows"); n > 0 {
 			want.Inline = rapid.SliceOfN(rapid.String(), n, n).Draw(t, "inline")

@@ -78,7 +78,7 @@ func testRecordSurvivesWhole(s *suite) {
 				Method: rowmill.EstimateSampled, SampleRows: 3, SampleInputTokens: 40,
 				Low: 0.05, High: 0.15, InputTokens: 1 << 40, OutputTokens: 60,
 			},
-			CostEstimate: pointer(0.1), Warnings: []string{"w"}, Message: "waiting",
+			JobUsage: rowmill.JobUsage{CostEstimate: pointer(0.1)}, Warnings: []string{"w"}, Message: "waiting",
 		},
 		Spec: rowmill.Spec{
 			Account: "a",
@@ -93,7 +93,7 @@ func testRecordSurvivesWhole(s *suite) {
 			Continue: &rowmill.Continuation{Job: "job-before", Failed: true},
 			Format:   "csv", FileName: "f", Column: "c", IDColumn: "i", System: "be brief", Schema: json.RawMessage(`{"type": "object"}`),
 			Sampling: map[string]any{"seed": int64(-1) << 62, "max_tokens": 1}, Priority: 1, Estimate: true,
-			SeedPerRow: true, Seed: -1 << 63, TruncateRows: true, Repair: true, Dedup: true, RowQuota: 1 << 40,
+			Seeds: rowmill.Seeds{SeedPerRow: true, Seed: -1 << 63}, TruncateRows: true, Repair: true, Dedup: true, RowQuota: 1 << 40,
 			TokenQuota: 1 << 41, CostQuota: pointer(12.5),
 		},
 	}
