@@ -45,18 +45,6 @@ type Config struct {
 	// succeeds. Default: nothing is called.
 	Ended func(ctx context.Context, rec *store.Record) error
 
-	// Facts returns this node's facts for operators, as JSON. They may ask any node
-	// for them. Default: nothing.
-	Facts func(ctx context.Context) any
-
-	// FactsTimeout is how long a node may take for Facts. Default 8 s: it tries its
-	// storage and the other nodes.
-	FactsTimeout time.Duration
-
-	// Figures returns this node's figures for the API of other nodes, as JSON; what
-	// is their kind. Default: none.
-	Figures func(ctx context.Context, what string) (any, error)
-
 	// Tokenizers finds the vocabulary of a model. With another vocabulary, or none
 	// (nil), counts are estimates, which the counts of servers correct. The warning
 	// then says how to get exact counts. Default: no vocabularies.
@@ -77,6 +65,7 @@ type Config struct {
 	// DrainTimeout is how long Stop waits for rows in flight. Default 30 s.
 	DrainTimeout time.Duration
 
+	Reports   Reports
 	Inputs    Inputs
 	Ownership Ownership
 	Shards    Shards
@@ -85,6 +74,21 @@ type Config struct {
 	Estimates Estimates
 	Servers   Servers
 	Janitor   Janitor
+}
+
+// Reports says how the node reports about itself to operators and other nodes.
+type Reports struct {
+	// Facts returns this node's facts for operators, as JSON. They may ask any node
+	// for them. Default: nothing.
+	Facts func(ctx context.Context) any
+
+	// FactsTimeout is how long a node may take for Facts. Default 8 s: it tries its
+	// storage and the other nodes.
+	FactsTimeout time.Duration
+
+	// Figures returns this node's figures for the API of other nodes, as JSON; what
+	// is their kind. Default: none.
+	Figures func(ctx context.Context, what string) (any, error)
 }
 
 // Inputs says how the node reads the inputs of jobs, and how long it keeps them.
@@ -282,6 +286,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.Parts.Interval, 5*time.Second)
 	def(&c.Parts.Joined, 512<<20)
 	def(&c.MemoryBudget, 64<<20)
+	def(&c.Reports.FactsTimeout, 8*time.Second)
 	def(&c.Inputs.Readers, 4)
 	def(&c.Rows.MaxAttempts, 5)
 	def(&c.Rows.Patience, time.Minute)
@@ -307,16 +312,13 @@ func (c Config) WithDefaults() Config {
 	if c.Servers.Pace == nil {
 		c.Servers.Pace = func(string) engine.Pace { return engine.Pace{} }
 	}
-	if c.Figures == nil {
-		c.Figures = func(_ context.Context, what string) (any, error) {
+	if c.Reports.Figures == nil {
+		c.Reports.Figures = func(_ context.Context, what string) (any, error) {
 			return nil, refuse(peer.CodeUnknownKind, "unknown kind of figures: %q", what)
 		}
 	}
-	if c.FactsTimeout == 0 {
-		c.FactsTimeout = 8 * time.Second
-	}
-	if c.Facts == nil {
-		c.Facts = func(context.Context) any { return struct{}{} }
+	if c.Reports.Facts == nil {
+		c.Reports.Facts = func(context.Context) any { return struct{}{} }
 	}
 	if c.Janitor.Confirm == nil {
 		c.Janitor.Confirm = func(context.Context) error { return nil }

@@ -140,7 +140,7 @@ func (s service) ListActors(_ context.Context, r *peerv1.ListActorsRequest) (*pe
 
 // GetFacts returns this node's facts for operators.
 func (s service) GetFacts(ctx context.Context, _ *peerv1.GetFactsRequest) (*peerv1.GetFactsResponse, error) {
-	doc, err := json.Marshal(s.of.cfg.Facts(ctx))
+	doc, err := json.Marshal(s.of.cfg.Reports.Facts(ctx))
 	return &peerv1.GetFactsResponse{Document: doc}, err
 }
 

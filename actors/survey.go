@@ -61,13 +61,13 @@ const maxWaits = 600
 // Facts returns the facts of all nodes for operators, as JSON.
 func (s *System) Facts(ctx context.Context) ([]Reply[json.RawMessage], error) {
 	own := func(ctx context.Context) json.RawMessage {
-		doc, err := json.Marshal(s.cfg.Facts(ctx))
+		doc, err := json.Marshal(s.cfg.Reports.Facts(ctx))
 		if err != nil {
 			s.log.Error("encoding the diagnosis of this node failed", "err", err)
 		}
 		return doc
 	}
-	return survey(ctx, s, s.cfg.FactsTimeout, "", own, s.transport.facts)
+	return survey(ctx, s, s.cfg.Reports.FactsTimeout, "", own, s.transport.facts)
 }
 
 // Figures returns the figures of all nodes for the API, as JSON.
@@ -85,7 +85,7 @@ func (s *System) Figures(ctx context.Context, what string) ([]Reply[json.RawMess
 }
 
 func figures(ctx context.Context, s *System, what string) (json.RawMessage, error) {
-	own, err := s.cfg.Figures(ctx, what)
+	own, err := s.cfg.Reports.Figures(ctx, what)
 	if err != nil {
 		return nil, err
 	}

@@ -97,10 +97,12 @@ func (p *pipeline) config() (config actors.Config, err error) {
 			Warm:  func(served []engine.ServedModel) { words.warm(p.engines.Catalog, served) },
 			Known: func(s engine.ServedModel) bool { return p.engines.Catalog.Describes(s.Names()...) },
 		},
-		Ended:        p.announce,
-		Facts:        p.facts,
-		FactsTimeout: 4 * p.tryTimeout, // three tries, and some time for the way
-		Figures:      p.figures,
+		Ended: p.announce,
+		Reports: actors.Reports{
+			Facts:        p.facts,
+			FactsTimeout: 4 * p.tryTimeout, // three tries, and some time for the way
+			Figures:      p.figures,
+		},
 		Janitor: actors.Janitor{
 			Confirm:  p.storage.confirm,
 			Interval: p.Settings.Retention.Interval, Batch: p.Settings.Retention.Batch, OrphanAge: p.Settings.Retention.OrphanAge,
