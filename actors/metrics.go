@@ -29,6 +29,17 @@ type metrics struct {
 	kinds    map[string]*kindMetrics
 	registry *registry.Registry
 
+	ownershipMetrics
+	countErrors *prometheus.GaugeVec // model
+	dead        prometheus.Counter
+	restarted   *prometheus.CounterVec // kind
+	engines     engineVecs
+	retention   retentionMetrics
+}
+
+// ownershipMetrics holds the metrics of workers, of this node's session, and of jobs and
+// rows that change hands.
+type ownershipMetrics struct {
 	workers   prometheus.Gauge
 	stalled   prometheus.Gauge
 	shut      prometheus.Gauge
@@ -39,12 +50,6 @@ type metrics struct {
 	handed    prometheus.Counter
 	lost      prometheus.Counter
 	returned  *prometheus.CounterVec // reason
-
-	countErrors *prometheus.GaugeVec // model
-	dead        prometheus.Counter
-	restarted   *prometheus.CounterVec // kind
-	engines     engineVecs
-	retention   retentionMetrics
 }
 
 // engineVecs holds the metrics of the engines, each with the label engine.
@@ -118,42 +123,14 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		finalise:    f.NewHistogram(prometheus.HistogramOpts{Name: "rowmill_finalise_seconds", Help: "Time from the last row to a readable artifact.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}),
 		memory:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_rows_memory_bytes", Help: "Bytes of rows in memory against the budget."}),
 		countErrors: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_token_count_error_tokens", Help: "Recent average difference between our token count of a prompt and the server's."}, []string{"model"}),
-		engines: engineVecs{
-			inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
-			seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
-			retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
-			up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
-			window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
-			waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, from its gauges."}, []string{"engine"}),
-		},
-		kinds:    make(map[string]*kindMetrics),
-		registry: registry,
-		dead:     f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
-	}
-	m.engines.opened = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that the engine got no rows of a model for a while, because they failed one after the other or the server asked for a pause."}, []string{"engine"})
-	m.workers = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs with a worker on this node, owned by this node or another."})
-	m.shut = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts with waiting jobs and without a place on this node."})
-	m.stalled = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Workers that start no more rows, because finished rows cannot be committed."})
-	m.renewals = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"})
-	m.parked = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_jobs_parked_total", Help: "Jobs this node parked, because the processes of their last owners ended before the jobs made progress."})
-	m.takeovers = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."})
-	m.fenced = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped its jobs because its session had expired, or stopped a job because the store refused a write."})
-	m.handed = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave back because it could not use the bucket and other nodes could."})
-	m.lost = f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Rows that were done, but whose parts cannot be read; they run again."})
-	m.returned = f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows taken from a worker: given back before they were sent (back), or assigned again because the worker was lost (lost)."}, []string{"reason"})
-	m.retention.held = f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock differs from the store's (clock)."}, []string{"reason"})
-	m.retention.skew = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."})
-	m.retention.unknownJobs = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket but without a record, on the node that removes data; 0 on other nodes."})
-	m.retention.unknownBytes = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."})
-	m.retention.damaged = f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_damaged", Help: "Records of jobs, and with retention.scrub_rate also results and parts, that could not be read in the last search through the bucket."})
-	for _, reason := range []string{heldDeployment, heldClock} {
-		m.retention.held.WithLabelValues(reason)
-	}
-	for _, outcome := range []string{"renewed", "failed", "lost"} {
-		m.renewals.WithLabelValues(outcome)
-	}
-	for _, reason := range []string{"back", "lost"} {
-		m.returned.WithLabelValues(reason)
+
+		ownershipMetrics: newOwnershipMetrics(f),
+
+		engines:   newEngineVecs(f),
+		retention: newRetentionMetrics(f),
+		kinds:     make(map[string]*kindMetrics),
+		registry:  registry,
+		dead:      f.NewCounter(prometheus.CounterOpts{Name: "rowmill_actor_dead_letters_total", Help: "Messages to actors that had stopped."}),
 	}
 	live := f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_actors_live", Help: "Actors alive, by kind."}, []string{"kind"})
 	latency := f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_actor_receive_seconds", Help: "Time an actor takes for a message, sampled.", Buckets: prometheus.ExponentialBuckets(1e-6, 4, 10)}, []string{"kind"})
@@ -166,6 +143,54 @@ func newMetrics(reg prometheus.Registerer, registry *registry.Registry) *metrics
 		f.NewCounterFunc(prometheus.CounterOpts{Name: "rowmill_actor_messages_total", Help: "Messages handled, by kind.", ConstLabels: label}, func() float64 { return float64(k.messages.Load()) })
 	}
 	reg.MustRegister(actorMetrics{registry})
+	return m
+}
+
+func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
+	m := ownershipMetrics{
+		workers:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers", Help: "Jobs with a worker on this node, owned by this node or another."}),
+		shut:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_accounts_without_place", Help: "Accounts with waiting jobs and without a place on this node."}),
+		stalled:   f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_workers_stalled", Help: "Workers that start no more rows, because finished rows cannot be committed."}),
+		renewals:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_lease_renewals_total", Help: "Renewals of this node's session, by outcome (renewed, failed, lost)."}, []string{"outcome"}),
+		parked:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_jobs_parked_total", Help: "Jobs this node parked, because the processes of their last owners ended before the jobs made progress."}),
+		takeovers: f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."}),
+		fenced:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped its jobs because its session had expired, or stopped a job because the store refused a write."}),
+		handed:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave back because it could not use the bucket and other nodes could."}),
+		lost:      f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Rows that were done, but whose parts cannot be read; they run again."}),
+		returned:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows taken from a worker: given back before they were sent (back), or assigned again because the worker was lost (lost)."}, []string{"reason"}),
+	}
+	for _, outcome := range []string{"renewed", "failed", "lost"} {
+		m.renewals.WithLabelValues(outcome)
+	}
+	for _, reason := range []string{"back", "lost"} {
+		m.returned.WithLabelValues(reason)
+	}
+	return m
+}
+
+func newEngineVecs(f promauto.Factory) engineVecs {
+	return engineVecs{
+		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_inflight", Help: "Rows at an engine now."}, []string{"engine"}),
+		seconds:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "rowmill_engine_request_seconds", Help: "Time an engine takes for a request.", Buckets: prometheus.ExponentialBuckets(0.0005, 3, 12)}, []string{"engine"}),
+		retries:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_row_retries_total", Help: "Rows sent again after an answer that was not accepted."}, []string{"engine"}),
+		up:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_up", Help: "1 while an engine answers its probes."}, []string{"engine"}),
+		window:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_window_rows", Help: "Rows an engine may have in flight."}, []string{"engine"}),
+		waiting:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_engine_rows_waiting", Help: "Rows in a server's own queue, from its gauges."}, []string{"engine"}),
+		opened:   f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_engine_breaker_opened_total", Help: "Times that the engine got no rows of a model for a while, because they failed one after the other or the server asked for a pause."}, []string{"engine"}),
+	}
+}
+
+func newRetentionMetrics(f promauto.Factory) retentionMetrics {
+	m := retentionMetrics{
+		held:         f.NewGaugeVec(prometheus.GaugeOpts{Name: "rowmill_retention_held", Help: "1 while this node removes no data, by reason: records and bucket do not belong together (deployment), or its clock differs from the store's (clock)."}, []string{"reason"}),
+		skew:         f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_clock_skew_seconds", Help: "How far this node's clock is ahead of the store's."}),
+		unknownJobs:  f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_jobs", Help: "Jobs with objects in the bucket but without a record, on the node that removes data; 0 on other nodes."}),
+		unknownBytes: f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_unknown_bytes", Help: "Bytes of those objects."}),
+		damaged:      f.NewGauge(prometheus.GaugeOpts{Name: "rowmill_storage_damaged", Help: "Records of jobs, and with retention.scrub_rate also results and parts, that could not be read in the last search through the bucket."}),
+	}
+	for _, reason := range []string{heldDeployment, heldClock} {
+		m.held.WithLabelValues(reason)
+	}
 	return m
 }
 
