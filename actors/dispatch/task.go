@@ -23,15 +23,9 @@ type Task struct {
 	Port     order.Port // where it was last sent; set by its worker
 	Reserved int64      // bytes that its worker reserved for the answer
 
-	attempts               int  // requests that count against the row
-	schemaFailures         int  // number of attempts with an answer that broke the schema
-	status500s             int  // number of attempts that were answered with status 500
-	lostRequests           int  // lost requests that do not count as attempts
-	timeouts               int  // number of lost requests that were timeouts
-	shortened              int  // times that the server refused the prompt as too long
-	unlimited              bool // it was last sent without a known limit for its prompt
-	sent                   int  // bytes of its text in the last request
-	most                   int  // bytes of its text to send, from the server's count of tokens; 0 if not set
+	attempts int // requests that count against the row
+	failures
+	cutting
 	tries                  *rowmill.Tries
 	due                    time.Time  // it is not sent again before this time
 	apart                  int        // it may have crashed its server: the size of its group for a trial, 1 for alone; 0: no suspect
@@ -42,6 +36,22 @@ type Task struct {
 	avoid                  order.Port // the engine that failed it: others go first
 	block                  *block
 	queue                  *Queue // where it was last put
+}
+
+// failures counts requests of a row that failed.
+type failures struct {
+	schemaFailures int // number of attempts with an answer that broke the schema
+	status500s     int // number of attempts that were answered with status 500
+	lostRequests   int // lost requests that do not count as attempts
+	timeouts       int // number of lost requests that were timeouts
+}
+
+// cutting says how much of a row's text is sent, so that the server takes the prompt.
+type cutting struct {
+	shortened int  // times that the server refused the prompt as too long
+	unlimited bool // it was last sent without a known limit for its prompt
+	sent      int  // bytes of its text in the last request
+	most      int  // bytes of its text to send, from the server's count of tokens; 0 if not set
 }
 
 // A block counts the tasks that still use the memory of their block of rows.
