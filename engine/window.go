@@ -24,7 +24,12 @@ type Window struct {
 	slots int     // rows that the server runs at once; 0 if unknown
 	size  float64 // rows allowed in flight
 
-	// Used with gauges.
+	gaugeWindow
+	answerWindow
+}
+
+// A gaugeWindow holds the values of a Window that are used with gauges.
+type gaugeWindow struct {
 	gauged      time.Time // time of the last reading
 	running     float64   // rows in the batch at the last reading
 	rising      bool      // more than at the reading before: a queue may be prompts that the server is still reading
@@ -39,8 +44,10 @@ type Window struct {
 	rows        float64   // answered rows since the start
 	prompts     float64   // tokens of their prompts
 	outputs     float64   // tokens of their answers
+}
 
-	// Used without gauges.
+// An answerWindow holds the values of a Window that are used without gauges.
+type answerWindow struct {
 	epoch        time.Time // start of the current measurement of the answer rate
 	epochAnswers float64   // answers in the epoch
 	best         float64   // highest rate seen, answers per second
@@ -90,7 +97,7 @@ const (
 
 // NewWindow returns a window for a server that runs slots rows at once; 0 if unknown.
 func NewWindow(slots int) *Window {
-	w := &Window{slots: slots, preemptions: -1, share: firstShare, size: blindSize}
+	w := &Window{slots: slots, size: blindSize, gaugeWindow: gaugeWindow{preemptions: -1, share: firstShare}}
 	if slots > 0 {
 		w.size = float64(slots) + w.queue()
 	}
