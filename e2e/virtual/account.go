@@ -52,24 +52,39 @@ type jobCase struct {
 	finals    []store.Record // its records after each write with a final status
 	losing    []store.Record // the same in the copy that the losers of a split use
 	never     bool           // no job was created: there was nothing to continue
-	asked     int            // number of downloads of its rows
-	asker     *proc          // process of the last download
-	excused   bool           // its download may fail because of the server or the network
-	stored    time.Duration  // time when its download was stored
-	removing  bool           // its client asked to remove its data
-	removed   bool           // and got the answer that it is removed
-	answered  time.Duration  // at this time
-	remover   *proc          // by this process
-	undone    bool           // remover crashed before the end of all faults
 	released  bool           // its client is finished
 	dataGone  bool           // its record said that its data was removed
 	inputGone bool           // its record said that its input was removed
 	ended     time.Duration
-	seen      time.Duration   // time of the world of its first final status
-	owners    int             // number of its owners
-	kills     int             // number of owners that it killed
-	parked    int             // how often it was parked
-	tried     []store.Adopter // its owners so far, before its final status
+	seen      time.Duration // time of the world of its first final status
+	download
+	ownership
+	removal
+}
+
+// A download is the download of a job's input.
+type download struct {
+	asked   int           // how often the rows were requested
+	asker   *proc         // process of the last request
+	excused bool          // it may fail because of the server or the network
+	stored  time.Duration // time when it was stored
+}
+
+// An ownership counts the owners of a job.
+type ownership struct {
+	owners int             // number of owners
+	killed int             // number of owners that the job killed
+	parked int             // how often the job was parked
+	tried  []store.Adopter // the owners so far, before the job's final status
+}
+
+// A removal is the removal of a job's data by its client.
+type removal struct {
+	removing  bool          // the client asked for it
+	confirmed bool          // and got the answer that the data is removed
+	answered  time.Duration // at this time
+	remover   *proc         // by this process
+	undone    bool          // remover crashed before the end of all faults
 }
 
 // A glimpse is a job's record after a write.

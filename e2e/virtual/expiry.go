@@ -77,7 +77,7 @@ func (j *jobCase) removeData() {
 	asked := time.Now()
 	if j.insist(http.MethodDelete, "/v1/jobs/"+id+"/data", nil, nil) {
 		j.mu.Lock()
-		j.removed, j.answered = true, j.world.now()
+		j.confirmed, j.answered = true, j.world.now()
 		j.mu.Unlock()
 		j.world.tell(-1, "removed", short(id), "")
 		for _, info := range j.world.shelf.list(layout.Job(id)) {
@@ -173,7 +173,7 @@ func (j *jobCase) bereft() bool {
 func (j *jobCase) doubtful(rec store.Record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.removed && j.pastRecall(j.answered) ||
+	return j.confirmed && j.pastRecall(j.answered) ||
 		j.dataGone && rec.DataRemoved == nil && len(j.forgets) > 0 && j.undone && !j.world.remembers()
 }
 
@@ -181,7 +181,7 @@ func (j *jobCase) doubtful(rec store.Record) bool {
 // gone after its retention.
 func (j *jobCase) judgeRemoved(rec store.Record, node int) {
 	j.mu.Lock()
-	removed := j.removed
+	removed := j.confirmed
 	j.mu.Unlock()
 	switch {
 	case j.doubtful(rec):

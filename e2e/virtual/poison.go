@@ -51,7 +51,7 @@ func (p *proc) poisoned(e effect) bool {
 			continue
 		}
 		j.mu.Lock()
-		j.kills++
+		j.killed++
 		j.mu.Unlock()
 		p.world.tell(p.node, e.kind, e.key, "the job ends its owner")
 		p.world.crash(p.node, Fault{For: Duration(comesBackFrom)})
@@ -88,7 +88,7 @@ func (a *account) kills() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, j := range a.jobs {
-		n += j.kills
+		n += j.killed
 	}
 	return n
 }
@@ -105,8 +105,8 @@ func (j *jobCase) judgePoison() {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.kills > most {
-		j.wrongs = append(j.wrongs, fmt.Sprintf("job %d has ended %d of its owners, %d may be", j.index, j.kills, most))
+	if j.killed > most {
+		j.wrongs = append(j.wrongs, fmt.Sprintf("job %d has ended %d of its owners, %d may be", j.index, j.killed, most))
 	}
 }
 

@@ -42,16 +42,21 @@ type world struct {
 	trace    []entry
 	struck   []bool // by fault: true if it struck
 	struckAt []time.Duration
-	halts    []time.Time     // by node: end of its stop
-	skews    []time.Duration // by node: error of its clock
-	procs    []*proc         // by node: the running process, or nil
-	starts   []int           // by node
+	hosts
 	healed   bool
 	swifts   int // urgent jobs with a checked time limit
 	healedAt time.Duration
 
 	log     *slog.Logger
 	account *account
+}
+
+// hosts holds the state of the nodes, each list by node.
+type hosts struct {
+	halts  []time.Time     // end of its stop
+	skews  []time.Duration // error of its clock
+	procs  []*proc         // the running process, or nil
+	starts []int
 }
 
 // shared holds the data of all worlds of a process. It never changes.
