@@ -66,25 +66,37 @@ func Default() *Catalog {
 	return c
 }
 
-// Load reads and validates a catalog. The error names the entry and the field of every
-// problem.
-func Load(r io.Reader) (*Catalog, error) {
+// A modelsFile is the content of a models file.
+type modelsFile struct {
+	Extends string            `yaml:"extends"`
+	Aliases map[string]string `yaml:"aliases"`
+	Models  []rowmill.Model   `yaml:"models"`
+}
+
+// readFile reads a models file and checks only its form.
+func readFile(r io.Reader) (file modelsFile, err error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read models file: %w", err)
+		return file, fmt.Errorf("read models file: %w", err)
 	}
 	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("read models file: larger than %d bytes", maxFileBytes)
-	}
-	var file struct {
-		Extends string            `yaml:"extends"`
-		Aliases map[string]string `yaml:"aliases"`
-		Models  []rowmill.Model   `yaml:"models"`
+		return file, fmt.Errorf("read models file: larger than %d bytes", maxFileBytes)
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("parse models file: %w", err)
+		return file, fmt.Errorf("parse models file: %w", err)
+	}
+	markUnpriced(text, file.Models)
+	return file, nil
+}
+
+// Load reads and validates a catalog. The error names the entry and the field of every
+// problem.
+func Load(r io.Reader) (*Catalog, error) {
+	file, err := readFile(r)
+	if err != nil {
+		return nil, err
 	}
 	var problems []error
 	switch {
@@ -93,7 +105,6 @@ func Load(r io.Reader) (*Catalog, error) {
 	case file.Extends == "" && len(file.Models) == 0:
 		return nil, errors.New("models file: models: the list is empty; name at least one model, or set extends: default")
 	}
-	markUnpriced(text, file.Models)
 	c := &Catalog{models: file.Models, byID: make(map[string]int, len(file.Models)), byEngine: map[string][]int{}, aliases: map[string]string{}}
 	for i := range c.models {
 		m := &c.models[i]
