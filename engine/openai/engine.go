@@ -55,14 +55,7 @@ func New(cfg Config) (*Engine, error) {
 
 	port, tlsConfig := "80", (*tls.Config)(nil)
 	if base.Scheme == "https" {
-		port, tlsConfig = "443", cfg.TLS.Clone()
-		if tlsConfig == nil {
-			tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		if tlsConfig.ServerName == "" {
-			tlsConfig.ServerName = base.Hostname()
-		}
-		tlsConfig.NextProtos = []string{"http/1.1"}
+		port, tlsConfig = "443", tlsTo(base, cfg.TLS)
 	}
 	proxy, err := proxyTo(base, &cfg)
 	if err != nil {
@@ -93,6 +86,19 @@ func New(cfg Config) (*Engine, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return e, nil
+}
+
+// tlsTo returns the configuration of TLS connections to a server; given may be nil.
+func tlsTo(base *url.URL, given *tls.Config) *tls.Config {
+	config := given.Clone()
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.ServerName == "" {
+		config.ServerName = base.Hostname()
+	}
+	config.NextProtos = []string{"http/1.1"}
+	return config
 }
 
 // hostPort returns the address of a URL, with port as the default.

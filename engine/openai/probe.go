@@ -74,6 +74,20 @@ type modelList struct {
 	Data      listedModels   `json:"data"`
 }
 
+// info returns the facts that the list alone gives.
+func (l modelList) info() engine.Info {
+	info := engine.Info{Kind: kindOther, Simulated: l.Simulated.is, Slots: whole(l.Slots)}
+	for _, m := range l.Data {
+		context := whole(m.MaxModelLen)
+		if context == 0 {
+			context = whole(m.Meta.is.Context)
+		}
+		info.Models = append(info.Models, engine.ServedModel{Name: m.ID.is, ContextLength: context})
+		info.Simulated = info.Simulated || m.Simulated.is
+	}
+	return info
+}
+
 // listedModels has at most maxModels entries, each with a valid name.
 type listedModels []listedModel
 
@@ -182,15 +196,7 @@ func (e *Engine) probe(ctx context.Context) (engine.Info, facts, error) {
 	} else if err != nil {
 		return fail("/v1/models is not the JSON expected: is this an OpenAI-compatible server?")
 	}
-	info := engine.Info{Kind: kindOther, Simulated: list.Simulated.is, Slots: whole(list.Slots)}
-	for _, m := range list.Data {
-		context := whole(m.MaxModelLen)
-		if context == 0 {
-			context = whole(m.Meta.is.Context)
-		}
-		info.Models = append(info.Models, engine.ServedModel{Name: m.ID.is, ContextLength: context})
-		info.Simulated = info.Simulated || m.Simulated.is
-	}
+	info := list.info()
 	var found facts
 	e.identify(ctx, listed.server, list, &info, &found)
 	dropImplausible(&info, &found)
