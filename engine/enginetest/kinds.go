@@ -58,35 +58,37 @@ func embedding(t *testing.T, s Server) {
 		}
 	})
 
-	t.Run("a bad text fails alone", func(t *testing.T) {
-		s.needs(t, Limits)
-		if s.Cuts {
-			t.Skip("the server truncates the prompt")
-		}
-		rows := make([]engine.Row, 0, 9)
-		for i := range 9 {
-			rows = append(rows, engine.Row{Text: fmt.Appendf(nil, "text %d", i)})
-		}
-		rows[5].Text = overlong(m)
-		replies, faults, err := c.Embed(within(t), rows)
-		if err != nil {
-			t.Fatalf("embed: %v", err)
-		}
-		for i := range rows {
-			switch {
-			case i != 5 && (faults[i] != nil || len(replies[i].Embedding) != m.Dimension):
-				t.Errorf("row %d failed together with the bad row: %v, want an embedding", i, faults[i])
-			case i == 5 && (faults[i] == nil || faults[i].Class != engine.RowFault || !faults[i].TooLong):
-				t.Errorf("the bad row has %v, want a RowFault that is TooLong", faults[i])
-			}
-		}
-	})
-
+	t.Run("a bad text fails alone", func(t *testing.T) { badTextAlone(t, s, c) })
 	t.Run("no rows, no request", func(t *testing.T) {
 		if replies, faults, err := c.Embed(within(t), nil); err != nil || len(replies) != 0 || len(faults) != 0 {
 			t.Errorf("embed no rows: %v, %v, %v, want nothing", replies, faults, err)
 		}
 	})
+}
+
+// badTextAlone embeds a group with one text that is too long.
+func badTextAlone(t *testing.T, s Server, c engine.Call) {
+	s.needs(t, Limits)
+	if s.Cuts {
+		t.Skip("the server truncates the prompt")
+	}
+	rows := make([]engine.Row, 0, 9)
+	for i := range 9 {
+		rows = append(rows, engine.Row{Text: fmt.Appendf(nil, "text %d", i)})
+	}
+	rows[5].Text = overlong(*s.Embedding)
+	replies, faults, err := c.Embed(within(t), rows)
+	if err != nil {
+		t.Fatalf("embed: %v", err)
+	}
+	for i := range rows {
+		switch {
+		case i != 5 && (faults[i] != nil || len(replies[i].Embedding) != s.Embedding.Dimension):
+			t.Errorf("row %d failed together with the bad row: %v, want an embedding", i, faults[i])
+		case i == 5 && (faults[i] == nil || faults[i].Class != engine.RowFault || !faults[i].TooLong):
+			t.Errorf("the bad row has %v, want a RowFault that is TooLong", faults[i])
+		}
+	}
 }
 
 func embed(t *testing.T, s Server, c engine.Call, texts []string) []engine.Reply {
