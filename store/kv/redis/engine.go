@@ -30,11 +30,7 @@ type Engine struct {
 	ahead     atomic.Int64            // how far the server's clock is ahead of the local clock, ns
 	known     memo.Recent[tableKey, []byte]
 
-	latency   prometheus.Histogram
-	failures  *prometheus.CounterVec // attempts that the server did not answer or refused
-	unknown   prometheus.Counter
-	conflicts prometheus.Counter
-
+	engineMetrics
 	failedAt atomic.Int64 // when an attempt failed that may succeed later, ns
 
 	queues [queues]sync.Mutex
@@ -44,6 +40,37 @@ type Engine struct {
 	own     map[string]lease // sessions that this engine opened
 	closing sync.Once
 	closed  error
+}
+
+// engineMetrics holds the metrics of an engine.
+type engineMetrics struct {
+	latency   prometheus.Histogram
+	failures  *prometheus.CounterVec // attempts that the server did not answer or refused
+	unknown   prometheus.Counter
+	conflicts prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) engineMetrics {
+	f := promauto.With(reg)
+	return engineMetrics{
+		latency: f.NewHistogram(prometheus.HistogramOpts{
+			Name:    "rowmill_store_redis_seconds",
+			Help:    "Time of one round trip to the Redis server, with its repeats.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 17), // 0.1 ms to 6.6 s
+		}),
+		failures: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rowmill_store_redis_failures_total",
+			Help: "Attempts that the Redis server did not answer or refused to execute, by cause.",
+		}, []string{"cause"}),
+		unknown: f.NewCounter(prometheus.CounterOpts{
+			Name: "rowmill_store_redis_unknown_outcomes_total",
+			Help: "Writes given up without knowing whether the Redis server executed them.",
+		}),
+		conflicts: f.NewCounter(prometheus.CounterOpts{
+			Name: "rowmill_store_redis_conflicts_total",
+			Help: "Transactions that ran again because another transaction wrote a key that they had read.",
+		}),
+	}
 }
 
 // Open connects to the server. It refuses a server that cannot fulfil the contract:
@@ -62,26 +89,9 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics := promauto.With(config.Metrics)
 	e := &Engine{
 		config: config, sentinels: at.primary != "", known: memo.Recent[tableKey, []byte]{Most: knownValues}, own: map[string]lease{}, seed: maphash.MakeSeed(),
-		latency: metrics.NewHistogram(prometheus.HistogramOpts{
-			Name:    "rowmill_store_redis_seconds",
-			Help:    "Time of one round trip to the Redis server, with its repeats.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 17), // 0.1 ms to 6.6 s
-		}),
-		failures: metrics.NewCounterVec(prometheus.CounterOpts{
-			Name: "rowmill_store_redis_failures_total",
-			Help: "Attempts that the Redis server did not answer or refused to execute, by cause.",
-		}, []string{"cause"}),
-		unknown: metrics.NewCounter(prometheus.CounterOpts{
-			Name: "rowmill_store_redis_unknown_outcomes_total",
-			Help: "Writes given up without knowing whether the Redis server executed them.",
-		}),
-		conflicts: metrics.NewCounter(prometheus.CounterOpts{
-			Name: "rowmill_store_redis_conflicts_total",
-			Help: "Transactions that ran again because another transaction wrote a key that they had read.",
-		}),
+		engineMetrics: newMetrics(config.Metrics),
 	}
 	e.at.Store(&at)
 	e.client = e.connect(at)
