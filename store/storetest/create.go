@@ -163,17 +163,11 @@ func testIdempotency(s *suite) {
 // testContinuedOnce lets many callers continue one job at the same time.
 func testContinuedOnce(s *suite) {
 	old := s.finish(s.running(2), rowmill.StatusFailed)
-	continuation := func(again bool) store.Record {
-		rec := s.newRecord("a")
-		rec.Job.Continues = &old.Job.ID
-		rec.Spec.Inline, rec.Spec.Continue = nil, &rowmill.Continuation{Job: old.Job.ID, Again: again}
-		return rec
-	}
 	const callers = 40
 	made, created := make([]string, callers), make([]bool, callers)
 	var all sync.WaitGroup
 	for i := range callers {
-		rec := continuation(false)
+		rec := s.continuation(old.Job.ID, false)
 		all.Go(func() {
 			stored, existed, err := s.Create(s.Context(), rec, nil)
 			if err != nil {
@@ -193,10 +187,10 @@ func testContinuedOnce(s *suite) {
 	old.Job.ContinuedBy, old.Version = &first, old.Version+1
 	s.unchanged(old)
 	s.reopen()
-	if again, existed, err := s.Create(s.Context(), continuation(false), nil); err != nil || !existed || again.Job.ID != first {
+	if again, existed, err := s.Create(s.Context(), s.continuation(old.Job.ID, false), nil); err != nil || !existed || again.Job.ID != first {
 		s.Errorf("after reopening: job %s for %s, existed %v, %v", again.Job.ID, first, existed, err)
 	}
-	another, existed, err := s.Create(s.Context(), continuation(true), nil)
+	another, existed, err := s.Create(s.Context(), s.continuation(old.Job.ID, true), nil)
 	if err != nil || existed || another.Job.ID == first {
 		s.Errorf("asked to continue again: job %s, existed %v, %v", another.Job.ID, existed, err)
 	}
@@ -211,6 +205,14 @@ func testContinuedOnce(s *suite) {
 	if by := s.get(open.JobID).Job.ContinuedBy; by != nil {
 		s.Errorf("a running job is continued by %s, want no continuation", *by)
 	}
+}
+
+// continuation returns a new record that continues a job.
+func (s *suite) continuation(job string, again bool) store.Record {
+	rec := s.newRecord("a")
+	rec.Job.Continues = &job
+	rec.Spec.Inline, rec.Spec.Continue = nil, &rowmill.Continuation{Job: job, Again: again}
+	return rec
 }
 
 func testIdempotencyExpires(s *suite) {
