@@ -77,15 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
-	var suffix [idSuffix]byte
-	_, _ = rand.Read(suffix[:]) // never fails
-	self := aliveMember{
-		id: cfg.Node + "-" + hex.EncodeToString(suffix[:]),
-		profile: profile{
-			Rowmill: 1, Node: cfg.Node, Peer: cfg.Peer, API: cfg.API,
-			Engines: cfg.Engines, Owns: cfg.Owns, Protocol: cfg.Protocol, Started: time.Now().UnixMicro(),
-		},
-	}
+	self := cfg.member()
 	meta, err := encodeProfile(self.profile)
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
@@ -121,6 +113,19 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.work.Go(c.seek)
 	c.work.Go(c.spread)
 	return c, nil
+}
+
+// member returns this process as a member with a new id, and without an address.
+func (c Config) member() aliveMember {
+	var suffix [idSuffix]byte
+	_, _ = rand.Read(suffix[:]) // never fails
+	return aliveMember{
+		id: c.Node + "-" + hex.EncodeToString(suffix[:]),
+		profile: profile{
+			Rowmill: 1, Node: c.Node, Peer: c.Peer, API: c.API,
+			Engines: c.Engines, Owns: c.Owns, Protocol: c.Protocol, Started: time.Now().UnixMicro(),
+		},
+	}
 }
 
 // retransmits is memberlist's RetransmitMult: a message is sent on retransmits ×
