@@ -78,21 +78,27 @@ says what to copy, and in which order.
 	cmd.Flags().BoolVar(&c.force, "force", false, "replace the file if it exists")
 	c.Flags(cmd)
 	return c.Does(cmd, func(ctx context.Context, api *client.Client, args []string) error {
-		pace := settings.Bytes(0)
-		if c.rate != "" {
-			var err error
-			if pace, err = settings.ParseBytes(c.rate); err == nil && pace < slowest {
-				err = fmt.Errorf("%q is too slow, at least %s each second", c.rate, spelling.Size(slowest))
-			}
-			if err != nil {
-				return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
-			}
+		pace, err := c.pace()
+		if err != nil {
+			return exit.With(exit.Usage, fmt.Errorf("--rate: %w", err))
 		}
 		if args[0] == stdout {
-			return c.stream(ctx, api, int64(pace))
+			return c.stream(ctx, api, pace)
 		}
-		return c.save(ctx, api, args[0], int64(pace))
+		return c.save(ctx, api, args[0], pace)
 	})
+}
+
+// pace returns the bytes per second that the flag sets; 0 for no limit.
+func (c *commands) pace() (int64, error) {
+	if c.rate == "" {
+		return 0, nil
+	}
+	pace, err := settings.ParseBytes(c.rate)
+	if err == nil && pace < slowest {
+		err = fmt.Errorf("%q is too slow, at least %s each second", c.rate, spelling.Size(slowest))
+	}
+	return int64(pace), err
 }
 
 // stream writes the archive to standard output.

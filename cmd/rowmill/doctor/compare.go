@@ -35,16 +35,7 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 			note("setting "+name, value, n.Name)
 		}
 	}
-	advice := map[string][2]string{
-		"version":    {Warn, "finish the upgrade: drain, replace and start the nodes one after the other"},
-		"deployment": {Fail, "give all nodes the same store.url, store.prefix and objects.url"},
-		"catalog":    {Fail, "give all nodes the same catalog file, and restart them"},
-		"members":    {Fail, "open the ports of cluster.listen (TCP and UDP) between all nodes, and look whether all have the same cluster.key and cluster.label"},
-	}
-	advice["setting tracing.sample"] = [2]string{Warn, "give all nodes the same, and tracing.endpoint, and restart them: each decides for itself which jobs it tells of"}
-	for _, secret := range []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret", "cluster.tls_ca"} {
-		advice["setting "+secret] = [2]string{Warn, "give all nodes the same, in the same order: go on with the change that was begun (docs/security.md), one step on all nodes before the next"}
-	}
+	advice := adviceOnDifferences()
 	for _, what := range slices.Sorted(maps.Keys(said)) {
 		values := said[what]
 		if len(values) < 2 {
@@ -63,4 +54,19 @@ func compare(nodes []client.Diagnosis) []client.Finding {
 		say(check, level, "nodes differ in "+what+": "+strings.Join(sides, "; "), remedy)
 	}
 	return found
+}
+
+// adviceOnDifferences returns the level and the remedy of differences, by name.
+func adviceOnDifferences() map[string][2]string {
+	advice := map[string][2]string{
+		"version":    {Warn, "finish the upgrade: drain, replace and start the nodes one after the other"},
+		"deployment": {Fail, "give all nodes the same store.url, store.prefix and objects.url"},
+		"catalog":    {Fail, "give all nodes the same catalog file, and restart them"},
+		"members":    {Fail, "open the ports of cluster.listen (TCP and UDP) between all nodes, and look whether all have the same cluster.key and cluster.label"},
+	}
+	advice["setting tracing.sample"] = [2]string{Warn, "give all nodes the same, and tracing.endpoint, and restart them: each decides for itself which jobs it tells of"}
+	for _, secret := range []string{"api_key", "http.signing_key", "cluster.key", "log.audit_webhook_secret", "cluster.tls_ca"} {
+		advice["setting "+secret] = [2]string{Warn, "give all nodes the same, in the same order: go on with the change that was begun (docs/security.md), one step on all nodes before the next"}
+	}
+	return advice
 }

@@ -76,21 +76,7 @@ func writeRecord(row terminal.Row, job client.Job) {
 	if job.ParkedUntil != nil {
 		line("parked until", terminal.Moment(job.ParkedUntil))
 	}
-	if job.RowsTakenOver > 0 {
-		line("taken over", terminal.Count(job.RowsTakenOver))
-	}
-	if job.DeduplicatedRows > 0 {
-		line("equal rows", terminal.Count(job.DeduplicatedRows)+" not run, with the answers of others")
-	}
-	if job.FailedRows > 0 {
-		line("failed rows", terminal.Count(job.FailedRows))
-	}
-	if job.TruncatedRows > 0 {
-		line("cut inputs", terminal.Count(job.TruncatedRows))
-	}
-	if job.TruncatedOutputs > 0 {
-		line("cut outputs", terminal.Count(job.TruncatedOutputs))
-	}
+	writeCounts(row, job)
 	line("input tokens", count(job.InputTokens))
 	line("output tokens", count(job.OutputTokens))
 	if job.JobCost != nil {
@@ -106,6 +92,25 @@ func writeRecord(row terminal.Row, job client.Job) {
 	line("completed", terminal.Moment(job.Completed))
 	for _, warning := range job.Warnings {
 		line("warning", warning)
+	}
+}
+
+// writeCounts prints the special rows of a job, one line for each kind that it has.
+func writeCounts(row terminal.Row, job client.Job) {
+	if job.RowsTakenOver > 0 {
+		row("taken over", terminal.Count(job.RowsTakenOver))
+	}
+	if job.DeduplicatedRows > 0 {
+		row("equal rows", terminal.Count(job.DeduplicatedRows)+" not run, with the answers of others")
+	}
+	if job.FailedRows > 0 {
+		row("failed rows", terminal.Count(job.FailedRows))
+	}
+	if job.TruncatedRows > 0 {
+		row("cut inputs", terminal.Count(job.TruncatedRows))
+	}
+	if job.TruncatedOutputs > 0 {
+		row("cut outputs", terminal.Count(job.TruncatedOutputs))
 	}
 }
 
