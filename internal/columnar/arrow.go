@@ -286,14 +286,19 @@ func (w *flatWriter) field(at int, c TableColumn, note string) {
 	}
 	children := w.vector(field[5], lists)
 	for _, child := range children {
-		element := w.table(child, 1, 1, 1, 1, 0, 1)
-		w.text(element[0], "element")
-		w.number(element[1], 1)
-		w.number(element[2], arrowFloat)
-		t := w.table(element[3], 1)
-		w.number(t[0], arrowSingle)
-		w.vector(element[5], 0)
+		w.element(child)
 	}
+}
+
+// element writes the field of the numbers of a list.
+func (w *flatWriter) element(at int) {
+	element := w.table(at, 1, 1, 1, 1, 0, 1)
+	w.text(element[0], "element")
+	w.number(element[1], 1)
+	w.number(element[2], arrowFloat)
+	t := w.table(element[3], 1)
+	w.number(t[0], arrowSingle)
+	w.vector(element[5], 0)
 }
 
 // arrowUnit returns Arrow's number for the unit of a duration, or of a

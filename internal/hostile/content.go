@@ -100,30 +100,34 @@ func places(text string) (all []place) {
 	return all
 }
 
+// whole is a complete chat completion with a place for its content in JSON.
+const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
+	`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
+
+// chatAnswer returns a kind with this content in a complete answer.
+func chatAnswer(name, content string) Kind {
+	return Kind{Name: name, Outcome: Either, Text: content, of: []string{Chat}, write: func(w *wire) {
+		quoted, _ := json.Marshal(content) // a string can always be encoded
+		w.body(fmt.Sprintf(whole, quoted))
+	}}
+}
+
 // contents are kinds with content that breaks any schema.
 func contents() []Kind {
-	const whole = `{"simulated":true,"choices":[{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}],` +
-		`"usage":{"prompt_tokens":3,"completion_tokens":3}}`
-	answer := func(name, content string) Kind {
-		return Kind{Name: name, Outcome: Either, Text: content, of: []string{Chat}, write: func(w *wire) {
-			quoted, _ := json.Marshal(content) // a string can always be encoded
-			w.body(fmt.Sprintf(whole, quoted))
-		}}
-	}
 	kinds := []Kind{
-		answer("a tiny number", "1e-99999999"),
-		answer("a huge number", "1e9999999"),
-		answer("400 digits", strings.Repeat("7", 400)),
-		answer("no number", "NaN"),
-		answer("tiny numbers", `{"n":1e-99999999,"list":[1e-99999999,1e9999999],"n2":{"n":-1E+99999999}}`),
-		answer("deep content", strings.Repeat(`{"next":`, 9000)+"null"+strings.Repeat("}", 9000)),
-		answer("deep lists in content", strings.Repeat("[", 20_000)),
-		answer("many values", "["+strings.Repeat("0,", 200_000)+"0]"),
-		answer("many keys", "{"+strings.Repeat(`"a":0,`, 100_000)+`"n":1}`),
-		answer("an object", `{"n":5}`),
-		answer("empty content", ""),
-		answer("escapes", "\x1b[2J\x00\u202e"),
-		answer("a wall of text", strings.Repeat("simulated ", 400_000)),
+		chatAnswer("a tiny number", "1e-99999999"),
+		chatAnswer("a huge number", "1e9999999"),
+		chatAnswer("400 digits", strings.Repeat("7", 400)),
+		chatAnswer("no number", "NaN"),
+		chatAnswer("tiny numbers", `{"n":1e-99999999,"list":[1e-99999999,1e9999999],"n2":{"n":-1E+99999999}}`),
+		chatAnswer("deep content", strings.Repeat(`{"next":`, 9000)+"null"+strings.Repeat("}", 9000)),
+		chatAnswer("deep lists in content", strings.Repeat("[", 20_000)),
+		chatAnswer("many values", "["+strings.Repeat("0,", 200_000)+"0]"),
+		chatAnswer("many keys", "{"+strings.Repeat(`"a":0,`, 100_000)+`"n":1}`),
+		chatAnswer("an object", `{"n":5}`),
+		chatAnswer("empty content", ""),
+		chatAnswer("escapes", "\x1b[2J\x00\u202e"),
+		chatAnswer("a wall of text", strings.Repeat("simulated ", 400_000)),
 		{Name: "content of 100 MB", Bulky: true, of: []string{Chat}, write: func(w *wire) {
 			w.head(-1)
 			w.text(`{"choices":[{"message":{"content":"`)
