@@ -63,16 +63,21 @@ func (r *release) writeLicenses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var out strings.Builder
+	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s\n%s\n%s", notice, rule("Rowmill"), own)
+	printTexts(&out, texts)
+	fmt.Fprintf(&out, "\n%s\n%s\n", rule("packages of JavaScript in the web console"), bytes.TrimSpace(console))
+	r.licenses = out.Bytes()
+	return os.WriteFile(filepath.Join(r.stage, "licenses.txt"), r.licenses, 0o644) //nolint:gosec // as it is packed
+}
+
+// printTexts writes each licence below the names of its components.
+func printTexts(out io.Writer, texts map[string][]string) {
 	for _, text := range slices.SortedFunc(maps.Keys(texts), func(a, b string) int {
 		return cmp.Or(slices.Compare(texts[a], texts[b]), strings.Compare(a, b))
 	}) {
-		fmt.Fprintf(&out, "\n%s\n%s\n", rule(texts[text]...), text)
+		fmt.Fprintf(out, "\n%s\n%s\n", rule(texts[text]...), text)
 	}
-	fmt.Fprintf(&out, "\n%s\n%s\n", rule("packages of JavaScript in the web console"), bytes.TrimSpace(console))
-	r.licenses = []byte(out.String())
-	return os.WriteFile(filepath.Join(r.stage, "licenses.txt"), r.licenses, 0o644) //nolint:gosec // as it is packed
 }
 
 func rule(of ...string) string {
