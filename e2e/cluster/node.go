@@ -107,19 +107,7 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"log.level=debug",
 	}, c.config.Settings...)
 	if c.Redis != nil {
-		settings = append(settings,
-			"store.url=redis://"+c.Redis.address+"/0",
-			"objects.url=s3://"+c.S3.Bucket,
-			"objects.endpoint="+c.S3.Endpoint,
-			"objects.region="+s3test.Region,
-			"objects.access_key="+c.S3.AccessKey,
-			"objects.secret_key="+c.S3.SecretKey,
-			"cluster.listen="+n.gossip,
-			"cluster.peer_listen="+n.peers,
-			"cluster.join=["+strings.Join(c.gossips(n), ",")+"]",
-			"cluster.node="+n.Name,
-			"cluster.role="+role,
-		)
+		settings = append(settings, c.sharedSettings(n, role)...)
 	}
 	if c.config.Secure {
 		settings = append(settings, "cluster.key_file="+c.gossipKeyFile(),
@@ -143,6 +131,23 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + n.data, "TMPDIR=" + filepath.Join(n.data, "tmp"), "ROWMILL_API_KEY=" + adminKey,
 	}
 	return command
+}
+
+// sharedSettings are the settings of a node that shares its storage with other nodes.
+func (c *Cluster) sharedSettings(n *Node, role string) []string {
+	return []string{
+		"store.url=redis://" + c.Redis.address + "/0",
+		"objects.url=s3://" + c.S3.Bucket,
+		"objects.endpoint=" + c.S3.Endpoint,
+		"objects.region=" + s3test.Region,
+		"objects.access_key=" + c.S3.AccessKey,
+		"objects.secret_key=" + c.S3.SecretKey,
+		"cluster.listen=" + n.gossip,
+		"cluster.peer_listen=" + n.peers,
+		"cluster.join=[" + strings.Join(c.gossips(n), ",") + "]",
+		"cluster.node=" + n.Name,
+		"cluster.role=" + role,
+	}
 }
 
 // gossips returns the gossip addresses of the other nodes.

@@ -76,6 +76,29 @@ func (a *account) await() {
 	a.world.tell(-1, "over", "", "")
 }
 
+// judgeUnended reports the jobs because of which the world does not end.
+func (a *account) judgeUnended() {
+	for _, j := range a.jobs {
+		id := j.known()
+		if id == "" && j.never {
+			continue
+		}
+		if id == "" {
+			a.wrong("job %d is not accepted by anyone", j.index)
+			continue
+		}
+		if rec, err := a.look(id); err != nil && j.lost() {
+			continue
+		} else if err != nil {
+			a.wrong("job %d was accepted and is gone: %v", j.index, err)
+		} else if !rec.Job.Status.Terminal() {
+			a.wrong("job %d does not end: it is %s, epoch %d, %d of %d rows done: %s", j.index, rec.Job.Status, rec.Epoch, rec.Job.RowsDone, len(j.texts), rec.Job.Message)
+		} else if j.Remove > 0 && !j.released {
+			a.wrong("the data of job %d cannot be removed", j.index)
+		}
+	}
+}
+
 // settle stops all nodes but one, which cleans up, and then checks the results.
 func (a *account) settle() {
 	w := a.world
@@ -84,25 +107,7 @@ func (a *account) settle() {
 		j.undone = j.remover == nil || j.remover.dead()
 	}
 	if !a.over() {
-		for _, j := range a.jobs {
-			id := j.known()
-			if id == "" && j.never {
-				continue
-			}
-			if id == "" {
-				a.wrong("job %d is not accepted by anyone", j.index)
-				continue
-			}
-			if rec, err := a.look(id); err != nil && j.lost() {
-				continue
-			} else if err != nil {
-				a.wrong("job %d was accepted and is gone: %v", j.index, err)
-			} else if !rec.Job.Status.Terminal() {
-				a.wrong("job %d does not end: it is %s, epoch %d, %d of %d rows done: %s", j.index, rec.Job.Status, rec.Epoch, rec.Job.RowsDone, len(j.texts), rec.Job.Message)
-			} else if j.Remove > 0 && !j.released {
-				a.wrong("the data of job %d cannot be removed", j.index)
-			}
-		}
+		a.judgeUnended()
 		return
 	}
 	time.Sleep(30 * time.Second) // late messages and effects arrive
