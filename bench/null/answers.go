@@ -22,18 +22,7 @@ func newServer(models []string, context, tokens, dimension int, delay time.Durat
 		s.slots = make(chan struct{}, slots)
 	}
 
-	type model struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		OwnedBy string `json:"owned_by"`
-		MaxLen  int    `json:"max_model_len"`
-	}
-	list := make([]model, 0, len(models))
-	for _, name := range models {
-		list = append(list, model{ID: name, Object: "model", Created: 1_700_000_000, OwnedBy: "vllm", MaxLen: context})
-	}
-	s.models = marshal(map[string]any{"object": "list", "data": list})
+	s.models = listOf(models, context)
 
 	var text strings.Builder
 	var logprobs []byte
@@ -66,6 +55,28 @@ func newServer(models []string, context, tokens, dimension int, delay time.Durat
 	s.plain = chat("null")
 	s.scored = chat(`{"content":[` + string(logprobs) + `],"refusal":null}`)
 
+	s.prepareVectors(dimension)
+	return s
+}
+
+// listOf returns the answer to /v1/models.
+func listOf(models []string, context int) []byte {
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+		MaxLen  int    `json:"max_model_len"`
+	}
+	list := make([]model, 0, len(models))
+	for _, name := range models {
+		list = append(list, model{ID: name, Object: "model", Created: 1_700_000_000, OwnedBy: "vllm", MaxLen: context})
+	}
+	return marshal(map[string]any{"object": "list", "data": list})
+}
+
+// prepareVectors encodes the embeddings of answers.
+func (s *server) prepareVectors(dimension int) {
 	for k := range vectors {
 		vector := make([]float32, dimension)
 		raw := make([]byte, 0, 4*dimension)
@@ -76,7 +87,6 @@ func newServer(models []string, context, tokens, dimension int, delay time.Durat
 		s.floats[k] = marshal(vector)
 		s.base64[k] = marshal(base64.StdEncoding.EncodeToString(raw))
 	}
-	return s
 }
 
 // vectors is the number of different embeddings, used in turn. It is so large that none

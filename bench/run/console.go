@@ -85,25 +85,11 @@ func (b *bench) console(ctx context.Context) error {
 func (b *bench) pageUsage(ctx context.Context, l *lab, path string, pages int) (cpu, asked float64, err error) {
 	n := l.nodes[0]
 	if pages > 0 {
-		command := exec.CommandContext(ctx, "node", "console/web/test/open.mjs", n.base, apiKey, b.dir, strconv.Itoa(pages), path)
-		command.Stderr = os.Stderr
-		in, err := command.StdinPipe()
+		closePages, err := b.openPages(ctx, n, path, pages)
 		if err != nil {
 			return 0, 0, fmt.Errorf("open pages: %w", err)
 		}
-		out, err := command.StdoutPipe()
-		if err != nil {
-			return 0, 0, fmt.Errorf("open pages: %w", err)
-		}
-		if err := command.Start(); err != nil {
-			return 0, 0, fmt.Errorf("open pages: %w", err)
-		}
-		defer func() { _ = command.Wait() }() // errors were reported before
-		defer in.Close()
-		said, err := bufio.NewReader(out).ReadString('\n')
-		if err != nil || strings.TrimSpace(said) != "open" {
-			return 0, 0, fmt.Errorf("open pages: it says %q: %w", said, err)
-		}
+		defer closePages()
 	}
 	used, err := n.cpu()
 	if err != nil {
@@ -133,4 +119,31 @@ func (b *bench) pageUsage(ctx context.Context, l *lab, path string, pages int) (
 	}
 	now, err := n.cpu()
 	return 100 * (now - used).Seconds() / took, after.minus(before)["Redis: requests"] / took, err
+}
+
+// openPages opens pages of a node in a browser. After an error no page is open.
+func (b *bench) openPages(ctx context.Context, n *node, path string, pages int) (closePages func(), err error) {
+	command := exec.CommandContext(ctx, "node", "console/web/test/open.mjs", n.base, apiKey, b.dir, strconv.Itoa(pages), path)
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	closePages = func() {
+		_ = in.Close()
+		_ = command.Wait() // errors were reported before
+	}
+	said, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || strings.TrimSpace(said) != "open" {
+		closePages()
+		return nil, fmt.Errorf("it says %q: %w", said, err)
+	}
+	return closePages, nil
 }

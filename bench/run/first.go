@@ -23,33 +23,13 @@ func (b *bench) first(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for { // skip late requests of the earlier job
-				if late, err := firstRequest(ctx, address); err != nil {
-					return err
-				} else if late == 0 {
-					break
-				}
-				time.Sleep(500 * time.Millisecond)
-			}
-			begun := time.Now()
-			id, err := n.submit(ctx, b.fileOf(path))
+			ms, err := n.toFirst(ctx, address, b.fileOf(path))
 			if err != nil {
-				return err
-			}
-			var at int64
-			for at == 0 {
-				time.Sleep(time.Millisecond)
-				if at, err = firstRequest(ctx, address); err != nil {
-					return err
-				}
-			}
-			if err := n.cancel(ctx, id); err != nil {
 				return err
 			}
 			if round == 0 {
 				continue
 			}
-			ms := float64(time.Unix(0, at).Sub(begun).Microseconds()) / 1000
 			took[rows] = append(took[rows], ms)
 			b.log.Info("measured", "rows", rows, "first_request_ms", short(ms))
 		}
@@ -60,4 +40,30 @@ func (b *bench) first(ctx context.Context) error {
 	}
 	t.report("First request: %d rounds, median (min–max)", b.rounds)
 	return n.stop()
+}
+
+// toFirst returns the milliseconds from the submission of a job to its first request at
+// the server. It then cancels the job.
+func (n *node) toFirst(ctx context.Context, address string, s submission) (float64, error) {
+	for { // skip late requests of the earlier job
+		if late, err := firstRequest(ctx, address); err != nil {
+			return 0, err
+		} else if late == 0 {
+			break
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	begun := time.Now()
+	id, err := n.submit(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	var at int64
+	for at == 0 {
+		time.Sleep(time.Millisecond)
+		if at, err = firstRequest(ctx, address); err != nil {
+			return 0, err
+		}
+	}
+	return float64(time.Unix(0, at).Sub(begun).Microseconds()) / 1000, n.cancel(ctx, id)
 }

@@ -98,19 +98,11 @@ func (b *bench) alternativesOn(ctx context.Context, address string, slow bool, l
 			if slow {
 				inFlight, n = peerSlots, rows/p.slow
 			}
-			used, peak, printed, err := runFamily(ctx, []string{"LITELLM_LOCAL_MODEL_COST_MAP=True"}, python, filepath.Join("bench/peers", p.program),
-				"--in", in, "--out", out, "--address", address, "--model", model, "--rows", strconv.FormatInt(n, 10), "--in-flight", strconv.Itoa(inFlight))
-			if err == nil {
-				err = wantRows(printed, n)
-			}
-			if err == nil {
-				err = checkResult(out, "output", n)
-			}
-			if err != nil {
+			found[i].rows = n
+			if err := found[i].run(ctx, out, python, filepath.Join("bench/peers", p.program),
+				"--in", in, "--out", out, "--address", address, "--model", model, "--rows", strconv.FormatInt(n, 10), "--in-flight", strconv.Itoa(inFlight)); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
-			found[i].rows = n
-			found[i].add(used, peak)
 			b.log.Info("measured", "round", round+1, "load", load, "contender", p.name, "rows_per_s", short(found[i].rate[round]))
 		}
 	}
@@ -120,6 +112,22 @@ func (b *bench) alternativesOn(ctx context.Context, address string, slow bool, l
 		found[i].print(&t, p.name+" "+versions[i], service)
 	}
 	t.report("B13 alternatives: %s; 300 B in, 0.5 KB out, no log probabilities, %d rounds, median (min–max)", load, b.rounds)
+	return nil
+}
+
+// run measures a program that runs f.rows rows, and checks its result, the file out.
+func (f *peerFigures) run(ctx context.Context, out, program string, args ...string) error {
+	used, peak, printed, err := runFamily(ctx, []string{"LITELLM_LOCAL_MODEL_COST_MAP=True"}, program, args...)
+	if err == nil {
+		err = wantRows(printed, f.rows)
+	}
+	if err == nil {
+		err = checkResult(out, "output", f.rows)
+	}
+	if err != nil {
+		return err
+	}
+	f.add(used, peak)
 	return nil
 }
 
