@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -288,7 +287,8 @@ func appendSection[T string | []byte | json.RawMessage](to []byte, section T) []
 	return append(binary.AppendUvarint(to, uint64(len(section))), section...)
 }
 
-var errSections = errors.New("sections are cut off")
+// errSections means that a value is missing or incomplete, for example after a salvage.
+var errSections = fmt.Errorf("%w: it is missing, or sections of it are cut off", store.ErrDamaged)
 
 func readSections(raw []byte) ([]string, error) {
 	var sections []string
