@@ -3,6 +3,8 @@ package work
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/actors/assign"
@@ -13,6 +15,11 @@ import (
 // of its rows are expected. Rows are below it in groups, as they were loaded.
 func TestTrail(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testTrail) // a clock that is set meanwhile would make a span longer than its parent
+}
+
+func testTrail(t *testing.T) {
+	tick := func() { time.Sleep(time.Millisecond) }
 	var c spantest.Collector
 	tracer := c.Start(t, nil)
 	s, m := newShards(t, 5000, 10), memory(1<<30)
@@ -20,9 +27,12 @@ func TestTrail(t *testing.T) {
 	l := NewLoader(m, s.infos, trail, s.open)
 	l.Add([]assign.Span{{Shard: 0, From: 0, To: 5000}, {Shard: 1, From: 2, To: 5}}, true)
 	_, tasks := loadAll(t, l)
+	tick()
 	part := trail.Part(0)
 	noError(t, l.Release(0))
+	tick()
 	m.Free(tasks[:5000])
+	tick()
 	trail.Ended(0, part, nil)
 	l.Add([]assign.Span{{Shard: 0, From: 7, To: 8}}, true) // another worker gave it back
 	s.fail = errors.New("away")
@@ -32,7 +42,9 @@ func TestTrail(t *testing.T) {
 	}
 	l.Failed(load)
 	late := trail.Part(1)
-	noError(t, l.Close())     // the worker stops
+	tick()
+	noError(t, l.Close()) // the worker stops
+	tick()
 	trail.Ended(1, late, nil) // a later step of the stopped worker
 	m.Free(tasks[5000:])
 	tracer.Close(t.Context())
