@@ -226,10 +226,7 @@ func TestASuspectIsTakenUpAlone(t *testing.T) {
 		}})
 		suspect := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
 		b.start()
-		rec := b.await(suspect, func(r store.Record) bool { return r.Job.Status == rowmill.StatusRunning })
-		if n := len(rec.Adopters); n == 0 || !rec.Adopters[n-1].Alone {
-			t.Errorf("the owners in its record are %+v", rec.Adopters)
-		}
+		b.await(suspect, func(r store.Record) bool { n := len(r.Adopters); return n > 0 && r.Adopters[n-1].Alone }) // its input may be read later
 		other := b.submit(rowmill.Spec{Inline: numbered(1)})
 		time.Sleep(8 * time.Second)
 		if rec, err := b.store.Get(t.Context(), other); err != nil || rec.Session != "" {
