@@ -96,7 +96,7 @@ func internalFailure(err error) *rowmill.Failure {
 	return f
 }
 
-// windowClosed returns the failure of a batch whose completion window is over.
+// windowClosed returns the failure of a batch after the end of its completion window.
 // The rows that the store has recorded before stay in the results.
 func windowClosed(rec *store.Record) *rowmill.Failure {
 	return rowmill.Failf(rowmill.CodeWindowExpired,

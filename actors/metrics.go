@@ -156,7 +156,7 @@ func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 		takeovers: f.NewCounter(prometheus.CounterOpts{Name: "rowmill_takeovers_total", Help: "Jobs this node took over from another owner, or from itself before a restart."}),
 		fenced:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_fenced_total", Help: "Times this node stopped its jobs because its session had expired, or stopped a job because the store refused a write."}),
 		handed:    f.NewCounter(prometheus.CounterOpts{Name: "rowmill_storage_handovers_total", Help: "Jobs this node gave back because it could not use the bucket and other nodes could."}),
-		lost:      f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Rows that were done, but whose parts cannot be read; they run again."}),
+		lost:      f.NewCounter(prometheus.CounterOpts{Name: "rowmill_rows_lost_total", Help: "Done rows of parts that cannot be read; these rows run again."}),
 		returned:  f.NewCounterVec(prometheus.CounterOpts{Name: "rowmill_rows_returned_total", Help: "Rows taken from a worker: given back before they were sent (back), or assigned again because the worker was lost (lost)."}, []string{"reason"}),
 	}
 	for _, outcome := range []string{"renewed", "failed", "lost"} {

@@ -260,7 +260,7 @@ func (n *nodeJobs) leave(c actor.Context, o ownedJob) {
 	})
 }
 
-// onJobPanicked fails a job whose actor panicked. The job does not run again, because
+// onJobPanicked fails a job after its actor panicked. The job does not run again, because
 // the same panic would probably follow.
 func (n *nodeJobs) onJobPanicked(c actor.Context, id string, o ownedJob) {
 	n.onJobOver(c, jobOver{id: id})

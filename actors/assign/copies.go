@@ -32,8 +32,8 @@ func (o *Owner) Copies(of *shard.Copies) {
 	o.dueAll = true
 }
 
-// Copyable returns a shard whose copies can be written now, because all their originals
-// are committed, and these copies. ok is false if there is no such shard.
+// Copyable returns a shard, and its copies that can be written now: all their originals
+// are committed. ok is false if there is no such shard.
 func (o *Owner) Copyable() (n int, rows *roaring.Bitmap, ok bool) {
 	c := &o.copies
 	if c.of == nil || o.book.copies.Count() == 0 {

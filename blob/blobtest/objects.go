@@ -448,7 +448,7 @@ func testDeletePrefixUnfinished(s *suite) {
 	s.lists("")
 	for i, w := range under {
 		if _, err := w.Commit(); err == nil {
-			s.Errorf("writer %d commits an object whose prefix was deleted, want an error", i)
+			s.Errorf("writer %d commits an object after its prefix was deleted, want an error", i)
 		}
 		w.Abort()
 	}

@@ -174,7 +174,7 @@ func testSignedRange(s *suite) {
 			s.Errorf("%s: Content-Range is %q, want %q", spec, got, want)
 		}
 		if a.header.Get("ETag") != info.ETag || a.length != int64(len(want)) {
-			s.Errorf("%s: ETag %s, Content-Length %d, want those of the range", spec, a.header.Get("ETag"), a.length)
+			s.Errorf("%s: ETag %s, Content-Length %d, want the values of the range", spec, a.header.Get("ETag"), a.length)
 		}
 	}
 	for _, spec := range []string{"bytes=10000-", "bytes=20000-30000"} {

@@ -76,7 +76,7 @@ func (a *account) await() {
 	a.world.tell(-1, "over", "", "")
 }
 
-// judgeUnended reports the jobs because of which the world does not end.
+// judgeUnended reports the jobs that keep the world from its end.
 func (a *account) judgeUnended() {
 	for _, j := range a.jobs {
 		id := j.known()

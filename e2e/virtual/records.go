@@ -49,7 +49,7 @@ func newVault(engine *mem.Engine, leases *leases) *vault {
 	return v
 }
 
-// open opens the store anew, without what it remembers of its reads.
+// open opens the store again, with an empty cache.
 func (v *vault) open() {
 	var err error
 	if v.base, err = recordstore.Open(background, v.engine, nil); err != nil {

@@ -231,7 +231,7 @@ func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.SpanID) {
 }
 
 // parseTraceparent parses a traceparent header. For an empty or invalid header it returns
-// a span context whose IsValid is false.
+// an invalid span context.
 func parseTraceparent(traceparent string) trace.SpanContext {
 	if traceparent == "" {
 		return trace.SpanContext{}

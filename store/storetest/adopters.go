@@ -9,7 +9,7 @@ import (
 	"github.com/rowmill/rowmill/store"
 )
 
-// adopt lets a new process claim a job whose owner's session has ended.
+// adopt lets a new process claim a job after the session of its owner has ended.
 func (s *suite) adopt(id, process string) (store.Fence, func()) {
 	s.Helper()
 	session := s.session()

@@ -59,7 +59,7 @@ func (e *Engine) State() State {
 	return now
 }
 
-// Back replaces all tables by those of an earlier state. Its sessions stay.
+// Back replaces all tables by the tables of an earlier state. The sessions stay.
 func (e *Engine) Back(to State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
