@@ -288,10 +288,11 @@ func (d *Dispatcher) work() {
 	var r request
 	for d.next(&r) {
 		d.cfg.Metrics.InFlight.Add(float64(len(r.tasks)))
-		rows, tokens := len(r.tasks), r.tokens() // after the run its tasks belong to the worker
-		seen := r.queue.run(&r)
+		rows, tokens := len(r.tasks), r.tokens()
+		seen, back := r.queue.run(&r)
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
 		d.finish(&r, rows, tokens, seen)
+		r.queue.out.put(r.queue.low(), back...) // the worker sees its rows when their slots are free again
 		r = request{} // an idle goroutine must not keep rows alive
 	}
 }
@@ -330,7 +331,7 @@ func (d *Dispatcher) next(r *request) bool {
 	}
 }
 
-// finish notes the end of a request. Its tasks may belong to the worker already.
+// finish notes the end of a request.
 func (d *Dispatcher) finish(sent *request, rows int, tokens int64, seen requestResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

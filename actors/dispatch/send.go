@@ -30,10 +30,11 @@ type requestResult struct {
 	err        error         // the request failed: server busy, connection broken, or status 500 and above
 }
 
-// run sends a request and puts its tasks, with their outcomes, into the outbox.
-func (q *Queue) run(r *request) (seen requestResult) {
+// run sends a request. It returns the tasks that go back to the worker with their
+// outcomes.
+func (q *Queue) run(r *request) (seen requestResult, back []*Task) {
 	if q.job.Ctx.Err() != nil { // the job stopped while its rows waited
-		return seen
+		return seen, nil
 	}
 	began := time.Now()
 	ctx, end, usual := q.job.Ctx, func() {}, q.disp.timeout(q.job.MaxTokens)
@@ -61,14 +62,12 @@ func (q *Queue) run(r *request) (seen requestResult) {
 	if span != nil {
 		conclude(span, r.tasks, &seen, began)
 	}
-	back := r.tasks
-	if len(seen.broken) > 0 {
-		back = slices.DeleteFunc(slices.Clone(back), func(t *Task) bool {
-			return slices.ContainsFunc(seen.broken, func(b broken) bool { return b.task == t })
-		})
+	if len(seen.broken) == 0 {
+		return seen, r.tasks
 	}
-	q.out.put(q.low(), back...)
-	return seen
+	return seen, slices.DeleteFunc(slices.Clone(r.tasks), func(t *Task) bool {
+		return slices.ContainsFunc(seen.broken, func(b broken) bool { return b.task == t })
+	})
 }
 
 // broke fails tasks that made our own code panic on the row or the answer: they would do

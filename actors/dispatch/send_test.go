@@ -538,3 +538,22 @@ func TestDispatcher_SaysThatItsWindowIsFull(t *testing.T) {
 		d.Close()
 	})
 }
+
+// A worker that sends its next rows when a row comes back must find the row's slot free.
+func TestRowsComeBackAfterTheirSlots(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, server(func(engine.Row) (engine.Reply, error) { return answered("x") }))
+	var flying []int
+	b.out.Notify = func() {
+		b.disp.mu.Lock()
+		flying = append(flying, b.disp.inFlight)
+		b.disp.mu.Unlock()
+		b.news <- struct{}{}
+	}
+	for range 20 {
+		b.once(tasks(1, 10)[0])
+	}
+	if slices.Max(flying) != 0 {
+		t.Errorf("rows in flight at each notice: %v, want none", flying)
+	}
+}
