@@ -279,7 +279,12 @@ func (j *job) proceed(c actor.Context) {
 	}
 	rec, run := &j.own.rec, j.crew.served()
 	message, waits := j.message()
-	if !run && rec.Job.Message == message && len(rec.Adopters) == 0 && (rec.Shards > 0 || !j.in.whole) {
+	switch {
+	case !run && rec.Job.Message == message && !rec.Watched() && (rec.Shards > 0 || !j.in.whole):
+		return
+	case run && !rec.Watched() && len(rec.Adopters) > 0: // other jobs may run here since the job waited
+		j.log.Info("job given back: it may crash its owner, so it does not start beside other jobs")
+		j.release(c)
 		return
 	}
 	counted := j.in.counted()
@@ -316,7 +321,7 @@ func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 		return
 	}
 	j.own.rec = m.rec
-	if len(m.rec.Adopters) == 0 {
+	if !m.rec.Watched() {
 		j.reportHarmless(c)
 	}
 	switch {

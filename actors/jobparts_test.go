@@ -88,12 +88,12 @@ func TestTheRecordMarksASuspect(t *testing.T) {
 	s := &recordStore{rec: rec}
 	o := newOwnership(processOver(s), rec, store.Fence{JobID: "job-1", Epoch: 3})
 	marked := func(waits bool, before ...store.Adopter) []store.Adopter {
-		r := store.Record{Adopters: before}
+		r := store.Record{Epoch: 3, Adopters: before}
 		o.mark(waits)(&r)
 		return r.Adopters
 	}
-	if got := marked(true, rec.Adopters...); len(got) != 0 {
-		t.Errorf("a job that waits is suspected: %+v", got)
+	if got := marked(true, rec.Adopters...); len(got) != 1 || got[0].Process != "x" {
+		t.Errorf("a job that waits has the adopters %+v, want the earlier owner", got)
 	}
 	if got := marked(false); len(got) != 1 || !got[0].Alone {
 		t.Errorf("a job that continues after a wait is not suspected: %+v", got)

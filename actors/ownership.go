@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 
 	"github.com/rowmill/rowmill"
 	"github.com/rowmill/rowmill/store"
@@ -81,9 +82,9 @@ func (o *ownership) mark(waits bool) func(*store.Record) {
 	return func(r *store.Record) {
 		switch {
 		case waits:
-			r.Adopters = nil
-		case len(r.Adopters) == 0 && by.Epoch > 0 && !advanced: // it has waited before
-			r.Adopters = []store.Adopter{by}
+			r.Acquit()
+		case !r.Watched() && by.Epoch > 0 && !advanced: // it has waited before
+			r.Adopters = append(slices.Clip(r.Adopters), by)
 		}
 	}
 }

@@ -22,10 +22,17 @@ func (b *rig) tried(owners ...store.Adopter) (id string) {
 	if _, _, err := b.store.Create(b.t.Context(), store.Record{Job: job, Spec: spec}, nil); err != nil {
 		b.t.Fatal(err)
 	}
+	b.lost(job.ID, owners...)
+	return job.ID
+}
+
+// lost lets owners claim a job one after the other and end.
+func (b *rig) lost(id string, owners ...store.Adopter) {
+	b.t.Helper()
 	for _, by := range owners {
 		session, err := b.store.OpenSession(b.t.Context(), by.Node, time.Minute)
 		if err == nil {
-			_, err = b.store.Claim(b.t.Context(), job.ID, session, by)
+			_, err = b.store.Claim(b.t.Context(), id, session, by)
 		}
 		if err == nil {
 			err = b.store.CloseSession(b.t.Context(), session)
@@ -34,7 +41,6 @@ func (b *rig) tried(owners ...store.Adopter) (id string) {
 			b.t.Fatal(err)
 		}
 	}
-	return job.ID
 }
 
 // A job that ran alone in two processes that ended is parked. It names the owners, and
@@ -170,6 +176,44 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job that waits for an engine does not count against its present owner, but it stays a
+// suspect for its earlier owners: when the engine is there, it runs alone.
+func TestASuspectThatWaitsRunsAlone(t *testing.T) {
+	t.Parallel()
+	inVirtualTime(t, func(t *testing.T) {
+		b := setup(t, nil)
+		b.cfg.Node = "south"
+		waits := func(r store.Record) bool {
+			return r.Session != "" && strings.HasPrefix(r.Job.Message, "Waiting for an engine") && !r.Watched()
+		}
+		b.start()
+		suspect := b.submit(rowmill.Spec{Inline: numbered(3)})
+		b.await(suspect, waits) // its input is read
+		if err := b.system.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.lost(suspect, store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
+		b.start()
+		if rec := b.await(suspect, waits); len(rec.Adopters) != 2 {
+			t.Errorf("while it waits its earlier owners are %+v, want both", rec.Adopters)
+		}
+		other := b.submit(rowmill.Spec{Inline: numbered(1)})
+		b.await(other, waits)
+		let := make(chan struct{})
+		b.system.Attach(&scripted{name: "late", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+			return echo(ctx, row, try)
+		}})
+		b.await(suspect, func(r store.Record) bool { return r.Watched() && r.Adopters[len(r.Adopters)-1].Alone })
+		close(let)
+		b.checkEcho(b.end(suspect), numbered(3))
+		b.checkEcho(b.end(other), numbered(1))
+	})
 }
 
 // A job that waits for an engine is not suspected of crashing its owners.

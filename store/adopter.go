@@ -23,10 +23,9 @@ func (a Adopter) Claimed() time.Time { return time.UnixMilli(a.Epoch).UTC() }
 // MaxAdopters limits the list. A claim that would exceed it starts a new list.
 const MaxAdopters = 16
 
-// Adopt applies a Claim to rec. It appends the new owner to the earlier owners whose
-// sessions ended without a Release. After a Release the list starts with the new owner.
+// Adopt applies a Claim to rec: it appends the new owner to the adopters.
 func (rec *Record) Adopt(session string, epoch int64, by Adopter) {
-	n := len(rec.Tried())
+	n := len(rec.Adopters)
 	if n >= MaxAdopters {
 		n = 0
 	}
@@ -44,8 +43,8 @@ func (rec *Record) Park(rest time.Duration, now time.Time, message string) {
 	until := now.Add(rest).UTC()
 	rec.Job.ParkedUntil, rec.Session = &until, ""
 	rec.Say(message, true, now)
-	kept := rec.Adopters[:max(0, len(rec.Adopters)-1)] // without the owner that parks the job
-	rec.Adopters = slices.Clone(kept[max(0, len(kept)-2):])
+	rec.Acquit()
+	rec.Adopters = slices.Clone(rec.Adopters[max(0, len(rec.Adopters)-2):])
 	for i := range rec.Adopters {
 		rec.Adopters[i].Alone = false
 	}
@@ -64,21 +63,31 @@ func (rec *Record) Unpark(now time.Time) (changed bool, err error) {
 	return true, nil
 }
 
-// Tried returns the consecutive owners that made no progress, oldest first, or nil when
-// the last owner released the job without parking it.
-func (rec *Record) Tried() []Adopter {
-	if rec.Session == "" && rec.Job.ParkedUntil == nil {
-		return nil
-	}
-	return rec.Adopters
+// Watched reports whether the owner is among the adopters: it has claimed the job and the
+// job may still crash it.
+func (rec *Record) Watched() bool {
+	n := len(rec.Adopters)
+	return n > 0 && rec.Adopters[n-1].Epoch == rec.Epoch
 }
 
-// dropEarlierAdopters drops all adopters but the last after a step of the input that is never
-// repeated. The earlier owners ended before this step; the last owner may still crash
-// on it.
+// Acquit removes the owner from the adopters. The job has not crashed it. The earlier
+// owners stay in the list.
+func (rec *Record) Acquit() {
+	if rec.Watched() {
+		rec.Adopters = slices.Clip(rec.Adopters[:len(rec.Adopters)-1])
+	}
+}
+
+// dropEarlierAdopters drops the earlier owners after a step of the input that is never
+// repeated: they ended before this step. The owner may still crash on it.
 func (rec *Record) dropEarlierAdopters(before fixedFields) {
 	started, finished := rec.DownloadStarted != nil, rec.DownloadFinished != nil
-	if n := len(rec.Adopters); n > 0 && (started != before.started || finished != before.finished || rec.Shards != before.shards) {
-		rec.Adopters = rec.Adopters[n-1:]
+	if started == before.started && finished == before.finished && rec.Shards == before.shards {
+		return
 	}
+	earlier := len(rec.Adopters)
+	if rec.Watched() {
+		earlier--
+	}
+	rec.Adopters = rec.Adopters[earlier:]
 }

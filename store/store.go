@@ -140,9 +140,9 @@ type Record struct {
 	Session       string       `json:"session,omitempty"` // the owner; empty when the job has never had one
 	Epoch         int64        `json:"epoch"`             // grows with every change of owner
 
-	// Adopters are the consecutive owners that made no progress on the job; the last
-	// one is the present owner. The list is emptied when a row is done or a shard is
-	// merged, and while the job waits for something else.
+	// Adopters are the consecutive owners that made no progress on the job, oldest
+	// first. The list is emptied when a row is done or a shard is merged. The present
+	// owner is not in it while the job waits for something else.
 	Adopters []Adopter `json:"adopters,omitempty"`
 
 	// Events is the history of the job that no other member holds, oldest first, at
@@ -284,7 +284,8 @@ type Jobs interface {
 	// job with a damaged specification fails with ErrDamaged.
 	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)
 
-	// Release makes a job an orphan and notes the event.
+	// Release makes a job an orphan, takes its owner from the Adopters, and notes the
+	// event.
 	Release(ctx context.Context, f Fence) error
 
 	// Update changes a record under a fence. change may run several times, so it must
@@ -340,7 +341,7 @@ type Orphan struct {
 	Account  string
 	Priority rowmill.Priority
 	Status   rowmill.Status
-	Tried    []Adopter // see Record.Tried
+	Tried    []Adopter // Record.Adopters
 }
 
 // Part is the record of a part object, which holds finished rows of a shard.

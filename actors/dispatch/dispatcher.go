@@ -293,7 +293,7 @@ func (d *Dispatcher) work() {
 		d.cfg.Metrics.InFlight.Sub(float64(rows))
 		d.finish(&r, rows, tokens, seen)
 		r.queue.out.put(r.queue.low(), back...) // the worker sees its rows when their slots are free again
-		r = request{} // an idle goroutine must not keep rows alive
+		r = request{}                           // an idle goroutine must not keep rows alive
 	}
 }
 

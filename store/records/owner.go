@@ -98,6 +98,7 @@ func (s *Store) Release(ctx context.Context, f store.Fence) error {
 		}
 		after := before
 		after.Session = ""
+		after.Acquit()
 		after.Note(store.Event{At: t.Now().UnixMilli(), What: store.EventReleased})
 		after.Version++
 		return t.saveHeader(before, after)
@@ -210,7 +211,7 @@ func (t *tx) take(candidates []*candidate, n int) (taken []store.Orphan, left []
 		h, err := t.writable(orphan.JobID)
 		switch {
 		case err == nil:
-			orphan.Priority, orphan.Tried = h.Job.Priority, h.Tried()
+			orphan.Priority, orphan.Tried = h.Job.Priority, h.Adopters
 			taken = append(taken, orphan)
 		case t.damaged(err), errors.Is(err, store.ErrNewer), errors.Is(err, rowmill.ErrNotFound):
 		default:

@@ -70,13 +70,13 @@ func testAdopters(s *suite) {
 	third, _ := s.adopt(id, "p3")
 	s.wantAdopters("claimed once more", id, "p1", "p2", "p3")
 	s.must(s.Release(s.Context(), third))
-	s.wantTried("it was given back", id)
+	s.wantTried("it was given back", id, "p1", "p2")
 	fourth, dies := s.adopt(id, "p4")
-	s.wantAdopters("claimed after it was given back", id, "p4")
-	s.update(fourth, func(r *store.Record) error { r.Adopters = nil; return nil })
-	s.wantAdopters("its owner says that it waits", id)
+	s.wantAdopters("claimed after it was given back", id, "p1", "p2", "p4")
+	s.update(fourth, func(r *store.Record) error { r.Acquit(); return nil })
+	s.wantAdopters("its owner says that it waits", id, "p1", "p2")
 	dies()
-	s.wantTried("it waited", id)
+	s.wantTried("it waited", id, "p1", "p2")
 }
 
 // Progress of a job empties its list of owners.
