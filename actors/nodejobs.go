@@ -219,14 +219,18 @@ func (n *nodeJobs) onCancelled(c actor.Context, h *hint, remote bool) {
 
 func (n *nodeJobs) onJobOver(c actor.Context, m jobOver) {
 	o, owned := n.claims.owned[m.id]
+	claimed, claiming := n.claims.claiming[m.id]
 	if owned && m.status.Terminal() {
 		c.Stop(o.pid)
 	} else if owned {
 		n.leave(c, o)
 	}
 	n.claims.end(m.id)
-	if m.unsure && owned {
+	switch {
+	case m.unsure && owned:
 		n.claims.markUnsure(o.Orphan)
+	case m.unsure && claiming:
+		n.claims.markUnsure(claimed)
 	}
 	n.metrics.active.Set(float64(len(n.claims.owned)))
 	if m.released && owned {
@@ -317,14 +321,14 @@ func (n *nodeJobs) park(c actor.Context, rec store.Record, fence store.Fence, en
 	n.log.Error("job parked: the processes of its last owners ended before it made progress",
 		"job", id, "ended", len(ended), "node", ended[len(ended)-1].Node, "for", rest)
 	n.tasks.run(c, "park a job", func(ctx context.Context) step {
-		err := n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended))
+		err := n.storage.Wait(ctx, func() error { return n.cfg.Store.Park(ctx, fence, rest, parkMessage(id, ended)) })
 		return func(c actor.Context) {
 			if err != nil {
 				n.log.Warn("parking the job failed", "job", id, "err", err)
 			} else {
 				n.metrics.parked.Inc()
 			}
-			n.onJobOver(c, jobOver{id: id})
+			n.onJobOver(c, jobOver{id: id, unsure: err != nil})
 		}
 	})
 }

@@ -278,8 +278,8 @@ type Jobs interface {
 
 	// Claim makes session the owner of an open job without a live owner. The epoch
 	// grows (see NextEpoch), and a pending job becomes submitted. Claim returns
-	// rowmill.ErrConflict when the job has a live owner, even if that is session
-	// itself; rowmill.ErrTerminal when the job has ended; and rowmill.ErrLeaseLost when
+	// rowmill.ErrConflict when the job is parked, or has a live owner, even if that is
+	// session itself; rowmill.ErrTerminal when the job has ended; and rowmill.ErrLeaseLost when
 	// session has expired. Record.Adopt adds by to the record and notes the event. A
 	// job with a damaged specification fails with ErrDamaged.
 	Claim(ctx context.Context, jobID, session string, by Adopter) (Record, error)

@@ -65,6 +65,8 @@ func (s *Store) Claim(ctx context.Context, jobID, session string, by store.Adopt
 			return fmt.Errorf("claim job %s, which is %s: %w", jobID, before.Job.Status, rowmill.ErrTerminal)
 		case owned:
 			return fmt.Errorf("claim job %s: it has a live owner: %w", jobID, rowmill.ErrConflict)
+		case before.Job.ParkedUntil != nil && before.Job.ParkedUntil.After(t.Now()):
+			return fmt.Errorf("claim job %s: it is parked: %w", jobID, rowmill.ErrConflict)
 		}
 		after := before
 		after.Adopt(session, store.NextEpoch(before.Epoch, t.Now()), by)

@@ -166,6 +166,8 @@ func testPark(s *suite) {
 	if open, err := s.Active(s.Context(), []string{"a"}, began, 10); err != nil || !slices.Contains(open[0], id) {
 		s.Errorf("open jobs are %q, %v", open, err)
 	}
+	_, err = s.Claim(s.Context(), id, s.session(), store.Adopter{Process: "p9"})
+	s.fails("a parked job is claimed", rowmill.ErrConflict)(err)
 	s.fails("its last owner parks it again", rowmill.ErrLeaseLost)(s.Park(s.Context(), f, time.Hour, ""))
 	for range 2 {
 		s.must(s.Unpark(s.Context(), id))
