@@ -75,13 +75,13 @@ func takes(from store.Record, failed bool) int64 {
 }
 
 // asTaken returns the record of a job from the time when another took rows over from it.
-// The record may have fewer rows now: the store may have forgotten a cancel and parts, and
-// the cancel was written again before the parts. Or the losers of a split ended the job with
-// other rows.
+// The record may have other rows now: the store may have forgotten a cancel and parts. Then
+// the job ran on, or the cancel was written again before the parts. Or the losers of a split
+// ended the job with other rows.
 func (j *jobCase) asTaken(now store.Record, rows int64, failed bool) store.Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if now.Job.Status == rowmill.StatusCancelled && j.forgottenAt(j.ended) {
+	if j.forgottenAt(j.ended) {
 		for _, was := range j.finals {
 			if takes(was, failed) == rows {
 				return was

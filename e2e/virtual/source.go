@@ -155,7 +155,11 @@ func (j *jobCase) mayLoseInput(rec store.Record) bool {
 	case j.stored > 0 && j.stored < j.history[last].at:
 		return false
 	}
-	return j.asker == nil || j.asker.endsBefore(j.ended) || j.world.unheard() >= silence
+	ended := j.ended
+	if j.world.unsure() > 0 { // a wrong clock may have set it
+		ended = j.seen
+	}
+	return j.asker == nil || j.asker.endsBefore(ended) || j.world.unheard() >= silence
 }
 
 // silence is the time that nodes wait for a silent node: the default of actors.
