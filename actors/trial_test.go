@@ -262,14 +262,18 @@ func TestASuspectIsTakenUpAlone(t *testing.T) {
 		b := setup(t, nil)
 		let := make(chan struct{})
 		b.cfg.Engines = append(b.cfg.Engines, &scripted{name: "scripted", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+			if row == "first" {
+				return echo(ctx, row, try)
+			}
 			select {
 			case <-let:
 			case <-ctx.Done():
 			}
 			return echo(ctx, row, try)
 		}})
-		suspect := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
 		b.start()
+		b.checkEcho(b.end(b.submit(rowmill.Spec{Inline: []string{"first"}})), []string{"first"}) // a job that waits for its engine does not run alone
+		suspect := b.tried(store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
 		b.await(suspect, func(r store.Record) bool { n := len(r.Adopters); return n > 0 && r.Adopters[n-1].Alone }) // its input may be read later
 		other := b.submit(rowmill.Spec{Inline: numbered(1)})
 		time.Sleep(8 * time.Second)
