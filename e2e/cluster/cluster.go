@@ -47,6 +47,9 @@ type Config struct {
 	// sides.
 	Secure bool
 
+	// Sentinels gives Redis a replica, and Sentinels that make it the primary.
+	Sentinels bool
+
 	// Fsync is Redis's appendfsync. Default always.
 	Fsync string
 
@@ -84,7 +87,9 @@ type Cluster struct {
 	config    Config
 	dir       string
 	network   *faultnet.Network // nil on loopback
-	redisHost *host
+	replica   *redisServer      // nil without Config.Sentinels
+	sentinels []*redisServer    // on the host watchers
+	watchers  *host
 	s3Host    *host
 	s3Down    bool
 	bucketDir string // the file system of the S3 server, if it has its own
@@ -212,8 +217,10 @@ func (c *Cluster) Close(ctx context.Context) error {
 	if c.S3 != nil {
 		c.S3.Stop()
 	}
-	if c.Redis != nil {
-		c.Redis.kill()
+	for _, r := range append(slices.Clone(c.sentinels), c.Redis, c.replica) {
+		if r != nil {
+			r.kill()
+		}
 	}
 	c.client.http.CloseIdleConnections()
 	err := errors.Join(c.oracle.Stop(ctx), c.unmountBucket())

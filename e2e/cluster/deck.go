@@ -47,7 +47,8 @@ func (d *deck) done(drawn []Fault, struck []string) {
 // complete reports whether every fault has struck.
 func (d *deck) complete() bool { return len(d.struck) == len(d.all) }
 
-// fits reports whether a fault can strike a cluster of a kind.
+// fits reports whether a fault can strike a cluster of a kind. With Sentinels any fault of
+// Redis may cause a failover, so such a cluster is for split brains only.
 func (c Config) fits(f Fault) bool {
-	return (c.Hosts || !f.Hosts && !f.Root) && (c.Secure || !f.Keys)
+	return (c.Hosts || !f.Hosts && !f.Root) && (c.Secure || !f.Keys) && c.Sentinels == f.Fails
 }

@@ -13,6 +13,7 @@ type Fault struct {
 	Hosts bool // needs hosts with a network between them
 	Root  bool // needs root, to mount a file system
 	Keys  bool // needs encryption between nodes
+	Fails bool // makes Redis fail over, so it needs Sentinels
 	Away  bool // makes something unavailable that requests need: records, objects, network, disk or processor
 
 	// When is the phase of the job in which the fault strikes.
@@ -93,7 +94,10 @@ func Faults() []Fault {
 		{Name: "S3 full", Away: true, Hosts: true, Root: true, Lasts: fullFor, Strike: s3Full},
 		{Name: "S3 slow", Away: true, Hosts: true, Lasts: partedFor, Strike: slowly("S3 slow", 1000, func(t *Trial) *host { return t.s3Host })},
 		{Name: "hostile answers of an engine", Lasts: partedFor, Strike: hostileEngine},
-		{Name: "Redis slow", Away: true, Hosts: true, Lasts: partedFor, Strike: slowly("Redis slow", 400, func(t *Trial) *host { return t.redisHost })},
+		{Name: "Redis slow", Away: true, Hosts: true, Lasts: partedFor, Strike: slowly("Redis slow", 400, func(t *Trial) *host { return t.Redis.host })},
+	}
+	for _, d := range []time.Duration{5 * time.Second, 20 * time.Second, 2 * time.Minute} {
+		faults = append(faults, Fault{Name: fmt.Sprintf("split brain of %v", d), Away: true, Hosts: true, Fails: true, Lasts: d, Strike: splitBrain(d)})
 	}
 	for _, d := range []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second} {
 		faults = append(faults,

@@ -41,6 +41,9 @@ type Strike struct {
 	// Forgot says that the store lost its last writes: the record goes back.
 	Forgot bool
 
+	// Forgets is how much later than At the store may lose these writes.
+	Forgets time.Duration
+
 	// Lives says that all processes run on and answer again before the next owner of a
 	// job stops waiting for a node that downloads the input.
 	Lives bool
@@ -235,7 +238,7 @@ func (v *Verdict) judgeHistory(history []Glimpse, strikes []Strike) {
 	sessions := map[int64]string{}
 	for i, now := range history {
 		was := history[max(0, i-1)]
-		if slices.ContainsFunc(strikes, func(s Strike) bool { return s.Forgot && was.At.Before(s.At) && now.At.After(s.At) }) {
+		if slices.ContainsFunc(strikes, func(s Strike) bool { return s.Forgot && was.At.Before(s.At.Add(s.Forgets)) && now.At.After(s.At) }) {
 			clear(sessions)
 			was = now
 		}

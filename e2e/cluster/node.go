@@ -136,7 +136,8 @@ func (c *Cluster) serve(ctx context.Context, n *Node, role string) *exec.Cmd {
 // sharedSettings are the settings of a node that shares its storage with other nodes.
 func (c *Cluster) sharedSettings(n *Node, role string) []string {
 	return []string{
-		"store.url=redis://" + c.Redis.address + "/0",
+		"store.url=" + c.redisURL(),
+		fmt.Sprint("store.allow_lost_writes=", c.config.Sentinels),
 		"objects.url=s3://" + c.S3.Bucket,
 		"objects.endpoint=" + c.S3.Endpoint,
 		"objects.region=" + s3test.Region,

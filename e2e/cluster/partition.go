@@ -15,7 +15,7 @@ const partedFor = 8 * time.Second
 
 // everybody returns all hosts of the cluster.
 func (t *Trial) everybody() []*faultnet.Host {
-	return append(networked(t.nodes()), t.redisHost.net, t.s3Host.net)
+	return append(networked(t.nodes()), t.Redis.host.net, t.s3Host.net)
 }
 
 func others(all []*faultnet.Host, self *faultnet.Host) (rest []*faultnet.Host) {
@@ -117,7 +117,7 @@ func withoutRedis(which target) func(context.Context, *Trial) error {
 		strike := t.hit(ctx, "no Redis for", n)
 		strike.Lost = 0
 		return t.parted(ctx, strike, func() error {
-			return t.network.Part(ctx, []*faultnet.Host{n.host.net}, []*faultnet.Host{t.redisHost.net})
+			return t.network.Part(ctx, []*faultnet.Host{n.host.net}, []*faultnet.Host{t.Redis.host.net})
 		})
 	}
 }

@@ -110,3 +110,12 @@ func TestOwnerAlone(t *testing.T) {
 	c := start(t, Config{Roles: []string{"api", "api", "engines", "engines"}, Secure: true})
 	try(t, c, "", seed.Of(t), "kill -9 the owner", "SIGSTOP the owner for 10s")
 }
+
+// TestSplitBrain splits a cluster so that both sides have a Redis primary and run the job.
+func TestSplitBrain(t *testing.T) {
+	soaks(t)
+	c := start(t, Config{Roles: []string{"both", "both", "both"}, Sentinels: true})
+	for i, name := range []string{"split brain of 5s", "split brain of 20s"} {
+		t.Run(name, func(t *testing.T) { try(t, c, "", seed.Of(t)+uint64(i), name) })
+	}
+}

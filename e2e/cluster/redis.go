@@ -16,35 +16,42 @@ import (
 // redisServer is a redis-server with an append-only file.
 type redisServer struct {
 	process
+	host    *host
 	address string
 	dir     string
 }
 
-func (c *Cluster) startRedis(ctx context.Context) error {
-	h, err := newHost(ctx, c.network, "redis")
-	if err != nil {
+func (c *Cluster) startRedis(ctx context.Context) (err error) {
+	if c.Redis, err = c.startServer(ctx, "redis"); err != nil || !c.config.Sentinels {
 		return err
 	}
-	c.redisHost = h
-	r := &redisServer{dir: filepath.Join(c.dir, "redis")}
-	if r.address, err = h.listen(ctx, 6379); err != nil {
-		return err
+	return c.startSentinels(ctx)
+}
+
+// startServer starts a redis-server on a host of its own.
+func (c *Cluster) startServer(ctx context.Context, name string, more ...string) (r *redisServer, err error) {
+	r = &redisServer{dir: filepath.Join(c.dir, name)}
+	if r.host, err = newHost(ctx, c.network, name); err != nil {
+		return nil, err
+	}
+	if r.address, err = r.host.listen(ctx, 6379); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	address, port, err := net.SplitHostPort(r.address)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.name, r.log = "redis-server", filepath.Join(c.dir, "redis.log")
-	r.command = func(ctx context.Context) *exec.Cmd {
-		return h.command(ctx, "redis-server", "--bind", address, "--port", port, "--dir", r.dir, "--protected-mode", "no",
-			"--save", "", "--appendonly", "yes", "--appendfsync", c.config.Fsync, "--auto-aof-rewrite-percentage", "0",
-			"--repl-diskless-sync-delay", "0") // a copy must be of the time of its request
-	}
-	c.Redis = r
-	return r.begin(ctx)
+	r.name, r.log = name, r.dir+".log"
+	args := append([]string{
+		"redis-server", "--bind", address, "--port", port, "--dir", r.dir, "--protected-mode", "no",
+		"--save", "", "--appendonly", "yes", "--appendfsync", c.config.Fsync, "--auto-aof-rewrite-percentage", "0",
+		"--repl-diskless-sync-delay", "0",
+	}, more...) // a copy must be of the time of its request
+	r.command = func(ctx context.Context) *exec.Cmd { return r.host.command(ctx, args[0], args[1:]...) }
+	return r, r.begin(ctx)
 }
 
 // begin starts the server and waits until it has loaded its file.

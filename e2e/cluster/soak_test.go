@@ -20,6 +20,7 @@ var topologies = []Config{
 	{Roles: []string{"both", "both", "both", "both"}},
 	{Roles: []string{"both", "both", "both"}, Secure: true},
 	{Roles: []string{"api", "api", "engines", "engines"}},
+	{Roles: []string{"both", "both", "both"}, Sentinels: true},
 }
 
 // trialsEach is the number of trials of a cluster before the next cluster starts.

@@ -9,5 +9,5 @@ import (
 
 // openStore opens the records in Redis, without a node.
 func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
-	return redis.Open(ctx, redis.Config{URL: "redis://" + c.Redis.address + "/0"})
+	return redis.Open(ctx, redis.Config{URL: c.redisURL(), AllowLostWrites: c.config.Sentinels})
 }
