@@ -30,6 +30,7 @@ func TestKilled(t *testing.T) {
 			}
 		})
 	}
+	t.Run("40 requests at once", c.repeated)
 }
 
 // killed runs a job and strikes after a quarter of its rows. It reports whether the job was
