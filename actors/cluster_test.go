@@ -156,11 +156,11 @@ func (s cutStore) Claim(ctx context.Context, job, session string, by store.Adopt
 	return s.Store.Claim(ctx, job, session, by)
 }
 
-func (s cutStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+func (s cutStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	if s.host.cut.Load() {
 		return errCut
 	}
-	return s.Store.CommitParts(ctx, f, parts, totals)
+	return s.Store.CommitParts(ctx, f, parts)
 }
 
 // join starts a node; without an engine it only owns jobs.

@@ -139,7 +139,7 @@ func (r *committer) record(c actor.Context, batch *commit.Batch) {
 	parts := batch.Parts()
 	r.tasks.run(c, "commit parts", func(ctx context.Context) step {
 		span := r.job.trace.Begin("commit parts", slog.Int("rowmill.parts", len(parts)))
-		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts, batch.Totals) })
+		err := r.storage.WaitHere(ctx, func() error { return r.cfg.Store.CommitParts(ctx, r.job.fence, parts) })
 		span.End(err)
 		return func(c actor.Context) {
 			if err != nil {

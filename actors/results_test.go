@@ -19,11 +19,11 @@ type balkyStore struct {
 
 var errBalky = errors.New("connection reset")
 
-func (s *balkyStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+func (s *balkyStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	if s.commits.Add(-1) >= 0 {
 		return errBalky
 	}
-	return s.Store.CommitParts(ctx, f, parts, totals)
+	return s.Store.CommitParts(ctx, f, parts)
 }
 
 func (s *balkyStore) Finish(ctx context.Context, f store.Fence, change func(*store.Record) error) (store.Record, error) {

@@ -209,11 +209,11 @@ func (s *faultyStore) Finish(ctx context.Context, f store.Fence, change func(*st
 	return s.Store.Finish(ctx, f, change)
 }
 
-func (s *faultyStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+func (s *faultyStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	if err := s.fault(); err != nil {
 		return err
 	}
-	return s.Store.CommitParts(ctx, f, parts, totals)
+	return s.Store.CommitParts(ctx, f, parts)
 }
 
 // A record store that refuses writes for a long time costs no job: neither a

@@ -170,7 +170,7 @@ func TestEvents_ReportChanges(t *testing.T) {
 	if got := jobsOf(t, one.ready()); !slices.Equal(got, []string{other}) {
 		t.Errorf("one: %v", got)
 	}
-	must(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1}}, store.Totals{Rows: 1}))
+	must(t, w.store.CommitParts(t.Context(), f, []store.Part{{Key: "0", Rows: 1, Totals: store.Totals{Rows: 1}}}))
 	if view, _ := all.job(); view["job_id"] != f.JobID || view["rows_done"] != 1.0 {
 		t.Errorf("after a commit: %v", view)
 	}

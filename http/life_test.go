@@ -105,7 +105,7 @@ func (w *world) start(id string, rows int64) store.Fence {
 
 func (w *world) commit(f store.Fence, parts ...store.Part) {
 	w.Helper()
-	must(w, w.store.CommitParts(w.Context(), f, parts, store.Totals{}))
+	must(w, w.store.CommitParts(w.Context(), f, parts))
 }
 
 // succeeded creates a job and ends it with outputs for its rows.
@@ -121,7 +121,7 @@ func (w *world) succeed(f store.Fence, rows []done) {
 	w.Helper()
 	schema := schemaOf(w.record(f.JobID), kindOfRows(rows))
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	must(w, w.store.CommitParts(w.Context(), f, []store.Part{part}, part.Totals))
+	must(w, w.store.CommitParts(w.Context(), f, []store.Part{part}))
 	source, err := w.bucket.Open(w.Context(), part.Key)
 	must(w, err)
 	defer source.Close()

@@ -180,7 +180,7 @@ func TestMessages_Results(t *testing.T) {
 		{id: rowmill.ID{Kind: rowmill.IDString, Text: "d"}, out: refusal("engine_failed", "")},
 	}
 	part := w.part(f, schema, 0, 0, rows, "0.parquet")
-	must(t, w.store.CommitParts(t.Context(), f, []store.Part{part}, part.Totals))
+	must(t, w.store.CommitParts(t.Context(), f, []store.Part{part}))
 	if diff := cmp.Diff(counts(5, 0, 0, 0, 0), w.get(path).want(200).json()["request_counts"]); diff != "" {
 		t.Error(diff)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rowmill/rowmill"
-	"github.com/rowmill/rowmill/store"
 )
 
 func (w *world) resume(id, body string, headers ...string) *answered {
@@ -69,7 +68,6 @@ func TestResume_Refuses(t *testing.T) {
 	whole := w.succeeded(`{"inputs":["a"]}`, answers("x"))
 	w.resume(whole, `{}`).wantError(409, "nothing_to_run", "all 1 rows")
 	f := w.running(`{"inputs":["a","b"]}`, 2)
-	must(t, w.store.CommitParts(t.Context(), f, nil, store.Totals{Rows: 2, Failed: 1}))
 	w.succeed(f, answers("x", ""))
 	some := f.JobID
 	w.resume(some, `{"rows":"missing"}`).wantError(409, "nothing_to_run", `"failed"`)

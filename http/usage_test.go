@@ -35,7 +35,7 @@ func (w *world) usedWith(key, account, model string, totals store.Totals) {
 	claimed, err := w.store.Claim(w.Context(), record.Job.ID, session, store.Adopter{})
 	must(w, err)
 	f := store.Fence{JobID: record.Job.ID, Session: session, Epoch: claimed.Epoch}
-	must(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}, totals))
+	must(w, w.store.CommitParts(w.Context(), f, []store.Part{{Key: "p", Rows: totals.Rows, Totals: totals}}))
 }
 
 // onDay starts a world whose clocks, the store's too, show *now.

@@ -396,12 +396,12 @@ func (t Totals) Minus(u Totals) Totals {
 
 // Parts holds the part records of jobs.
 type Parts interface {
-	// CommitParts stores parts, adds the totals of new parts that are not carried to
-	// the ledger, and sets the job's progress fields from totals, all in one
+	// CommitParts stores parts, adds the totals of new parts to the job's progress
+	// fields, and adds those of parts that are not carried to the ledger, all in one
 	// transaction. The rows are done from then on. A part with a known key is skipped.
 	// New rows that no other job has run empty the list of Adopters.
 	// rowmill.ErrTerminal when the job has ended.
-	CommitParts(ctx context.Context, f Fence, parts []Part, totals Totals) error
+	CommitParts(ctx context.Context, f Fence, parts []Part) error
 
 	// ReplaceParts replaces all part records of complete.Shard with complete, which
 	// must hold the same rows (rowmill.ErrConflict otherwise), and empties the list of

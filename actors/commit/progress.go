@@ -38,10 +38,7 @@ type Next struct {
 }
 
 // A Batch is a list of parts that are recorded together.
-type Batch struct {
-	Proposals []assign.Proposal
-	Totals    store.Totals // of the job, including these parts
-}
+type Batch struct{ Proposals []assign.Proposal }
 
 // Parts returns the records of the parts.
 func (b *Batch) Parts() []store.Part {
@@ -131,10 +128,7 @@ func (p *Progress) Next() (next Next) {
 	}
 	if !p.recording && len(p.proposed) > 0 && (!p.resting || p.draining || p.last()) {
 		p.recording = true
-		next.Record = &Batch{p.proposed, p.ledger.Totals}
-		for _, part := range p.proposed {
-			next.Record.Totals = next.Record.Totals.Plus(part.Record.Totals)
-		}
+		next.Record = &Batch{p.proposed}
 		p.proposed = nil
 	}
 	if p.draining {

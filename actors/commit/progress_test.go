@@ -61,8 +61,8 @@ func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 	}
 	p.Propose(proposal("a", 0, 0, 4, 1))
 	first := p.Next().Record
-	if got := keys(first); !slices.Equal(got, []string{"a"}) || first.Totals.Rows != 4 || first.Totals.Failed != 1 {
-		t.Fatalf("recorded %q, %+v", got, first.Totals)
+	if got := keys(first); !slices.Equal(got, []string{"a"}) {
+		t.Fatalf("recorded %q", got)
 	}
 	p.Propose(proposal("b", 0, 4, 10, 0))
 	p.Propose(proposal("c", 1, 0, 10, 0))
@@ -71,8 +71,8 @@ func TestWaitingPartsAreRecordedTogether(t *testing.T) {
 	}
 	p.Recorded(first)
 	second := p.Next().Record
-	if got := keys(second); !slices.Equal(got, []string{"b", "c"}) || second.Totals.Rows != 20 || second.Totals.Failed != 1 {
-		t.Fatalf("recorded %q, %+v", got, second.Totals)
+	if got := keys(second); !slices.Equal(got, []string{"b", "c"}) {
+		t.Fatalf("recorded %q", got)
 	}
 	p.Recorded(second)
 	if next := p.Next(); !slices.Equal(next.Merge, []int{0}) || next.Final {

@@ -29,9 +29,8 @@ type takeover struct {
 	input   shard.Manifest // of the old job
 	rows    *archive.Committed
 	counted *inputCounter
-	totals  store.Totals // of all committed parts
-	taken   int64        // number of rows taken over
-	runs    int64        // number of rows to run
+	taken   int64 // number of rows taken over
+	runs    int64 // number of rows to run
 }
 
 // takeOver returns the manifest of a job that continues another. Its size is the size of
@@ -140,7 +139,6 @@ func (t *takeover) run(ctx context.Context) (m shard.Manifest, err error) {
 	have := make(map[int][]store.Part)
 	for _, p := range committed {
 		have[p.Shard] = append(have[p.Shard], p)
-		t.totals = t.totals.Plus(p.Totals)
 	}
 	t.counted = newInputCounter(t.counter, &t.spec, 0).begin(ctx)
 	t.lookForCopies(ctx)
@@ -278,12 +276,7 @@ func (t *takeover) carry(ctx context.Context, n int, info shard.Info, own *roari
 	if part.Complete = part.Rows == int64(info.Rows); !part.Complete {
 		part.Accepted, _ = taken.ToBytes() // writing to memory cannot fail
 	}
-	totals := t.totals.Plus(part.Totals)
-	if err := t.Parts.CommitParts(ctx, t.fence, []store.Part{part}, totals); err != nil {
-		return nil, err
-	}
-	t.totals = totals
-	return taken, nil
+	return taken, t.Parts.CommitParts(ctx, t.fence, []store.Part{part})
 }
 
 // count checks the rows of shard n that will run against the quotas.

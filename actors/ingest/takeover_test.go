@@ -23,8 +23,8 @@ type hookedParts struct {
 	around func(commit func() error) error
 }
 
-func (h hookedParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, t store.Totals) error {
-	return h.around(func() error { return h.Parts.CommitParts(ctx, f, parts, t) })
+func (h hookedParts) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
+	return h.around(func() error { return h.Parts.CommitParts(ctx, f, parts) })
 }
 
 type dyingJobs struct {
@@ -127,7 +127,7 @@ func (r *rig) halfDone(t *testing.T) store.Record {
 		return p
 	}
 	parts := []store.Part{part(0, 0, 10, -1), part(1, 12, 3, 13)}
-	noError(t, r.store.CommitParts(t.Context(), fence, parts, store.Totals{Rows: 13, Failed: 1, InputTokens: 65, OutputTokens: 91}))
+	noError(t, r.store.CommitParts(t.Context(), fence, parts))
 	return r.cancel(t, id)
 }
 
@@ -260,7 +260,7 @@ func TestTakeOver_LostByTheStoreBesideOwnRows(t *testing.T) {
 			r := setup(t)
 			old := r.halfDone(t)
 			rec, fence := r.continues(t, old.Job.ID, false)
-			noError(t, r.store.CommitParts(t.Context(), fence, []store.Part{test.own}, test.own.Totals))
+			noError(t, r.store.CommitParts(t.Context(), fence, []store.Part{test.own}))
 			if m := r.runs(t, rec, fence); m.Taken != test.taken || rec.Job.RowsTakenOver != test.taken {
 				t.Errorf("%d rows are taken over, want %d: %+v", rec.Job.RowsTakenOver, test.taken, m)
 			}

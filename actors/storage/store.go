@@ -74,8 +74,8 @@ func (s *watchedStore) Finish(ctx context.Context, f store.Fence, change func(*s
 	return rec, s.place.met(err, writes)
 }
 
-func (s *watchedStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
-	return s.place.met(s.Store.CommitParts(ctx, f, parts, totals), writes)
+func (s *watchedStore) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
+	return s.place.met(s.Store.CommitParts(ctx, f, parts), writes)
 }
 
 func (s *watchedStore) ReplaceParts(ctx context.Context, f store.Fence, complete store.Part) error {

@@ -289,9 +289,9 @@ func (r *records) ShowRunning(ctx context.Context, jobID string) error {
 	return do(ctx, r, "show-running", jobID, func(ctx context.Context, s *recordstore.Store) error { return s.ShowRunning(ctx, jobID) })
 }
 
-func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+func (r *records) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	return do(ctx, r, "commit-parts", f.JobID, func(ctx context.Context, s *recordstore.Store) error {
-		err := r.fenced(s, f, "a part", func() error { return s.CommitParts(ctx, f, parts, totals) })
+		err := r.fenced(s, f, "a part", func() error { return s.CommitParts(ctx, f, parts) })
 		if a := r.world.account; a != nil && err == nil {
 			a.acks.recorded(parts...)
 		}

@@ -110,7 +110,7 @@ func TestUsageOfAnOlderFile(t *testing.T) {
 		}
 		done += n
 		f := store.Fence{JobID: "job-1", Session: session, Epoch: claimed.Epoch}
-		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: key, Rows: n, Totals: of(n)}}, of(done)); err != nil {
+		if err := s.CommitParts(t.Context(), f, []store.Part{{Key: key, Rows: n, Totals: of(n)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

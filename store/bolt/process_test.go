@@ -109,7 +109,7 @@ func writeForEver(path string) error {
 					}
 					f := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 					totals := store.Totals{Rows: 7, InputTokens: 70, OutputTokens: int64(i)}
-					if err := s.CommitParts(ctx, f, []store.Part{{Key: id, Rows: 7, Totals: totals}}, totals); err != nil {
+					if err := s.CommitParts(ctx, f, []store.Part{{Key: id, Rows: 7, Totals: totals}}); err != nil {
 						return err
 					}
 					out.Lock()

@@ -154,7 +154,7 @@ func TestNewOwnerContinues(t *testing.T) {
 	b.run(f)
 	b.commit(f, "2", 2, 2)
 	a.check()
-	err := a.CommitParts(t.Context(), old, []store.Part{{Key: "3", Rows: 1, Totals: of(1)}}, of(2))
+	err := a.CommitParts(t.Context(), old, []store.Part{{Key: "3", Rows: 1, Totals: of(1)}})
 	if !errors.Is(err, rowmill.ErrLeaseLost) {
 		t.Errorf("a write of the owner whose claim was lost: %v, want ErrLeaseLost", err)
 	}
@@ -211,7 +211,7 @@ func TestLostWriteThatIsNoLongerKept(t *testing.T) {
 			if status := n.get().Job.Status; status.Terminal() || status == rowmill.StatusRunning {
 				t.Errorf("the job is %s", status)
 			}
-			if err := n.CommitParts(t.Context(), f, []store.Part{{Key: "late"}}, store.Totals{}); !errors.Is(err, rowmill.ErrLeaseLost) {
+			if err := n.CommitParts(t.Context(), f, []store.Part{{Key: "late"}}); !errors.Is(err, rowmill.ErrLeaseLost) {
 				t.Errorf("a write of the owner: %v, want ErrLeaseLost", err)
 			}
 			f = n.claim()

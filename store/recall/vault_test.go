@@ -212,7 +212,7 @@ func of(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n
 
 func (n *node) commit(f store.Fence, key string, rows, all int64) {
 	n.t.Helper()
-	n.must(n.CommitParts(n.t.Context(), f, []store.Part{{Key: key, Rows: rows, Totals: of(rows)}}, of(all)))
+	n.must(n.CommitParts(n.t.Context(), f, []store.Part{{Key: key, Rows: rows, Totals: of(rows)}}))
 }
 
 func (n *node) merge(f store.Fence, key string) {

@@ -351,8 +351,8 @@ func (s *Store) Reserve(ctx context.Context, f store.Fence, usd float64, limit *
 }
 
 // CommitParts stores parts.
-func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
-	do := func(ctx context.Context, f store.Fence) error { return s.Store.CommitParts(ctx, f, parts, totals) }
+func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
+	do := func(ctx context.Context, f store.Fence) error { return s.Store.CommitParts(ctx, f, parts) }
 	return s.ownerWrite(ctx, f, &write{do: do}, do)
 }
 

@@ -87,7 +87,7 @@ func TestDamageCostsOneRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, totals := store.Fence{JobID: third, Session: session, Epoch: claimed.Epoch}, store.Totals{Rows: 1, InputTokens: 1}
-	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}, totals); err != nil {
+	if err := s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1, Totals: totals}}); err != nil {
 		t.Fatal(err)
 	}
 	engine.Damage("parts", records.FirstKey(t, s, "parts"), last)
@@ -262,7 +262,7 @@ func TestRebuild(t *testing.T) {
 	fence := store.Fence{JobID: id, Session: session, Epoch: rec.Epoch}
 	for i, key := range []string{"p", "q"} {
 		totals := store.Totals{Rows: int64(1 + i), InputTokens: 7}
-		must(s.CommitParts(ctx, fence, []store.Part{{Key: key, Rows: totals.Rows, Shard: i, Totals: totals}}, totals))
+		must(s.CommitParts(ctx, fence, []store.Part{{Key: key, Rows: totals.Rows, Shard: i, Totals: totals}}))
 	}
 	first := records.FirstKey(t, s, "parts")
 	must(engine.Update(ctx, func(tx kv.Tx) error {

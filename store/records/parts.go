@@ -77,9 +77,9 @@ func (t *tx) addPart(jobID string, version int64, i int, p store.Part) error {
 	return nil
 }
 
-// CommitParts stores parts, adds their usage to the ledger, and sets the totals over
-// all committed rows. Smaller totals come from a late repeat and lower no counter.
-func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part, totals store.Totals) error {
+// CommitParts stores parts, and adds their totals to the ledger and to the progress of the
+// job.
+func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Part) error {
 	for _, p := range parts {
 		if err := p.Check(); err != nil {
 			return fmt.Errorf("commit parts of job %s: %w", f.JobID, err)
@@ -91,7 +91,7 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 			return fmt.Errorf("commit parts: %w", err)
 		}
 		after, added := before, 0
-		var more store.Totals // of the new parts
+		var done, ran store.Totals // of the new parts; of those that this job ran
 		for _, p := range parts {
 			fresh, err := t.Absent(tablePartKeys, append(partsOf(f.JobID), p.Key...))
 			if err != nil {
@@ -104,6 +104,8 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 				}
 				if restored {
 					after.Lost = after.Lost.Minus(p.Totals)
+					p.Totals.InputTokens, p.Totals.OutputTokens = 0, 0 // the tokens of lost parts count as used
+					done = done.Plus(p.Totals)
 					added++
 				}
 				continue
@@ -112,15 +114,17 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 				return err
 			}
 			added++
+			done = done.Plus(p.Totals)
 			if !p.Carried {
-				more = more.Plus(p.Totals)
+				ran = ran.Plus(p.Totals)
 			}
 		}
-		t.charge(before, more)
-		if !raiseTotals(&after.Job, totals, before.Lost) && added == 0 {
+		if added == 0 {
 			return nil
 		}
-		if more.Rows > 0 {
+		t.charge(before, ran)
+		advance(&after.Job, done)
+		if ran.Rows > 0 {
 			after.Adopters = nil
 		}
 		after.Version++
@@ -128,33 +132,15 @@ func (s *Store) CommitParts(ctx context.Context, f store.Fence, parts []store.Pa
 	})
 }
 
-// raiseTotals sets the progress fields of a job that have grown, and reports whether any has.
-// The tokens of lost parts count as used.
-func raiseTotals(j *rowmill.Job, totals, lost store.Totals) bool {
-	grown := false
-	lift := func(from, to int64) int64 {
-		if to > from {
-			grown = true
-			return to
-		}
-		return from
-	}
-	point := func(from *int64, to int64) *int64 {
-		if from == nil {
-			grown = true
-			return &to
-		}
-		lifted := lift(*from, to)
-		return &lifted
-	}
-	j.RowsDone = lift(j.RowsDone, totals.Rows)
-	j.FailedRows = lift(j.FailedRows, totals.Failed)
-	j.TruncatedRows = lift(j.TruncatedRows, totals.TruncatedRows)
-	j.TruncatedOutputs = lift(j.TruncatedOutputs, totals.TruncatedOutputs)
-	j.DeduplicatedRows = lift(j.DeduplicatedRows, totals.Deduplicated)
-	j.InputTokens = point(j.InputTokens, totals.InputTokens+lost.InputTokens)
-	j.OutputTokens = point(j.OutputTokens, totals.OutputTokens+lost.OutputTokens)
-	return grown
+// advance adds the totals of new parts to the progress of a job.
+func advance(j *rowmill.Job, by store.Totals) {
+	j.RowsDone += by.Rows
+	j.FailedRows += by.Failed
+	j.TruncatedRows += by.TruncatedRows
+	j.TruncatedOutputs += by.TruncatedOutputs
+	j.DeduplicatedRows += by.Deduplicated
+	paid := figures(j).Plus(by)
+	j.InputTokens, j.OutputTokens = &paid.InputTokens, &paid.OutputTokens
 }
 
 // ReplaceParts replaces the parts of a shard with the complete part. It changes nothing

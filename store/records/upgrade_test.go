@@ -78,7 +78,7 @@ func TestRecordsUpgradedUnderARunningNode(t *testing.T) {
 		"Update":  func(ctx context.Context) error { _, err := s.Update(ctx, f, change); return err },
 		"Cancel":  func(ctx context.Context) error { _, err := s.Cancel(ctx, rec.Job.ID, time.Now(), nil); return err },
 		"CommitParts": func(ctx context.Context) error {
-			return s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1}}, store.Totals{Rows: 1})
+			return s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 1}})
 		},
 		"ReplaceParts": func(ctx context.Context) error {
 			return s.ReplaceParts(ctx, f, store.Part{Key: "p", Rows: 1, Complete: true})

@@ -163,7 +163,7 @@ func TestLostAnswers(t *testing.T) {
 		check(rec.Shards == 1 && rec.Version == 3 && get(id("job")).Shards == 1, "updated", rec)
 
 		arm()
-		must("commit", s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 4, Totals: of(4)}}, of(4)))
+		must("commit", s.CommitParts(ctx, f, []store.Part{{Key: "p", Rows: 4, Totals: of(4)}}))
 		rec = get(id("job"))
 		check(rec.Version == 4 && rec.Job.RowsDone == 4, "committed", rec)
 
@@ -277,13 +277,13 @@ func TestUnknownOutcome(t *testing.T) {
 	s := open(t, redis.Config{URL: server.URL(), Timeouts: redis.Timeouts{Answer: 100 * time.Millisecond, Retry: 150 * time.Millisecond}})
 	f := claimed(t, s, "job", newSession(t, s))
 	part := []store.Part{{Key: "p", Rows: 1, Totals: of(1)}}
-	if err := s.CommitParts(t.Context(), f, nil, store.Totals{}); err != nil { // loads the script
+	if err := s.CommitParts(t.Context(), f, nil); err != nil { // loads the script
 		t.Fatal(err)
 	}
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CommitParts(t.Context(), f, part, of(1)); !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, rowmill.ErrUnavailable) {
+	if err := s.CommitParts(t.Context(), f, part); !errors.Is(err, store.ErrOutcomeUnknown) || !errors.Is(err, rowmill.ErrUnavailable) {
 		t.Errorf("a commit to a server that hangs: %v, want ErrOutcomeUnknown", err)
 	}
 	if _, err := s.Get(t.Context(), "job"); err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
@@ -298,7 +298,7 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The write takes effect late, and its repeat then finds it.
-	retry(t, func() error { return s.CommitParts(t.Context(), f, part, of(1)) })
+	retry(t, func() error { return s.CommitParts(t.Context(), f, part) })
 	if parts, err := s.ListParts(t.Context(), "job"); err != nil || len(parts) != 1 {
 		t.Errorf("parts %v, %v", parts, err)
 	}
@@ -307,12 +307,12 @@ func TestUnknownOutcome(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	err := s.CommitParts(t.Context(), f, part, of(1)) // on a broken connection, so the outcome is unknown
+	err := s.CommitParts(t.Context(), f, part) // on a broken connection, so the outcome is unknown
 	for range 40 {
 		if !errors.Is(err, store.ErrOutcomeUnknown) {
 			break
 		}
-		err = s.CommitParts(t.Context(), f, part, of(1))
+		err = s.CommitParts(t.Context(), f, part)
 	}
 	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Errorf("a commit to a server that is gone: %v; it was never sent", err)

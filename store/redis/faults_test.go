@@ -62,7 +62,7 @@ func (w *writer) commit(ctx context.Context) error {
 	if w.doubt != nil {
 		p = *w.doubt
 	}
-	if err := w.store.CommitParts(ctx, w.fence, []store.Part{p}, of(w.rows+p.Rows)); err != nil {
+	if err := w.store.CommitParts(ctx, w.fence, []store.Part{p}); err != nil {
 		w.doubt = &p
 		return err
 	}

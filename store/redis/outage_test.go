@@ -57,7 +57,7 @@ func writes(t *testing.T, s *redis.Store, f store.Fence) map[string]error {
 		"PutKey":       s.PutKey(ctx, store.Key{ID: "k"}),
 		"AppendAudit":  s.AppendAudit(ctx, store.AuditEntry{ID: "e", At: time.Now(), Account: "a", Action: "x", Details: []byte(`{}`)}),
 		"Release":      s.Release(ctx, f),
-		"CommitParts":  s.CommitParts(ctx, f, []store.Part{{Key: "late", Rows: 1, Totals: of(1)}}, of(3)),
+		"CommitParts":  s.CommitParts(ctx, f, []store.Part{{Key: "late", Rows: 1, Totals: of(1)}}),
 		"ReplaceParts": s.ReplaceParts(ctx, f, store.Part{Key: "whole", Rows: 2, Totals: of(2), Complete: true}),
 		"Ping":         s.Ping(ctx),
 	}
@@ -70,7 +70,7 @@ func prepared(t *testing.T, s *redis.Store) store.Fence {
 		t.Fatal(err)
 	}
 	f := claimed(t, s, "job", newSession(t, s))
-	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 2, Totals: of(2)}}, of(2)); err != nil {
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: 2, Totals: of(2)}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Reserve(t.Context(), f, 1, nil); err != nil {
@@ -197,7 +197,7 @@ func TestSlowServer(t *testing.T) {
 		t.Errorf("update of a slow server: %d shards, %v", rec.Shards, err)
 	}
 	command(t, server, "CLIENT", "PAUSE", "400", "ALL")
-	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "slow", Rows: 3, Totals: of(3)}}, of(5)); err != nil {
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "slow", Rows: 3, Totals: of(3)}}); err != nil {
 		t.Errorf("commit to a slow server: %v", err)
 	}
 	if got, err := s.Get(t.Context(), "job"); err != nil || got.Version != rec.Version+1 || got.Job.RowsDone != 5 {
@@ -225,7 +225,7 @@ func TestServerRestarts(t *testing.T) {
 	})
 	waited := make(chan error, 1)
 	go func() {
-		waited <- s.CommitParts(t.Context(), f, []store.Part{{Key: "q", Rows: 1, Totals: of(1)}}, of(3))
+		waited <- s.CommitParts(t.Context(), f, []store.Part{{Key: "q", Rows: 1, Totals: of(1)}})
 	}()
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestServerRestarts(t *testing.T) {
 		t.Errorf("a commit that waits for the server: %v", err)
 	}
 	command(t, server, "SCRIPT", "FLUSH")
-	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "r", Rows: 1, Totals: of(1)}}, of(4)); err != nil {
+	if err := s.CommitParts(t.Context(), f, []store.Part{{Key: "r", Rows: 1, Totals: of(1)}}); err != nil {
 		t.Errorf("a commit after the server forgot its scripts: %v", err)
 	}
 	storetest.Consistent(t, s.Engine(), s)

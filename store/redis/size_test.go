@@ -59,7 +59,7 @@ func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 		c, err := s.Claim(t.Context(), rec.Job.ID, session, store.Adopter{})
 		if err == nil {
 			f := store.Fence{JobID: rec.Job.ID, Session: session, Epoch: c.Epoch}
-			err = s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: all.Rows, Totals: all}}, all)
+			err = s.CommitParts(t.Context(), f, []store.Part{{Key: "p", Rows: all.Rows, Totals: all}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestUsageByKeyTakesLittleMemory(t *testing.T) {
 func endWith(t *testing.T, s *redis.Store, f store.Fence, status rowmill.Status) {
 	t.Helper()
 	part := store.Part{Key: "jobs/" + f.JobID + "/parts/000000-1-0123456789ab.parquet", Rows: 300, Complete: true, Totals: of(300)}
-	err := s.CommitParts(t.Context(), f, []store.Part{part}, of(300))
+	err := s.CommitParts(t.Context(), f, []store.Part{part})
 	if err == nil && status == rowmill.StatusCancelled {
 		_, err = s.Cancel(t.Context(), f.JobID, time.Now(), nil)
 	} else if err == nil {

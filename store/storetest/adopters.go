@@ -105,7 +105,7 @@ func testAdoptersCleared(s *suite) {
 	}
 	commit := func(p store.Part, rows int64) {
 		s.Helper()
-		s.must(s.CommitParts(s.Context(), f, []store.Part{p}, store.Totals{Rows: rows}))
+		s.must(s.CommitParts(s.Context(), f, []store.Part{p}))
 	}
 	carried := part("carried")
 	carried.Carried = true

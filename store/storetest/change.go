@@ -222,8 +222,7 @@ func testFinishRecounts(s *suite) {
 		s.unchanged(before)
 	}
 	refuse("no parts")
-	// The totals do not matter: the parts count.
-	s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}, store.Totals{Rows: 10}))
+	s.must(s.CommitParts(s.Context(), f, []store.Part{{Key: "a", Shard: 0, Rows: 4}, {Key: "b", Shard: 1, Rows: 5}}))
 	refuse("a row missing")
 	other := s.running(10)
 	s.commit(other, store.Part{Key: "other", Rows: 1})
@@ -255,7 +254,7 @@ func testTerminal(s *suite) {
 		for name, err := range map[string]error{
 			"Update": update, "Finish": finish, "Cancel": cancel, "Claim": claim,
 			"Release":      s.Release(s.Context(), f),
-			"CommitParts":  s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1}}, store.Totals{Rows: 2}),
+			"CommitParts":  s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1}}),
 			"ReplaceParts": s.ReplaceParts(s.Context(), f, store.Part{Key: "late", Rows: 1, Complete: true}),
 		} {
 			if !errors.Is(err, rowmill.ErrTerminal) {

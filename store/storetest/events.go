@@ -50,7 +50,7 @@ func testEvents(s *suite) {
 	third, _ := s.adopt(id, "p3")
 	all := []store.Event{claimed("p1", false), waited, claimed("p2", true), {What: store.EventReleased}, claimed("p3", false)}
 	s.wantEvents("it was given back", id, all...)
-	s.must(s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}, store.Totals{Rows: 1}))
+	s.must(s.CommitParts(s.Context(), third, []store.Part{{Key: "p", Rows: 1, Accepted: []byte("set"), Totals: store.Totals{Rows: 1}}}))
 	s.must(s.Cancel(s.Context(), id, s.start, nil))
 	s.wantEvents("it has ended", id, all...)
 }

@@ -45,15 +45,11 @@ func (s *suite) started(rec store.Record) store.Fence {
 	return f
 }
 
-// spend commits one part of a job, with the totals over all its parts.
+// spend commits one part of a job.
 func (s *suite) spend(f store.Fence, key string, totals store.Totals) {
 	s.Helper()
-	sum := totals
-	for _, p := range s.parts(f.JobID) {
-		sum = sum.Plus(p.Totals)
-	}
 	part := store.Part{Key: key, Rows: totals.Rows, Totals: totals}
-	s.must(s.CommitParts(s.Context(), f, []store.Part{part}, sum))
+	s.must(s.CommitParts(s.Context(), f, []store.Part{part}))
 }
 
 // used returns the usage of an account for the days around today.
@@ -183,7 +179,7 @@ func testUsageByKey(s *suite) {
 	part := store.Part{Key: "2", Rows: 7, Totals: of(7)}
 	carried := store.Part{Key: "c", Rows: 5, Totals: of(5), Carried: true}
 	for range 2 { // the second call is by the next owner
-		s.must(s.CommitParts(s.Context(), f, []store.Part{part, part, carried}, of(12)))
+		s.must(s.CommitParts(s.Context(), f, []store.Part{part, part, carried}))
 		s.must(s.CloseSession(s.Context(), f.Session))
 		f = s.claim(f.JobID, s.session())
 	}
@@ -219,22 +215,22 @@ func testUsageRepeated(s *suite) {
 	f := s.spending("a", "m")
 	of := func(n int64) store.Totals { return store.Totals{Rows: n, InputTokens: 10 * n, OutputTokens: n} }
 	part := func(key string, n int64) store.Part { return store.Part{Key: key, Rows: n, Totals: of(n)} }
-	commit := func(totals int64, parts ...store.Part) {
+	commit := func(parts ...store.Part) {
 		s.Helper()
-		s.must(s.CommitParts(s.Context(), f, parts, of(totals)))
+		s.must(s.CommitParts(s.Context(), f, parts))
 	}
-	commit(3, part("a", 1), part("b", 2))
-	commit(3, part("a", 1), part("b", 2))
-	commit(7, part("b", 2), part("c", 4))
-	commit(7, part("a", 100)) // only the key counts
+	commit(part("a", 1), part("b", 2))
+	commit(part("a", 1), part("b", 2))
+	commit(part("b", 2), part("c", 4))
+	commit(part("a", 100)) // only the key counts
 	s.wantUsage("a", map[string]store.Totals{"m": of(7)})
 	s.must(s.ReplaceParts(s.Context(), f, store.Part{Key: "d", Rows: 7, Complete: true, Totals: of(7)}))
-	commit(7, part("a", 1), part("d", 7))
+	commit(part("a", 1), part("d", 7))
 	s.must(s.CloseSession(s.Context(), f.Session))
 	late := f
 	f = s.claim(f.JobID, s.session())
-	commit(8, part("b", 2), part("e", 1))
-	s.fails("commit of the former owner", rowmill.ErrLeaseLost)(s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}, of(17)))
+	commit(part("b", 2), part("e", 1))
+	s.fails("commit of the former owner", rowmill.ErrLeaseLost)(s.CommitParts(s.Context(), late, []store.Part{part("z", 9)}))
 	s.wantUsage("a", map[string]store.Totals{"m": of(8)})
 }
 
@@ -246,7 +242,7 @@ func testUsageOfCarriedRows(s *suite) {
 	carried := store.Part{Key: "c", Rows: 5, Totals: store.Totals{Rows: 5, Failed: 2}, Carried: true}
 	own := store.Part{Key: "o", Rows: 3, Totals: of}
 	for range 2 {
-		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own}, carried.Totals.Plus(of)))
+		s.must(s.CommitParts(s.Context(), f, []store.Part{carried, own}))
 		s.wantUsage("a", map[string]store.Totals{"m": of})
 		s.equal("parts", []store.Part{carried, own}, s.parts(f.JobID))
 		if job := s.get(f.JobID).Job; job.RowsDone != 8 || job.FailedRows != 3 || *job.InputTokens != 30 {
@@ -266,7 +262,7 @@ func testUsageRace(s *suite) {
 	for i := range 16 {
 		wg.Go(func() {
 			part := store.Part{Key: fmt.Sprint("p", i/2), Rows: 8, Totals: of} // each key twice
-			if err := s.CommitParts(s.Context(), f, []store.Part{part}, store.Totals{}); err != nil {
+			if err := s.CommitParts(s.Context(), f, []store.Part{part}); err != nil {
 				s.Errorf("commit parts: %v", err)
 			}
 		})
@@ -300,7 +296,7 @@ func testUsageOutlivesJobs(s *suite) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.fails(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}, of.Plus(of)))
+		s.fails(fmt.Sprintf("a commit after the job has %s", end), rowmill.ErrTerminal)(s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1, Totals: of}}))
 		s.must(s.DropParts(s.Context(), f.JobID))
 		s.wantUsage("a", map[string]store.Totals{"m": want})
 		s.wantKeys("a", "m", map[string]store.Totals{"k": want})
@@ -399,7 +395,7 @@ func testUsageIsTheSumOverParts(s *suite) {
 				n := rapid.Int64Range(0, 6).Draw(t, "part") // a small range, so that keys repeat
 				parts = append(parts, store.Part{Key: fmt.Sprint(n), Rows: n, Totals: store.Totals{Rows: n, InputTokens: 7 * n, OutputTokens: 3 * n}})
 			}
-			if err := s.CommitParts(s.Context(), f, parts, store.Totals{}); err != nil {
+			if err := s.CommitParts(s.Context(), f, parts); err != nil {
 				t.Fatal(err)
 			}
 		}

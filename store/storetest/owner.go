@@ -73,7 +73,7 @@ func (s *suite) refused(when string, f store.Fence) {
 		"Update":       update,
 		"Finish":       finish,
 		"Release":      s.Release(s.Context(), f),
-		"CommitParts":  s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1}}, store.Totals{Rows: 1}),
+		"CommitParts":  s.CommitParts(s.Context(), f, []store.Part{{Key: "late", Rows: 1}}),
 		"ReplaceParts": s.ReplaceParts(s.Context(), f, store.Part{Key: "late", Rows: 1, Complete: true}),
 	} {
 		if !errors.Is(err, rowmill.ErrLeaseLost) {
@@ -368,7 +368,7 @@ func testOneOwner(s *suite) {
 				if release {
 					err = s.Release(s.Context(), fences[i])
 				} else {
-					err = s.CommitParts(s.Context(), fences[i], nil, store.Totals{})
+					err = s.CommitParts(s.Context(), fences[i], nil)
 				}
 				if may := i == owner && alive[fences[i].Session]; may != (err == nil) || err != nil && !errors.Is(err, rowmill.ErrLeaseLost) {
 					t.Fatalf("write of epoch %d under epoch %d: %v", fences[i].Epoch, epoch, err)

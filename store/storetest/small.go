@@ -163,7 +163,7 @@ func testContext(s *suite) {
 		"Finish":       func() { _, err = s.Finish(ctx, f, nothing) },
 		"Cancel":       func() { _, err = s.Cancel(ctx, f.JobID, s.start, nil) },
 		"AddArtifact":  func() { _, err = s.AddArtifact(ctx, f.JobID, "v", store.Artifact{}) },
-		"CommitParts":  func() { err = s.CommitParts(ctx, f, []store.Part{{Key: "b", Rows: 1}}, store.Totals{}) },
+		"CommitParts":  func() { err = s.CommitParts(ctx, f, []store.Part{{Key: "b", Rows: 1}}) },
 		"ReplaceParts": func() { err = s.ReplaceParts(ctx, f, store.Part{Key: "c", Rows: 1, Complete: true}) },
 		"ListParts":    func() { _, err = s.ListParts(ctx, f.JobID) },
 		"DropParts":    func() { err = s.DropParts(ctx, f.JobID) },

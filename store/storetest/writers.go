@@ -42,7 +42,7 @@ func testWriters(s *suite) {
 	}}
 	reserve := write{"reserve", func(ctx context.Context) error { _, err := s.Reserve(ctx, f, 1, &limit); return err }}
 	commit := write{"commit", func(ctx context.Context) error {
-		return s.CommitParts(ctx, f, []store.Part{{Key: "a", Rows: 4}, {Key: "b", Rows: 6}}, store.Totals{Rows: 10})
+		return s.CommitParts(ctx, f, []store.Part{{Key: "a", Rows: 4}, {Key: "b", Rows: 6}})
 	}}
 	replace := write{"replace", func(ctx context.Context) error {
 		return s.ReplaceParts(ctx, f, store.Part{Key: "c", Rows: 10, Complete: true})

@@ -171,7 +171,7 @@ func TestUsage(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		totals := store.Totals{Rows: 1500, Failed: 1, Deduplicated: 300, InputTokens: 2_000_000, OutputTokens: 1_000_000}
 		part := store.Part{Key: key, Rows: 1500, Totals: totals}
-		noError(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}, totals))
+		noError(t, p.Store.CommitParts(t.Context(), owner, []store.Part{part}))
 		p.Now = p.Now.AddDate(0, 0, 1)
 	}
 	p.Run("usage --account acme --from 2026-02-01").Want(0).Table(
