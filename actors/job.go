@@ -282,7 +282,7 @@ func (j *job) proceed(c actor.Context) {
 	switch {
 	case !run && rec.Job.Message == message && !rec.Watched() && (rec.Shards > 0 || !j.in.whole):
 		return
-	case run && !rec.Watched() && len(rec.Adopters) > 0: // other jobs may run here since the job waited
+	case run && !rec.Watched() && len(rec.Adopters) > 0 && j.own.harmless: // other jobs may run here since the job waited
 		j.log.Info("job given back: it may crash its owner, so it does not start beside other jobs")
 		j.release(c)
 		return
@@ -321,7 +321,7 @@ func (j *job) onRecordChanged(c actor.Context, m recordChanged) {
 		return
 	}
 	j.own.rec = m.rec
-	if !m.rec.Watched() {
+	if len(m.rec.Adopters) == 0 {
 		j.reportHarmless(c)
 	}
 	switch {

@@ -97,9 +97,9 @@ func (o *ownership) outlived() func(*store.Record) {
 	}
 	o.adopter.Alone = false
 	return func(r *store.Record) {
-		if n := len(r.Adopters); n > 0 {
-			r.Adopters = append([]store.Adopter(nil), r.Adopters...)
-			r.Adopters[n-1].Alone = false
+		if r.Watched() {
+			r.Adopters = slices.Clone(r.Adopters)
+			r.Adopters[len(r.Adopters)-1].Alone = false
 		}
 	}
 }

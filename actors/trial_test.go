@@ -182,38 +182,50 @@ func TestAJobOfOwnersThatAreMissed(t *testing.T) {
 // suspect for its earlier owners: when the engine is there, it runs alone.
 func TestASuspectThatWaitsRunsAlone(t *testing.T) {
 	t.Parallel()
-	inVirtualTime(t, func(t *testing.T) {
-		b := setup(t, nil)
-		b.cfg.Node = "south"
-		waits := func(r store.Record) bool {
-			return r.Session != "" && strings.HasPrefix(r.Job.Message, "Waiting for an engine") && !r.Watched()
-		}
-		b.start()
-		suspect := b.submit(rowmill.Spec{Inline: numbered(3)})
-		b.await(suspect, waits) // its input is read
-		if err := b.system.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.lost(suspect, store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
-		b.start()
-		if rec := b.await(suspect, waits); len(rec.Adopters) != 2 {
-			t.Errorf("while it waits its earlier owners are %+v, want both", rec.Adopters)
-		}
-		other := b.submit(rowmill.Spec{Inline: numbered(1)})
+	for name, long := range map[string]bool{"for a moment": false, "until another job waits too": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(t *testing.T) { suspectThatWaits(t, long) })
+		})
+	}
+}
+
+func suspectThatWaits(t *testing.T, long bool) {
+	b := setup(t, nil)
+	b.cfg.Node = "south"
+	waits := func(r store.Record) bool {
+		return r.Session != "" && strings.HasPrefix(r.Job.Message, "Waiting for an engine") && !r.Watched()
+	}
+	b.start()
+	suspect := b.submit(rowmill.Spec{Inline: numbered(3)})
+	b.await(suspect, waits) // its input is read
+	if err := b.system.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.lost(suspect, store.Adopter{Node: "east", Process: "east-1"}, store.Adopter{Node: "east", Process: "east-2"})
+	b.start()
+	if rec := b.await(suspect, waits); len(rec.Adopters) != 2 {
+		t.Errorf("while it waits its earlier owners are %+v, want both", rec.Adopters)
+	}
+	var other string
+	if long {
+		other = b.submit(rowmill.Spec{Inline: numbered(1)})
 		b.await(other, waits)
-		let := make(chan struct{})
-		b.system.Attach(&scripted{name: "late", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
-			select {
-			case <-let:
-			case <-ctx.Done():
-			}
-			return echo(ctx, row, try)
-		}})
-		b.await(suspect, func(r store.Record) bool { return r.Watched() && r.Adopters[len(r.Adopters)-1].Alone })
-		close(let)
-		b.checkEcho(b.end(suspect), numbered(3))
+	}
+	let := make(chan struct{})
+	b.system.Attach(&scripted{name: "late", models: served(), answer: func(ctx context.Context, row string, try int) (engine.Reply, error) {
+		select {
+		case <-let:
+		case <-ctx.Done():
+		}
+		return echo(ctx, row, try)
+	}})
+	b.await(suspect, func(r store.Record) bool { return r.Watched() && r.Adopters[len(r.Adopters)-1].Alone })
+	close(let)
+	b.checkEcho(b.end(suspect), numbered(3))
+	if long {
 		b.checkEcho(b.end(other), numbered(1))
-	})
+	}
 }
 
 // A job that waits for an engine is not suspected of crashing its owners.
