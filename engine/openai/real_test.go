@@ -2,7 +2,14 @@ package openai_test
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rowmill/rowmill"
@@ -49,7 +56,8 @@ func TestReal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("version=%s", cmp.Or(info.Version, realserver.Version(c.server)))
+			version := cmp.Or(info.Version, realserver.Version(c.server))
+			t.Logf("version=%s", version)
 			model := &rowmill.Model{ID: name, ContextLength: context}
 			c.is.Engine = e
 			switch c.model {
@@ -65,6 +73,9 @@ func TestReal(t *testing.T) {
 			}
 			if c.server == "Ollama" { // Ollama reports its context once the model is loaded
 				load(t, e, *model)
+			}
+			if c.model != llama.Embed {
+				record(t, c.server, version, url, name, c.model == llama.Think)
 			}
 			enginetest.Run(t, func(*testing.T) enginetest.Server { return c.is })
 		})
@@ -140,4 +151,84 @@ func started(server string) func(t *testing.T, model string) (url, name string) 
 		s := realserver.Start(t, server, model, realserver.Options{})
 		return s.URL, s.Model
 	}
+}
+
+// record writes the server's answers into testdata/answers, as SERVER-VERSION-CASE.json,
+// if they are not there yet. TestAnswersOfServers reads them. The expected result comes
+// from the members that OpenAI's API defines, and is read here without our reader.
+func record(t *testing.T, server, version, url, model string, thinks bool) {
+	t.Helper()
+	cases := map[string]string{
+		"cut":      `"max_tokens": 6`,
+		"ended":    `"max_tokens": 200, "stop": ["e", "a"]`,
+		"logprobs": `"max_tokens": 3, "logprobs": true, "top_logprobs": 1`,
+	}
+	if thinks {
+		cases = map[string]string{"thinking": `"max_tokens": 40`}
+	}
+	for name, params := range cases {
+		path := filepath.Join("testdata", "answers", strings.ToLower(server+"-"+version+"-recorded-"+name+".json"))
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		body := answer(t, url, fmt.Sprintf(`{"model": %q, "seed": 7, "messages": [{"role": "user", "content": "How many rows?"}], %s}`, model, params))
+		var seen struct {
+			Choices []struct {
+				Message struct {
+					Content          string
+					Reasoning        string
+					ReasoningContent string `json:"reasoning_content"`
+				}
+				Finish   string `json:"finish_reason"`
+				Logprobs struct{ Content []struct{ Logprob float64 } }
+			}
+			Usage struct {
+				Input  int64 `json:"prompt_tokens"`
+				Output int64 `json:"completion_tokens"`
+			}
+		}
+		if err := json.Unmarshal(body, &seen); err != nil || len(seen.Choices) != 1 {
+			t.Fatalf("%s: %s, %v", name, body, err)
+		}
+		choice := seen.Choices[0]
+		want := map[string]any{"content": choice.Message.Content, "finish": choice.Finish, "input": seen.Usage.Input, "output": seen.Usage.Output}
+		if why := cmp.Or(choice.Message.Reasoning, choice.Message.ReasoningContent); why != "" {
+			want["reasoning"] = why
+		}
+		var sum float64
+		for _, token := range choice.Logprobs.Content {
+			sum += token.Logprob
+		}
+		if sum != 0 {
+			want["logprob"] = sum
+		}
+		file := map[string]any{"source": "recorded from " + server + " " + version, "body": json.RawMessage(body), "reasoning_model": thinks, "want": want}
+		text, err := json.MarshalIndent(file, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append(text, '\n'), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answer returns the server's answer to a chat request.
+func answer(t *testing.T, url, body string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", res.StatusCode, err, text)
+	}
+	return text
 }
